@@ -1,0 +1,57 @@
+# make train   sets up .venv and runs the main job:  make train ARGS="--env HalfCheetah-v5 --total_env_steps 100000"
+# make test    sets up .venv and runs every test
+# make check   formatting, lint, types and the tests that take seconds
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CODE := interreplay replay_buffers tests $(wildcard *.py benchmarks examples)
+
+.PHONY: help install train test check smoke bench format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make install | train | test | check | smoke | bench | format | clean     (PYTHON=... picks the interpreter)"
+
+install: $(STAMP)
+
+# Redone only when what is to be installed has changed.
+$(STAMP): env/requirements.txt setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	  echo "interreplay needs Python 3.10 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo missing)." \
+	       "Pick another one: make install PYTHON=python3.11" >&2; exit 1; }
+	@echo "installing into $(VENV); this takes some minutes once"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r env/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+train: install
+	$(BIN)/python custom_training.py --trainer SAC --knn_baseline $(ARGS)
+
+test: install
+	$(BIN)/python -m pytest $(ARGS)
+
+check: install
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "not slow and not slurm" $(ARGS)
+
+smoke: install
+	$(BIN)/python smoketest.py
+
+# Installs the libraries that the figures are measured against, then writes benchmarks/RESULTS.md anew.
+bench: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	$(BIN)/python -m benchmarks $(ARGS)
+
+format: install
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+# Results stay; they are yours.
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

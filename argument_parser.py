@@ -1,0 +1,183 @@
+"""Every flag of the command line: its type, its default, what it does, and what the original work's flags mean here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import replay_buffers
+from interreplay.commandline import UsageError
+from interreplay.commandline.environments import find_environment
+from interreplay.commandline.flags import Flag, FlagParser
+from interreplay.commandline.replay_flags import CHOOSING_FLAGS, REPLAY_FLAGS, accepted_names, replay_for
+from interreplay.commandline.values import (
+    assignment,
+    boolean,
+    choice,
+    number,
+    number_or,
+    updates_per_step,
+    whole,
+    widths,
+)
+
+# The name of each algorithm's configuration in interreplay.rllib.
+TRAINERS = {"SAC": "SACConfig"}
+CATALOGUE = {name: getattr(replay_buffers, name) for name in replay_buffers.__all__}
+
+GROUPS: dict[str, tuple[Flag, ...]] = {
+    "what to train": (
+        Flag("trainer", str, "SAC", f"algorithm: {', '.join(TRAINERS)}"),
+        Flag(
+            "env", str, "InvertedPendulum-v5", "Gymnasium id, also module:Env-v0; retired versions mean the newest one"
+        ),
+        Flag(
+            "total_env_steps", whole(1), 15_000, "environment steps of the whole run, those before a --resume included"
+        ),
+        Flag("seed", whole(0), 0, "two runs with one seed give one result"),
+        Flag("resume", Path, None, "go on from this run's folder or from one of its checkpoint_* folders"),
+    ),
+    "replay": (
+        Flag("buffer", str, None, f"replay method: {', '.join(CATALOGUE)} (default: Uniform)"),
+        Flag("buffer_arg", assignment, (), "argument of the replay method, such as k=10; may be repeated", repeat=True),
+        Flag("buffer_size", whole(1), 1_000_000, "transitions to keep", aliases=("capacity",)),
+        Flag("learning_starts", whole(0), 1_000, "environment steps with random actions before the first update"),
+        Flag("train_batch_size", whole(1), 256, "transitions per update"),
+        Flag(
+            "round_robin_weights",
+            updates_per_step,
+            1.0,
+            "updates per environment step, or a,b: b updates per a steps",
+            many=True,
+        ),
+        Flag("n_step", whole(1), 1, "length of the returns"),
+    ),
+    "replay, as in the original work": (
+        Flag("custom_replay_buffer", boolean, None, "True: NMER; False: Uniform, or PER with --prioritized_replay"),
+        Flag("knn_baseline", boolean, False, "NMER"),
+        Flag("mixup_interpolation", boolean, False, "blend nearest neighbors by mixup, which is NMER"),
+        Flag("kneighbors", whole(1), None, "the replay method's k, its number of neighbors"),
+        Flag("mixup_alpha", number(0, open_low=True), None, "the replay method's alpha, of its Beta(alpha, alpha)"),
+        Flag("prob_interpolation", number(0, 1), None, "probability with which a row is blended"),
+        Flag("prioritized_replay", boolean, False, "select by TD error: PER alone, or the selector of another method"),
+        Flag("prioritized_replay_alpha", number(0), None, "exponent of the priorities"),
+        Flag("prioritized_replay_beta", number(0, 1), None, "exponent of the importance weights at the start"),
+        Flag("prioritized_replay_eps", number(0, open_low=True), None, "added to every priority"),
+        Flag(
+            "interp_prio_update",
+            boolean,
+            False,
+            "credit a blend's TD error to both ends by share, not to the anchor only",
+        ),
+    ),
+    "learner": (
+        Flag("gamma", number(0, 1), 0.99, "discount factor"),
+        Flag("tau", number(0, 1, open_low=True), 0.005, "share of the new weights in the target networks per update"),
+        Flag("actor_lr", number(0, open_low=True), 3e-4, "learning rate of the policy"),
+        Flag("critic_lr", number(0, open_low=True), 3e-4, "learning rate of the critics"),
+        Flag("alpha_lr", number(0), 3e-4, "learning rate of the temperature"),
+        Flag("hiddens", widths, (256, 256), "widths of the hidden layers", many=True),
+        Flag("initial_alpha", number(0, open_low=True), 1.0, "temperature at the start"),
+        Flag(
+            "target_entropy",
+            number_or("auto"),
+            "auto",
+            "entropy that the temperature aims at; auto is minus the action's size",
+        ),
+    ),
+    "sampling and machine": (
+        Flag("num_workers", whole(0), 0, "processes that sample; 0 samples in this one"),
+        Flag("num_envs_per_worker", whole(1), 1, "environments per sampling process"),
+        Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
+        Flag("device", choice("cpu", "cuda"), "cpu", "where the networks are trained and the buffer lives"),
+        Flag("threads", whole(1), 1, "CPU threads of the learner"),
+    ),
+    "evaluation and results": (
+        Flag("steps_per_iteration", whole(1), 1_000, "environment steps per iteration, the unit of the flags below"),
+        Flag(
+            "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 for none"
+        ),
+        Flag("evaluation_num_episodes", whole(1), 5, "episodes per evaluation"),
+        Flag("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 for one at the end only"),
+        Flag("keep_checkpoints", whole(1), 2, "how many of the newest checkpoints stay"),
+        Flag("local_dir", Path, Path("results"), "folder in which the run's own folder is made"),
+        Flag("quiet", boolean, False, "no progress; only the first lines, the summary and errors"),
+    ),
+}
+
+# Settings that a resumed run may change; everything else is the checkpoint's.
+CHANGEABLE = {
+    *("total_env_steps", "quiet", "checkpoint_freq", "keep_checkpoints", "evaluation_interval"),
+    *("evaluation_num_episodes", "threads", "local_dir", "resume"),
+}
+
+
+def make_parser() -> FlagParser:
+    """The parser of the whole command line."""
+    return FlagParser(
+        GROUPS,
+        description="Train an RLlib agent with a replay method. Flags are accepted with - or _ between their words.",
+    )
+
+
+def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
+    """The settings of a new run: defaults, then what was given; plain values only, ready for JSON.
+
+    Args:
+        given: Flags and values as `FlagParser.given` returns them.
+
+    Raises:
+        UsageError: Values that do not fit each other, or name nothing.
+    """
+    settings = {
+        f.name: f.default for flags in GROUPS.values() for f in flags if f.name not in REPLAY_FLAGS | {"resume"}
+    }
+    settings |= {name: value for name, value in given.items() if name in settings} | replay_for(given, CATALOGUE)
+    settings |= {"hiddens": list(settings["hiddens"]), "local_dir": str(settings["local_dir"])}
+    if settings["trainer"] not in TRAINERS:
+        raise UsageError(f"unknown trainer {settings['trainer']!r}; {accepted_names(settings['trainer'], TRAINERS)}")
+    if settings["buffer_size"] < settings["train_batch_size"]:
+        raise UsageError(
+            f"--buffer_size {settings['buffer_size']} is smaller than one batch; "
+            f"expected at least --train_batch_size, {settings['train_batch_size']}"
+        )
+    return SimpleNamespace(**settings)
+
+
+def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleNamespace:
+    """The settings of a resumed run: the checkpoint's, with those changes that a running job can take.
+
+    Args:
+        saved: The settings in the checkpoint.
+        given: Flags and values that were given beside ``--resume``.
+
+    Raises:
+        UsageError: A flag that differs from the checkpoint and cannot be changed.
+    """
+    asked = replay_resumed(saved, given) if REPLAY_FLAGS & given.keys() else {}
+    asked |= {name: value for name, value in given.items() if name not in REPLAY_FLAGS}
+    if "env" in asked:
+        asked["env"] = find_environment(asked["env"]).name
+    if "hiddens" in asked:
+        asked["hiddens"] = list(asked["hiddens"])
+    for name in asked.keys() - CHANGEABLE:
+        if asked[name] != saved.get(name):
+            raise UsageError(
+                f"the checkpoint was made with {name} {saved.get(name)}, not {asked[name]}; leave the flag out"
+            )
+    changes = {name: asked[name] for name in CHANGEABLE & asked.keys() - {"resume", "local_dir"}}
+    return SimpleNamespace(**saved | changes)
+
+
+def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What flags about replay say beside ``--resume``; what they leave open is the checkpoint's."""
+    named = given.get("custom_replay_buffer") is False or any(given.get(name) for name in ("buffer", *CHOOSING_FLAGS))
+    asked = replay_for(given if named else {**given, "buffer": saved["buffer"]}, CATALOGUE)
+    asked["buffer_args"] = saved["buffer_args"] | asked["buffer_args"]
+    if "prioritized_replay" not in given:
+        asked["prioritized"] = saved["prioritized"]
+    if "interp_prio_update" not in given:
+        asked["credit_both"] = saved["credit_both"]
+    return asked

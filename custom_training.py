@@ -1,0 +1,195 @@
+"""The main job: flags, an RLlib configuration, training, and a report. ``--help`` lists the flags."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium as gym
+
+from argument_parser import CATALOGUE, TRAINERS, make_parser, settings_for, settings_resumed
+from interreplay.commandline import UsageError
+from interreplay.commandline.environments import Environment, find_environment
+from interreplay.commandline.flags import program
+from interreplay.commandline.folders import RunFolder, ensure_writable, find_checkpoints
+from interreplay.commandline.interrupts import Interrupts
+from interreplay.commandline.machine import free_memory, versions
+from interreplay.commandline.replay_flags import replay_arguments
+from interreplay.commandline.reporting import Reporter
+from interreplay.commandline.resume import first_settings, home_of, reopen, restore
+from interreplay.errors import InterreplayError, NonFiniteError
+from interreplay.memory import columns_of_spaces, estimate
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a training job.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0, 2 after an error that the user can mend, 128 + n after signal n.
+    """
+    parser = make_parser()
+    given = parser.given(sys.argv[1:] if argv is None else argv)
+    try:
+        return run(given)
+    except (UsageError, InterreplayError) as error:
+        sys.stderr.write(f"{parser.prog}: error: {' '.join(str(error).split())}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{parser.prog}: stopped at once; what was saved before is kept\n")
+        return 130
+
+
+def run(given: Mapping[str, Any]) -> int:
+    """Starts or resumes a run and trains to its end.
+
+    Args:
+        given: Flags and their values.
+
+    Returns:
+        The exit code.
+    """
+    checkpoints = find_checkpoints(given["resume"]) if "resume" in given else []
+    settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
+    environment = find_environment(settings.env)
+    settings.env = environment.name
+    if environment.note:
+        print(environment.note)
+    home = home_of(checkpoints[0], given.get("local_dir")) if checkpoints else None
+    settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
+    ensure_writable(home or Path(settings.local_dir))
+    print(f"{describe(settings)}\n{check_memory(settings, environment)}", flush=True)
+
+    from interreplay.rllib import job  # imports Ray, which takes seconds: only after what can be refused without it
+
+    job.prepare_host(settings.threads, settings.num_workers)
+    algo = job.build(TRAINERS[settings.trainer], settings)
+    try:
+        checkpoint = restore(algo, checkpoints, print) if checkpoints else None
+        if home and checkpoint:
+            folder = reopen(home, checkpoint, algo.env_steps, settings.total_env_steps, print)
+        else:
+            folder = RunFolder.create(Path(settings.local_dir), run_name(settings))
+        return train(algo, settings, folder)
+    finally:
+        algo.stop()
+
+
+def run_name(settings: SimpleNamespace) -> str:
+    """The beginning of the run folder's name."""
+    return f"{settings.trainer}_{settings.env}_{settings.buffer}_s{settings.seed}"
+
+
+def describe(settings: SimpleNamespace) -> str:
+    """The job in half a line."""
+    arguments = dict(settings.buffer_args)
+    if settings.prioritized is not None:
+        arguments["selector"] = "Prioritized"
+    shown = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    return f"{settings.trainer} with {settings.buffer}({shown}) on {settings.env}, seed {settings.seed}"
+
+
+def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
+    """Makes the replay buffer, still empty, and compares what it will take with what is free.
+
+    Returns:
+        A line that says so.
+
+    Raises:
+        UsageError: It cannot be made, cannot store what the environment gives, or will not fit.
+    """
+    spaces = environment.observation_space, environment.action_space
+    if not isinstance(environment.action_space, gym.spaces.Box):
+        raise UsageError(f"{settings.trainer} acts in a Box of continuous actions; {settings.env} has {spaces[1]}")
+    try:
+        buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{settings.buffer}: {error}") from error
+    try:
+        buffer.check(columns_of_spaces(*spaces))
+    except ValueError as error:
+        raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}; its spaces are {spaces}") from error
+    need, free = estimate(*spaces, buffer), free_memory(settings.device)
+    line = f"replay buffer of {settings.buffer_size:,} rows: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
+    if need > free:
+        raise UsageError(f"{line}; --buffer_size {int(0.9 * settings.buffer_size * free / need)} would fit")
+    return line
+
+
+def train(algo: Any, settings: SimpleNamespace, folder: RunFolder) -> int:
+    """Trains to the end or to a signal, with results and checkpoints on disk.
+
+    Returns:
+        The exit code.
+    """
+    from interreplay.rllib.run_log import RunLog
+
+    log = RunLog(folder.path, vars(settings) | {"versions": versions()}, algo.env_steps)
+    reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet)
+    try:
+        with Interrupts(algo.request_stop) as interrupts:
+            iterate(algo, settings, folder, log, reporter, interrupts)
+            checkpoint = save(algo, settings, folder)
+    except NonFiniteError as error:
+        checkpoint = save(algo, settings, folder, more=1)  # beside the others: it may stand right before the same error
+        raise UsageError(f"{error}; what was learned so far is kept in {checkpoint}") from error
+    except UsageError:
+        raise
+    except Exception:
+        (folder.path / "error.txt").write_text(traceback.format_exc())
+        raise
+    finally:
+        reporter.close()
+        log.close()
+    print(reporter.summary(algo.env_steps, max(folder.evaluation_returns(), default=math.nan)))
+    print(f"results in {folder.path}, newest checkpoint {checkpoint.name}")
+    if algo.env_steps >= settings.total_env_steps:
+        return 0
+    print(f"stopped early; go on with: {program()} --resume {shlex.quote(str(folder.path))}")
+    return 128 + interrupts.received
+
+
+def iterate(
+    algo: Any, settings: SimpleNamespace, folder: RunFolder, log: Any, reporter: Reporter, interrupts: Interrupts
+) -> None:
+    """The loop: train, log, report, save."""
+    total, cut = settings.total_env_steps, settings.total_env_steps % settings.steps_per_iteration > 0
+
+    def progress(steps: int) -> None:
+        reporter.progress(steps)
+        if cut and steps >= total:
+            algo.request_stop()
+
+    algo.on_progress = progress
+    while algo.env_steps < total and not interrupts.received:
+        result = algo.train()
+        if cut and algo.env_steps >= total and not interrupts.received:
+            result |= last_evaluation(algo, settings, result["training_iteration"])
+        log.write(result, algo.env_steps)
+        reporter.iteration(algo.env_steps, result)
+        if settings.checkpoint_freq and result["training_iteration"] % settings.checkpoint_freq == 0:
+            save(algo, settings, folder)
+
+
+def last_evaluation(algo: Any, settings: SimpleNamespace, iteration: int) -> dict[str, Any]:
+    """The evaluation that is due after an iteration that the run's end cut short, as part of its result."""
+    algo.stop_requested = False
+    due = settings.evaluation_interval and iteration % settings.evaluation_interval == 0
+    return {"evaluation": algo.evaluate()} if due else {}
+
+
+def save(algo: Any, settings: SimpleNamespace, folder: RunFolder, more: int = 0) -> Path:
+    """Writes a checkpoint; ``more`` older ones than usual stay."""
+    return folder.save(algo.env_steps, algo.save_to_path, vars(settings), settings.keep_checkpoints + more)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""ReplayBuffer: storage, selection, neighbourhood and synthesis put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.credit import Credit, CreditAnchor
+from interreplay.errors import NonFiniteError
+from interreplay.layout import Columns, features
+from interreplay.neighborhood import Alone, Neighborhood
+from interreplay.selection import Selector, Uniform
+from interreplay.state import copy_arrays
+from interreplay.storage import Storage
+from interreplay.synthesis import Keep, Synthesizer
+from interreplay.transitions import Transitions
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A batch of n rows and where they come from.
+
+    Attributes:
+        transitions: What to learn from, ``(n, ...)``.
+        slots: Slots of the anchors ``(n,)``.
+        weights: Importance weights ``(n,)``, for the loss of the critic.
+        neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was.
+        mix: λ ``(n,)``, the anchor's share in each row, or None when the method blends nothing.
+        probabilities: Probability ``(n,)`` with which each anchor was drawn.
+        written: Number of rows ever added when the batch was drawn.
+    """
+
+    transitions: Transitions
+    slots: Tensor
+    weights: Tensor
+    neighbor_slots: Tensor
+    mix: Tensor | None
+    probabilities: Tensor
+    written: int
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+
+class ReplayBuffer:
+    """Selects anchors, gathers their neighbours and synthesises a batch.
+
+    Args:
+        capacity: Number of transitions to keep; the oldest make room.
+        selector: Draws anchors; uniformly by default.
+        neighborhood: Gathers what they are mixed with; nothing by default.
+        synthesizer: Makes the batch; keeps the anchors by default.
+        credit: Whose priority a TD error changes; the anchor's by default.
+        n_step: Transitions come back as n-step transitions.
+        gamma: Discount factor per step.
+        seed: Of all randomness; None draws one from the system.
+        device: Torch device on which rows are kept and batches are made.
+
+    Raises:
+        ValueError: When an argument is out of range or parts do not fit each other.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        selector: Selector | None = None,
+        neighborhood: Neighborhood | None = None,
+        synthesizer: Synthesizer | None = None,
+        credit: Credit | None = None,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+        device: str | torch.device = "cpu",
+    ):
+        self.storage = Storage(capacity, device, n_step, gamma)
+        self.selector = selector if selector is not None else Uniform()
+        self.neighborhood = neighborhood if neighborhood is not None else Alone()
+        self.synthesizer = synthesizer if synthesizer is not None else Keep()
+        self.credit = credit if credit is not None else CreditAnchor()
+        self.credit.check(self.selector)
+        if self.synthesizer.recomputes_termination and n_step > 1:
+            raise ValueError(f"n_step is {n_step}; expected 1 where the synthesizer recomputes termination")
+        self.rng = np.random.default_rng(seed)
+
+    def __len__(self) -> int:
+        return len(self.storage)
+
+    @property
+    def capacity(self) -> int:
+        return self.storage.capacity
+
+    @property
+    def device(self) -> torch.device:
+        return self.storage.device
+
+    @property
+    def parts(self) -> dict[str, Selector | Neighborhood | Synthesizer]:
+        return {"selector": self.selector, "neighborhood": self.neighborhood, "synthesizer": self.synthesizer}
+
+    def check(self, columns: Columns) -> None:
+        """Refuse rows that a part cannot work with.
+
+        Raises:
+            ValueError: Naming the column and its dtype.
+        """
+        for part in self.parts.values():
+            part.check(columns)
+
+    def nbytes(self, columns: Columns) -> int:
+        """Bytes that the full buffer will take for rows of these columns, one long episode assumed."""
+        return Storage.nbytes_of(self.capacity, columns) + sum(
+            part.nbytes(self.capacity, features(columns)) for part in self.parts.values()
+        )
+
+    def add(self, transitions: Transitions) -> Tensor:
+        """Store transitions.
+
+        Args:
+            transitions: Columns of length n, numpy or torch.
+
+        Returns:
+            Their slots ``(n,)`` int64. Of more rows than `capacity` only the newest stay.
+
+        Raises:
+            NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
+            ValueError: When the columns are not those of the rows stored before, or a part refuses them.
+        """
+        check_finite(transitions)
+        if not self.storage.columns:
+            self.check(Storage.columns_of(transitions))
+        slots = []
+        for start in range(0, len(transitions), self.capacity):
+            slots.append(self.storage.add(transitions[start : start + self.capacity]))
+            for part in self.parts.values():
+                part.observe(self.storage, slots[-1])
+        return torch.cat(slots) if slots else torch.empty(0, dtype=torch.int64, device=self.device)
+
+    def sample(self, size: int) -> Sample:
+        """Draw a batch.
+
+        Args:
+            size: Number of rows n.
+
+        Raises:
+            ValueError: When `size` is not positive or nothing is stored.
+        """
+        if size < 1 or not len(self):
+            raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
+        slots, drawn = self.selector.select(self.storage, size, self.rng)
+        anchors = neighbors = self.storage[slots]
+        partners = torch.full_like(slots, -1)
+        if self.synthesizer.uses_neighbors:
+            neighbors, found = self.neighborhood.gather(self.storage, slots, self.rng)
+            partners = found[:, 0]
+        rows, mix = self.synthesizer(anchors, neighbors, self.rng)
+        if mix is not None:
+            mix = mix.masked_fill(partners < 0, 1.0)
+            partners = partners.masked_fill(mix >= 1, -1)
+        if rows.discounts is None:
+            rows = rows.replace(discounts=self.storage.gamma * (~rows.terminated).to(rows.rewards.dtype))
+        weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
+        return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written)
+
+    def update(self, sample: Sample, td_errors: Any) -> None:
+        """Tell the selector how large the errors of a batch were.
+
+        Rows overwritten since the batch was drawn are passed over.
+
+        Args:
+            sample: What `sample` returned.
+            td_errors: δ ``(n,)``, signed or absolute, numpy or torch.
+
+        Raises:
+            ValueError: When `td_errors` is not of shape ``(n,)``.
+        """
+        errors = torch.as_tensor(td_errors).detach().to(self.device)
+        if errors.shape != sample.slots.shape:
+            raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
+        slots, partners, mix = sample.slots, sample.neighbor_slots, sample.mix
+        if self.storage.written != sample.written:
+            partners = torch.where(self._kept(partners, sample), partners, -1)
+            kept = self._kept(slots, sample)
+            slots, partners, errors = slots[kept], partners[kept], errors[kept]
+            mix = mix[kept] if mix is not None else None
+        self.credit.update(self.selector, slots, partners, mix, errors)
+
+    def _kept(self, slots: Tensor, sample: Sample) -> Tensor:
+        return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.written)
+
+    def anneal(self, progress: float) -> None:
+        """Move schedules, such as PER's β, to `progress`: the share of the run that is done, 0 to 1."""
+        for part in self.parts.values():
+            part.anneal(progress)
+
+    def state_view(self) -> dict[str, Any]:
+        """`state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
+        return {
+            "storage": self.storage.state_dict(),
+            "rng": self.rng.bit_generator.state,
+            **{name: part.state_dict() for name, part in self.parts.items()},
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on as if nothing had happened, in nested dicts of arrays and plain values."""
+        return copy_arrays(self.state_view())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state; the next batch is the one that the saved buffer would have drawn.
+
+        Raises:
+            ValueError: When the state is that of another capacity or of other columns.
+        """
+        self.storage.load_state_dict(state["storage"])
+        self.rng.bit_generator.state = state["rng"]
+        for name, part in self.parts.items():
+            part.load_state_dict(state[name])
+
+
+def check_finite(transitions: Transitions) -> None:
+    """Raise NonFiniteError for the first NaN or infinity among observations, actions, rewards and extras."""
+    for name, column in transitions.columns().items():
+        if column.is_floating_point() and name != "discounts" and not torch.isfinite(column).all():
+            flat = column.reshape(len(column), -1)
+            row = int((~torch.isfinite(flat)).any(dim=1).nonzero()[0])
+            bad = flat[row][~torch.isfinite(flat[row])][0]
+            raise NonFiniteError(name, row, float(bad))

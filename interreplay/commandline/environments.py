@@ -1,0 +1,96 @@
+"""From the name that a user gave to an environment that can be made."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+import warnings
+from typing import NamedTuple
+
+import gymnasium as gym
+from gymnasium.envs.registration import find_highest_version, parse_env_id
+
+from interreplay.commandline import UsageError
+
+
+class Environment(NamedTuple):
+    """An environment's current id and its spaces.
+
+    Attributes:
+        name: The id to train with.
+        observation_space: Its observations.
+        action_space: Its actions.
+        note: One line where ``name`` differs from what was asked for, else ``""``.
+    """
+
+    name: str
+    observation_space: gym.Space
+    action_space: gym.Space
+    note: str
+
+
+def find_environment(asked: str) -> Environment:
+    """The environment that an id means today; retired versions mean the newest one.
+
+    Args:
+        asked: A registered id such as ``HalfCheetah-v5``, also as ``module:Env-v0``.
+
+    Raises:
+        UsageError: No such environment, or it cannot be made.
+    """
+    gym.logger.min_level = gym.logger.ERROR
+    _import_module(asked)
+    name, reason = _current_name(asked)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            env = gym.make(name)
+    except gym.error.UnregisteredEnv:
+        raise UsageError(f"unknown environment {asked!r}; {_nearest_names(asked)}") from None
+    except (ImportError, gym.error.Error) as error:
+        raise UsageError(f"environment {name!r} cannot be made: {error}") from error
+    note = f"{asked} {reason}; using {name}" if name != asked else ""
+    spaces = env.observation_space, env.action_space
+    env.close()
+    return Environment(name, *spaces, note)
+
+
+def _import_module(asked: str) -> None:
+    module, colon, _ = asked.rpartition(":")
+    if not colon:
+        return
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"environment {asked!r}: there is no module {error.name!r} to import") from None
+
+
+def _current_name(asked: str) -> tuple[str, str]:
+    """Returns the id to make and why it is not the one that was asked for."""
+    prefix, colon, bare = asked.rpartition(":")
+    try:
+        namespace, name, version = parse_env_id(bare)
+    except gym.error.Error:
+        return asked, ""
+    newest = find_highest_version(namespace, name)
+    if newest is None or (version is not None and (version >= newest or not _is_retired(bare))):
+        return asked, ""
+    current = re.sub(r"(-v\d+)?$", f"-v{newest}", bare, count=1)
+    return prefix + colon + current, "names no version" if version is None else "is retired"
+
+
+def _is_retired(name: str) -> bool:
+    """Whether a version is registered no more, or only as a function that explains its absence."""
+    spec = gym.registry.get(name)
+    if spec is None:
+        return True
+    return callable(spec.entry_point) and getattr(spec.entry_point, "__name__", "").startswith("_raise")
+
+
+def _nearest_names(asked: str) -> str:
+    names = {name.lower(): name for name in gym.registry if not _is_retired(name)}
+    close = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(names[name] for name in close)}?"
+    return "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"

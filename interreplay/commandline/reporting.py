@@ -1,0 +1,98 @@
+"""What a run says while it trains: a progress bar on a terminal, else one line per iteration."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+
+class Reporter:
+    """Shows steps, steps per second, return and evaluation return.
+
+    Args:
+        total: Environment steps of the whole run.
+        steps: Environment steps that are behind already.
+        stream: Where to write.
+        quiet: Show nothing but `note`.
+    """
+
+    def __init__(self, total: int, steps: int, stream: TextIO, quiet: bool = False):
+        self.start_steps, self.start_time = steps, time.monotonic()
+        self._lap_steps, self._lap_time = steps, self.start_time
+        self._total, self._stream, self._quiet = total, stream, quiet
+        self.last_return = self.last_evaluation = math.nan
+        self._bar = None
+        if stream.isatty() and not quiet:
+            self._bar = tqdm(total=total, initial=steps, unit="step", file=stream, dynamic_ncols=True, smoothing=0.05)
+
+    def progress(self, steps: int) -> None:
+        """Moves the bar; called after every round of sampling, so it must be cheap.
+
+        Args:
+            steps: Environment steps so far.
+        """
+        if self._bar is not None:
+            self._bar.update(steps - self._bar.n)
+
+    def iteration(self, steps: int, result: dict[str, Any]) -> None:
+        """Reports the end of an iteration.
+
+        Args:
+            steps: Environment steps so far.
+            result: What ``algo.train()`` returned.
+        """
+        self.last_return = _return(result, self.last_return)
+        self.last_evaluation = _return(result.get("evaluation", {}), self.last_evaluation)
+        if self._bar is not None:
+            self._bar.update(steps - self._bar.n)
+            self._bar.set_postfix_str(f"return {shown(self.last_return)}, evaluation {shown(self.last_evaluation)}")
+        elif not self._quiet:
+            self._line(steps)
+        self._lap_steps, self._lap_time = steps, time.monotonic()
+
+    def _line(self, steps: int) -> None:
+        rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
+        self.note(
+            f"{steps:>9,} / {self._total:,} steps  {rate:6.0f} steps/s  return {shown(self.last_return):>8}"
+            f"  evaluation {shown(self.last_evaluation):>8}"
+        )
+
+    def note(self, line: str) -> None:
+        """Writes a line, above the bar where there is one."""
+        if self._bar is not None:
+            self._bar.write(line, file=self._stream)
+        else:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    def summary(self, steps: int, best_evaluation: float) -> str:
+        """The last line's figures.
+
+        Args:
+            steps: Environment steps so far.
+            best_evaluation: The highest evaluation return of the run, NaN where it was never evaluated.
+        """
+        seconds = time.monotonic() - self.start_time
+        rate = (steps - self.start_steps) / max(seconds, 1e-9)
+        return (
+            f"{steps:,} steps, {seconds:,.0f} s ({rate:.0f} steps/s), return {shown(self.last_return)}, "
+            f"evaluation return {shown(self.last_evaluation)} (best {shown(best_evaluation)})"
+        )
+
+    def close(self) -> None:
+        """Leaves the bar where it is."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def shown(value: float) -> str:
+    """A return with one decimal, or a dash where there is none yet."""
+    return "-" if math.isnan(value) else f"{value:,.1f}"
+
+
+def _return(part: dict[str, Any], otherwise: float) -> float:
+    value = float(part.get("env_runners", {}).get("episode_return_mean", math.nan))
+    return otherwise if math.isnan(value) else value

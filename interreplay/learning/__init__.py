@@ -1,0 +1,1 @@
+"""Networks and updates of the off-policy algorithms, in plain PyTorch; `interreplay.rllib` runs them."""

@@ -1,0 +1,116 @@
+"""Soft actor-critic with automatic temperature (Haarnoja et al. 2018, arXiv:1812.05905)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.networks import Critics, GaussianActor, polyak
+from interreplay.learning.update import Update, adam, flat_observation, step
+from interreplay.transitions import Transitions
+
+
+class SACNetworks(nn.Module):
+    """Actor, twin critics, their targets and the temperature.
+
+    Args:
+        inputs: Numbers in an observation.
+        actions: Numbers in an action.
+        hiddens: Widths of the hidden layers of all networks.
+        initial_alpha: First temperature, positive.
+        inference_only: Build the actor alone.
+    """
+
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int] = (256, 256), initial_alpha: float = 1.0, inference_only: bool = False):
+        super().__init__()
+        self.actor = GaussianActor(inputs, actions, hiddens)
+        if inference_only:
+            return
+        self.critics = Critics(2, inputs + actions, hiddens)
+        self.targets = Critics(2, inputs + actions, hiddens).requires_grad_(False)
+        self.targets.load_state_dict(self.critics.state_dict())
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
+
+
+class SACUpdate(Update):
+    """The update of SAC: critics, actor, temperature, targets, in this order.
+
+    With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
+
+    * critics: Σ_j mean(w·½(Q_j(s, a) − q_t)²), w the importance weights;
+    * actor: mean(α log π(a|s) − min_j Q_j(s, a)), a ~ π(·|s) by reparametrisation;
+    * temperature: mean(−log α·(log π(a|s) + target entropy)).
+
+    Args:
+        networks: What is learned.
+        actor_lr: Learning rate of the actor.
+        critic_lr: Learning rate of the critics.
+        alpha_lr: Learning rate of the temperature.
+        tau: Share of the way that targets move per update.
+        target_entropy: In nats; the paper takes −|A|.
+        grad_clip: Largest gradient norm per optimiser, or None.
+    """
+
+    metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_mean", "log_prob_mean")
+
+    def __init__(
+        self,
+        networks: SACNetworks,
+        target_entropy: float,
+        actor_lr: float = 3e-4,
+        critic_lr: float = 3e-4,
+        alpha_lr: float = 3e-4,
+        tau: float = 0.005,
+        grad_clip: float | None = None,
+    ):
+        self.networks, self.target_entropy, self.tau, self.grad_clip = networks, float(target_entropy), tau, grad_clip
+        self.actor, self.critics = list(networks.actor.parameters()), list(networks.critics.parameters())
+        self.optimizers = {
+            "actor": adam(self.actor, actor_lr),
+            "critic": adam(self.critics, critic_lr),
+            "alpha": adam([networks.log_alpha], alpha_lr),
+        }
+
+    def apply(self, rows: Transitions, weights: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        obs, next_obs = flat_observation(rows.obs), flat_observation(rows.next_obs)
+        actions = rows.actions.flatten(1)
+        noise = torch.randn((2, *actions.shape), generator=rng, device=actions.device, dtype=obs.dtype)
+        alpha = self.networks.log_alpha.detach().exp()
+        target = self.target_values(rows, next_obs, noise[0], alpha)
+        q = self.networks.critics(torch.cat([obs, actions], dim=1))
+        errors = q - target
+        critic_loss = self.critic_loss(errors, weights)
+        step(self.optimizers["critic"], critic_loss, self.critics, self.grad_clip)
+        actor_loss, log_prob = self.actor_loss(obs, noise[1], alpha)
+        step(self.optimizers["actor"], actor_loss, self.actor, self.grad_clip)
+        log_prob = log_prob.detach()
+        alpha_loss = self.alpha_loss(log_prob)
+        step(self.optimizers["alpha"], alpha_loss, [self.networks.log_alpha], None)
+        polyak(self.networks.targets, self.networks.critics, self.tau)
+        with torch.no_grad():
+            report = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q.mean(), log_prob.mean()])
+            return errors.mean(dim=0), report
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, noise: Tensor, alpha: Tensor) -> Tensor:
+        """q_t ``(n,)``."""
+        actions, log_prob = self.networks.actor.sample(next_obs, noise)
+        values = self.networks.targets(torch.cat([next_obs, actions], dim=1)).amin(dim=0)
+        return rows.rewards + rows.discounts * (values - alpha * log_prob)
+
+    def critic_loss(self, errors: Tensor, weights: Tensor) -> Tensor:
+        """Scalar loss of TD errors ``(m, n)`` with weights ``(n,)``."""
+        return 0.5 * (errors.square() * weights).mean(dim=1).sum()
+
+    def actor_loss(self, obs: Tensor, noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """Scalar loss and log π(a|s) ``(n,)``."""
+        actions, log_prob = self.networks.actor.sample(obs, noise)
+        values = self.networks.critics(torch.cat([obs, actions], dim=1)).amin(dim=0)
+        return (alpha * log_prob - values).mean(), log_prob
+
+    def alpha_loss(self, log_prob: Tensor) -> Tensor:
+        """Scalar loss of the temperature for log π ``(n,)``."""
+        return -self.networks.log_alpha * (log_prob + self.target_entropy).mean()

@@ -1,0 +1,48 @@
+"""How much memory a replay buffer will take."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from interreplay.buffer import ReplayBuffer
+from interreplay.layout import Columns
+
+
+def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
+    """What a stored row of an environment is made of; float64 is kept as float32.
+
+    Args:
+        observation_space: Of one environment; a Dict gives one column per part.
+        action_space: Of one environment.
+
+    Raises:
+        ValueError: When a space has no fixed shape.
+    """
+    if isinstance(observation_space, gym.spaces.Dict):
+        columns = {f"obs.{name}": _column(space) for name, space in observation_space.items()}
+    else:
+        columns = {"obs": _column(observation_space)}
+    flags = {"terminated": ((), torch.bool), "truncated": ((), torch.bool)}
+    return (
+        {"episode": ((), torch.int64)}
+        | columns
+        | {"actions": _column(action_space), "rewards": ((), torch.float32)}
+        | flags
+        | {"link": ((), torch.int32)}
+    )
+
+
+def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
+    if space.shape is None or space.dtype is None:
+        raise ValueError(f"{space} has no fixed shape; expected Box, Discrete, MultiDiscrete or a Dict of these")
+    dtype = np.float32 if space.dtype == np.float64 else space.dtype
+    return tuple(space.shape), torch.from_numpy(np.zeros(1, dtype)).dtype
+
+
+def estimate(observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer) -> int:
+    """Bytes that `buffer` will take when it is full of rows of an environment."""
+    return buffer.nbytes(columns_of_spaces(observation_space, action_space))
+
+

@@ -1,0 +1,127 @@
+"""The k nearest neighbours of an anchor, among everything stored now.
+
+Distance: Euclidean in z / std(z), z = [s; a], std over all rows stored now (Sander 2022, arXiv 2205.09117,
+which recomputes neighbours as the buffer grows). An exact search per batch takes 5 ms per anchor at 10⁶ rows, so on
+the CPU neighbours come from a graph that is kept up to date (see `docs/decisions/0002-neighbour-table.md`);
+on a GPU they are searched for exactly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.neighborhood.base import Neighborhood
+from interreplay.neighborhood.exact import nearest
+from interreplay.neighborhood.graph import NeighborGraph
+from interreplay.transitions import Transitions
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+
+class KNN(Neighborhood):
+    """Draws uniformly from the k nearest rows of each anchor, the anchor itself excluded by its slot.
+
+    Rows equal to the anchor are neighbours; overwritten rows are not. A feature that never varies counts nothing.
+
+    Args:
+        k: Neighbours to choose from. With fewer other rows stored, all of them.
+        draw: How many of them to return per anchor, without repetition; None for all k, nearest first.
+
+    Raises:
+        ValueError: When k or draw is out of range.
+    """
+
+    def __init__(self, k: int = 10, draw: int | None = 1):
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+            raise ValueError(f"k is {k!r}; expected an integer of 1 or more")
+        if draw is not None and (isinstance(draw, bool) or not isinstance(draw, (int, np.integer))):
+            raise ValueError(f"draw is {draw!r}; expected an integer from 1 to k, or None for all k")
+        if draw is not None and not 1 <= draw <= k:
+            raise ValueError(f"draw is {draw!r}; expected 1 to k = {k}, or None for all k")
+        self.k, self.draw = int(k), None if draw is None else int(draw)
+        self.width = max(16, 3 * self.k + 2)
+        self.graph: NeighborGraph | None = None
+
+    def observe(self, storage: Storage, slots: Tensor) -> None:
+        if storage.device.type != "cpu" or not len(slots):
+            return
+        if self.graph is None:
+            dims = storage.features(slots[:1]).shape[1]
+            self.graph = NeighborGraph(storage.capacity, dims, self.k, self.width)
+        self.graph.add(storage, slots.numpy())
+
+    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
+        neighbors = self.neighbor_slots(storage, slots, rng)
+        return storage[torch.where(neighbors >= 0, neighbors, slots.unsqueeze(1))], neighbors
+
+    def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
+        """Slots ``(n, draw)`` int64 of neighbours drawn for `slots` ``(n,)``; −1 where there are too few."""
+        if self.draw is None:
+            return self.neighbors(storage, slots)
+        if storage.device.type != "cpu":
+            near = self.neighbors(storage, slots)
+            columns = torch.from_numpy(self._columns((near >= 0).sum(1).cpu().numpy(), rng)).to(near.device)
+            return torch.where(columns >= 0, near.gather(1, columns.clamp(min=0)), -1)
+        keys, order = self._graph(storage).candidates(slots.numpy())
+        columns = self._columns(np.minimum(order[:, -1], self.k), rng)
+        return torch.from_numpy(self._pick(keys, order, columns))
+
+    def neighbors(self, storage: Storage, slots: Tensor) -> Tensor:
+        """Slots ``(n, k)`` int64 of the k nearest rows of `slots` ``(n,)``, nearest first; −1 beyond the last."""
+        if storage.device.type != "cpu":
+            return nearest(storage, slots, self.k)
+        keys, order = self._graph(storage).candidates(slots.numpy())
+        columns = np.broadcast_to(np.arange(self.k, dtype=np.int16), (len(keys), self.k))
+        return torch.from_numpy(self._pick(keys, order, np.where(columns < order[:, -1:], columns, -1)))
+
+    def _pick(self, keys: np.ndarray, order: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Slots ``(n, m)`` of the live candidates number `columns` ``(n, m)``, −1 where that is −1."""
+        places = [(order > column[:, None]).argmax(1) for column in columns.T.astype(np.int16)]
+        picked = keys[np.arange(len(keys))[:, None], np.stack(places, 1)]
+        slots = self.graph.table.slots_of(picked)
+        slots[columns < 0] = -1
+        return slots
+
+    def _graph(self, storage: Storage) -> NeighborGraph:
+        if self.graph is None or self.graph.table.written != storage.written:
+            seen = 0 if self.graph is None else self.graph.table.written
+            raise RuntimeError(f"{storage.written} rows were stored but {seen} observed; call observe after each add")
+        return self.graph
+
+    def _columns(self, choices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Which of its first `choices` ``(n,)`` neighbours each row draws, int64 ``(n, draw)``; −1 where too few."""
+        if self.draw == 1:
+            return np.where(choices > 0, (rng.random(len(choices)) * choices).astype(np.int64), -1)[:, None]
+        ticket = rng.random((len(choices), self.k))
+        ticket[np.arange(self.k) >= choices[:, None]] = 2.0
+        order = np.argsort(ticket, axis=1, kind="stable")[:, : self.draw]
+        return np.where(np.arange(self.draw) < choices[:, None], order, -1)
+
+    def nbytes(self, capacity: int, features: int) -> int:
+        """Bytes beside a full storage: a list, a scaled copy of z and some numbers per row (on a GPU: none)."""
+        return capacity * (8 * self.width + 4 * (features + 2) + 28)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on bit for bit; large arrays share memory."""
+        if self.graph is None:
+            return {"width": self.width, "k": self.k}
+        size = {"capacity": self.graph.table.capacity, "features": self.graph.cells.dims}
+        return {"width": self.width, "k": self.k, "graph": self.graph.state_dict()} | size
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state.
+
+        Raises:
+            ValueError: When the state is that of another k.
+        """
+        if int(state["k"]) != self.k or int(state["width"]) != self.width:
+            raise ValueError(f"the state has k = {state['k']}; this neighbourhood has {self.k}")
+        self.graph = None
+        if "graph" in state:
+            self.graph = NeighborGraph(int(state["capacity"]), int(state["features"]), self.k, self.width)
+            self.graph.load_state_dict(state["graph"])

@@ -1,0 +1,121 @@
+"""A table of the nearest candidates of every slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+LOW = np.uint64(0xFFFFFFFF)
+SHIFT = np.uint64(32)
+
+
+def pack(squared: np.ndarray, writes: np.ndarray) -> np.ndarray:
+    """Keys of candidates: squared distance (float32 bits) above, write number modulo 2³² below; uint64.
+
+    Non-negative floats sort as their bits do, so keys sort by distance and one sort moves both.
+    """
+    bits = squared.astype(np.float32).view(np.uint32).astype(np.uint64)
+    return (bits << SHIFT) | (writes.astype(np.uint64) & LOW)
+
+
+def squared_of(keys: np.ndarray) -> np.ndarray:
+    """Squared distances, float32, of `keys`; NaN where empty."""
+    return (keys >> SHIFT).astype(np.uint32).view(np.float32)
+
+
+class NeighborTable:
+    """Per slot up to `width` candidates, nearest first, named by write number.
+
+    A write number tells whether the row still exists: nothing has to be told when a row is overwritten.
+    The table does not know distances; it keeps what it is given.
+
+    Args:
+        capacity: Number of slots.
+        width: Candidates per slot.
+    """
+
+    def __init__(self, capacity: int, width: int):
+        self.capacity, self.width = capacity, width
+        self.keys = np.empty((capacity, width), np.uint64)  # rows never written to take no memory
+        self.written = 0  # rows ever stored
+
+    @property
+    def count(self) -> int:
+        return min(self.written, self.capacity)
+
+    def write_of(self, slots: np.ndarray) -> np.ndarray:
+        """Write numbers, int64, of the rows in `slots` now."""
+        newest = self.written - 1
+        return newest - (newest - slots) % self.capacity
+
+    def ages(self, keys: np.ndarray) -> np.ndarray:
+        """How many rows were written after the candidates, uint32; `count` or more: gone, or empty."""
+        # the low half of each key is read in place; an empty key has the bits of write number 2³² − 1
+        writes = keys.view(np.uint32)[..., 0::2] if keys.flags.c_contiguous else (keys & LOW).astype(np.uint32)
+        return np.uint32((self.written - 1) & 0xFFFFFFFF) - writes
+
+    def live(self, keys: np.ndarray) -> np.ndarray:
+        """Which of `keys` ``(n, m)`` name a row that is stored now."""
+        live = self.ages(keys) < np.uint32(self.count)
+        return live if self.written < 0xFFFFFFFF else live & (keys != EMPTY)  # before that, empty keys are too old
+
+    def slots_of(self, keys: np.ndarray) -> np.ndarray:
+        """Slots, int64, of live `keys`."""
+        return (self.written - 1 - self.ages(keys).astype(np.int64)) % self.capacity
+
+    def clear(self, slots: np.ndarray) -> None:
+        """Leave `slots` without candidates."""
+        self.keys[slots] = EMPTY
+
+    def merge(self, slots: np.ndarray, offers: np.ndarray) -> np.ndarray:
+        """Let `slots` ``(n,)``, each once, keep the nearest of what they have and of `offers` ``(n, m)``.
+
+        Returns:
+            Their candidates ``(n, width)``, live ones first, nearest first.
+        """
+        both = np.concatenate([self.keys[slots], offers], axis=1)
+        both[~self.live(both)] = EMPTY
+        both.sort(axis=1)
+        twice = ((both[:, 1:] ^ both[:, :-1]) & LOW) == 0
+        twice &= both[:, 1:] != EMPTY
+        if twice.any():
+            both[:, 1:][twice] = EMPTY
+            both.sort(axis=1)
+        kept = both[:, : self.width]
+        self.keys[slots] = kept
+        return kept
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rows in use, sharing memory."""
+        return {"written": self.written, "keys": self.keys[: self.count]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.written = int(state["written"])
+        self.keys[: self.count] = np.asarray(state["keys"])
+
+
+def by_group(groups: np.ndarray, keys: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Keys side by side: one line for each group, and another for every further `limit` of its keys.
+
+    Args:
+        groups: Group of each key, int64 ``(m,)``.
+        keys: uint64 ``(m,)``.
+        limit: Columns of the result at most.
+
+    Returns:
+        Groups ``(lines,)``, turns ``(lines,)`` (0 for a group's first line, 1 for its second...; ascending, so
+        that the lines of one turn are together) and keys ``(lines, at most limit)``, padded with `EMPTY`.
+    """
+    order = np.argsort(groups, kind="stable")
+    groups, keys = groups[order], keys[order]
+    first = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])[: len(groups)]
+    rank = np.arange(len(groups)) - np.repeat(first, np.diff(np.r_[first, len(groups)]))
+    turn, column = np.divmod(rank, limit)
+    starts = np.flatnonzero(column == 0)
+    line = np.cumsum(column == 0) - 1
+    lines = np.full((len(starts), int(column.max(initial=-1)) + 1), EMPTY)
+    lines[line, column] = keys
+    again = np.argsort(turn[starts], kind="stable")
+    return groups[starts][again], turn[starts][again], lines[again]

@@ -1,0 +1,43 @@
+"""What selectors, neighbourhoods and synthesizers have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from interreplay.layout import Columns
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+
+class Part:
+    """A piece of a replay buffer. Every method here has a default that does nothing."""
+
+    def check(self, columns: Columns) -> None:
+        """Refuse rows that this part cannot work with.
+
+        Args:
+            columns: What a stored row is made of, ``{name: (shape, dtype)}``.
+
+        Raises:
+            ValueError: Naming the column and its dtype.
+        """
+
+    def observe(self, storage: Storage, slots: Tensor) -> None:
+        """Take note of rows that were just stored in `slots` ``(n,)``, each slot once, in write order."""
+
+    def anneal(self, progress: float) -> None:
+        """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
+
+    def nbytes(self, capacity: int, features: int) -> int:
+        """Bytes that this part takes beside a full storage of rows with `features` numbers in z = [s; a]."""
+        return 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on; arrays may share memory with the part."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""

@@ -1,0 +1,64 @@
+"""From what environments give and take to columns, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from interreplay.transitions import Transitions
+
+
+def as_column(observation: Any) -> Any:
+    """A batch of observations with float64 narrowed to float32; named parts stay apart."""
+    if isinstance(observation, dict):
+        return {name: as_column(part) for name, part in observation.items()}
+    array = np.asarray(observation)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def pick(observation: Any, rows: Any) -> Any:
+    """Some rows of a batch of observations."""
+    return {k: v[rows] for k, v in observation.items()} if isinstance(observation, dict) else observation[rows]
+
+
+def as_tensors(observation: Any, device: torch.device) -> Any:
+    """A batch of observations as tensors on a device."""
+    if isinstance(observation, dict):
+        return {name: torch.as_tensor(part, device=device) for name, part in observation.items()}
+    return torch.as_tensor(observation, device=device)
+
+
+def concatenate(parts: Sequence[Transitions]) -> Transitions:
+    """Transitions one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    joined: dict[str, Any] = {}
+    for name in ("obs", "actions", "rewards", "next_obs", "terminated", "truncated", "episode"):
+        columns = [getattr(part, name) for part in parts]
+        if isinstance(columns[0], dict):
+            joined[name] = {key: torch.cat([c[key] for c in columns]) for key in columns[0]}
+        else:
+            joined[name] = torch.cat(columns)
+    return Transitions(**joined)
+
+
+class ActionScale:
+    """Between actions in [−1, 1], which policies make and buffers keep, and those of an environment.
+
+    Args:
+        space: A bounded Box.
+    """
+
+    def __init__(self, space: gym.spaces.Box):
+        self.shape = space.shape
+        self.low, self.high = space.low, space.high
+        self.dtype = space.dtype
+
+    def to_env(self, actions: np.ndarray) -> np.ndarray:
+        """Actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
+        scaled = self.low + (actions + 1.0) * 0.5 * (self.high - self.low)
+        return np.clip(scaled, self.low, self.high).astype(self.dtype)

@@ -1,0 +1,149 @@
+"""What the configurations of all our algorithms have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.utils.annotations import override
+from ray.util.debug import log_once
+from typing_extensions import Self
+
+from interreplay.rllib.recipes import Kind, check_arguments, resolve
+
+
+class OffPolicyConfig(AlgorithmConfig):
+    """Settings shared by the off-policy algorithms, with RLlib's names where RLlib has one.
+
+    Attributes:
+        train_batch_size_per_learner: Rows per update.
+        num_steps_sampled_before_learning_starts: Env steps with uniformly random actions before the first update.
+        updates_per_step: Updates per env step, below 1 for less than one (update-to-data ratio).
+        steps_per_iteration: Env steps per `train()`; iterations end at its multiples.
+        n_step: Steps per transition.
+        tau: Share of the way that target networks move per update.
+        hiddens: Widths of the hidden layers of all networks.
+        grad_clip: Largest gradient norm, or None.
+        anneal_steps: Env steps over which schedules such as PER's β run; None leaves them at their start.
+    """
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class)
+        from interreplay.rllib.runner import ColumnRunner
+
+        self.env_runner_cls = ColumnRunner
+        self.rollout_fragment_length = 1
+        self.train_batch_size_per_learner = 256
+        self.num_steps_sampled_before_learning_starts = 1000
+        self.updates_per_step = 1.0
+        self.steps_per_iteration = 1000
+        self.n_step = 1
+        self.tau = 0.005
+        self.hiddens = (256, 256)
+        self.anneal_steps: int | None = None
+        self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
+        self.evaluation_duration = 10
+        self.evaluation_config = {"explore": False, "num_envs_per_env_runner": 1}
+        self.metrics_num_episodes_for_smoothing = 10
+        self.min_time_s_per_iteration = 0
+        self.min_sample_timesteps_per_iteration = 0
+
+    def replay(self, kind: Kind, **arguments: Any) -> Self:
+        """Choose the replay buffer.
+
+        Args:
+            kind: Name in the catalogue such as ``"NMER"``, a class, or any factory of a `ReplayBuffer`.
+            **arguments: Its arguments. ``seed``, ``n_step``, ``gamma`` and ``device`` follow this
+                configuration where they are not given.
+
+        Raises:
+            ValueError: When the name or an argument is unknown, with the nearest valid one.
+        """
+        check_arguments(resolve(kind), arguments)
+        self.replay_buffer_config = {"type": kind, **arguments}
+        return self
+
+    @override(AlgorithmConfig)
+    def training(
+        self,
+        *,
+        num_steps_sampled_before_learning_starts: int | Any = NotProvided,
+        updates_per_step: float | Any = NotProvided,
+        steps_per_iteration: int | Any = NotProvided,
+        n_step: int | Any = NotProvided,
+        tau: float | Any = NotProvided,
+        hiddens: tuple[int, ...] | list[int] | Any = NotProvided,
+        anneal_steps: int | None | Any = NotProvided,
+        replay_buffer_config: dict[str, Any] | Any = NotProvided,
+        **settings: Any,
+    ) -> Self:
+        """Set training options; see the class, and RLlib for those not named here.
+
+        Args:
+            replay_buffer_config: ``{"type": name, **arguments}``, the same as `replay`.
+        """
+        given = {k: v for k, v in locals().items() if k not in ("self", "settings", "replay_buffer_config", "__class__")}
+        super().training(**settings)
+        self._set(given)
+        if replay_buffer_config is not NotProvided:
+            arguments = dict(replay_buffer_config)
+            self.replay(arguments.pop("type", self.replay_buffer_config["type"]), **arguments)
+        return self
+
+    def _set(self, given: dict[str, Any]) -> None:
+        """Set attributes, passing over those that were not given."""
+        for name, value in given.items():
+            if value is not NotProvided:
+                setattr(self, name, value)
+
+    @override(AlgorithmConfig)
+    def validate(self) -> None:
+        if self.in_evaluation and self.evaluation_duration_unit == "episodes":
+            self.metrics_num_episodes_for_smoothing = int(self.evaluation_duration)
+        if self.min_sample_timesteps_per_iteration:
+            self.steps_per_iteration = int(self.min_sample_timesteps_per_iteration)
+            self.min_sample_timesteps_per_iteration = 0
+        # RLlib would advise to go back to a stack that this algorithm does not have.
+        log_once(f"{self.algo_class.__name__}_on_new_api_stack")
+        super().validate()
+        self._check_range("train_batch_size_per_learner", 1)
+        self._check_range("steps_per_iteration", 1)
+        self._check_range("num_steps_sampled_before_learning_starts", 0)
+        self._check_range("n_step", 1)
+        self._check_range("updates_per_step", 0)
+        if not 0 < self.tau <= 1:
+            raise ValueError(f"tau is {self.tau}; expected more than 0 and at most 1")
+        if self.num_learners > 0:
+            raise ValueError(f"num_learners is {self.num_learners}; expected 0, the learner runs beside the buffer")
+        capacity = self.replay_buffer_config.get("capacity")
+        if capacity is not None and capacity < self.train_batch_size_per_learner:
+            raise ValueError(f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}")
+
+    def _check_range(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, int | float) or value < least:
+            raise ValueError(f"{name} is {value!r}; expected {least} or more")
+
+    @property
+    @override(AlgorithmConfig)
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        return super()._model_config_auto_includes | {"hiddens": list(self.hiddens)}
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raise ValueError unless `value` is a positive number."""
+    if not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{name} is {value!r}; expected a positive number")
+
+
+def check_action_space(space: gym.Space) -> None:
+    """Refuse spaces that a squashed or deterministic policy cannot act in.
+
+    Raises:
+        ValueError: Naming the space.
+    """
+    if not isinstance(space, gym.spaces.Box):
+        raise ValueError(f"the action space is {space}; expected a Box of continuous actions")
+    if not space.is_bounded():
+        raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")

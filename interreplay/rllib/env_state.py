@@ -1,0 +1,101 @@
+"""Saving and restoring the state of environments, so that a resumed run goes on in the middle of an episode.
+
+Gymnasium has no interface for this. Its MuJoCo and classic-control environments, and the wrappers that `gymnasium.make` puts
+around them, hold everything in plain attributes, numpy arrays, a random generator, and MuJoCo's `MjData`; these are copied.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic)
+KEEP = ("spec", "metadata", "render_mode", "observation_space", "action_space")
+WRAPPERS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RescaleAction", "ClipAction", "FlattenObservation")
+
+
+def chain(env: gym.Env) -> list[gym.Env]:
+    """The environment and its wrappers, the outermost first."""
+    layers = [env]
+    while isinstance(layers[-1], gym.Wrapper):
+        layers.append(layers[-1].env)
+    return layers
+
+
+def can_save(env: gym.Env) -> bool:
+    """Whether `save_env` captures everything this environment will do."""
+    *wrappers, core = chain(env)
+    known = core.__class__.__module__.startswith(("gymnasium.envs.mujoco.", "gymnasium.envs.classic_control."))
+    return known and all(type(w).__name__ in WRAPPERS and type(w).__module__.startswith("gymnasium.") for w in wrappers)
+
+
+def save_env(env: gym.Env) -> list[dict[str, Any]]:
+    """The state of every layer, made of plain values and arrays."""
+    return [_save_layer(layer) for layer in chain(env)]
+
+
+def restore_env(env: gym.Env, state: list[dict[str, Any]]) -> None:
+    """Bring an environment of the same make into a saved state."""
+    for layer, saved in zip(chain(env), state, strict=True):
+        _restore_layer(layer, saved)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(v) for v in value)
+    return isinstance(value, PLAIN) and not (isinstance(value, np.ndarray) and value.dtype == object)
+
+
+def _save_layer(layer: gym.Env) -> dict[str, Any]:
+    values = {k: v for k, v in vars(layer).items() if k.lstrip("_") not in KEEP and _is_plain(v)}
+    state: dict[str, Any] = {"values": copy.deepcopy(values)}
+    rng = vars(layer).get("_np_random")
+    if isinstance(rng, np.random.Generator):
+        state["rng"] = rng.bit_generator.state
+    if "data" in vars(layer) and "model" in vars(layer):
+        state["mujoco"] = _save_mujoco(layer.model, layer.data)  # type: ignore[attr-defined]
+    return state
+
+
+def _restore_layer(layer: gym.Env, state: dict[str, Any]) -> None:
+    vars(layer).update(copy.deepcopy(state["values"]))
+    if "rng" in state:
+        layer.np_random.bit_generator.state = state["rng"]
+    if "mujoco" in state:
+        _restore_mujoco(layer.model, layer.data, state["mujoco"])  # type: ignore[attr-defined]
+
+
+def _save_mujoco(model: Any, data: Any) -> dict[str, np.ndarray]:
+    """MuJoCo's integration state, and every derived array, which observations and rewards may read."""
+    import mujoco
+
+    spec = mujoco.mjtState.mjSTATE_INTEGRATION
+    full = np.empty(mujoco.mj_stateSize(model, spec))
+    mujoco.mj_getState(model, data, full, spec)
+    derived = {name: value.copy() for name, value in _arrays(data).items()}
+    return {"integration": full, **{f"data.{name}": value for name, value in derived.items()}}
+
+
+def _restore_mujoco(model: Any, data: Any, state: dict[str, np.ndarray]) -> None:
+    import mujoco
+
+    mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
+    mujoco.mj_forward(model, data)
+    for name, value in _arrays(data).items():
+        saved = state.get(f"data.{name}")
+        if saved is not None and saved.shape == value.shape:
+            value[...] = saved
+
+
+def _arrays(data: Any) -> dict[str, np.ndarray]:
+    found = {}
+    for name in dir(data):
+        if name.startswith("_"):
+            continue
+        value = getattr(data, name, None)
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            found[name] = value
+    return found

@@ -1,0 +1,93 @@
+"""From the command line's settings to an algorithm that is ready to train."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import ray
+import torch
+
+from interreplay.commandline import UsageError
+from interreplay.commandline.replay_flags import replay_arguments
+
+OBJECT_STORE = 256 * 1024**2
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "PYTHONWARNINGS": "ignore",
+}
+
+
+def prepare_host(threads: int, workers: int) -> None:
+    """Sets the CPU threads and starts Ray, which RLlib needs also without other processes, with its chatter kept back.
+
+    Args:
+        threads: CPU threads of the learner.
+        workers: Processes that sample.
+    """
+    os.environ.update({name: os.environ.get(name, value) for name, value in _QUIET.items()})
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    torch.set_num_threads(threads)
+    warnings.simplefilter("ignore")
+    if not ray.is_initialized():
+        # What passes through the object store is small: weights, configurations and fragments of episodes.
+        ray.init(
+            address="local",
+            num_cpus=workers + 1,
+            object_store_memory=OBJECT_STORE,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    logging.getLogger("ray").setLevel(logging.ERROR)
+
+
+def build(config_name: str, settings: SimpleNamespace) -> Any:
+    """The algorithm, ready to train.
+
+    Args:
+        config_name: The name of a configuration in `interreplay.rllib`.
+        settings: What ``argument_parser.settings_for`` returned.
+
+    Raises:
+        UsageError: The environment, the replay method and the algorithm do not fit each other.
+    """
+    try:
+        return configure(config_name, settings).build_algo()
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def configure(config_name: str, settings: SimpleNamespace) -> Any:
+    """RLlib's configuration of a job; arguments as in `build`."""
+    s = settings
+    config = getattr(importlib.import_module("interreplay.rllib"), config_name)()
+    config.environment(s.env)
+    config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
+    config.training(
+        **{name: getattr(s, name) for name in ("gamma", "tau", "actor_lr", "critic_lr", "alpha_lr", "n_step")},
+        **{name: getattr(s, name) for name in ("initial_alpha", "target_entropy", "hiddens")},
+        train_batch_size_per_learner=s.train_batch_size,
+        updates_per_step=s.round_robin_weights,
+        steps_per_iteration=s.steps_per_iteration,
+        anneal_steps=s.total_env_steps,
+        num_steps_sampled_before_learning_starts=s.learning_starts,
+    )
+    config.env_runners(
+        num_env_runners=s.num_workers,
+        num_envs_per_env_runner=s.num_envs_per_worker,
+        rollout_fragment_length=s.rollout_fragment_length,
+    )
+    config.evaluation(
+        evaluation_interval=s.evaluation_interval or None,
+        evaluation_duration=s.evaluation_num_episodes,
+        evaluation_duration_unit="episodes",
+    )
+    config.learners(num_gpus_per_learner=int(s.device == "cuda"))
+    return config.debugging(seed=s.seed, log_level="ERROR")

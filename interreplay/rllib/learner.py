@@ -1,0 +1,97 @@
+"""The Learner: one update per sampled batch, without RLlib's per-tensor work around it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.core.rl_module.rl_module import RLModule
+from ray.rllib.utils.annotations import override
+from torch import Tensor
+
+from interreplay.buffer import Sample
+from interreplay.learning.update import Update
+
+UPDATE_STATE = "interreplay_update"
+
+
+class OffPolicyLearner(TorchLearner):
+    """Learns from `Sample`s. An algorithm gives it an `Update`."""
+
+    @abstractmethod
+    def make_update(self, module: RLModule) -> Update:
+        """The update of this algorithm for a module."""
+
+    @override(TorchLearner)
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        module = self._module[module_id]
+        module.to(self._device)
+        self._update_rule = self.make_update(module)
+        for name, optimizer in self._update_rule.optimizers.items():
+            params = [p for group in optimizer.param_groups for p in group["params"]]
+            self.register_optimizer(module_id=module_id, optimizer_name=name, optimizer=optimizer, params=params)
+
+    @override(TorchLearner)
+    def build(self) -> None:
+        super().build()
+        self._rng = torch.Generator(device=self._device)
+        self._rng.manual_seed(self.config.seed if self.config.seed is not None else torch.seed())
+        self.updates = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._totals = torch.zeros(len(self._update_rule.metrics), dtype=torch.float64, device=self._device)
+        self._since = 0
+
+    def update_from_sample(self, sample: Sample) -> Tensor:
+        """One gradient update.
+
+        Returns:
+            TD errors ``(n,)``.
+        """
+        errors, report = self._update_rule.apply(sample.transitions, sample.weights, self._rng)
+        self._totals += report
+        self._since += 1
+        self.updates += 1
+        return errors
+
+    def collect_metrics(self) -> dict[str, float]:
+        """Means over the updates since the last call, empty when there were none."""
+        if not self._since:
+            return {}
+        means = (self._totals / self._since).tolist()
+        self._clear()
+        return dict(zip(self._update_rule.metrics, means, strict=True))
+
+    @override(Learner)
+    def compute_loss_for_module(self, **kwargs: Any) -> Tensor:
+        raise NotImplementedError("this learner updates from a Sample, with update_from_sample")
+
+    @override(Learner)
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        if self._check_component(UPDATE_STATE, components, not_components):
+            state[UPDATE_STATE] = {
+                "rng": self._rng.get_state().numpy(),
+                "updates": self.updates,
+                "totals": self._totals.cpu().numpy(),
+                "since": self._since,
+            }
+        return state
+
+    @override(Learner)
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        if UPDATE_STATE in state:
+            mine = state[UPDATE_STATE]
+            self._rng.set_state(torch.as_tensor(mine["rng"]))
+            self.updates, self._since = int(mine["updates"]), int(mine["since"])
+            self._totals = torch.as_tensor(mine["totals"], device=self._device).clone()
+
+    @property
+    def single_module(self) -> RLModule:
+        return self._module[DEFAULT_MODULE_ID]

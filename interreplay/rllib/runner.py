@@ -1,0 +1,223 @@
+"""The runner: steps vectorised environments and returns columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.env.env_runner import ENV_STEP_FAILURE
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.utils.annotations import override
+
+from interreplay.learning.update import flat_observation
+from interreplay.rllib.columns import ActionScale, as_column, as_tensors, concatenate, pick
+from interreplay.rllib.env_state import can_save, restore_env, save_env
+from interreplay.rllib.episode_hooks import EpisodeHooks
+from interreplay.rllib.episode_log import EpisodeLog
+from interreplay.transitions import Transitions
+
+RUNNER_STATE = "interreplay_runner"
+IDS_PER_RUNNER = 1 << 40
+
+
+class ColumnRunner(SingleAgentEnvRunner):
+    """RLlib's single-agent runner with another inside: no episode objects, no connectors, no metrics per step.
+
+    `collect` is what training uses. `sample` gives RLlib's evaluation, and whoever else calls it, the same
+    steps as episodes. Actions are kept as the policy made them, in [−1, 1].
+    """
+
+    def __init__(self, *, config: Any, **kwargs: Any):
+        super().__init__(config=config, **kwargs)
+        sequence = np.random.SeedSequence(self._seed, spawn_key=(self.worker_index or 0,))
+        self._env_seed, torch_seed = (int(s) for s in sequence.generate_state(2, np.uint32))
+        self._torch_rng = torch.Generator(device=self._device).manual_seed(torch_seed)
+        self._numpy_rng = np.random.default_rng(sequence)
+        self._log = EpisodeLog(self.num_envs, first=(self.worker_index or 0) * IDS_PER_RUNNER)
+        self._hooks = EpisodeHooks(self)
+        self._scale = ActionScale(self.env.single_action_space) if self.env is not None else None
+        self._obs: Any = None
+        self._over = np.zeros(self.num_envs, dtype=bool)
+        self._seeded = False
+        self._steps_since_report = 0
+        self._cut: list[int] = []
+
+    def use_module(self, module: Any, device: torch.device) -> None:
+        """Act with `module`, which lies on `device` and is shared, not copied."""
+        self.module = module
+        if device != self._device:
+            self._torch_rng = torch.Generator(device=device).manual_seed(self._torch_rng.initial_seed())
+            self._device = device
+
+    # -- stepping ---------------------------------------------------------------------------------
+
+    def collect(self, num_timesteps: int, random_actions: bool = False, explore: bool = True) -> Transitions:
+        """Step all environments until at least `num_timesteps` transitions are made.
+
+        Args:
+            num_timesteps: Transitions to make, over all environments together.
+            random_actions: Act uniformly at random.
+            explore: Draw actions from the policy; else take its mode.
+
+        Returns:
+            Their columns in order of time, float32 where the environment gives float64.
+        """
+        rounds: list[Transitions] = []
+        while sum(map(len, rounds)) < num_timesteps:
+            rows = self._step(random_actions, explore)
+            if rows is not None:
+                rounds.append(rows)
+        return concatenate(rounds)
+
+    @override(SingleAgentEnvRunner)
+    def sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+    ) -> list[SingleAgentEpisode]:
+        """Episodes, as RLlib's runner returns them: `num_episodes` whole ones, or those that hold `num_timesteps` steps."""
+        explore = self.config.explore if explore is None else explore
+        if force_reset or num_episodes is not None or not self._hooks.listening:
+            self._needs_initial_reset = True
+        self._hooks.recording, self._hooks.done = True, []
+        goal = num_episodes if num_episodes is not None else num_timesteps or self.num_envs
+        made = 0
+        while made < goal:
+            rows = self._step(random_actions, explore)
+            made = len(self._hooks.done) if num_episodes is not None else made + (len(rows) if rows is not None else 0)
+        ongoing = [] if num_episodes is not None else [e for e in self._ongoing_episodes if e and len(e) and not e.is_done]
+        self._hooks.recording = False
+        self._needs_initial_reset = True
+        return self._hooks.done + ongoing
+
+    def _reset(self) -> None:
+        obs, infos = self._try_env_reset(seed=None if self._seeded else self._env_seed)
+        self._cut += [int(i) for i in self._log.ids[(self._log.lengths > 0) & ~self._over]]
+        self._seeded, self._needs_initial_reset = True, False
+        self._obs = as_column(obs)
+        self._over = np.zeros(self.num_envs, dtype=bool)
+        self._log.start(~self._over)
+        if self._hooks.active:
+            self._hooks.reset(~self._over, self._obs, infos)
+
+    def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
+        """One step of every environment; those whose episode was over begin a new one and give no row."""
+        if self._needs_initial_reset:
+            self._reset()
+        assert self._scale is not None
+        actions = self._random_actions() if random_actions else self._policy_actions(explore)
+        results = self._try_env_step(self._scale.to_env(actions))
+        if isinstance(results, str) and results == ENV_STEP_FAILURE:
+            self._needs_initial_reset = True
+            return None
+        observed, rewards, terminated, truncated, infos = results
+        next_obs, live = as_column(observed), ~self._over
+        self._log.step(live, rewards, terminated | truncated, infos)
+        if self._hooks.active:
+            self._hooks.step(live, actions, (next_obs, rewards, terminated, truncated, infos))
+        rows = self._rows(live, actions, rewards, next_obs, terminated, truncated) if live.any() else None
+        if not live.all():
+            self._log.start(~live)
+            if self._hooks.active:
+                self._hooks.reset(~live, next_obs, infos)
+        self._obs, self._over = next_obs, (terminated | truncated) & live
+        return rows
+
+    def _rows(self, live: np.ndarray, actions: np.ndarray, rewards: Any, next_obs: Any, terminated: Any, truncated: Any) -> Transitions:
+        self._steps_since_report += int(live.sum())
+        self.num_env_steps_sampled_lifetime += int(live.sum())
+        return Transitions(
+            obs=pick(self._obs, live),
+            actions=actions[live],
+            rewards=np.asarray(rewards, dtype=np.float32)[live],
+            next_obs=pick(next_obs, live),
+            terminated=terminated[live],
+            truncated=truncated[live],
+            episode=self._log.ids[live],
+        )
+
+    def _random_actions(self) -> np.ndarray:
+        assert self._scale is not None
+        return self._numpy_rng.uniform(-1.0, 1.0, (self.num_envs, *self._scale.shape)).astype(np.float32)
+
+    @torch.no_grad()
+    def _policy_actions(self, explore: bool) -> np.ndarray:
+        assert self._scale is not None
+        obs = flat_observation(as_tensors(self._obs, self._device))
+        size = (self.num_envs, int(np.prod(self._scale.shape)))
+        noise = torch.randn(size, generator=self._torch_rng, device=self._device) if explore else None
+        return self.module.act(obs, noise).cpu().numpy().reshape(self.num_envs, *self._scale.shape)
+
+    # -- metrics ----------------------------------------------------------------------------------
+
+    @override(SingleAgentEnvRunner)
+    def get_metrics(self) -> Any:
+        finished = self._log.take_finished()
+        for episode in finished:
+            self._log_episode_metrics(episode.length, episode.ret, episode.seconds)
+            if episode.success is not None:
+                self.metrics.log_value("success_rate", episode.success, window=self.config.metrics_num_episodes_for_smoothing)
+        self._increase_sampled_metrics(self._steps_since_report, len(finished))
+        self._steps_since_report = 0
+        return self.metrics.reduce()
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def take_cut_episodes(self) -> list[int]:
+        """Ids of episodes that were broken off since the last call, by a resume or a failing environment."""
+        cut, self._cut = self._cut, []
+        return cut
+
+    @property
+    def _envs(self) -> list[Any]:
+        return list(getattr(self.env.unwrapped, "envs", []))
+
+    @override(SingleAgentEnvRunner)
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        if self.env is not None and self._check_component(RUNNER_STATE, components, not_components):
+            state[RUNNER_STATE] = self.runner_state()
+        return state
+
+    @override(SingleAgentEnvRunner)
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        if RUNNER_STATE in state and self.env is not None:
+            self.load_runner_state(state[RUNNER_STATE])
+
+    def runner_state(self) -> dict[str, Any]:
+        """Random generators, episodes and, where they can be saved, the environments."""
+        saved = self._obs is not None and len(self._envs) == self.num_envs and all(map(can_save, self._envs))
+        return {
+            "torch_rng": self._torch_rng.get_state().numpy(),
+            "numpy_rng": self._numpy_rng.bit_generator.state,
+            "log": self._log.state(),
+            "obs": self._obs,
+            "over": self._over.copy(),
+            "seeded": self._seeded,
+            "needs_reset": self._needs_initial_reset,
+            "envs": [save_env(env) for env in self._envs] if saved else None,
+        }
+
+    def load_runner_state(self, state: dict[str, Any]) -> None:
+        """Continue from `runner_state`; where the environments were not saved, at the start of an episode."""
+        self._torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
+        self._numpy_rng.bit_generator.state = state["numpy_rng"]
+        self._log.load(state["log"])
+        self._obs, self._over, self._seeded = state["obs"], np.array(state["over"]), state["seeded"]
+        self._needs_initial_reset = state["needs_reset"] or state["envs"] is None
+        if state["envs"] is None:
+            # A seeded reset would replay the run's first episodes.
+            self._env_seed = int(self._numpy_rng.integers(2**31))
+            self._seeded = False
+            return
+        self.env.reset()
+        for env, saved in zip(self._envs, state["envs"], strict=True):
+            restore_env(env, saved)
+        self.env.unwrapped._autoreset_envs = self._over.copy()

@@ -1,0 +1,108 @@
+"""SAC: its configuration, its Learner, its Algorithm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
+from ray.rllib.utils.annotations import override
+from typing_extensions import Self
+
+from interreplay.learning.sac import SACUpdate
+from interreplay.learning.update import Update
+from interreplay.rllib.algorithm import OffPolicy
+from interreplay.rllib.config import OffPolicyConfig, check_positive
+from interreplay.rllib.learner import OffPolicyLearner
+from interreplay.rllib.module import SACModule, flat_size
+
+
+class SACConfig(OffPolicyConfig):
+    """Soft actor-critic for continuous actions, with the networks and defaults of the paper (arXiv:1812.05905).
+
+    ```python
+    config = SACConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
+    algorithm = config.build_algo()
+    algorithm.train()
+    ```
+
+    Attributes:
+        actor_lr: Learning rate of the actor.
+        critic_lr: Learning rate of the critics.
+        alpha_lr: Learning rate of the temperature.
+        initial_alpha: First temperature.
+        target_entropy: In nats, or "auto" for −|A|.
+    """
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class or SAC)
+        self.actor_lr = 3e-4
+        self.critic_lr = 3e-4
+        self.alpha_lr = 3e-4
+        self.initial_alpha = 1.0
+        self.target_entropy: float | str = "auto"
+
+    @override(OffPolicyConfig)
+    def training(
+        self,
+        *,
+        actor_lr: float | Any = NotProvided,
+        critic_lr: float | Any = NotProvided,
+        alpha_lr: float | Any = NotProvided,
+        initial_alpha: float | Any = NotProvided,
+        target_entropy: float | str | Any = NotProvided,
+        **settings: Any,
+    ) -> Self:
+        """Set training options; see the class, `OffPolicyConfig.training`, and RLlib for those not named here."""
+        given = {k: v for k, v in locals().items() if k not in ("self", "settings", "__class__")}
+        super().training(**settings)
+        self._set(given)
+        return self
+
+    @override(OffPolicyConfig)
+    def validate(self) -> None:
+        super().validate()
+        for name in ("actor_lr", "critic_lr", "alpha_lr", "initial_alpha"):
+            check_positive(name, getattr(self, name))
+        if self.target_entropy != "auto" and not isinstance(self.target_entropy, int | float):
+            raise ValueError(f"target_entropy is {self.target_entropy!r}; expected a number or 'auto'")
+
+    @override(AlgorithmConfig)
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        return RLModuleSpec(module_class=SACModule)
+
+    @override(AlgorithmConfig)
+    def get_default_learner_class(self) -> type:
+        return SACLearner
+
+    @property
+    @override(OffPolicyConfig)
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        return super()._model_config_auto_includes | {"initial_alpha": self.initial_alpha}
+
+
+class SACLearner(OffPolicyLearner):
+    """Learns a `SACModule`."""
+
+    @override(OffPolicyLearner)
+    def make_update(self, module: RLModule) -> Update:
+        config = self.config
+        auto = config.target_entropy == "auto"
+        return SACUpdate(
+            module.nets,
+            target_entropy=-float(flat_size(module.action_space)) if auto else config.target_entropy,
+            actor_lr=config.actor_lr,
+            critic_lr=config.critic_lr,
+            alpha_lr=config.alpha_lr,
+            tau=config.tau,
+            grad_clip=config.grad_clip,
+        )
+
+
+class SAC(OffPolicy):
+    """Soft actor-critic on the fast path."""
+
+    @classmethod
+    @override(OffPolicy)
+    def get_default_config(cls) -> SACConfig:
+        return SACConfig()

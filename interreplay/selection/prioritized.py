@@ -1,0 +1,110 @@
+"""Prioritized selection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.selection.base import Selector
+from interreplay.selection.sum_tree import SumTree, keep_last
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+
+class Prioritized(Selector):
+    """P(i) = p_i^α / Σ p^α with p_i = |δ_i| + ε (Schaul et al. 2016, arXiv:1511.05952).
+
+    Draws are stratified: one from each of n equal parts of the total. Importance weights are
+    (N·P(i))^(−β), divided by the largest of the batch. New rows get the largest raw priority so far.
+
+    Args:
+        alpha: Exponent α ≥ 0; 0 is uniform.
+        beta: Exponent β at the start of the run, 0 to 1; `anneal` moves it linearly to 1.
+        eps: ε > 0, added to every |δ|.
+    """
+
+    def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6):
+        if alpha < 0:
+            raise ValueError(f"alpha is {alpha}; expected 0 or more")
+        if not 0 <= beta <= 1:
+            raise ValueError(f"beta is {beta}; expected 0 to 1")
+        if eps <= 0:
+            raise ValueError(f"eps is {eps}; expected a positive number")
+        self.alpha, self.beta, self.eps = float(alpha), float(beta), float(eps)
+        self.progress = 0.0
+        self.largest = 1.0
+        self._tree: SumTree | None = None
+        self._raw = torch.empty(0)
+
+    @property
+    def current_beta(self) -> float:
+        return self.beta + (1.0 - self.beta) * self.progress
+
+    def anneal(self, progress: float) -> None:
+        self.progress = min(max(float(progress), 0.0), 1.0)
+
+    def _prepare(self, storage: Storage) -> SumTree:
+        if self._tree is None:
+            self._tree = SumTree(storage.capacity, storage.device)
+            self._raw = torch.zeros(storage.capacity, dtype=torch.float32, device=storage.device)
+        if self._raw.device != storage.device:
+            self._raw = self._raw.to(storage.device)
+            self._tree.levels = [level.to(storage.device) for level in self._tree.levels]
+        return self._tree
+
+    def observe(self, storage: Storage, slots: Tensor) -> None:
+        self._prepare(storage)
+        self.set_priorities(slots, torch.full(slots.shape, self.largest, device=storage.device))
+
+    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        tree = self._prepare(storage)
+        strata = torch.from_numpy((np.arange(size) + rng.random(size)) / size).to(storage.device)
+        slots = tree.find(strata * tree.total())
+        return slots, self.probabilities(slots)
+
+    def probabilities(self, slots: Tensor) -> Tensor:
+        """P(i) of the rows in `slots` ``(n,)``, float32 ``(n,)``."""
+        assert self._tree is not None
+        return (self._tree.leaves[slots] / self._tree.total()).float()
+
+    def weights(self, storage: Storage, probabilities: Tensor) -> Tensor:
+        weights = (len(storage) * probabilities) ** -self.current_beta
+        return weights / weights.max()
+
+    def update(self, slots: Tensor, td_errors: Tensor) -> None:
+        self.set_priorities(slots, td_errors.detach().abs() + self.eps)
+
+    def priorities(self, slots: Tensor) -> Tensor:
+        """Raw priorities p_i of the rows in `slots` ``(n,)``, float32 ``(n,)``."""
+        return self._raw[slots]
+
+    def set_priorities(self, slots: Tensor, raw: Tensor) -> None:
+        """Set raw priorities p_i > 0 of rows; of a slot that comes twice the last value stays."""
+        assert self._tree is not None
+        if not len(slots):
+            return
+        last = keep_last(slots)
+        slots, raw = slots[last], raw.to(self._raw)[last]
+        self.largest = max(self.largest, float(raw.max()))
+        self._tree.set(slots, raw.double() ** self.alpha)
+        self._raw[slots] = raw
+
+    def nbytes(self, capacity: int, features: int) -> int:
+        return SumTree.nbytes(capacity) + 4 * capacity
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"largest": self.largest, "progress": self.progress}
+        if self._tree is not None:
+            state |= {"raw": self._raw, "levels": list(self._tree.levels)}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.largest, self.progress = float(state["largest"]), float(state["progress"])
+        if "raw" in state:
+            self._raw = torch.as_tensor(state["raw"]).clone()
+            self._tree = SumTree(len(self._raw), self._raw.device)
+            self._tree.levels = [torch.as_tensor(level).clone() for level in state["levels"]]

@@ -1,0 +1,31 @@
+"""Distributions of the mixing coefficient λ."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+
+class Coefficient(Protocol):
+    """Draws λ."""
+
+    def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """λ ``(size,)`` between 0 and 1, one per row."""
+        ...
+
+
+class Beta:
+    """λ ~ Beta(α, α), as mixup draws it (Zhang et al. 2018, arXiv:1710.09412).
+
+    Args:
+        alpha: α > 0. Small values hug 0 and 1, 1 is uniform, large ones hug ½.
+    """
+
+    def __init__(self, alpha: float = 0.75):
+        if not alpha > 0:
+            raise ValueError(f"alpha is {alpha}; expected a positive number")
+        self.alpha = float(alpha)
+
+    def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.beta(self.alpha, self.alpha, size)

@@ -1,0 +1,18 @@
+"""The stored rows as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from interreplay.synthesis.base import Synthesizer
+from interreplay.transitions import Transitions
+
+
+class Keep(Synthesizer):
+    """The identity: every row is its anchor."""
+
+    uses_neighbors = False
+
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> tuple[Transitions, Tensor | None]:
+        return anchors, None

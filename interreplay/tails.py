@@ -1,0 +1,55 @@
+"""Tails: the observations that no stored row begins with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.records import Records
+
+
+class Tails:
+    """A growing table for the final observations of episodes and of rows that nothing follows yet.
+
+    Args:
+        columns: Parts of one observation, ``{name: (shape, dtype)}``.
+        device: Torch device.
+    """
+
+    def __init__(self, columns: dict[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device):
+        self.records = Records(16, columns, device)
+        self.used = 0
+        self.free: list[int] = []
+
+    @property
+    def nbytes(self) -> int:
+        return self.records.nbytes
+
+    def put(self, parts: dict[str, Tensor]) -> np.ndarray:
+        """Keep n observations; returns where, ``(n,)`` int64."""
+        n = len(next(iter(parts.values())))
+        reused = [self.free.pop() for _ in range(min(n, len(self.free)))]
+        fresh = range(self.used, self.used + n - len(reused))
+        self.used = fresh.stop
+        if self.used > len(self.records):
+            self.records.grow(max(self.used, 2 * len(self.records)))
+        index = np.array([*reused, *fresh], dtype=np.int64)
+        rows = self.records.rows
+        self.records.scatter(torch.from_numpy(index).to(rows.device), {k: p.to(rows.device) for k, p in parts.items()})
+        return index
+
+    def drop(self, index: Tensor) -> None:
+        """Forget the observations at `index` ``(n,)``."""
+        self.free.extend(index.tolist())
+
+    def state(self) -> dict[str, Any]:
+        return {"rows": self.records.rows[: self.used], "free": list(self.free), "used": self.used}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.used, self.free = int(state["used"]), [int(i) for i in state["free"]]
+        if self.used > len(self.records):
+            self.records.grow(self.used)
+        self.records.rows[: self.used] = torch.as_tensor(state["rows"])

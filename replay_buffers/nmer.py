@@ -1,0 +1,40 @@
+"""NMER. Sander et al. 2022, Neighborhood mixup experience replay, arXiv:2205.09117."""
+
+from interreplay import ReplayBuffer
+from interreplay.credit import Credit
+from interreplay.neighborhood import KNN
+from interreplay.selection import Selector
+from interreplay.synthesis import Mixup
+from interreplay.synthesis.coefficient import Beta
+from interreplay.synthesis.mixup import TerminationFn
+
+
+class NMER(ReplayBuffer):
+    """Each anchor blended with one of its k nearest neighbours in z / std(z), z = [s; a]: local linear dynamics.
+
+    Args:
+        k: Neighbours to draw from.
+        alpha: λ ~ Beta(α, α).
+        selector: Draws the anchors; uniformly by default, `Prioritized()` gives NMER×PER.
+        credit: Whom a TD error of a blend is credited to; the anchor by default.
+        prob_interpolation: Probability with which a row is blended.
+        termination_fn: ``(s, a, s') -> (n,) bool``; without it rows with a terminated end are not blended.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int = 1_000_000,
+        k: int = 10,
+        alpha: float = 0.75,
+        selector: Selector | None = None,
+        credit: Credit | None = None,
+        prob_interpolation: float = 1.0,
+        termination_fn: TerminationFn | None = None,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+        device: str = "cpu",
+    ):
+        mixup = Mixup(Beta(alpha), prob_interpolation, termination_fn)
+        super().__init__(capacity, selector, KNN(k=k), mixup, credit, n_step, gamma, seed, device)

@@ -1,0 +1,168 @@
+"""Is this installation sound? ``python smoketest.py`` says so in under a minute, and how to mend what is not."""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import importlib.metadata
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ENV = "InvertedPendulum-v5"
+REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
+
+
+class Failure(Exception):
+    """A check that failed, and how to mend it."""
+
+    def __init__(self, problem: str, mend: str):
+        super().__init__(problem)
+        self.mend = mend
+
+
+def main() -> int:
+    """Runs all checks, one line each; returns the exit code."""
+    warnings.simplefilter("ignore")
+    start, failed = time.monotonic(), 0
+    for name, check in checks():
+        try:
+            line = f"ok    {name}: {check()}"
+        except Failure as failure:
+            line, failed = f"FAIL  {name}: {failure}\n      mend: {failure.mend}", failed + 1
+        except Exception as error:  # whatever is broken is to be reported, and the other checks are to run
+            line, failed = (
+                f"FAIL  {name}: {type(error).__name__}: {first_line(error)}\n      mend: {hint(error)}",
+                failed + 1,
+            )
+        print(line, flush=True)
+    verdict = f"{failed} checks failed; mend the first one first" if failed else "all is well"
+    print(f"{verdict} ({time.monotonic() - start:.0f} s)")
+    return int(failed > 0)
+
+
+def checks() -> Iterator[tuple[str, Callable[[], str]]]:
+    """The checks in the order in which they build on each other."""
+    yield "python", python_version
+    for text in requirements():
+        yield distribution(text), lambda text=text: package(text)  # type: ignore[misc]
+    yield "mujoco steps", mujoco_steps
+    try:
+        names = importlib.import_module("replay_buffers").__all__
+    except Exception:
+        yield "replay buffers", lambda: str(importlib.import_module("replay_buffers"))
+        names = []
+    for name in names:
+        yield f"buffer {name}", lambda name=name: buffer_samples(name)  # type: ignore[misc]
+    yield "training", training
+
+
+def python_version() -> str:
+    """Python is new enough."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < (3, 10):  # noqa: UP036 - an older one may run this file
+        raise Failure(f"{version} is older than 3.10", "make clean install PYTHON=python3.11")
+    return version
+
+
+def requirements() -> list[str]:
+    """What setup.cfg asks for, or the installed package's own record of it."""
+    config = configparser.ConfigParser()
+    if config.read(Path(__file__).with_name("setup.cfg")):
+        return [line for line in config["options"]["install_requires"].splitlines() if line]
+    lines = importlib.metadata.requires("interreplay") or []
+    return [line for line in lines if "extra ==" not in line]
+
+
+def distribution(requirement: str) -> str:
+    """The name at the beginning of a requirement."""
+    return "".join(c if c.isalnum() or c in "-_." else " " for c in requirement).split()[0]
+
+
+def package(requirement: str) -> str:
+    """A package is there, in a version that will do, and can be imported."""
+    name = distribution(requirement)
+    mend = f'{sys.executable} -m pip install "{requirement}"'
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        raise Failure("not installed", mend) from None
+    try:
+        accepted = importlib.import_module("packaging.requirements").Requirement(requirement).specifier
+    except ImportError:
+        accepted = None  # without packaging, versions are shown but not judged
+    if accepted is not None and version.split("+")[0] not in accepted:
+        raise Failure(f"{version} is installed, {accepted} is needed", mend)
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        raise Failure(
+            f"{version} is installed but cannot be imported: {first_line(error)}", f"{REINSTALL} {name}"
+        ) from error
+    return version
+
+
+def mujoco_steps() -> str:
+    """A MuJoCo environment can be made and stepped."""
+    env = importlib.import_module("gymnasium").make(ENV)
+    env.reset(seed=0)
+    for _ in range(10):
+        observation = env.step(env.action_space.sample())[0]
+    env.close()
+    return f"{ENV}, observations of {observation.shape[0]} numbers"
+
+
+def buffer_samples(name: str) -> str:
+    """A replay method takes transitions and gives finite ones back."""
+    np, interreplay = importlib.import_module("numpy"), importlib.import_module("interreplay")
+    rng, n = np.random.default_rng(0), 300
+    ends = np.arange(1, n + 1) % 50 == 0
+    obs = rng.normal(size=(n + 1, 4)).astype(np.float32)
+    rows = {"actions": rng.uniform(-1, 1, (n, 2)).astype(np.float32), "rewards": rng.normal(size=n).astype(np.float32)}
+    buffer = getattr(importlib.import_module("replay_buffers"), name)(capacity=1_000, seed=0)
+    buffer.add(
+        interreplay.Transitions(obs=obs[:-1], next_obs=obs[1:], terminated=ends, truncated=np.zeros(n, bool), **rows)
+    )
+    sample = buffer.sample(64)
+    for column in ("obs", "actions", "rewards", "next_obs"):
+        if not bool(getattr(sample.transitions, column).isfinite().all()):
+            raise Failure(f"{column} of a sample are not finite", f"{REINSTALL} interreplay")
+    return f"{n} transitions in, 64 out"
+
+
+def training() -> str:
+    """SAC trains for 600 steps, and a checkpoint brings it back."""
+    importlib.import_module("interreplay.rllib.job").prepare_host(threads=1, workers=0)
+    config = importlib.import_module("interreplay.rllib").SACConfig().environment(ENV).replay("NMER", capacity=10_000)
+    config.training(num_steps_sampled_before_learning_starts=200, train_batch_size_per_learner=64, hiddens=(64, 64))
+    config.reporting(min_sample_timesteps_per_iteration=600).debugging(seed=0)
+    algo, copy = config.build_algo(), config.build_algo()
+    with tempfile.TemporaryDirectory() as folder:
+        algo.train()
+        algo.save_to_path(f"{folder}/checkpoint")
+        copy.restore_from_path(f"{folder}/checkpoint")
+    steps = algo.env_steps, copy.env_steps
+    algo.stop()
+    copy.stop()
+    if steps[0] != steps[1]:
+        raise Failure(f"saved at step {steps[0]}, restored at step {steps[1]}", f"{REINSTALL} interreplay")
+    return f"SAC with NMER, {steps[0]} steps, saved and restored"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message."""
+    return (str(error).splitlines() or [""])[0]
+
+
+def hint(error: BaseException) -> str:
+    """What to do about an error that no check foresaw."""
+    if isinstance(error, ImportError) and error.name:
+        return f"{sys.executable} -m pip install {error.name.split('.')[0]}   (or: make install)"
+    return "mend what failed above; if nothing did: make clean install"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

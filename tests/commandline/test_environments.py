@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import sys
+
+import gymnasium as gym
+import pytest
+
+from interreplay.commandline import UsageError
+from interreplay.commandline.environments import find_environment
+
+
+@pytest.mark.parametrize("name", ["InvertedPendulum-v5", "InvertedPendulum-v4", "Pendulum-v1", "CartPole-v1"])
+def test_what_can_be_made_stays_as_it_is(name):
+    found = find_environment(name)
+    assert (found.name, found.note) == (name, "")
+    assert found.observation_space.shape == gym.make(name).observation_space.shape
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("InvertedPendulum-v2", "InvertedPendulum-v5"),
+        ("HalfCheetah-v2", "HalfCheetah-v5"),
+        ("HalfCheetah-v3", "HalfCheetah-v5"),
+        ("HalfCheetah-v1", "HalfCheetah-v5"),
+        ("Pendulum-v0", "Pendulum-v1"),
+        ("Hopper", "Hopper-v5"),
+    ],
+)
+def test_retired_ids_mean_the_newest_version(asked, name):
+    found = find_environment(asked)
+    assert found.name == name
+    assert found.note.startswith(asked)
+    assert name in found.note
+    assert "\n" not in found.note
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ("HalfCheeta-v5", "HalfCheetah-v5"),
+        ("halfcheetah-v5", "HalfCheetah-v5"),
+        ("HalfCheetah-v9", "HalfCheetah-v5"),
+        ("HalfCheetah_v5", "HalfCheetah-v5"),
+        ("Zzzzzz-v0", "pprint_registry"),
+        ("no_such_module:Env-v0", "'no_such_module'"),
+        ("not an id!", "Malformed"),
+    ],
+)
+def test_unknown_ids_name_the_nearest(asked, part):
+    with pytest.raises(UsageError, match="environment") as caught:
+        find_environment(asked)
+    assert part in str(caught.value)
+    assert repr(asked) in str(caught.value)
+
+
+def test_a_module_before_the_colon_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "my_envs_for_a_test.py").write_text(
+        "import gymnasium as gym\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "gym.register('Mine-v0', entry_point=PendulumEnv)\n"
+        "gym.register('Mine-v1', entry_point=PendulumEnv)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_environment("my_envs_for_a_test:Mine-v0").name == "my_envs_for_a_test:Mine-v0"
+    assert find_environment("my_envs_for_a_test:Mine").name == "my_envs_for_a_test:Mine-v1"
+    sys.modules.pop("my_envs_for_a_test")
+    for name in ("Mine-v0", "Mine-v1"):
+        del gym.registry[name]

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+
+import pytest
+
+from interreplay.commandline import UsageError
+from interreplay.commandline.folders import (
+    EVALUATION_RETURN,
+    STEPS,
+    RunFolder,
+    ensure_writable,
+    find_checkpoints,
+    read_settings,
+    steps_of,
+)
+from interreplay.commandline.resume import first_settings, home_of, reopen, restore
+from interreplay.errors import CheckpointError
+
+
+def write(path):
+    path.mkdir()
+    (path / "weights").write_text("1")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder.create(tmp_path / "deep" / "results", "SAC_module:Env-v0_NMER_s0")
+
+
+def names(folder):
+    return sorted(path.name for path in folder.path.iterdir())
+
+
+def test_two_runs_of_one_second_get_two_folders(tmp_path):
+    paths = {RunFolder.create(tmp_path, "SAC_a/b:Env-v0").path for _ in range(3)}
+    assert len(paths) == 3
+    assert all(path.parent == tmp_path and path.name.startswith("SAC_a-b-Env-v0_") for path in paths)
+
+
+def test_the_newest_checkpoints_stay(folder):
+    for steps in (1000, 2000, 10_000):
+        folder.save(steps, write, {"env": "A"}, keep=2)
+    assert names(folder) == ["checkpoint_00002000", "checkpoint_00010000"]
+    assert [steps_of(path) for path in folder.checkpoints()] == [10_000, 2000]
+    assert read_settings(folder.checkpoints()[0]) == {"env": "A"}
+
+
+def test_a_save_that_fails_leaves_the_others_alone(folder):
+    folder.save(1000, write, {}, keep=1)
+
+    def full(path):
+        write(path)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UsageError, match=r"checkpoint_00002000.*No space left.*earlier ones are kept"):
+        folder.save(2000, full, {}, keep=1)
+    assert names(folder) == ["checkpoint_00001000"]
+
+
+def test_a_save_that_was_killed_leaves_nothing_that_counts(folder):
+    folder.save(1000, write, {}, keep=2)
+    write(folder.path / ".saving_checkpoint_00002000")
+    assert [path.name for path in find_checkpoints(folder.path)] == ["checkpoint_00001000"]
+    folder.save(2000, write, {}, keep=2)
+    assert names(folder) == ["checkpoint_00001000", "checkpoint_00002000"]
+
+
+def rows(folder):
+    with (folder.path / "progress.csv").open(newline="") as file:
+        return [int(row[STEPS]) for row in csv.DictReader(file)]
+
+
+@pytest.fixture
+def with_results(folder):
+    lines = [f'{steps},"a, b",{value}' for steps, value in [(1000, ""), (2000, 5.5), (3000, 9.5), (4000, "nan")]]
+    (folder.path / "progress.csv").write_text("\n".join([f"{STEPS},text,{EVALUATION_RETURN}", *lines, "50"]))
+    results = [json.dumps({STEPS: steps}) for steps in (1000, 2000, 3000, 4000)]
+    (folder.path / "result.json").write_text("\n".join([*results, '{"half": ']))
+    return folder
+
+
+def test_rewinding_drops_rows_beyond_the_checkpoint_and_half_written_ones(with_results):
+    with_results.rewind(3000)
+    assert rows(with_results) == [1000, 2000, 3000]
+    lines = (with_results.path / "result.json").read_text().splitlines()
+    assert [json.loads(line)[STEPS] for line in lines] == [1000, 2000, 3000]
+    assert list(with_results.evaluation_returns()) == [5.5, 9.5]
+    assert names(with_results) == ["progress.csv", "result.json"]
+
+
+def test_a_run_without_results_has_nothing_to_rewind(folder):
+    folder.rewind(0)
+    assert list(folder.evaluation_returns()) == []
+    assert math.isnan(max(folder.evaluation_returns(), default=math.nan))
+
+
+def test_what_can_be_resumed(folder):
+    with pytest.raises(UsageError, match=r"holds no checkpoint_\* folder"):
+        find_checkpoints(folder.path)
+    with pytest.raises(UsageError, match="does not exist"):
+        find_checkpoints(folder.path / "other")
+    (folder.path / "file").write_text("")
+    with pytest.raises(UsageError, match="is not a folder"):
+        find_checkpoints(folder.path / "file")
+    path = folder.save(1000, write, {"env": "A"}, keep=2)
+    assert find_checkpoints(path) == [path] == find_checkpoints(folder.path)
+    copy = path.rename(path.with_name("under_another_name"))
+    assert find_checkpoints(copy) == [copy]
+
+
+def test_damaged_settings_are_passed_over(folder):
+    older, newer = (folder.save(steps, write, {"steps": steps}, keep=2) for steps in (1000, 2000))
+    (newer / "settings.json").write_text('{"steps": ')
+    assert first_settings([newer, older]) == {"steps": 1000}
+    (older / "settings.json").unlink()
+    with pytest.raises(CheckpointError, match="no usable checkpoint: .*damaged.*; .*cannot be read"):
+        first_settings([newer, older])
+
+
+class Algorithm:
+    """Cannot restore what is in ``damaged``."""
+
+    def __init__(self, damaged):
+        self.damaged, self.restored = damaged, None
+
+    def restore_from_path(self, path):
+        if path in self.damaged:
+            raise CheckpointError("buffer.npz is truncated")
+        self.restored = path
+
+
+def test_the_newest_usable_checkpoint_is_restored(folder):
+    older, newer = (folder.save(steps, write, {}, keep=2) for steps in (1000, 2000))
+    said, algo = [], Algorithm({str(newer)})
+    assert restore(algo, [newer, older], said.append) == older
+    assert algo.restored == str(older)
+    assert len(said) == 1
+    assert "checkpoint_00002000 is unusable (buffer.npz is truncated); going on from checkpoint_00001000" in said[0]
+    with pytest.raises(CheckpointError, match="no usable checkpoint"):
+        restore(Algorithm({str(newer), str(older)}), [newer, older], said.append)
+
+
+def test_going_on_from_an_older_checkpoint_keeps_the_newer_one(with_results):
+    older, newer = (with_results.save(steps, write, {}, keep=2) for steps in (2000, 4000))
+    said = []
+    reopened = reopen(with_results.path, older, 2000, 9000, said.append)
+    assert reopened.checkpoints() == [older]
+    assert rows(reopened) == [1000, 2000]
+    assert (newer.parent / f"{newer.name}.set_aside" / "weights").exists()
+    assert len(said) == 1
+    with pytest.raises(UsageError, match="complete at 2,000 steps"):
+        reopen(with_results.path, older, 2000, 2000, said.append)
+
+
+def test_where_a_resumed_run_goes_on(with_results, tmp_path):
+    path = with_results.save(1000, write, {}, keep=2)
+    assert home_of(path, None) == with_results.path
+    assert home_of(path, with_results.path.parent) == with_results.path
+    assert home_of(path, tmp_path / "elsewhere") is None
+    alone = tmp_path / "checkpoint_00000001"
+    alone.mkdir()
+    assert home_of(alone, None) is None
+
+
+def test_folders_that_cannot_be_written(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(UsageError, match="--local_dir .*file.* cannot be written to"):
+        ensure_writable(file / "results")
+    with pytest.raises(UsageError, match="cannot be written to"):
+        RunFolder.create(file / "results", "SAC")
+    ensure_writable(tmp_path / "new" / "results")
+    assert (tmp_path / "new" / "results").is_dir()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_folders_without_permission(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(UsageError, match="Permission denied"):
+        ensure_writable(tmp_path)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import io
+import math
+
+from interreplay.commandline.reporting import Reporter, shown
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def result(value, evaluation=None):
+    parts = {"env_runners": {"episode_return_mean": value}}
+    return parts | ({"evaluation": {"env_runners": {"episode_return_mean": evaluation}}} if evaluation else {})
+
+
+def test_one_line_per_iteration_where_there_is_no_terminal():
+    stream = io.StringIO()
+    reporter = Reporter(3000, 0, stream)
+    for steps in range(1, 1001):
+        reporter.progress(steps)
+    reporter.iteration(1000, {"env_runners": {}})
+    reporter.iteration(2000, result(12.34, 1234.5))
+    reporter.iteration(3000, result(math.nan))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    assert "1,000 / 3,000 steps" in lines[0]
+    assert "steps/s  return        -  evaluation        -" in lines[0]
+    assert "return     12.3  evaluation  1,234.5" in lines[1]
+    assert "return     12.3  evaluation  1,234.5" in lines[2]
+
+
+def test_a_bar_on_a_terminal():
+    stream = Terminal()
+    reporter = Reporter(2000, 500, stream)
+    reporter.progress(600)
+    reporter.iteration(1000, result(1.0, 2.0))
+    reporter.note("a note")
+    reporter.close()
+    text = stream.getvalue()
+    assert "1000/2000" in text
+    assert "return 1.0, evaluation 2.0" in text
+    assert "a note\n" in text
+
+
+def test_quiet_says_only_notes():
+    for stream in (io.StringIO(), Terminal()):
+        reporter = Reporter(2000, 0, stream, quiet=True)
+        reporter.progress(10)
+        reporter.iteration(1000, result(1.0))
+        assert stream.getvalue() == ""
+        reporter.note("a note")
+        assert stream.getvalue() == "a note\n"
+
+
+def test_the_summary_counts_the_steps_of_this_process_only():
+    reporter = Reporter(2000, 1500, io.StringIO())
+    reporter.start_time -= 10
+    reporter.iteration(2000, result(3.0, 4.0))
+    assert reporter.summary(2000, 9.0) == "2,000 steps, 10 s (50 steps/s), return 3.0, evaluation return 4.0 (best 9.0)"
+
+
+def test_numbers():
+    assert [shown(math.nan), shown(-1234.56)] == ["-", "-1,234.6"]

@@ -1,0 +1,167 @@
+"""The SAC update against a plain computation in float64, written from the paper's formulas."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal
+
+from interreplay.learning.networks import Critics, GaussianActor, polyak
+from interreplay.learning.sac import SACNetworks, SACUpdate
+from interreplay.transitions import Transitions
+
+N, OBS, ACTIONS, GAMMA, TAU = 32, 5, 3, 0.98, 0.01
+
+
+def make(seed=0, **settings):
+    torch.manual_seed(seed)
+    networks = SACNetworks(OBS, ACTIONS, (16, 8), initial_alpha=0.3).double()
+    return networks, SACUpdate(networks, target_entropy=-3.0, tau=TAU, **settings)
+
+
+def batch(seed=1):
+    g = torch.Generator().manual_seed(seed)
+    normal = lambda *shape: torch.randn(*shape, generator=g, dtype=torch.float64)
+    terminated = torch.rand(N, generator=g) < 0.3
+    return Transitions(
+        obs=normal(N, OBS).float(),
+        actions=torch.tanh(normal(N, ACTIONS)),
+        rewards=normal(N),
+        next_obs=normal(N, OBS).float(),
+        terminated=terminated,
+        truncated=torch.zeros(N, dtype=torch.bool),
+        discounts=GAMMA * (~terminated).double(),
+    )
+
+
+
+@pytest.fixture(autouse=True)
+def keep_float64(monkeypatch):
+    monkeypatch.setattr("interreplay.learning.sac.flat_observation", lambda obs: obs.double())
+
+
+def plain_q(critics, j, x):
+    last = len(critics.weights) - 1
+    for i in range(last + 1):
+        x = x @ critics.weights[i][j] + critics.biases[i][j]
+        x = x.clamp(min=0) if i < last else x
+    return x[:, 0]
+
+
+def plain_policy(actor, obs, noise):
+    x = obs
+    for i, layer in enumerate(actor.body.layers):
+        x = x @ layer.weight.T + layer.bias
+        x = x.clamp(min=0) if i < len(actor.body.layers) - 1 else x
+    mean, log_std = x[:, :ACTIONS], x[:, ACTIONS:].clamp(-20, 2)
+    u = mean + log_std.exp() * noise
+    a = torch.tanh(u)
+    log_prob = Normal(mean, log_std.exp()).log_prob(u).sum(1) - torch.log1p(-(a**2)).sum(1)
+    return a, log_prob
+
+
+def noises(rng_seed):
+    g = torch.Generator().manual_seed(rng_seed)
+    return torch.randn((2, N, ACTIONS), generator=g, dtype=torch.float64)
+
+
+def test_losses_equal_the_plain_formulas():
+    networks, update = make()
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    obs, next_obs, noise = rows.obs.double(), rows.next_obs.double(), noises(7)
+    alpha = networks.log_alpha.exp().item()
+    before = copy.deepcopy(networks)
+    errors, report = update.apply(rows, weights, torch.Generator().manual_seed(7))
+
+    a2, logp2 = plain_policy(before.actor, next_obs, noise[0])
+    z2 = torch.cat([next_obs, a2], 1)
+    value = torch.minimum(plain_q(before.targets, 0, z2), plain_q(before.targets, 1, z2)) - alpha * logp2
+    target = rows.rewards + GAMMA * (~rows.terminated).double() * value
+    z = torch.cat([obs, rows.actions], 1)
+    delta = [plain_q(before.critics, j, z) - target for j in range(2)]
+    critic_loss = sum((weights * 0.5 * d**2).mean() for d in delta)
+    assert torch.allclose(errors, (delta[0] + delta[1]) / 2, rtol=1e-9)
+    assert math.isclose(report[0].item(), critic_loss.item(), rel_tol=1e-9)
+
+    # The actor's loss sees the critics after their step.
+    a, logp = plain_policy(before.actor, obs, noise[1])
+    za = torch.cat([obs, a], 1)
+    q = torch.minimum(plain_q(networks.critics, 0, za), plain_q(networks.critics, 1, za))
+    assert math.isclose(report[1].item(), (alpha * logp - q).mean().item(), rel_tol=1e-9)
+    assert math.isclose(report[2].item(), (-math.log(alpha) * (logp - 3.0)).mean().item(), rel_tol=1e-9)
+
+
+def test_steps_equal_adam_on_plain_gradients():
+    networks, update = make(actor_lr=1e-2, critic_lr=2e-2, alpha_lr=3e-2)
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    reference = copy.deepcopy(networks)
+    update.apply(rows, weights, torch.Generator().manual_seed(7))
+    obs, next_obs, noise = rows.obs.double(), rows.next_obs.double(), noises(7)
+    alpha = reference.log_alpha.exp().detach()
+
+    with torch.no_grad():
+        a2, logp2 = plain_policy(reference.actor, next_obs, noise[0])
+        z2 = torch.cat([next_obs, a2], 1)
+        value = torch.minimum(plain_q(reference.targets, 0, z2), plain_q(reference.targets, 1, z2)) - alpha * logp2
+        target = rows.rewards + rows.discounts * value
+    optimizer = torch.optim.Adam(reference.critics.parameters(), lr=2e-2)
+    z = torch.cat([obs, rows.actions], 1)
+    sum((weights * 0.5 * (plain_q(reference.critics, j, z) - target) ** 2).mean() for j in range(2)).backward()
+    optimizer.step()
+    optimizer = torch.optim.Adam(reference.actor.parameters(), lr=1e-2)
+    a, logp = plain_policy(reference.actor, obs, noise[1])
+    za = torch.cat([obs, a], 1)
+    q = torch.minimum(plain_q(reference.critics, 0, za), plain_q(reference.critics, 1, za))
+    (alpha * logp - q).mean().backward()
+    optimizer.step()
+    optimizer = torch.optim.Adam([reference.log_alpha], lr=3e-2)
+    reference.log_alpha.grad = None
+    (-reference.log_alpha * (logp.detach() - 3.0)).mean().backward()
+    optimizer.step()
+    for t, s in zip(reference.targets.parameters(), reference.critics.parameters(), strict=True):
+        t.data.mul_(1 - TAU).add_(TAU * s.data)
+    for (name, mine), theirs in zip(networks.named_parameters(), reference.parameters(), strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-12), name
+
+
+def test_a_zero_weight_removes_a_row_from_the_critics_loss():
+    rows = batch()
+    weights = torch.zeros(N, dtype=torch.float64)
+    weights[3] = N
+    (_, one), (_, other) = make(), make()
+    changed = rows.replace(rewards=torch.where(torch.arange(N) == 3, rows.rewards, rows.rewards + 100))
+    _, report = one.apply(rows, weights, torch.Generator().manual_seed(2))
+    _, altered = other.apply(changed, weights, torch.Generator().manual_seed(2))
+    assert report[0].item() == altered[0].item()
+
+
+def test_log_density_stays_finite_far_out():
+    actor = GaussianActor(OBS, ACTIONS, (8,)).double()
+    with torch.no_grad():
+        actor.body.layers[-1].bias[:ACTIONS] = 40.0
+    _, log_prob = actor.sample(torch.zeros(4, OBS, dtype=torch.float64), torch.zeros(4, ACTIONS, dtype=torch.float64))
+    assert torch.isfinite(log_prob).all()
+
+
+def test_critics_equal_separate_networks():
+    torch.manual_seed(0)
+    critics = Critics(2, 7, (16, 16))
+    x = torch.randn(9, 7)
+    for j in range(2):
+        assert torch.allclose(critics(x)[j], plain_q(critics, j, x), atol=1e-6)
+
+
+def test_polyak_moves_a_share_of_the_way():
+    a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    expected = 0.75 * a.weight.detach() + 0.25 * b.weight.detach()
+    polyak(a, b, 0.25)
+    assert torch.allclose(a.weight, expected)
+
+
+def test_grad_clip_bounds_the_step():
+    networks, update = make(grad_clip=1e-3)
+    update.apply(batch(), torch.full((N,), 1e6, dtype=torch.float64), torch.Generator().manual_seed(0))
+    norm = math.sqrt(sum(p.grad.square().sum().item() for p in networks.critics.parameters()))
+    assert norm <= 1.001e-3

@@ -1,0 +1,315 @@
+"""KNN against brute force: growth, wrap-around, drift of the scale, duplicates, uniform draws, states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay import Transitions
+from interreplay.neighborhood.exact import nearest
+from interreplay.neighborhood.knn import KNN
+from interreplay.state import copy_arrays
+from interreplay.storage import Storage
+
+
+def transitions(z: np.ndarray) -> Transitions:
+    """Rows whose features are `z` ``(n, d)``, the last feature being the action."""
+    n, obs = len(z), z[:, :-1].astype(np.float32)
+    nothing = np.zeros(n, bool)
+    return Transitions(
+        obs=obs,
+        actions=z[:, -1:].astype(np.float32),
+        rewards=np.zeros(n, np.float32),
+        next_obs=obs + 1,
+        terminated=nothing,
+        truncated=nothing,
+        episode=np.arange(n) % 3,  # interleaved
+    )
+
+
+class World:
+    """A storage and a KNN that observes it."""
+
+    def __init__(self, capacity: int, **arguments: Any):
+        self.storage, self.knn, self.rng = Storage(capacity), KNN(**arguments), np.random.default_rng(0)
+
+    def add(self, z: np.ndarray, batch: int = 1) -> None:
+        for start in range(0, len(z), batch):
+            self.knn.observe(self.storage, self.storage.add(transitions(z[start : start + batch])))
+            if batch == 1 and start % 8 == 0:
+                self.knn.neighbor_slots(self.storage, torch.randint(len(self.storage), (16,)), self.rng)
+
+    def distances(self, slots: np.ndarray) -> np.ndarray:
+        """Squared distances ``(n, N)`` by the definition, in float64; infinite to itself."""
+        z = self.storage.features(torch.arange(len(self.storage))).double().numpy()
+        std = z.std(0)
+        x = z[:, std > 1e-9] / std[std > 1e-9]
+        out = np.stack([((x - x[slot]) ** 2).sum(1) for slot in slots])
+        out[np.arange(len(slots)), slots] = np.inf
+        return out
+
+    def recall(self, slots: np.ndarray | None = None, sample: int = 200) -> float:
+        """Share of the k neighbours that are among the k nearest; ties are hits. Checks identities, too."""
+        count = len(self.storage)
+        if slots is None:
+            slots = np.random.default_rng(1).choice(count, min(sample, count), replace=False)
+        k = min(self.knn.k, count - 1)
+        near = self.knn.neighbors(self.storage, torch.from_numpy(slots)).numpy()
+        assert (near[:, k:] == -1).all()
+        near = near[:, :k]
+        assert (near >= 0).all() and (near < count).all() and (near != slots[:, None]).all()
+        assert all(len(set(row)) == k for row in near.tolist())
+        distances = self.distances(slots)
+        worst = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
+        return float((np.take_along_axis(distances, near, 1) <= worst * (1 + 1e-4) + 1e-9).mean())
+
+
+def normal(n: int, d: int = 8, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def walks(n: int, d: int = 8, seed: int = 0) -> np.ndarray:
+    """Correlated rows: three interleaved walks around centres that move."""
+    rng = np.random.default_rng(seed)
+    state, rows = rng.normal(size=(3, d)), []
+    for step in range(n):
+        if step % 600 < 3:
+            state[step % 3] = 3 * rng.normal(size=d)
+        state[step % 3] = 0.97 * state[step % 3] + 0.2 * rng.normal(size=d)
+        rows.append(state[step % 3].copy())
+    return np.stack(rows)
+
+
+def test_no_neighbours_at_first_then_all_then_the_nearest():
+    world = World(100, k=3, draw=None)
+    world.add(normal(1))
+    rows, slots = world.knn.gather(world.storage, torch.tensor([0]), world.rng)
+    assert slots.tolist() == [[-1, -1, -1]]
+    assert torch.equal(rows.obs[0, 0], world.storage[torch.tensor([0])].obs[0])
+    world.add(normal(2, seed=1))
+    _, slots = world.knn.gather(world.storage, torch.tensor([0, 1]), world.rng)
+    assert [set(row) for row in slots.tolist()] == [{1, 2, -1}, {0, 2, -1}]
+    world.add(normal(40, seed=2))
+    assert world.recall() == 1.0
+
+
+@pytest.mark.parametrize("data", [normal, walks])
+@pytest.mark.parametrize("batch", [1, 37, 1000])
+def test_recall_during_growth(data, batch):
+    world = World(10_000)
+    rows = data(3000)
+    for start in range(0, 3000, 500):
+        world.add(rows[start : start + 500], batch)
+        assert world.recall(sample=100) >= 0.97
+        assert world.recall(np.arange(start + 480, start + 500)) >= 0.97  # those just added
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_recall_with_many_cells(batch):
+    world = World(10_000)
+    rows = walks(8000, d=6)
+    world.add(rows[:7000], 1000)
+    world.add(rows[7000:], batch)
+    assert len(world.knn.graph.cells.centers) > 50 and world.knn.graph.cells.probes < 50
+    assert world.recall() >= 0.96
+
+
+@pytest.mark.parametrize(("capacity", "batch"), [(50, 1), (700, 1), (700, 64), (5000, 250)])
+def test_wrapping_the_ring_several_times(capacity, batch):
+    world = World(capacity)
+    rows = walks(capacity * 7 // 2, seed=3)
+    for part in np.array_split(rows, 7):
+        world.add(part, batch)
+        assert world.recall(sample=100) >= 0.96
+        newest = (world.storage.written - 1 - np.arange(min(20, len(world.storage)))) % capacity
+        assert world.recall(newest) >= 0.96
+
+
+def test_a_batch_as_large_as_the_ring():
+    world = World(600)
+    for seed in range(3):
+        world.add(normal(600, seed=seed), 600)
+        assert world.recall() >= 0.97
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("sudden", [False, True])
+def test_scale_of_one_dimension_triples(wrapped, sudden):
+    world = World(2000 if wrapped else 8000)
+    world.add(normal(3000 if wrapped else 2000, d=6), 50)
+    before = world.distances(np.array([0]))
+    more = normal(2000, d=6, seed=9)
+    more[:, 2] *= 6 if sudden else np.linspace(1, 9, len(more))
+    std = world.storage.features(torch.arange(len(world.storage))).numpy()[:, 2].std()
+    for part in np.array_split(more, 5):
+        world.add(part, len(part) if sudden else 1)
+        assert world.recall(sample=100) >= 0.96
+    assert world.storage.features(torch.arange(len(world.storage))).numpy()[:, 2].std() > 2.9 * std
+    assert before.shape[1] <= len(world.storage)
+
+
+def test_one_row_that_changes_the_scale():
+    world = World(3000)
+    world.add(normal(1000, d=5), 100)
+    far = np.zeros((1, 5))
+    far[0, 1] = 200.0
+    world.add(far)
+    assert world.recall() >= 0.97
+
+
+def test_duplicates_are_neighbours():
+    world = World(2000)
+    rows = np.repeat(normal(60), 20, axis=0)[np.random.default_rng(0).permutation(1200)]
+    world.add(rows[:600], 100)
+    world.add(rows[600:])
+    assert world.recall() >= 0.99
+    twins = world.knn.neighbors(world.storage, torch.arange(50)).numpy()
+    assert np.abs(rows[twins] - rows[:50, None]).max() == 0  # nineteen twins fill all ten places
+
+
+@pytest.mark.parametrize("value", [0.0, 7.3, -1e6])
+def test_constant_dimensions_count_nothing(value):
+    world = World(1000)
+    rows = normal(500)
+    rows[:, 3] = value
+    world.add(rows[:400], 100)
+    world.add(rows[400:])
+    assert world.recall() >= 0.98
+    rows = normal(200, seed=4)  # from here on it varies
+    rows[:, 3] += value
+    world.add(rows)
+    assert world.recall() >= 0.97
+
+
+def test_all_rows_equal():
+    world = World(300)
+    world.add(np.ones((700, 4)), 30)
+    assert world.recall() == 1.0
+
+
+def test_an_overwritten_row_is_no_neighbour():
+    world = World(64, k=10, draw=None)
+    world.add(normal(64, d=3))
+    marked = 50.0 + normal(64, d=3, seed=1)
+    for row in marked:
+        world.add(row[None])
+        rows, slots = world.knn.gather(world.storage, torch.arange(64), world.rng)
+        new = world.storage.features(torch.arange(64)).numpy()[:, 0] > 25
+        # a row of the old kind has neighbours of the old kind while ten others are left
+        if (~new).sum() > 10:
+            assert not new[slots.numpy()[~new]].any()
+        assert torch.equal(rows.obs, world.storage[slots].obs)
+
+
+def test_draws_are_uniform_among_the_k_nearest():
+    world = World(500, k=10)
+    world.add(normal(400))
+    anchor = torch.full((40_000,), 17)
+    drawn = world.knn.neighbor_slots(world.storage, anchor, world.rng).numpy()[:, 0]
+    expected = np.argsort(world.distances(np.array([17]))[0], kind="stable")[:10]
+    slots, counts = np.unique(drawn, return_counts=True)
+    assert set(slots) == set(expected)
+    assert ((counts - 4000) ** 2 / 4000).sum() < 27.9  # chi-squared with 9 degrees of freedom, p = .001
+
+
+def test_several_draws_do_not_repeat_and_are_uniform():
+    world = World(500, k=10, draw=4)
+    world.add(normal(400))
+    drawn = world.knn.neighbor_slots(world.storage, torch.full((20_000,), 5), world.rng).numpy()
+    assert all(len(set(row)) == 4 for row in drawn[:500].tolist())
+    counts = np.unique(drawn, return_counts=True)[1]
+    assert len(counts) == 10 and ((counts - 8000) ** 2 / 8000).sum() < 27.9
+
+
+def test_fewer_rows_than_draws():
+    world = World(10, k=5, draw=4)
+    world.add(normal(3))
+    drawn = world.knn.neighbor_slots(world.storage, torch.tensor([1]), world.rng)[0].tolist()
+    assert sorted(drawn) == [-1, -1, 0, 2]
+
+
+def test_two_runs_are_equal_bit_for_bit():
+    results = []
+    for _ in range(2):
+        world = World(900, k=6)
+        world.add(walks(2000), 7)
+        results.append(world.knn.neighbor_slots(world.storage, torch.arange(900), np.random.default_rng(3)))
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("rows", [1, 333, 2500, 6100])
+def test_a_restored_run_continues_bit_for_bit(rows):
+    data, more = walks(rows, seed=5), walks(900, seed=6)
+    world = World(5000)
+    world.add(data, 97)
+    state = copy_arrays({"storage": world.storage.state_dict(), "knn": world.knn.state_dict()})
+    other = World(5000)
+    other.storage.load_state_dict(state["storage"])
+    other.knn.load_state_dict(state["knn"])
+    for row in np.array_split(more, 300):
+        slots = torch.from_numpy(np.random.default_rng(len(world.storage)).integers(0, len(world.storage), 64))
+        drawn = []
+        for each in (world, other):
+            each.knn.observe(each.storage, each.storage.add(transitions(row)))
+            drawn.append(each.knn.neighbor_slots(each.storage, slots, np.random.default_rng(0)))
+        assert torch.equal(*drawn)
+    same(world.knn.state_dict(), other.knn.state_dict())
+
+
+def same(one: Any, other: Any) -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            same(one[key], other[key])
+    else:
+        assert np.array_equal(one, other)
+
+
+def test_the_state_shares_memory_and_holds_plain_values():
+    world = World(100)
+    world.add(normal(50))
+    graph = world.knn.state_dict()["graph"]
+    assert np.shares_memory(graph["table"]["keys"], world.knn.graph.table.keys)
+    assert np.shares_memory(graph["cells"]["vectors"], world.knn.graph.cells.vectors)
+
+
+def test_exact_search_is_brute_force():
+    world = World(300)
+    rows = normal(450)
+    rows[:, 2] = 5.0
+    world.add(rows, 50)
+    expected = np.argsort(world.distances(np.arange(40)), axis=1, kind="stable")[:, :10]
+    assert (nearest(world.storage, torch.arange(40), 10).numpy() == expected).all()
+    few = World(300)
+    few.add(normal(3))
+    assert (nearest(few.storage, torch.arange(3), 5)[:, 2:] == -1).all()
+
+
+@pytest.mark.parametrize("arguments", [{"k": 0}, {"k": 2.5}, {"draw": 0}, {"k": 3, "draw": 4}, {"draw": "all"}])
+def test_bad_arguments(arguments):
+    with pytest.raises(ValueError, match="expected"):
+        KNN(**arguments)
+
+
+def test_a_state_of_another_k_is_refused():
+    with pytest.raises(ValueError, match="k = 5"):
+        KNN(k=10).load_state_dict(KNN(k=5).state_dict())
+
+
+def test_rows_that_were_not_observed_are_reported():
+    world = World(100)
+    world.add(normal(5))
+    world.storage.add(transitions(normal(2)))
+    with pytest.raises(RuntimeError, match="7 rows were stored but 5 observed"):
+        world.knn.neighbors(world.storage, torch.tensor([0]))
+
+
+@pytest.mark.slow
+def test_recall_in_a_large_wrapped_ring_in_many_dimensions():
+    world = World(40_000)
+    world.add(walks(100_000, d=20), 5000)
+    world.add(walks(3000, d=20, seed=1))
+    assert world.recall(sample=400) >= 0.96

@@ -1,0 +1,178 @@
+"""Checkpoints hold everything: a resumed run is the run that was never interrupted."""
+
+import json
+import shutil
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from interreplay.errors import CheckpointError
+from tests.rllib.test_training import cluster, config, same, weights  # noqa: F401
+
+ENVS = ["HalfCheetah-v5", "Pendulum-v1", "InvertedPendulum-v5"]
+
+
+def assert_same_run(a, b):
+    assert a.env_steps == b.env_steps
+    assert same(weights(a), weights(b))
+    for one, other in zip(a.learner._named_optimizers.values(), b.learner._named_optimizers.values(), strict=True):
+        for p, q in zip(one.state.values(), other.state.values(), strict=True):
+            assert all(torch.equal(p[k], q[k]) for k in p)
+    index = torch.arange(len(a.replay_buffer))
+    mine, theirs = a.replay_buffer.storage[index].columns(), b.replay_buffer.storage[index].columns()
+    assert all(torch.equal(mine[k], theirs[k]) for k in mine)
+    one, other = a.replay_buffer.sample(64), b.replay_buffer.sample(64)
+    assert torch.equal(one.slots, other.slots) and torch.equal(one.neighbor_slots, other.neighbor_slots)
+    assert torch.equal(one.transitions.obs, other.transitions.obs)
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("buffer", ["NMER", "PER"])
+def test_resuming_equals_not_stopping(env, buffer, tmp_path):
+    straight = config(env, buffer).build_algo()
+    for _ in range(4):
+        straight.train()
+    stopped = config(env, buffer).build_algo()
+    stopped.train()
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    resumed = config(env, buffer).build_algo()
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train()
+    resumed.train()
+    assert_same_run(straight, resumed)
+
+
+def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
+    made = lambda: config(buffer="NMER").training(updates_per_step=3.0).build_algo()
+    straight = made()
+    for _ in range(2):
+        straight.train()
+    stopped = made()
+    learn = stopped.learner.update_from_sample
+
+    def stop_after(sample):
+        if stopped.learner.updates == 100:
+            stopped.request_stop()
+        return learn(sample)
+
+    stopped.learner.update_from_sample = stop_after
+    stopped.train()
+    assert stopped.stop_requested and stopped._owed > 0
+    stopped.save_to_path(tmp_path / "c")
+    resumed = made()
+    resumed.restore_from_path(tmp_path / "c")
+    while resumed.env_steps < 300:
+        resumed.train()
+    assert_same_run(straight, resumed)
+
+
+def test_the_whole_algorithm_from_its_checkpoint(tmp_path):
+    from interreplay.rllib import SAC
+
+    algorithm = config(buffer="NMER", k=3).build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path / "c")
+    again = SAC.from_checkpoint(tmp_path / "c")
+    assert_same_run(algorithm, again)
+
+
+class Unsaveable(gym.Env):
+    """An environment of which nothing is known."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, config=None):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), 0.0, False, self.t == 70, {}
+
+
+def test_other_environments_resume_at_an_episode_start_and_the_cut_one_is_truncated(tmp_path):
+    algorithm = config(Unsaveable).build_algo()
+    algorithm.train()
+    storage = algorithm.replay_buffer.storage
+    last = torch.tensor([149])
+    assert not storage[last].truncated
+    algorithm.save_to_path(tmp_path / "c")
+    resumed = config(Unsaveable).build_algo()
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train()
+    storage = resumed.replay_buffer.storage
+    assert storage[last].truncated and storage.successor(last) == -1
+    rows = storage[torch.arange(300)]
+    assert rows.episode[149] != rows.episode[150]
+    first = rows.obs[0]
+    assert not torch.equal(first, rows.obs[150]), "a resumed run must not replay its first episode"
+
+
+def test_remote_runners_resume(tmp_path):
+    made = lambda: config("HalfCheetah-v5").env_runners(num_env_runners=1).build_algo()
+    straight, stopped = made(), made()
+    straight.train()
+    straight.train()
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    resumed = made()
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train()
+    assert_same_run(straight, resumed)
+    for algorithm in (straight, stopped, resumed):
+        algorithm.stop()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "c"
+    algorithm = config().build_algo()
+    algorithm.train()
+    algorithm.save_to_path(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (lambda: config("Pendulum-v1", "PER"), "replay buffer 'Uniform'"),
+        (lambda: config("MountainCarContinuous-v0"), "environment 'Pendulum-v1'"),
+        (lambda: config().training(hiddens=(8,)), "hidden layers"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(saved, other, what):
+    with pytest.raises(CheckpointError, match=what):
+        other().build_algo().restore_from_path(saved)
+
+
+def test_damaged_checkpoints_are_refused(saved, tmp_path):
+    files = sorted(p for p in saved.rglob("*") if p.is_file())
+    algorithm = config().build_algo()
+    for i, file in enumerate(files):
+        copy = tmp_path / str(i)
+        shutil.copytree(saved, copy)
+        bad = copy / file.relative_to(saved)
+        bad.write_bytes(bad.read_bytes()[: max(0, bad.stat().st_size // 2 - 1)])
+        with pytest.raises(CheckpointError) as caught:
+            algorithm.restore_from_path(copy)
+        assert "\n" not in str(caught.value)
+    algorithm.restore_from_path(saved)
+    assert algorithm.env_steps == 150
+
+
+def test_missing_folder_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="nowhere"):
+        config().build_algo().restore_from_path(tmp_path / "nowhere")
+
+
+def test_identity_is_readable(saved):
+    identity = json.loads((saved / "interreplay.json").read_text())
+    assert identity["environment"] == "Pendulum-v1" and identity["replay buffer"] == "Uniform"

@@ -1,0 +1,234 @@
+"""The adapter for RLlib's stock algorithms, held against a plain list of everything that was added."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
+
+from interreplay.rllib.stock import ReplayBuffer
+from replay_buffers import NMER, PER, Uniform
+
+GAMMA = 0.9
+
+
+class Worlds:
+    """Interleaved episodes with unique observations, handed over in chunks, and a list of their rows."""
+
+    def __init__(self, seed: int, envs: int = 3, discrete: bool = False):
+        self.rng, self.discrete = np.random.default_rng(seed), discrete
+        self.rows: list[dict] = []
+        self.chunks = [self.begin() for _ in range(envs)]
+
+    def begin(self) -> SingleAgentEpisode:
+        return SingleAgentEpisode(observations=[self.state()], infos=[{}], len_lookback_buffer=0)
+
+    def state(self) -> np.ndarray:
+        return self.rng.normal(size=3).astype(np.float32)
+
+    def step(self, chunk: SingleAgentEpisode) -> None:
+        end = self.rng.choice(["", "terminated", "truncated"], p=[0.8, 0.1, 0.1])
+        action = int(self.rng.integers(4)) if self.discrete else self.rng.normal(size=2).astype(np.float32)
+        chunk.add_env_step(self.state(), action, float(self.rng.normal()), {}, **({end: True} if end else {}))
+
+    def collect(self, steps: int, numpy: bool = False) -> list[SingleAgentEpisode]:
+        """Let each environment run for `steps` steps; returns the chunks, as an env runner would."""
+        out = []
+        for i in range(len(self.chunks)):
+            for _ in range(steps):
+                self.step(self.chunks[i])
+                if self.chunks[i].is_done:
+                    out.append(self.chunks[i])
+                    self.chunks[i] = self.begin()
+            if len(self.chunks[i]):
+                out.append(self.chunks[i])
+                self.chunks[i] = self.chunks[i].cut(len_lookback_buffer=int(self.rng.integers(3)))
+        for chunk in out:
+            self.note(chunk)
+        return [chunk.to_numpy() for chunk in out] if numpy else out
+
+    def note(self, chunk: SingleAgentEpisode) -> None:
+        for t in range(len(chunk)):
+            last = t == len(chunk) - 1
+            row = dict(id=chunk.id_, obs=chunk.get_observations(t), action=chunk.get_actions(t))
+            row |= dict(reward=chunk.get_rewards(t), next_obs=chunk.get_observations(t + 1))
+            self.rows.append(row | dict(terminated=last and chunk.is_terminated, truncated=last and chunk.is_truncated))
+
+    def n_step(self, index: int, n: int) -> dict:
+        """Row `index` as an n-step row, by a plain loop over the rows of its episode."""
+        episode = [row for row in self.rows[index:] if row["id"] == self.rows[index]["id"]][:n]
+        reward = sum(GAMMA**t * row["reward"] for t, row in enumerate(episode))
+        ends = {name: episode[-1][name] for name in ("next_obs", "terminated", "truncated")}
+        return self.rows[index] | ends | dict(reward=reward, n_step=len(episode))
+
+
+def assert_is(drawn: SingleAgentEpisode, row: dict) -> None:
+    assert len(drawn) == 1
+    np.testing.assert_array_equal(drawn.get_observations(0), row["obs"])
+    np.testing.assert_array_equal(drawn.get_observations(-1), row["next_obs"])
+    np.testing.assert_array_equal(drawn.get_actions(0), row["action"])
+    np.testing.assert_allclose(drawn.get_rewards(0), row["reward"], rtol=1e-5, atol=1e-6)
+    assert (drawn.is_terminated, drawn.is_truncated) == (row["terminated"], row["truncated"])
+    assert drawn.get_extra_model_outputs("n_step", 0) == row["n_step"]
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+@pytest.mark.parametrize("n", [1, 3, 5])
+@pytest.mark.parametrize("numpy", [False, True])
+def test_what_was_added_comes_back_also_over_n_steps_chunks_and_the_seam(discrete, n, numpy):
+    worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(60, buffer="Uniform", seed=0)
+    for _ in range(12):
+        buffer.add(worlds.collect(4, numpy))
+        kept = range(max(0, len(worlds.rows) - 60), len(worlds.rows))
+        expected = {worlds.rows[i]["obs"].tobytes(): worlds.n_step(i, n) for i in kept}
+        drawn = buffer.sample(num_items=600, n_step=n, gamma=GAMMA, sample_episodes=True, to_numpy=numpy)
+        for episode in drawn:
+            assert_is(episode, expected[np.asarray(episode.get_observations(0)).tobytes()])
+        assert len({np.asarray(e.get_observations(0)).tobytes() for e in drawn}) == len(kept) == len(buffer)
+
+
+def test_counts_and_metrics_follow_the_stored_rows():
+    worlds, buffer = Worlds(seed=1), ReplayBuffer(30)
+    for _ in range(10):
+        buffer.add(worlds.collect(3))
+    stored = worlds.rows[-30:]
+    assert buffer.get_num_timesteps() == len(buffer) == 30 and buffer.get_added_timesteps() == 90
+    assert set(buffer.episode_id_to_index) == {row["id"] for row in stored}
+    ever = len({row["id"] for row in worlds.rows})
+    assert buffer.get_num_episodes() + buffer.get_num_episodes_evicted() == ever
+    buffer.sample(num_items=7, n_step=1)
+    metrics = {name: stats.peek() for name, stats in buffer.get_metrics().items() if not isinstance(stats, dict)}
+    assert metrics["num_env_steps_added_lifetime"] == 90 and metrics["num_env_steps_evicted_lifetime"] == 60
+    assert metrics["num_episodes_added_lifetime"] == ever and metrics["num_env_steps_sampled"] == 7
+
+
+def test_a_range_of_n_steps_includes_both_ends():
+    buffer = ReplayBuffer(100, seed=0)
+    buffer.add(Worlds(seed=3).collect(30))
+    longest = {max(e.get_extra_model_outputs("n_step", 0) for e in buffer.sample(64, n_step=(2, 4))) for _ in range(40)}
+    assert longest == {2, 3, 4}
+
+
+def test_td_errors_reach_the_priorities_of_the_rows_drawn():
+    worlds, buffer = Worlds(seed=4), ReplayBuffer(100, buffer="PER", alpha=1.0, beta=1.0, seed=0)
+    buffer.add(worlds.collect(10))
+    wanted = worlds.rows[17]["obs"].tobytes()
+
+    def is_wanted(size: int) -> np.ndarray:
+        drawn = buffer.sample(num_items=size, n_step=1, beta=1.0)
+        return np.array([e.get_observations(0).tobytes() == wanted for e in drawn])
+
+    assert is_wanted(300).mean() < 0.1
+    buffer.update_priorities(np.where(is_wanted(300), 100.0, 0.1), "default_policy")
+    assert abs(is_wanted(3000).mean() - 100 / (100 + 0.1 * 29)) < 0.01
+    weights = {float(e.get_extra_model_outputs("weights", 0)) for e in buffer.sample(num_items=300, n_step=1)}
+    assert sorted(weights) == pytest.approx([1e-3, 1.0], rel=1e-3)
+
+
+def test_td_errors_must_fit_the_rows_drawn_last():
+    buffer = ReplayBuffer(100, buffer="PER")
+    buffer.add(Worlds(seed=5).collect(5))
+    with pytest.raises(ValueError, match="3 TD errors for 0 drawn"):
+        buffer.update_priorities(np.ones(3))
+    buffer.sample(num_items=4, n_step=1)
+    with pytest.raises(ValueError, match="3 TD errors for 4 drawn"):
+        buffer.update_priorities(np.ones(3))
+
+
+def contents(episodes: list[SingleAgentEpisode]) -> list[tuple]:
+    return [
+        (e.get_observations(0).tobytes(), e.get_observations(-1).tobytes(), e.get_rewards(0), e.is_terminated)
+        + tuple(float(e.get_extra_model_outputs(name, 0)) for name in ("weights", "n_step"))
+        for e in episodes
+    ]
+
+
+@pytest.mark.parametrize("recipe", ["Uniform", "PER", "NMER"])
+def test_the_state_carries_contents_priorities_episodes_and_randomness(recipe):
+    worlds, buffer = Worlds(seed=6), ReplayBuffer(50, buffer=recipe, seed=0)
+    for _ in range(5):
+        buffer.add(worlds.collect(5))
+    buffer.sample(num_items=16, n_step=3)
+    buffer.update_priorities(np.linspace(0, 5, 16))
+    state = buffer.get_state()
+    twin = pickle.loads(pickle.dumps(ReplayBuffer(50, buffer=recipe, seed=1)))
+    more = worlds.collect(2)
+    buffer.add(more)
+    expected = contents(buffer.sample(num_items=64, n_step=3))
+    twin.set_state(pickle.loads(pickle.dumps(state)))
+    twin.add(more)
+    assert contents(twin.sample(num_items=64, n_step=3)) == expected
+    assert twin.get_added_timesteps() == buffer.get_added_timesteps() == len(worlds.rows)
+
+
+def test_blended_rows_are_steps_between_stored_ones():
+    worlds, buffer = Worlds(seed=7), ReplayBuffer(200, buffer="NMER", k=3, seed=0)
+    buffer.add(worlds.collect(30))
+    stored = {row["obs"].tobytes() for row in worlds.rows}
+    drawn = buffer.sample(num_items=200, n_step=1)
+    blended = [e for e in drawn if e.get_observations(0).tobytes() not in stored]
+    assert len(blended) > 100 and not any(e.is_terminated for e in blended)
+    low, high = (getattr(np, f)([row["obs"] for row in worlds.rows], axis=0) for f in ("min", "max"))
+    assert all((low <= e.get_observations(0)).all() and (e.get_observations(0) <= high).all() for e in blended)
+
+
+@pytest.mark.parametrize("kind", ["NMER", NMER, lambda capacity, k: NMER(capacity=capacity, k=k)])
+def test_a_name_a_class_and_a_factory_mean_the_same(kind):
+    buffer = ReplayBuffer(40, buffer=kind, k=4).buffer
+    assert isinstance(buffer, NMER) and buffer.capacity == 40 and buffer.neighborhood.k == 4
+
+
+def test_a_ready_buffer_is_used_as_it_is():
+    core = PER(capacity=12)
+    assert ReplayBuffer(buffer=core).buffer is core and ReplayBuffer(buffer=core).capacity == 12
+
+
+def test_the_capacity_is_that_of_the_recipe_where_none_is_given():
+    assert ReplayBuffer().capacity == Uniform().capacity and ReplayBuffer(7).capacity == 7
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(buffer="NMRE"), "did you mean 'NMER'"),
+        (dict(buffer="NMER", kk=3), "did you mean 'k'"),
+        (dict(buffer="Uniform", alpha=0.6), "no argument 'alpha'"),
+        (dict(n_step=3), "config.training"),
+        (dict(batch_length_T=8), "batch_length_T is 8"),
+        (dict(buffer=3), "buffer is 3"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ReplayBuffer(100, **arguments)
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_length_T": 4}, {"include_infos": True}, {"sample_episodes": False}, {"numitems": 3}]
+)
+def test_what_is_not_offered_is_refused(options):
+    buffer = ReplayBuffer(100)
+    buffer.add(Worlds(seed=8).collect(5))
+    with pytest.raises(ValueError, match=next(iter(options))):
+        buffer.sample(n_step=1, **options)
+
+
+def test_discrete_actions_are_for_selection_only():
+    chunks = Worlds(seed=9, discrete=True).collect(5)
+    ReplayBuffer(100, buffer="PER").add(chunks)
+    with pytest.raises(ValueError, match="action"):
+        ReplayBuffer(100, buffer="NMER").add(chunks)
+
+
+@pytest.mark.parametrize("kind", ["interreplay.rllib.ReplayBuffer", ReplayBuffer])
+def test_rllib_constructs_it_by_dotted_string_and_by_class(kind):
+    shell = SimpleNamespace(config=SimpleNamespace(metrics_num_episodes_for_smoothing=7))
+    config = {"replay_buffer_config": {"type": kind, "capacity": 20, "buffer": "PER", "alpha": 0.5}}
+    buffer = Algorithm._create_local_replay_buffer_if_necessary(shell, config)
+    assert type(buffer) is ReplayBuffer and isinstance(buffer, PrioritizedEpisodeReplayBuffer)
+    assert isinstance(buffer.buffer, PER) and buffer.buffer.selector.alpha == 0.5

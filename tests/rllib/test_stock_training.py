@@ -1,0 +1,224 @@
+"""RLlib's stock algorithms learn from our buffers: configurations, short trainings, checkpoints."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pandas
+import pytest
+import ray
+from ray.rllib.algorithms.dqn import DQN, DQNConfig
+from ray.rllib.algorithms.sac import SACConfig
+
+from interreplay.rllib.stock import ReplayBuffer
+from interreplay.rllib.stock_configs import (
+    DOTTED,
+    ReplayMixin,
+    StockCQLConfig,
+    StockDQNConfig,
+    StockSAC,
+    StockSACConfig,
+    StockTQCConfig,
+)
+from replay_buffers import NMER, PER
+
+
+class Mine(ReplayMixin, SACConfig):
+    """What a user writes."""
+
+
+CONTINUOUS = [StockSACConfig, StockTQCConfig, Mine]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    started = not ray.is_initialized()
+    if started:
+        ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=200 * 2**20)
+    yield
+    if started:
+        ray.shutdown()
+
+
+# --- configurations ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", CONTINUOUS)
+@pytest.mark.parametrize("kind", ["NMER", NMER, lambda capacity, k: NMER(capacity=capacity, k=k)])
+def test_replay_and_replay_buffer_config_mean_the_same(config, kind):
+    one = config().environment("Pendulum-v1").replay(kind, capacity=500, k=4)
+    two = config().environment("Pendulum-v1").training(replay_buffer_config={"type": kind, "capacity": 500, "k": 4})
+    for made in (one, two):
+        made.validate()
+        assert made.replay_buffer_config == {"type": DOTTED, "buffer": kind, "capacity": 500, "k": 4}
+        assert made.store_buffer_in_checkpoints
+        made.validate()
+
+
+def test_a_second_replay_forgets_the_first():
+    config = StockSACConfig().replay("PER", capacity=9, alpha=0.1).replay("NMER", k=2)
+    assert config.replay_buffer_config == {"type": DOTTED, "buffer": "NMER", "k": 2}
+
+
+def test_the_seed_follows_the_configuration():
+    config = StockSACConfig().environment("Pendulum-v1").replay("PER").debugging(seed=5)
+    config.validate()
+    assert config.replay_buffer_config["seed"] == 5
+    config = StockSACConfig().environment("Pendulum-v1").replay("PER", seed=1).debugging(seed=5)
+    config.validate()
+    assert config.replay_buffer_config["seed"] == 1
+
+
+@pytest.mark.parametrize("config", [StockSACConfig, StockDQNConfig])
+def test_stock_buffers_stay_as_they_are(config):
+    made = config().environment("Pendulum-v1")
+    before = dict(made.replay_buffer_config)
+    made.validate()
+    assert made.replay_buffer_config == before and not made.store_buffer_in_checkpoints
+
+
+@pytest.mark.parametrize(
+    "kind, arguments, message",
+    [
+        ("NMRE", {}, "did you mean 'NMER'"),
+        ("NMER", {"kk": 1}, "did you mean 'k'"),
+        ("NMER", {"gamma": 0.9}, "config.training"),
+        ("interreplay.rlib.ReplayBuffer", {}, "no replay buffer 'interreplay.rlib"),
+    ],
+)
+def test_bad_configurations_are_named(kind, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        StockSACConfig().replay(kind, **arguments)
+    with pytest.raises(ValueError, match=message):
+        StockSACConfig().training(replay_buffer_config={"type": kind, **arguments}).validate()
+
+
+def test_what_rllib_refuses_is_still_refused():
+    config = StockSACConfig().environment("Pendulum-v1").replay("PER").training(grad_clip=-1.0)
+    with pytest.raises(ValueError, match="grad_clip"):
+        config.validate()
+    assert config.replay_buffer_config["type"] == DOTTED
+
+
+def test_cql_from_single_rows_says_that_no_buffer_is_used():
+    config = StockCQLConfig().offline_data(input_=["rows"], dataset_num_iters_per_learner=2).training(lr=None)
+    with pytest.raises(ValueError, match="input_read_episodes"):
+        config.replay("PER").validate()
+
+
+# --- trainings ---------------------------------------------------------------------------------------------------
+
+
+def short(config, env):
+    return (
+        config.environment(env)
+        .env_runners(num_env_runners=0)
+        .training(num_steps_sampled_before_learning_starts=40, train_batch_size_per_learner=32)
+        .reporting(min_sample_timesteps_per_iteration=60, min_time_s_per_iteration=0)
+        .debugging(seed=0)
+    )
+
+
+@pytest.mark.parametrize("config", CONTINUOUS)
+@pytest.mark.parametrize("kind, core", [("NMER", NMER), ("PER", PER)])
+def test_sac_and_tqc_train(cluster, config, kind, core):
+    algorithm = short(config(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
+    try:
+        result = algorithm.train()
+        assert np.isfinite(result["learners"]["default_policy"]["total_loss"])
+        assert result["replay_buffer"]["num_env_steps_stored"] > 0
+        inside = algorithm.local_replay_buffer.buffer
+        assert isinstance(inside, core) and len(inside) == 60
+        if core is PER:
+            assert len(inside.selector.priorities(np.arange(60)).unique()) > 10, "TD errors arrived"
+    finally:
+        algorithm.stop()
+
+
+@pytest.mark.parametrize("as_dict", [False, True], ids=["config", "dict, as Tune hands it over"])
+def test_stock_dqn_trains_by_dotted_string(cluster, as_dict):
+    buffer = {"type": "interreplay.rllib.ReplayBuffer", "buffer": "PER", "capacity": 1000, "alpha": 0.5, "beta": 0.4}
+    config = short(DQNConfig(), "CartPole-v1").training(replay_buffer_config=buffer, n_step=3)
+    algorithm = DQN(config=config.to_dict()) if as_dict else config.build_algo()
+    try:
+        for _ in range(2):
+            assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
+        inside = algorithm.local_replay_buffer.buffer
+        assert isinstance(inside, PER) and len(inside) >= 120 and inside.storage.n_step == 3
+    finally:
+        algorithm.stop()
+
+
+def test_dqn_with_a_blending_buffer_says_that_actions_are_discrete(cluster):
+    algorithm = short(StockDQNConfig(), "CartPole-v1").replay("NMER", capacity=1000).build_algo()
+    try:
+        with pytest.raises(ValueError, match="action"):
+            algorithm.train()
+    finally:
+        algorithm.stop()
+
+
+@pytest.mark.parametrize("kind", ["PER", "NMER"])
+def test_a_checkpoint_of_a_stock_algorithm_holds_the_buffer(cluster, tmp_path, kind):
+    algorithm = short(StockSACConfig(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
+    algorithm.train()
+    again = StockSAC.from_checkpoint(algorithm.save_to_path(tmp_path / "checkpoint"))
+    rows = [
+        [(e.get_observations(0).tobytes(), e.get_rewards(0)) for e in a.local_replay_buffer.sample(50, n_step=1)]
+        for a in (algorithm, again)
+    ]
+    assert rows[0] == rows[1]
+    again.train()
+    assert len(again.local_replay_buffer) == 120
+    algorithm.set_state(again.get_state())
+    assert len(algorithm.local_replay_buffer) == 120
+    algorithm.stop()
+    again.stop()
+
+
+def record(path, episodes, rng):
+    """Episodes of Pendulum-v1 in a file of one row per episode, as `input_read_sample_batches` reads them."""
+    env, rows = gym.make("Pendulum-v1"), []
+    for number in range(episodes):
+        obs = [env.reset(seed=number)[0]]
+        row = {"eps_id": [str(number)] * 200, "actions": [], "rewards": [], "terminateds": [], "truncateds": []}
+        for _ in range(200):
+            action = rng.uniform(-1, 1, 1).astype(np.float32)
+            state, reward, terminated, truncated, _ = env.step(2 * action)
+            obs.append(state)
+            values = {"actions": action, "rewards": float(reward), "terminateds": terminated, "truncateds": truncated}
+            for name, value in values.items():
+                row[name].append(value)
+        rows.append(row | {"obs": obs[:-1], "new_obs": obs[1:]})
+    plain = [{name: [np.asarray(v).tolist() for v in column] for name, column in row.items()} for row in rows]
+    pandas.DataFrame(plain).to_parquet(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["NMER", "Uniform"])
+def test_cql_trains_from_recorded_episodes(cluster, tmp_path, kind):
+    record(tmp_path / "episodes.parquet", 4, np.random.default_rng(0))
+    config = (
+        StockCQLConfig()
+        .environment("Pendulum-v1")
+        .env_runners(num_env_runners=0)
+        .offline_data(
+            input_=[str(tmp_path)],
+            input_read_sample_batches=True,
+            input_read_batch_size=2,
+            dataset_num_iters_per_learner=2,
+            map_batches_kwargs={"concurrency": 1},
+        )
+        .training(train_batch_size_per_learner=32, bc_iters=0, lr=None)
+        .reporting(min_train_timesteps_per_iteration=32, min_time_s_per_iteration=0)
+        .replay(kind, capacity=1000)
+        .debugging(seed=0)
+    )
+    algorithm = config.build_algo()
+    try:
+        assert np.isfinite(algorithm.train()["learners"]["default_policy"]["cql_loss"])
+        assert algorithm.local_replay_buffer is None
+        assert algorithm.config.prelearner_buffer_class is ReplayBuffer
+        assert algorithm.config.prelearner_buffer_kwargs["buffer"] == kind
+    finally:
+        algorithm.stop()

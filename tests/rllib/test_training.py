@@ -1,0 +1,192 @@
+"""SAC in RLlib: the loop, seeds, runners, evaluation, and what a run is made of."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import ray
+import torch
+
+from interreplay.errors import NonFiniteError
+from interreplay.rllib import SACConfig
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    torch.set_num_threads(1)
+    if not ray.is_initialized():
+        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+
+
+def config(env="Pendulum-v1", buffer="Uniform", seed=0, **arguments):
+    return (
+        SACConfig()
+        .environment(env)
+        .replay(buffer, capacity=5_000, **arguments)
+        .training(
+            hiddens=(32, 32),
+            train_batch_size_per_learner=32,
+            num_steps_sampled_before_learning_starts=100,
+            steps_per_iteration=150,
+        )
+        .debugging(seed=seed)
+    )
+
+
+def weights(algorithm):
+    return {k: v.clone() for k, v in algorithm.learner.single_module.state_dict().items()}
+
+
+def same(a, b):
+    return all(torch.equal(a[k], b[k]) for k in a)
+
+
+def run(made, iterations=2):
+    algorithm = made.build_algo()
+    results = [algorithm.train() for _ in range(iterations)]
+    return algorithm, results
+
+
+def test_iterations_count_steps_and_updates():
+    algorithm, results = run(config())
+    assert algorithm.env_steps == 300 == len(algorithm.replay_buffer)
+    learned = results[-1]["learners"]["default_policy"]
+    # One update for every step from the hundredth on.
+    assert learned["num_updates_lifetime"] == 201
+    assert np.isfinite(learned["critic_loss"])
+    assert results[-1]["num_env_steps_sampled_lifetime"] == 300
+    algorithm.stop()
+
+
+def test_two_runs_with_one_seed_are_identical_and_with_another_are_not():
+    first, second, other = (run(config("HalfCheetah-v5", "NMER", seed=s))[0] for s in (3, 3, 4))
+    assert same(weights(first), weights(second))
+    assert not same(weights(first), weights(other))
+    index = torch.arange(300)
+    mine, theirs = first.replay_buffer.storage[index], second.replay_buffer.storage[index]
+    for name, column in mine.columns().items():
+        assert torch.equal(column, theirs.columns()[name]), name
+
+
+@pytest.mark.parametrize(("ratio", "updates"), [(2.0, 402), (0.5, 100), (0.0, 0)])
+def test_update_to_data_ratio(ratio, updates):
+    algorithm, results = run(config().training(updates_per_step=ratio))
+    assert results[-1]["learners"]["default_policy"]["num_updates_lifetime"] == updates
+
+
+def test_vector_environments_store_no_row_across_a_reset():
+    made = config().env_runners(num_envs_per_env_runner=3).training(steps_per_iteration=900)
+    algorithm, _ = run(made, 1)
+    rows = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
+    assert len(rows) >= 900
+    # Pendulum's episodes last 200 steps, and each row continues the one before it in its episode.
+    for episode in rows.episode.unique():
+        mine = rows[rows.episode == episode]
+        assert len(mine) <= 200
+        assert torch.equal(mine.next_obs[:-1], mine.obs[1:])
+        assert not mine.truncated[:-1].any() and bool(mine.truncated[-1]) == (len(mine) == 200)
+
+
+@pytest.mark.slow
+def test_remote_runners_fill_the_same_buffer_and_learn():
+    made = config().env_runners(num_env_runners=2, num_envs_per_env_runner=2)
+    algorithm, results = run(made, 2)
+    assert algorithm.env_steps >= 300
+    ids = algorithm.replay_buffer.storage.column("episode")[: len(algorithm.replay_buffer)].unique()
+    assert len({int(i) >> 40 for i in ids}) == 2
+    assert results[-1]["env_runners"]["num_env_steps_sampled_lifetime"] == algorithm.env_steps
+    again, _ = run(made, 2)
+    assert same(weights(algorithm), weights(again))
+    algorithm.stop()
+    again.stop()
+
+
+def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
+    made = config().evaluation(evaluation_interval=2, evaluation_duration=3)
+    algorithm, results = run(made, 2)
+    assert "evaluation" not in results[0]
+    assert np.isfinite(results[1]["evaluation"]["env_runners"]["episode_return_mean"])
+    module = algorithm.learner.single_module
+    runner = algorithm.eval_env_runner
+    obs = torch.tensor([[0.6, 0.8, -0.3]])
+    runner._obs = obs.numpy()
+    assert np.array_equal(runner._policy_actions(explore=False), module.act(obs, None).detach().numpy())
+    episodes = runner.sample(num_episodes=2, explore=False)
+    assert [len(e) for e in episodes] == [200, 200] and all(e.is_truncated for e in episodes)
+
+
+def test_td_errors_reach_the_selector():
+    algorithm, _ = run(config(buffer="PER"))
+    raw = algorithm.replay_buffer.selector.priorities(torch.arange(300))
+    assert len(raw.unique()) > 50
+
+
+class Poisoned(gym.Env):
+    """Gives a reward that is not a number in its seventh step."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, config=None):
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full(2, self.steps / 100, np.float32), float("nan") if self.steps == 7 else 0.0, False, False, {}
+
+
+def test_a_reward_that_is_not_a_number_stops_the_run_and_names_the_step():
+    algorithm = config(Poisoned).build_algo()
+    with pytest.raises(NonFiniteError, match="rewards holds nan at env step 7"):
+        algorithm.train()
+    assert algorithm.env_steps == 6 == len(algorithm.replay_buffer)
+
+
+def test_request_stop_ends_an_iteration_early_and_it_goes_on_later():
+    algorithm = config().build_algo()
+    algorithm.on_progress = lambda steps: algorithm.request_stop() if steps >= 120 else None
+    algorithm.train()
+    assert algorithm.env_steps == 120
+    algorithm.stop_requested, algorithm.on_progress = False, None
+    algorithm.train()
+    assert algorithm.env_steps == 150
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.replay("NMRE"), "did you mean 'NMER'"),
+        (lambda c: c.replay("NMER", kk=3), "did you mean 'k'"),
+        (lambda c: c.training(replay_buffer_config={"type": "PERR"}), "did you mean 'PER'"),
+        (lambda c: c.replay("Uniform", capacity=8).validate(), "capacity is 8"),
+        (lambda c: c.training(tau=0.0).validate(), "tau is 0.0"),
+        (lambda c: c.training(actor_lr=-1).validate(), "actor_lr is -1"),
+        (lambda c: c.environment("CartPole-v1").build_algo(), "Discrete"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(change, message):
+    with pytest.raises(ValueError, match=message):
+        change(config())
+
+
+def test_n_step_and_gamma_reach_the_buffer():
+    algorithm = config().training(n_step=3, gamma=0.9).build_algo()
+    storage = algorithm.replay_buffer.storage
+    assert (storage.n_step, storage.gamma) == (3, 0.9)
+
+
+def test_callbacks_on_episodes_are_called():
+    from ray.rllib.callbacks.callbacks import RLlibCallback
+
+    class Count(RLlibCallback):
+        ended = []
+
+        def on_episode_end(self, *, episode, **kwargs):
+            Count.ended.append((len(episode), episode.get_return()))
+
+    algorithm, results = run(config().callbacks(Count).training(steps_per_iteration=400), 1)
+    assert [length for length, _ in Count.ended] == [200, 200]
+    mean = results[0]["env_runners"]["episode_return_mean"]
+    assert np.isclose(np.mean([ret for _, ret in Count.ended]), mean, rtol=1e-4)

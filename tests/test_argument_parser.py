@@ -1,0 +1,241 @@
+"""The flags: every one is typed and has an effect, and the original work's forms mean what they meant."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import argument_parser
+from argument_parser import CHANGEABLE, GROUPS, make_parser, settings_for, settings_resumed
+from interreplay.commandline import UsageError
+from interreplay.commandline.flags import Flag, FlagParser
+from interreplay.commandline.replay_flags import REPLAY_FLAGS
+from interreplay.commandline.values import boolean
+
+ROOT = Path(__file__).resolve().parents[1]
+FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
+
+
+def given(line: str):
+    return make_parser().given(shlex.split(line))
+
+
+def replay(line: str):
+    s = settings_for(given(line))
+    return s.buffer, s.buffer_args, s.prioritized, s.credit_both
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", ("Uniform", {}, None, False)),
+        ("--trainer SAC --knn_baseline", ("NMER", {}, None, False)),
+        (
+            "--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline",
+            ("NMER", {}, None, False),
+        ),
+        ("--trainer SAC --env HalfCheetah-v2 --custom_replay_buffer False", ("Uniform", {}, None, False)),
+        ("--custom_replay_buffer False --prioritized_replay", ("PER", {}, None, False)),
+        ("--prioritized_replay --prioritized_replay_alpha .7", ("PER", {"alpha": 0.7}, None, False)),
+        ("--custom_replay_buffer True --prioritized_replay True", ("NMER", {}, {}, False)),
+        (
+            "--knn_baseline --prioritized_replay --prioritized_replay_beta .5 --prioritized_replay_eps 1e-3"
+            " --interp_prio_update",
+            ("NMER", {}, {"beta": 0.5, "eps": 1e-3}, True),
+        ),
+        ("--mixup_interpolation --kneighbors 5 --mixup_alpha .4", ("NMER", {"k": 5, "alpha": 0.4}, None, False)),
+        ("--knn_baseline --prob_interpolation .5", ("NMER", {"prob_interpolation": 0.5}, None, False)),
+        ("--knn_baseline False", ("Uniform", {}, None, False)),
+        ("--buffer NMER --buffer-arg k=10 --buffer_arg alpha=.5", ("NMER", {"k": 10, "alpha": 0.5}, None, False)),
+        ("--buffer NMER --knn_baseline --kneighbors 3", ("NMER", {"k": 3}, None, False)),
+        ("--buffer NMER --prioritized_replay", ("NMER", {}, {}, False)),
+        ("--buffer PER --custom_replay_buffer False --prioritized_replay", ("PER", {}, None, False)),
+    ],
+)
+def test_what_the_replay_flags_mean(line, expected):
+    assert replay(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("--buffer PER --knn_baseline", ["--buffer PER", "--knn_baseline", "NMER"]),
+        ("--custom_replay_buffer False --mixup_interpolation", ["custom_replay_buffer False", "--mixup_interpolation"]),
+        ("--buffer NMER --custom_replay_buffer False", ["--buffer NMER", "custom_replay_buffer False", "Uniform"]),
+        ("--buffer NMERR", ["'NMERR'", "did you mean NMER?", "PER"]),
+        ("--buffer nmer", ["'nmer'", "did you mean NMER?"]),
+        ("--buffer NMER --buffer-arg neighbors=3", ["'neighbors'", "k, alpha"]),
+        ("--buffer NMER --buffer-arg alfa=3", ["'alfa'", "did you mean alpha?"]),
+        ("--buffer NMER --buffer-arg k=3 --kneighbors 4", ["--kneighbors 4", "k=3"]),
+        ("--buffer NMER --buffer-arg capacity=3", ["capacity", "--buffer_size"]),
+        ("--buffer NMER --buffer-arg selector=Prioritized", ["selector", "--prioritized_replay"]),
+        ("--kneighbors 5", ["--kneighbors", "Uniform", "'k'"]),
+        ("--knn_baseline --prioritized_replay_alpha .5", ["--prioritized_replay_alpha", "needs --prioritized_replay"]),
+        ("--knn_baseline --interp_prio_update", ["--interp_prio_update", "needs --prioritized_replay"]),
+        ("--prioritized_replay --interp_prio_update", ["--interp_prio_update", "blends"]),
+        ("--buffer Uniform --prioritized_replay", ["Uniform", "--prioritized_replay"]),
+        ("--trainer SACK", ["'SACK'", "did you mean SAC?"]),
+        ("--buffer_size 100", ["100", "--train_batch_size, 256"]),
+    ],
+)
+def test_contradictions_and_unknown_names(line, parts):
+    with pytest.raises(UsageError) as caught:
+        settings_for(given(line))
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("--gama .9", ["--gama", "did you mean --gamma?"]),
+        ("--total-env-step 9", ["--total_env_step;", "did you mean --total_env_steps?"]),
+        ("--gamm .9", ["--gamm", "--gamma"]),
+        ("--zzz 3", ["unknown flag --zzz"]),
+        ("HalfCheetah-v5", ["unknown argument HalfCheetah-v5"]),
+        ("--gamma 2", ["--gamma", "at most 1", "'2'"]),
+        ("--gamma nan", ["--gamma", "'nan'"]),
+        ("--tau 0", ["--tau", "above 0", "'0'"]),
+        ("--seed x", ["--seed", "whole number", "'x'"]),
+        ("--train_batch_size 1.5", ["--train_batch_size", "whole number", "'1.5'"]),
+        ("--quiet maybe", ["--quiet", "True or False", "'maybe'"]),
+        ("--round_robin_weights 1 2 3", ["--round_robin_weights", "1,20", "'1 2 3'"]),
+        ("--round_robin_weights 0", ["--round_robin_weights", "above 0"]),
+        ("--hiddens 256,x", ["--hiddens", "256,256", "'256,x'"]),
+        ("--buffer-arg k", ["--buffer_arg", "k=10", "'k'"]),
+        ("--device tpu", ["--device", "cpu, cuda", "'tpu'"]),
+        ("--target_entropy high", ["--target_entropy", "'auto'", "'high'"]),
+        ("--gamma", ["--gamma", "expected one argument"]),
+    ],
+)
+def test_unreadable_flags_are_one_line_and_exit_code_2(line, parts, capsys):
+    with pytest.raises(SystemExit) as caught:
+        given(line)
+    error = capsys.readouterr().err
+    assert caught.value.code == 2
+    assert error.count("\n") == 1
+    for part in parts:
+        assert part in error
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1", 1), ("2.5", 2.5), ("1 1", 1), ("1,20", 20), ("[1, 20]", 20), ("'[4,1]'", 0.25), ("(2, 1)", 0.5)],
+)
+def test_round_robin_weights(text, expected):
+    text = f"'{text}'" if "(" in text else text
+    assert settings_for(given(f"--round_robin_weights {text} --seed 3")).round_robin_weights == expected
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_dashes_and_underscores_are_the_same(name):
+    sample = {"resume": "x", "env": "A-v0", "trainer": "SAC", "buffer": "PER", "buffer_arg": "a=1", "local_dir": "x"}
+    value = sample.get(name, {"device": "cpu", "hiddens": "8,8"}.get(name, "1"))
+    underscores, dashes = given(f"--{name} {value}"), given(f"--{name.replace('_', '-')}={value}")
+    assert underscores == dashes
+    assert list(underscores) == [name]
+
+
+def test_booleans_stand_alone_or_with_a_value():
+    for name in (name for name, flag in FLAGS.items() if flag.type is boolean):
+        assert given(f"--{name}") == {name: True}
+        assert given(f"--{name} False --seed 1") == {name: False, "seed": 1}
+
+
+def test_every_flag_is_described_and_every_default_is_what_its_reader_accepts():
+    text = make_parser().format_help()
+    for name, flag in FLAGS.items():
+        assert f"--{name}" in text
+        assert len(flag.help) > 3
+        if isinstance(flag.default, bool | int | float):
+            assert flag.type(str(flag.default)) == flag.default
+
+
+def test_every_flag_reaches_the_settings_or_the_translation():
+    settings = vars(settings_for({}))
+    for name in FLAGS:
+        assert name in settings or name in REPLAY_FLAGS or name == "resume"
+    source = "".join(path.read_text() for path in [ROOT / "custom_training.py", *(ROOT / "interreplay").rglob("*.py")])
+    for name in set(FLAGS) - REPLAY_FLAGS - {"resume"}:
+        assert f".{name}" in source or f'"{name}"' in source, f"--{name} is read nowhere"
+
+
+def test_a_flag_with_a_percent_sign_is_printed():
+    FlagParser({"group": [Flag("share", float, 0.5, "10 % of it")]}).format_help()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *[("10", 10), (".75", 0.75), ("1e-3", 1e-3), ("true", True), ("False", False), ("null", None), ("None", None)],
+        *[("center", "center"), ("[1, 2]", [1, 2]), ("(1, 2)", [1, 2]), ("'10'", "10"), ("1j", "1j"), ("", "")],
+    ],
+)
+def test_values_of_buffer_arguments(text, expected):
+    ((name, value),) = given(f'--buffer-arg "x={text}"')["buffer_arg"]
+    assert (name, value, type(value)) == ("x", expected, type(expected))
+
+
+def saved():
+    return vars(settings_for(given("--buffer NMER --buffer-arg k=5 --hiddens 8 8")))
+
+
+def test_resuming_takes_the_checkpoints_settings():
+    settings = settings_resumed(saved(), given("--resume x --total_env_steps 99999 --quiet"))
+    assert (settings.buffer, settings.buffer_args, settings.total_env_steps) == ("NMER", {"k": 5}, 99_999)
+    assert settings.quiet is True
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--buffer NMER --kneighbors 5 --hiddens 8,8 --env InvertedPendulum-v2 --gamma .99",
+        "--buffer NMER",
+        "--knn_baseline --prioritized_replay False",
+        "--kneighbors 5",
+    ],
+)
+def test_resuming_accepts_what_is_the_same(line):
+    assert vars(settings_resumed(saved(), given(f"--resume x {line}"))) == saved()
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("--env Hopper-v5", ["env InvertedPendulum-v5", "Hopper-v5"]),
+        ("--buffer Uniform", ["buffer", "NMER", "Uniform"]),
+        ("--knn_baseline --kneighbors 6", ["buffer_args {'k': 5}", "{'k': 6}"]),
+        ("--kneighbors 6", ["buffer_args {'k': 5}", "{'k': 6}"]),
+        ("--prioritized_replay --knn_baseline", ["prioritized None, not {}"]),
+        ("--custom_replay_buffer False", ["buffer NMER, not Uniform"]),
+        ("--gamma .9", ["gamma 0.99", "0.9"]),
+        ("--buffer_size 500000", ["buffer_size 1000000", "500000"]),
+    ],
+)
+def test_resuming_refuses_what_is_different(line, parts):
+    with pytest.raises(UsageError) as caught:
+        settings_resumed(saved(), given(f"--resume x {line}"))
+    for part in ["the checkpoint was made with", *parts]:
+        assert part in str(caught.value)
+
+
+def test_what_a_resumed_run_may_change_exists():
+    assert set(FLAGS) >= CHANGEABLE
+
+
+def test_help_comes_without_ray():
+    script = "import runpy, sys; sys.modules['ray'] = None; runpy.run_path(sys.argv[0], run_name='__main__')"
+    code = f"import sys; sys.argv = ['custom_training.py', '--help']\n{script}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "--total_env_steps" in done.stdout
+
+
+def test_the_trainers_exist():
+    rllib = pytest.importorskip("interreplay.rllib")
+    for name in argument_parser.TRAINERS.values():
+        assert hasattr(rllib, name)

@@ -1,0 +1,387 @@
+"""The main job from the outside: what it says, what it leaves on disk, how it ends, and how it goes on."""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import custom_training
+from interreplay.commandline.folders import EVALUATION_RETURN, STEPS
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = (
+    "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1".split()
+)
+SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+ENVS = '''
+import gymnasium as gym, numpy as np
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Broken(PendulumEnv):
+    """Breaks at the 130th step: what does, is in `kind`."""
+    def __init__(self, kind="nan"):
+        super().__init__()
+        self.kind, self.steps = kind, 0
+    def step(self, action):
+        self.steps += 1
+        obs, reward, *rest = super().step(action)
+        if self.steps == 130 and self.kind == "nan":
+            reward = float("nan")
+        if self.steps == 130 and self.kind == "inf":
+            obs = np.full_like(obs, np.inf)
+        if self.steps >= 130 and self.kind == "bug":
+            raise RuntimeError("a bug of the environment's own")
+        return obs, reward, *rest
+
+class Image(gym.Env):
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+for kind in ("nan", "inf", "bug"):
+    gym.register(f"{kind.title()}-v0", entry_point=Broken, kwargs={"kind": kind}, max_episode_steps=200)
+gym.register("Image-v0", entry_point=Image, max_episode_steps=50)
+'''
+
+
+def start(*arguments: object, **options):
+    command = [sys.executable, str(ROOT / "custom_training.py"), *map(str, arguments)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **options
+    )
+
+
+def run(*arguments: object):
+    process = start(*arguments)
+    out, err = process.communicate(timeout=300)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def steps(folder: Path) -> list[int]:
+    return [int(float(row[STEPS])) for row in rows(folder)]
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("checkpoint_*"))
+
+
+def the_run(local_dir: Path) -> Path:
+    (folder,) = local_dir.iterdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A complete run of 300 steps with the original work's flags."""
+    local_dir = tmp_path_factory.mktemp("finished")
+    flags = "--trainer SAC --env Pendulum-v0 --custom_replay_buffer True --knn_baseline --kneighbors 5".split()
+    done = run(*flags, *SHORT, "--total-env-steps", 300, "--local_dir", local_dir)
+    assert done.returncode == 0, done.stderr
+    return the_run(local_dir), done
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return Path(shutil.copytree(finished[0], tmp_path / "results" / finished[0].name))
+
+
+@pytest.fixture
+def envs(tmp_path, monkeypatch):
+    (tmp_path / "envs_for_tests.py").write_text(ENVS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def test_what_a_run_says(finished):
+    folder, done = finished
+    lines = done.stdout.splitlines()
+    assert done.stderr == ""
+    assert lines[0] == "Pendulum-v0 is retired; using Pendulum-v1"
+    assert lines[1] == "SAC with NMER(k=5) on Pendulum-v1, seed 0"
+    assert re.fullmatch(r"replay buffer of 2,000 rows: [\d.e-]+ GB when full, [\d.]+ GB free", lines[2])
+    assert [line.split(" steps ")[0].strip() for line in lines[3:6]] == [f"{n} / 300" for n in (100, 200, 300)]
+    assert re.match(r"300 steps, \d+ s \(\d+ steps/s\), return -[\d,.]+, evaluation return -[\d,.]+ \(best -", lines[6])
+    assert lines[7] == f"results in {folder}, newest checkpoint checkpoint_00000300"
+    assert len(lines) == 8
+
+
+def test_what_a_run_leaves_on_disk(finished):
+    folder, _ = finished
+    assert re.fullmatch(r"SAC_Pendulum-v1_NMER_s0_\d{8}-\d{6}", folder.name)
+    assert steps(folder) == [100, 200, 300]
+    columns = rows(folder)[-1]
+    assert float(columns[EVALUATION_RETURN]) < 0
+    assert any(name.startswith("learners/") for name in columns)
+    lines = [json.loads(line) for line in (folder / "result.json").read_text().splitlines()]
+    assert [line[STEPS] for line in lines] == [100, 200, 300]
+    params = json.loads((folder / "params.json").read_text())
+    expected = {"trainer": "SAC", "env": "Pendulum-v1", "buffer": "NMER", "buffer_args": {"k": 5}, "gamma": 0.99}
+    assert expected.items() <= params.items()
+    assert params["versions"]["ray"] == importlib.metadata.version("ray")
+    assert len(list(folder.glob("events.out.tfevents.*"))) == 1
+    assert checkpoints(folder) == ["checkpoint_00000200", "checkpoint_00000300"]
+    assert not list(folder.glob(".*"))
+    assert not (folder / "error.txt").exists()
+
+
+def test_tensorboards_events_have_environment_steps(finished):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(finished[0]))
+    events.Reload()
+    assert [event.step for event in events.Scalars(f"ray/tune/{EVALUATION_RETURN}")] == [100, 200, 300]
+
+
+def test_a_complete_run_goes_on_with_more_steps(copy, capsys):
+    assert custom_training.main(["--resume", str(copy), "--total_env_steps", "350", "--quiet"]) == 0
+    assert steps(copy) == [100, 200, 300, 350]
+    assert rows(copy)[-1][EVALUATION_RETURN]
+    assert checkpoints(copy) == ["checkpoint_00000300", "checkpoint_00000350"]
+    assert json.loads((copy / "params.json").read_text())["total_env_steps"] == 350
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines()[-2].startswith("350 steps")
+    assert "100 / " not in out
+
+
+def test_a_damaged_checkpoint_is_passed_over(copy, capsys):
+    for file in (copy / "checkpoint_00000300").rglob("*"):
+        if file.is_file() and file.name != "settings.json":
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    assert custom_training.main(["--resume", str(copy), "--quiet"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert any(
+        "checkpoint_00000300 is unusable" in line and "going on from checkpoint_00000200" in line for line in out
+    )
+    assert steps(copy) == [100, 200, 300]
+    assert "checkpoint_00000300" in checkpoints(copy)
+    assert "checkpoint_00000300.set_aside" in checkpoints(copy)
+
+
+def test_results_elsewhere(copy, tmp_path, capsys):
+    line = ["--resume", str(copy / "checkpoint_00000200"), "--local_dir", str(tmp_path / "new"), "--quiet"]
+    assert custom_training.main(line) == 0
+    assert steps(the_run(tmp_path / "new")) == [300]
+    assert steps(copy) == [100, 200, 300]
+
+
+def tree(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--env", "Hopper-v5"], ["env Pendulum-v1, not Hopper-v5"]),
+        (["--buffer", "Uniform"], ["buffer NMER, not Uniform"]),
+        (["--gamma", ".5"], ["gamma 0.99, not 0.5"]),
+        ([], ["complete at 300 steps", "--total_env_steps"]),
+    ],
+)
+def test_what_cannot_be_resumed_changes_nothing(copy, capsys, flags, parts):
+    before = tree(copy)
+    assert custom_training.main(["--resume", str(copy), *flags]) == 2
+    check_error(capsys.readouterr().err, parts)
+    assert tree(copy) == before
+
+
+def test_a_run_without_a_usable_checkpoint_changes_nothing(copy, capsys):
+    for name in checkpoints(copy):
+        for file in (copy / name).rglob("*.json"):
+            file.write_text("{")
+    before = tree(copy)
+    assert custom_training.main(["--resume", str(copy), "--total_env_steps", "400"]) == 2
+    check_error(capsys.readouterr().err, ["no usable checkpoint", "checkpoint_00000300", "checkpoint_00000200"])
+    assert tree(copy) == before
+
+
+def check_error(text: str, parts: list[str]) -> None:
+    assert text.count("\n") == 1, text
+    assert ": error: " in text
+    assert "Traceback" not in text
+    for part in parts:
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--env", "HalfCheeta-v5"], ["'HalfCheeta-v5'", "did you mean HalfCheetah-v5"]),
+        (["--buffer", "NMERR"], ["'NMERR'", "did you mean NMER?"]),
+        (["--buffer", "NMER", "--buffer-arg", "kk=3"], ["'kk'", "did you mean k?"]),
+        (["--buffer", "NMER", "--buffer-arg", "k=0"], ["k", "0"]),
+        (["--buffer", "NMER", "--buffer-arg", "k=ten"], ["k", "ten"]),
+        (["--env", "CartPole-v1", "--buffer", "NMER"], ["Discrete(2)"]),
+        (["--env", "CartPole-v1", "--buffer", "Uniform"], ["Discrete(2)"]),
+        (["--env", "envs_for_tests:Image-v0", "--buffer", "NMER"], ["uint8"]),
+        (["--buffer_size", "100"], ["100", "--train_batch_size"]),
+        (["--buffer_size", "1e12"], ["1000000000000"]),
+        (
+            ["--env", "Humanoid-v5", "--buffer_size", "2e9"],
+            ["2,000,000,000 rows", "GB when full", "GB free", "would fit"],
+        ),
+        (["--resume", "no/such/run"], ["no/such/run", "does not exist"]),
+    ],
+)
+def test_bad_input(flags, parts, capsys, tmp_path, envs):
+    assert custom_training.main([*flags, "--local_dir", str(tmp_path / "results")]) == 2
+    check_error(capsys.readouterr().err, parts)
+    assert not any((tmp_path / "results").glob("*"))
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert custom_training.main(["--local_dir", str(tmp_path / "file" / "results")]) == 2
+    check_error(capsys.readouterr().err, ["--local_dir", "cannot be written"])
+
+
+def test_a_mistyped_flag_from_the_shell():
+    done = run("--gama", ".9")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert (
+        done.stderr == "custom_training.py: error: unknown flag --gama; did you mean --gamma? --help lists every flag\n"
+    )
+
+
+@pytest.mark.parametrize(("kind", "column"), [("Nan", "rewards"), ("Inf", "obs")])
+def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp_path):
+    local_dir = tmp_path / "results"
+    flags = ["--env", f"envs_for_tests:{kind}-v0", "--total_env_steps", "300", "--local_dir", str(local_dir)]
+    flags += [*SHORT, "--evaluation_interval", "0"]
+    assert custom_training.main(flags) == 2
+    check_error(capsys.readouterr().err, [column, "step 130", "kept in"])
+    folder = the_run(local_dir)
+    assert checkpoints(folder) == ["checkpoint_00000100", "checkpoint_00000129"]
+    assert steps(folder) == [100]
+
+
+def test_a_bug_keeps_its_traceback(envs, tmp_path):
+    local_dir = tmp_path / "results"
+    flags = [*SHORT, "--evaluation_interval", 0, "--total_env_steps", 300, "--local_dir", local_dir]
+    done = run("--env", "envs_for_tests:Bug-v0", *flags)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "a bug of the environment's own" in done.stderr
+    folder = the_run(local_dir)
+    assert "a bug of the environment's own" in (folder / "error.txt").read_text()
+    assert checkpoints(folder) == ["checkpoint_00000100"]
+
+
+def stopped(number: int, local_dir: Path, *flags: object):
+    """Starts a long run and sends it a signal after its first iteration."""
+    process = start("--total_env_steps", 10**6, "--local_dir", local_dir, *SHORT, *flags)
+    try:
+        for line in process.stdout:
+            if " steps/s " in line:
+                break
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
+def test_signals_save_and_say_how_to_go_on(number, code, tmp_path, capsys):
+    returned, out, err = stopped(number, tmp_path, "--env", "Pendulum-v1", "--knn_baseline", "--seed", 3)
+    assert returned == code
+    assert "Traceback" not in err
+    folder = the_run(tmp_path)
+    assert out.splitlines()[-1] == f"stopped early; go on with: python {ROOT / 'custom_training.py'} --resume {folder}"
+    at = int(checkpoints(folder)[-1].split("_")[1])
+    assert steps(folder)[-1] == at
+    assert custom_training.main(["--resume", str(folder), "--total_env_steps", str(at + 50), "--quiet"]) == 0
+    assert steps(folder)[-1] == at + 50
+
+
+@pytest.mark.slow
+def test_sampling_processes_survive_the_terminals_ctrl_c(tmp_path):
+    # A terminal sends SIGINT to the whole group of processes.
+    process = start(
+        *("--env", "Pendulum-v1", "--num_workers", 1, "--total_env_steps", 10**6, "--local_dir", tmp_path, *SHORT),
+        start_new_session=True,
+    )
+    for line in process.stdout:
+        if " steps/s " in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert checkpoints(the_run(tmp_path))
+
+
+@pytest.mark.slow
+def test_stopping_and_going_on_equals_one_go(tmp_path, capsys):
+    flags = ["--env", "InvertedPendulum-v5", "--knn_baseline", "--quiet", *SHORT]
+    for name, total in (("whole", "400"), ("halves", "200")):
+        assert custom_training.main([*flags, "--total_env_steps", total, "--local_dir", str(tmp_path / name)]) == 0
+    whole, halves = the_run(tmp_path / "whole"), the_run(tmp_path / "halves")
+    assert custom_training.main(["--resume", str(halves), "--total_env_steps", "400"]) == 0
+    for column in rows(whole)[-1]:
+        if column.startswith("learners/") or column in (EVALUATION_RETURN, STEPS):
+            assert [row[column] for row in rows(whole)] == [row[column] for row in rows(halves)], column
+
+
+@pytest.mark.slow
+def test_kill_during_saves_leaves_a_usable_checkpoint(tmp_path, capsys):
+    for _ in range(3):
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        returned, _, _ = stopped(signal.SIGKILL, tmp_path, "--env", "Pendulum-v1", "--steps_per_iteration", 20)
+        assert returned == -signal.SIGKILL
+        folder = the_run(tmp_path)
+        if checkpoints(folder):
+            at = int(checkpoints(folder)[-1].split("_")[1])
+            assert custom_training.main(["--resume", str(folder), "--total_env_steps", str(at + 20), "--quiet"]) == 0
+
+
+@pytest.mark.slow
+def test_a_wheel_trains_outside_the_checkout(tmp_path):
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    source = shutil.copytree(
+        ROOT, tmp_path / "source", ignore=shutil.ignore_patterns(".*", "results", "build", "*.egg-info")
+    )
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, source], check=True)
+    (wheel,) = tmp_path.glob("interreplay-*.whl")
+    site = tmp_path / "site"
+    subprocess.run([*pip, "install", "--no-deps", "--target", site, wheel], check=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    flags = ["--env", "Pendulum-v1", "--knn_baseline", "--total_env_steps", "120", *SHORT]
+    for command in (
+        [sys.executable, "-m", "custom_training"],
+        [sys.executable, str(site / "bin" / "interreplay-train")],
+    ):
+        done = subprocess.run(
+            [*command, *flags],
+            cwd=elsewhere,
+            env=ENVIRONMENT | {"PYTHONPATH": str(site)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+    assert len(list((elsewhere / "results").iterdir())) == 2
