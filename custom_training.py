@@ -94,7 +94,8 @@ def describe(settings: SimpleNamespace) -> str:
     if settings.prioritized is not None:
         arguments["selector"] = "Prioritized"
     shown = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    return f"{settings.trainer} with {settings.buffer}({shown}) on {settings.env}, seed {settings.seed}"
+    method = f"{settings.buffer}({shown})" if shown else settings.buffer
+    return f"{settings.trainer} with {method} on {settings.env}, seed {settings.seed}"
 
 
 def check_memory(settings: SimpleNamespace, environment: Environment) -> str:

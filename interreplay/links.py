@@ -39,17 +39,17 @@ class EpisodeLinks:
         self.open: dict[int, OpenRow] = {}
         self.stream = -1
 
-    def episodes(self, starts: Bytes, ends: Bytes, done: np.ndarray) -> np.ndarray:
-        """Ids ``(n,)`` int64 for rows that came without: see the class."""
+    def episodes(self, starts: Bytes, ends: Bytes, done: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For rows that came without ids: ids ``(n,)`` int64, see the class, and which rows none of the n continues."""
         breaks = np.ones(len(done), dtype=bool)
         breaks[1:] = done[:-1] | (starts[1:] != ends[:-1]).any(axis=1)
         last = self.open.get(self.stream)
         breaks[0] = last is None or bool((starts[0] != last.next_obs).any())
         ids = self.stream - np.cumsum(breaks)
-        if breaks.any():
+        if breaks[0]:
             self.open.pop(self.stream, None)
         self.stream = int(ids[-1])
-        return ids
+        return ids, done | np.append(breaks[1:], False)
 
     def connect(self, episode: np.ndarray, starts: Bytes, ends: Bytes, done: np.ndarray, first_write: int) -> np.ndarray:
         """Write numbers ``(n,)`` of the rows that the n added ones continue, −1 where none.
@@ -75,7 +75,7 @@ class EpisodeLinks:
             if last is not None and (last.next_obs == starts[row]).all():
                 previous[row] = last.write
         tail = np.append(head[1:], True)
-        for row in order[tail].tolist():
+        for row in np.sort(order[tail]).tolist():
             self._close_or_open(int(episode[row]), row, ends, done, first_write)
         return previous
 

@@ -44,5 +44,3 @@ def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
 def estimate(observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer) -> int:
     """Bytes that `buffer` will take when it is full of rows of an environment."""
     return buffer.nbytes(columns_of_spaces(observation_space, action_space))
-
-

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from interreplay.errors import CheckpointError
@@ -52,7 +51,7 @@ def save(directory: str | Path, state: Any) -> None:
 
 
 def load(directory: str | Path) -> Any:
-    """Read what `save` wrote; arrays come back read-only, mapped into memory from their files.
+    """Read what `save` wrote; large arrays come back mapped into memory from their files.
 
     Raises:
         CheckpointError: When a file is missing or cannot be read.
@@ -86,16 +85,9 @@ def _read_arrays(folder: Path, node: Any) -> Any:
     if "value" in node:
         return node["value"]
     path = folder / node["array"]
-    empty = np.load(path, allow_pickle=False) if path.stat().st_size < CHUNK else np.load(path, mmap_mode="r", allow_pickle=False)
-    return empty
-
-
-def as_tensor(array: Any) -> Tensor:
-    """A tensor over an array of a state, which may be read-only; it is not to be written to."""
-    if isinstance(array, Tensor):
-        return array
-    with np.errstate(all="ignore"):
-        return torch.from_numpy(np.array(array) if not array.flags.writeable and array.nbytes < CHUNK else array)
+    large = path.stat().st_size >= CHUNK
+    # "c": writing to the array, which nobody should, would change memory only, never the checkpoint.
+    return np.load(path, mmap_mode="c" if large else None, allow_pickle=False)
 
 
 def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
@@ -155,7 +147,9 @@ def _seal(folder: Path) -> None:
 def _check_file(path: Path, size: int, checksum: int) -> None:
     found = path.stat().st_size if path.is_file() else None
     if found != size:
-        raise CheckpointError(f"{path} has {found if found is not None else 'no'} bytes; expected {size}: the checkpoint is damaged")
+        raise CheckpointError(
+            f"{path} has {found if found is not None else 'no'} bytes; expected {size}: the checkpoint is damaged"
+        )
     if _checksum(path) != checksum:
         raise CheckpointError(f"{path} has another checksum than when it was saved: the checkpoint is damaged")
 

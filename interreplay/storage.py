@@ -193,7 +193,7 @@ class Storage:
         starts, ends = observation_bytes(transitions.obs), observation_bytes(transitions.next_obs)
         done = (transitions.terminated | transitions.truncated).cpu().numpy()
         if transitions.episode is None:
-            episode = self._links.episodes(starts, ends, done)
+            episode, done = self._links.episodes(starts, ends, done)
         else:
             episode = transitions.episode.cpu().numpy()
         previous = self._links.connect(episode, starts, ends, done, self.written)

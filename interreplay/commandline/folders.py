@@ -135,6 +135,7 @@ def find_checkpoints(path: Path) -> list[Path]:
     if not path.is_dir():
         kind = "is not a folder" if path.exists() else "does not exist"
         raise UsageError(f"--resume {path} {kind}; give the folder of a run or of one of its checkpoints")
+    path = path.resolve()
     if (path / SETTINGS).exists() or _CHECKPOINT.fullmatch(path.name):
         return [path]
     found = RunFolder(path).checkpoints()

@@ -45,7 +45,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -
     Args:
         algo: A freshly built algorithm.
         checkpoints: The best first.
-        say: Told in one line where it is not the first.
+        say: Told in one line which one it is, and why not one before it.
 
     Raises:
         CheckpointError: None can.
@@ -58,8 +58,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -
         except CheckpointError as error:
             reasons.append(f"{checkpoint.name} is unusable ({error})")
             continue
-        if reasons:
-            say(f"{'; '.join(reasons)}; going on from {checkpoint.name}")
+        say("; ".join([*reasons, f"going on from {checkpoint.name}"]))
         return checkpoint
     raise CheckpointError("no usable checkpoint: " + "; ".join(reasons))
 

@@ -24,7 +24,14 @@ class SACNetworks(nn.Module):
         inference_only: Build the actor alone.
     """
 
-    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int] = (256, 256), initial_alpha: float = 1.0, inference_only: bool = False):
+    def __init__(
+        self,
+        inputs: int,
+        actions: int,
+        hiddens: Sequence[int] = (256, 256),
+        initial_alpha: float = 1.0,
+        inference_only: bool = False,
+    ):
         super().__init__()
         self.actor = GaussianActor(inputs, actions, hiddens)
         if inference_only:

@@ -23,10 +23,15 @@ def adam(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.Adam:
     return torch.optim.Adam(parameters, lr=lr, fused=True)
 
 
-def step(optimizer: torch.optim.Optimizer, loss: Tensor, parameters: list[nn.Parameter], grad_clip: float | None) -> None:
+def step(
+    optimizer: torch.optim.Optimizer, loss: Tensor, parameters: list[nn.Parameter], grad_clip: float | None
+) -> None:
     """One gradient step on `parameters` alone, whatever else the loss depends on.
 
     Args:
+        optimizer: Of these parameters.
+        loss: Scalar.
+        parameters: What is stepped.
         grad_clip: Largest norm of all gradients together, or None.
     """
     for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):

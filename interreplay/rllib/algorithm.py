@@ -51,7 +51,12 @@ class OffPolicy(Algorithm):
     def _make_buffer(self) -> Any:
         arguments = dict(self.config.replay_buffer_config)
         kind = arguments.pop("type")
-        defaults = {"seed": self.config.seed, "n_step": self.config.n_step, "gamma": self.config.gamma, "device": str(self.learner._device)}
+        defaults = {
+            "seed": self.config.seed,
+            "n_step": self.config.n_step,
+            "gamma": self.config.gamma,
+            "device": str(self.learner._device),
+        }
         buffer = make_buffer(kind, defaults=defaults, **arguments)
         batch = self.config.train_batch_size_per_learner
         if buffer.capacity < batch:
@@ -60,7 +65,9 @@ class OffPolicy(Algorithm):
         try:
             buffer.check(columns_of_spaces(observation_space, action_space))
         except ValueError as error:
-            raise ValueError(f"{error}; the observation space is {observation_space}, the action space {action_space}") from None
+            raise ValueError(
+                f"{error}; the observation space is {observation_space}, the action space {action_space}"
+            ) from None
         return buffer
 
     @property
@@ -117,7 +124,9 @@ class OffPolicy(Algorithm):
             self.replay_buffer.add(rows)
         except NonFiniteError as error:
             step = self.env_steps + error.row + 1
-            raise NonFiniteError(error.column, error.row, error.value, at=f"env step {step} of {self.config.env}") from None
+            raise NonFiniteError(
+                error.column, error.row, error.value, at=f"env step {step} of {self.config.env}"
+            ) from None
         self.env_steps += len(rows)
 
     def _learn(self) -> None:
@@ -131,7 +140,9 @@ class OffPolicy(Algorithm):
         if self.config.num_env_runners == 0:
             results = [self.env_runner.get_metrics()]
         else:
-            results = self.env_runner_group.foreach_env_runner(lambda runner: runner.get_metrics(), local_env_runner=False)
+            results = self.env_runner_group.foreach_env_runner(
+                lambda runner: runner.get_metrics(), local_env_runner=False
+            )
         self.metrics.aggregate(results, key=ENV_RUNNER_RESULTS)
         learned = self.learner.collect_metrics() | {"num_updates_lifetime": self.learner.updates}
         for name, value in learned.items():
@@ -144,7 +155,9 @@ class OffPolicy(Algorithm):
         return {} if self.stop_requested else super()._run_one_evaluation(parallel_train_future)
 
     @override(Algorithm)
-    def _compile_iteration_results(self, *, train_results: dict[str, Any], eval_results: dict[str, Any]) -> dict[str, Any]:
+    def _compile_iteration_results(
+        self, *, train_results: dict[str, Any], eval_results: dict[str, Any]
+    ) -> dict[str, Any]:
         results = super()._compile_iteration_results(train_results=train_results, eval_results=eval_results)
         if not eval_results:
             # RLlib repeats the last evaluation, or NaN, in every iteration without one.
@@ -178,7 +191,9 @@ class OffPolicy(Algorithm):
     def _remote_states(self) -> dict[int, Any]:
         if self.config.num_env_runners == 0:
             return {}
-        states = self.env_runner_group.foreach_env_runner(lambda r: (r.worker_index, r.runner_state()), local_env_runner=False)
+        states = self.env_runner_group.foreach_env_runner(
+            lambda r: (r.worker_index, r.runner_state()), local_env_runner=False
+        )
         return dict(states)
 
     def _load_remote_states(self, states: dict[int, Any]) -> None:
@@ -199,6 +214,7 @@ class OffPolicy(Algorithm):
 
         Args:
             path: A local folder; a temporary one for None.
+            **kwargs: RLlib's; with ``state``, RLlib's part alone is written.
         """
         if kwargs.get("state") is not None:
             return super().save_to_path(path, **kwargs)
@@ -213,15 +229,18 @@ class OffPolicy(Algorithm):
         """
         if kwargs.get("component") is not None:
             return super().restore_from_path(path, *args, **kwargs)
-        checkpoints.restore(self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs))
+        checkpoints.restore(
+            self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs)
+        )
 
 
 def _global_rng() -> dict[str, Any]:
     """Generators that environments or user code may draw from; ours have their own."""
-    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state().numpy()}
+    legacy = np.random.get_state()  # noqa: NPY002
+    return {"python": random.getstate(), "numpy": legacy, "torch": torch.get_rng_state().numpy()}
 
 
 def _set_global_rng(state: dict[str, Any]) -> None:
     random.setstate(state["python"])
-    np.random.set_state(state["numpy"])
+    np.random.set_state(state["numpy"])  # noqa: NPY002
     torch.set_rng_state(torch.as_tensor(np.array(state["torch"])))

@@ -75,4 +75,6 @@ def check_fits(algorithm: OffPolicy, folder: Path) -> None:
         raise CheckpointError(f"{folder} is not a readable checkpoint: {error}") from error
     for name, mine in identity(algorithm).items():
         if saved.get(name) != mine:
-            raise CheckpointError(f"the checkpoint {folder} is of the {name} {saved.get(name)!r}; this run has {mine!r}")
+            raise CheckpointError(
+                f"the checkpoint {folder} is of the {name} {saved.get(name)!r}; this run has {mine!r}"
+            )

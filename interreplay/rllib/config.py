@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
@@ -78,12 +77,13 @@ class OffPolicyConfig(AlgorithmConfig):
         replay_buffer_config: dict[str, Any] | Any = NotProvided,
         **settings: Any,
     ) -> Self:
-        """Set training options; see the class, and RLlib for those not named here.
+        """Set training options: those of the class, and RLlib's.
 
-        Args:
-            replay_buffer_config: ``{"type": name, **arguments}``, the same as `replay`.
+        ``replay_buffer_config={"type": name, **arguments}`` is the same as `replay`.
         """
-        given = {k: v for k, v in locals().items() if k not in ("self", "settings", "replay_buffer_config", "__class__")}
+        given = {
+            k: v for k, v in locals().items() if k not in ("self", "settings", "replay_buffer_config", "__class__")
+        }
         super().training(**settings)
         self._set(given)
         if replay_buffer_config is not NotProvided:
@@ -118,7 +118,9 @@ class OffPolicyConfig(AlgorithmConfig):
             raise ValueError(f"num_learners is {self.num_learners}; expected 0, the learner runs beside the buffer")
         capacity = self.replay_buffer_config.get("capacity")
         if capacity is not None and capacity < self.train_batch_size_per_learner:
-            raise ValueError(f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}")
+            raise ValueError(
+                f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
+            )
 
     def _check_range(self, name: str, least: int) -> None:
         value = getattr(self, name)
@@ -135,15 +137,3 @@ def check_positive(name: str, value: Any) -> None:
     """Raise ValueError unless `value` is a positive number."""
     if not isinstance(value, int | float) or not value > 0:
         raise ValueError(f"{name} is {value!r}; expected a positive number")
-
-
-def check_action_space(space: gym.Space) -> None:
-    """Refuse spaces that a squashed or deterministic policy cannot act in.
-
-    Raises:
-        ValueError: Naming the space.
-    """
-    if not isinstance(space, gym.spaces.Box):
-        raise ValueError(f"the action space is {space}; expected a Box of continuous actions")
-    if not space.is_bounded():
-        raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")

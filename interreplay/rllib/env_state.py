@@ -1,7 +1,8 @@
 """Saving and restoring the state of environments, so that a resumed run goes on in the middle of an episode.
 
-Gymnasium has no interface for this. Its MuJoCo and classic-control environments, and the wrappers that `gymnasium.make` puts
-around them, hold everything in plain attributes, numpy arrays, a random generator, and MuJoCo's `MjData`; these are copied.
+Gymnasium has no interface for this. Its MuJoCo and classic-control environments, and the wrappers that
+`gymnasium.make` puts around them, hold everything in plain attributes, numpy arrays, a random generator, and MuJoCo's
+`MjData`; these are copied.
 """
 
 from __future__ import annotations

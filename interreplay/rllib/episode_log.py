@@ -49,7 +49,11 @@ class EpisodeLog:
         for i in np.flatnonzero(done & live):
             success = infos[i].get("is_success", infos[i].get("success")) if isinstance(infos[i], dict) else None
             seconds = time.perf_counter() - self.started[i]
-            self.finished.append(Finished(int(self.lengths[i]), float(self.returns[i]), seconds, None if success is None else float(success)))
+            self.finished.append(
+                Finished(
+                    int(self.lengths[i]), float(self.returns[i]), seconds, None if success is None else float(success)
+                )
+            )
 
     def take_finished(self) -> list[Finished]:
         """Episodes that ended since the last call."""

@@ -18,7 +18,6 @@ from interreplay.commandline.replay_flags import replay_arguments
 OBJECT_STORE = 256 * 1024**2
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "PYTHONWARNINGS": "ignore",
 }
@@ -84,6 +83,8 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
         num_envs_per_env_runner=s.num_envs_per_worker,
         rollout_fragment_length=s.rollout_fragment_length,
     )
+    # A runner that fails ends the job with its traceback; RLlib would go on without saying so.
+    config.fault_tolerance(restart_failed_env_runners=False)
     config.evaluation(
         evaluation_interval=s.evaluation_interval or None,
         evaluation_duration=s.evaluation_num_episodes,

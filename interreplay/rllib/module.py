@@ -22,6 +22,18 @@ def flat_size(space: gym.Space) -> int:
     return int(gym.spaces.flatdim(space))
 
 
+def check_action_space(space: gym.Space) -> None:
+    """Refuse spaces that a squashed or deterministic policy cannot act in.
+
+    Raises:
+        ValueError: Naming the space.
+    """
+    if not isinstance(space, gym.spaces.Box):
+        raise ValueError(f"the action space is {space}; expected a Box of continuous actions")
+    if not space.is_bounded():
+        raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")
+
+
 class SACModule(TorchRLModule, InferenceOnlyAPI):
     """Actor, twin critics, targets and temperature; actions lie in (−1, 1) and are scaled by RLlib's connectors.
 
@@ -32,6 +44,7 @@ class SACModule(TorchRLModule, InferenceOnlyAPI):
 
     @override(RLModule)
     def setup(self) -> None:
+        check_action_space(self.action_space)
         self.nets = SACNetworks(
             flat_size(self.observation_space),
             flat_size(self.action_space),

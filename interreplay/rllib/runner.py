@@ -29,6 +29,8 @@ class ColumnRunner(SingleAgentEnvRunner):
     steps as episodes. Actions are kept as the policy made them, in [−1, 1].
     """
 
+    _device: torch.device
+
     def __init__(self, *, config: Any, **kwargs: Any):
         super().__init__(config=config, **kwargs)
         sequence = np.random.SeedSequence(self._seed, spawn_key=(self.worker_index or 0,))
@@ -81,7 +83,7 @@ class ColumnRunner(SingleAgentEnvRunner):
         random_actions: bool = False,
         force_reset: bool = False,
     ) -> list[SingleAgentEpisode]:
-        """Episodes, as RLlib's runner returns them: `num_episodes` whole ones, or those that hold `num_timesteps` steps."""
+        """Episodes as RLlib's runner returns them: `num_episodes` whole ones, or what `num_timesteps` give."""
         explore = self.config.explore if explore is None else explore
         if force_reset or num_episodes is not None or not self._hooks.listening:
             self._needs_initial_reset = True
@@ -91,7 +93,9 @@ class ColumnRunner(SingleAgentEnvRunner):
         while made < goal:
             rows = self._step(random_actions, explore)
             made = len(self._hooks.done) if num_episodes is not None else made + (len(rows) if rows is not None else 0)
-        ongoing = [] if num_episodes is not None else [e for e in self._ongoing_episodes if e and len(e) and not e.is_done]
+        ongoing = (
+            [] if num_episodes is not None else [e for e in self._ongoing_episodes if e and len(e) and not e.is_done]
+        )
         self._hooks.recording = False
         self._needs_initial_reset = True
         return self._hooks.done + ongoing
@@ -129,7 +133,9 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._obs, self._over = next_obs, (terminated | truncated) & live
         return rows
 
-    def _rows(self, live: np.ndarray, actions: np.ndarray, rewards: Any, next_obs: Any, terminated: Any, truncated: Any) -> Transitions:
+    def _rows(
+        self, live: np.ndarray, actions: np.ndarray, rewards: Any, next_obs: Any, terminated: Any, truncated: Any
+    ) -> Transitions:
         self._steps_since_report += int(live.sum())
         self.num_env_steps_sampled_lifetime += int(live.sum())
         return Transitions(
@@ -162,7 +168,9 @@ class ColumnRunner(SingleAgentEnvRunner):
         for episode in finished:
             self._log_episode_metrics(episode.length, episode.ret, episode.seconds)
             if episode.success is not None:
-                self.metrics.log_value("success_rate", episode.success, window=self.config.metrics_num_episodes_for_smoothing)
+                self.metrics.log_value(
+                    "success_rate", episode.success, window=self.config.metrics_num_episodes_for_smoothing
+                )
         self._increase_sampled_metrics(self._steps_since_report, len(finished))
         self._steps_since_report = 0
         return self.metrics.reduce()

@@ -36,7 +36,6 @@ def batch(seed=1):
     )
 
 
-
 @pytest.fixture(autouse=True)
 def keep_float64(monkeypatch):
     monkeypatch.setattr("interreplay.learning.sac.flat_observation", lambda obs: obs.double())

@@ -1,0 +1,1 @@
+"""The command behind every published figure."""

@@ -1,0 +1,49 @@
+"""What every benchmark needs: one thread, interleaved repeats, medians, and a table."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+Timed = Callable[[], object]
+
+
+def single_thread() -> None:
+    """Let torch and BLAS use one thread; call before either is imported where that can be arranged."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def interleaved(contenders: Mapping[str, Timed], repeats: int, warm_up: int = 2) -> dict[str, np.ndarray]:
+    """Time each contender `repeats` times, in turn, so that a busy moment of the machine hits all alike.
+
+    Args:
+        contenders: What to run, by name.
+        repeats: Timed calls of each.
+        warm_up: Calls of each beforehand that do not count.
+
+    Returns:
+        Seconds per call ``(repeats,)`` by name.
+    """
+    for _ in range(warm_up):
+        for run in contenders.values():
+            run()
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(repeats):
+        for name, run in contenders.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: np.array(values) for name, values in seconds.items()}
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)

@@ -1,0 +1,88 @@
+"""n-step transitions against a loop over the rows of each episode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from builders import Episodes, Row, identical, make, stack
+
+from interreplay import ReplayBuffer, Storage
+
+GAMMA = 0.9
+
+
+def continues(before: Row, after: Row) -> bool:
+    over = before["terminated"] or before["truncated"]
+    return before["episode"] == after["episode"] and not over and np.array_equal(before["next_obs"], after["obs"])
+
+
+def naive(stored: list[Row], start: int, n: int) -> dict[str, object]:
+    """The n-step transition that begins with row `start` of the rows stored now, oldest first."""
+    at, reward, factor = start, float(stored[start]["rewards"]), 1.0
+    for _ in range(n - 1):
+        of_episode = [j for j in range(at + 1, len(stored)) if stored[j]["episode"] == stored[at]["episode"]]
+        if not of_episode or not continues(stored[at], stored[of_episode[0]]):
+            break
+        at, factor = of_episode[0], factor * GAMMA
+        reward += factor * float(stored[at]["rewards"])
+    last = stored[at]
+    ended = {name: last[name] for name in ("next_obs", "terminated", "truncated")}
+    return ended | {"rewards": reward, "discounts": 0.0 if last["terminated"] else factor * GAMMA}
+
+
+@pytest.mark.parametrize("kind", [{}, {"envs": 3}, {"envs": 3, "gaps": 0.3}, {"ends": 0.0, "envs": 2}, {"obs_dtype": np.uint8}])
+@pytest.mark.parametrize("n", [2, 3, 7])
+@pytest.mark.parametrize("capacity", [5, 40])
+def test_naive_loop(kind, n, capacity):
+    episodes, storage = Episodes(seed=n, **kind), Storage(capacity, n_step=n, gamma=GAMMA)
+    rows: list[Row] = []
+    for _ in range(25):
+        rows += episodes.rows(int(episodes.rng.integers(1, capacity + 1)))
+        storage.add(stack(rows[storage.written :]))
+        stored = rows[-len(storage) :]
+        slots = torch.arange(storage.written - len(storage), storage.written) % capacity
+        found = storage[slots]
+        for i in range(len(stored)):
+            expected = naive(stored, i, n)
+            assert np.array_equal(found.next_obs[i].numpy(), expected["next_obs"])
+            assert (bool(found.terminated[i]), bool(found.truncated[i])) == (expected["terminated"], expected["truncated"])
+            assert float(found.rewards[i]) == pytest.approx(expected["rewards"], abs=1e-5)
+            assert float(found.discounts[i]) == pytest.approx(expected["discounts"], abs=1e-6)
+            assert np.array_equal(found.obs[i].numpy(), stored[i]["obs"])
+            assert np.array_equal(found.actions[i].numpy(), stored[i]["actions"])
+
+
+def test_one_step_is_the_plain_storage():
+    rows = make(50, envs=3)
+    plain, one = Storage(40), Storage(40, n_step=1)
+    for storage in (plain, one):
+        storage.add(rows[:30])
+        storage.add(rows[30:])
+    identical(plain[torch.arange(40)], one[torch.arange(40)])
+
+
+def test_truncated_episodes_bootstrap_and_terminated_ones_do_not():
+    rows = Episodes(ends=0.0).rows(8)
+    rows[3]["truncated"], rows[7]["terminated"] = True, True
+    for row in rows[4:]:
+        row["episode"] = 1
+    storage = Storage(10, n_step=3, gamma=GAMMA)
+    storage.add(stack(rows))
+    found = storage[torch.arange(8)].discounts.tolist()
+    assert found == pytest.approx([GAMMA**3, GAMMA**3, GAMMA**2, GAMMA, GAMMA**3, 0, 0, 0])
+
+
+def test_any_shape_of_slots():
+    storage = Storage(40, n_step=3)
+    storage.add(make(40))
+    slots = torch.tensor([[3, 9], [0, 39]])
+    identical(storage[slots][1], storage[slots[1]])
+
+
+def test_buffers_pass_n_step_on():
+    buffer = ReplayBuffer(50, n_step=4, gamma=GAMMA, seed=0)
+    buffer.add(make(50, ends=0.0))
+    sample = buffer.sample(64)
+    identical(sample.transitions, buffer.storage[sample.slots])
+    assert sample.transitions.discounts.max() == pytest.approx(GAMMA**4)

@@ -1,0 +1,48 @@
+"""Records: columns of all kinds side by side in one run of bytes per row."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from interreplay.records import Records
+
+KINDS = [torch.bool, torch.uint8, torch.int32, torch.float32, torch.float64, torch.int64]
+
+
+def columns(order: list[int]) -> dict:
+    shapes = [(), (3,), (2, 2)]
+    return {f"c{i}": (shapes[i % 3], KINDS[i]) for i in order}
+
+
+def values(of: dict, n: int) -> dict:
+    made = torch.Generator().manual_seed(0)
+    return {name: torch.randint(0, 2 if t == torch.bool else 100, (n, *shape), generator=made).to(t) for name, (shape, t) in of.items()}
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 0, 5, 1], [1], [0]])
+def test_columns_of_all_kinds_and_orders(order):
+    kinds = columns(order)
+    records, given = Records(20, kinds, torch.device("cpu")), values(kinds, 20)
+    records.write(0, {name: column[:12] for name, column in given.items()})
+    records.scatter(torch.arange(19, 11, -1), {name: column[12:].flip(0) for name, column in given.items()})
+    index = torch.tensor([7, 0, 19, 7])
+    found = records.unpack(records.take(index), kinds)
+    for name, column in given.items():
+        assert found[name].dtype == column.dtype
+        assert torch.equal(records.column(name), column)
+        assert torch.equal(found[name], column[index])
+
+
+def test_growing_keeps_what_is_there():
+    kinds = columns([3, 4])
+    records, given = Records(5, kinds, torch.device("cpu")), values(kinds, 5)
+    records.write(0, given)
+    records.grow(9)
+    assert len(records) == 9
+    assert all(torch.equal(records.column(name)[:5], column) for name, column in given.items())
+
+
+def test_rows_are_padded_to_their_widest_word_only():
+    assert Records(1, {"a": ((3,), torch.uint8)}, torch.device("cpu")).width == 3
+    assert Records(1, {"a": ((), torch.uint8), "b": ((), torch.float64)}, torch.device("cpu")).width == 16

@@ -1,0 +1,269 @@
+"""Storage against a list of rows: whatever was added is what comes back, bit for bit."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from builders import HALF_CHEETAH, Episodes, identical, make, stack
+
+from interreplay import Storage, Transitions
+
+KINDS = {
+    "plain": {},
+    "interleaved": {"envs": 4},
+    "gaps": {"envs": 3, "gaps": 0.3},
+    "long episodes": {"ends": 0.0},
+    "no ids": {"ids": False},
+    "no ids, gaps": {"ids": False, "gaps": 0.3},
+    "no ids, interleaved": {"ids": False, "envs": 3},
+    "dict": {"obs_shape": {"observation": (3,), "desired_goal": (2,)}, "envs": 2},
+    "float64": {"obs_dtype": np.float64, "action_dtype": np.float64, "envs": 2},
+    "image": {"obs_shape": (2, 4, 3), "obs_dtype": np.uint8, "action_shape": (), "action_dtype": np.int64, "envs": 2},
+    "2-D action": {"action_shape": (2, 3)},
+    "scalar action": {"action_shape": ()},
+    "scalar observation": {"obs_shape": (), "envs": 2},
+    "every row ends": {"ends": 1.0},
+    "half cheetah": HALF_CHEETAH,
+}
+
+
+def without_ids(transitions: Transitions) -> Transitions:
+    return transitions.replace(episode=None, discounts=None)
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 7, 64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_added_is_what_comes_back(kind, capacity):
+    for seed in range(4):
+        episodes, storage = Episodes(seed=seed, **KINDS[kind]), Storage(capacity)
+        kept: dict[int, dict] = {}
+        for _ in range(30):
+            rows = episodes.rows(int(episodes.rng.integers(1, capacity + 1)))
+            slots = storage.add(stack(rows, episodes.ids))
+            assert slots.dtype == torch.int64 and slots.shape == (len(rows),)
+            kept.update(zip(slots.tolist(), rows, strict=True))
+            found, expected = storage[torch.arange(len(storage))], stack([kept[s] for s in range(len(kept))])
+            assert len(storage) == len(kept) <= capacity
+            identical(without_ids(found), without_ids(expected))
+            if episodes.ids:
+                assert torch.equal(found.episode, expected.episode)
+            check_links(storage)
+
+
+def check_links(storage: Storage) -> None:
+    """The successor of a row is a later row of its episode, its obs the row's next_obs; every tail is used once."""
+    slots = torch.arange(len(storage))
+    after = storage.successor(slots)
+    linked, rows = slots[after >= 0], storage.read(slots)
+    assert (storage.write_numbers(after[linked]) > storage.write_numbers(linked)).all()
+    assert torch.equal(rows.episode[after[linked]], rows.episode[linked])
+    assert not (rows.terminated | rows.truncated)[linked].any()
+    places = (-1 - storage.column("link")[slots][after < 0]).tolist()
+    assert len(set(places)) == len(places), "two rows share a tail"
+    assert sorted(places + storage.tails.free) == list(range(storage.tails.used)), "a tail is lost"
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_every_continued_row_is_linked(ids):
+    storage, batches = Storage(50), Episodes(ids=ids, ends=0.1)
+    rows = batches.rows(500)
+    for start in range(0, 500, 5):
+        storage.add(stack(rows[start : start + 5], ids))
+    newest = rows[450:]
+    expected = [not (row["terminated"] or row["truncated"]) for row in newest]
+    expected[-1] = False  # nothing follows the newest row yet
+    slots = torch.arange(450, 500) % 50
+    assert (storage.successor(slots) >= 0).tolist() == expected
+
+
+def test_interleaved_rows_are_linked_by_episode():
+    storage = Storage(100)
+    storage.add(make(90, envs=3, ends=0.0))
+    slots = torch.arange(90)
+    found = storage[slots]
+    last = {int(e): i for i, e in enumerate(found.episode.tolist())}
+    following = {i: next(j for j in range(i + 1, 90) if found.episode[j] == found.episode[i]) for i in range(90) if i not in last.values()}
+    assert storage.successor(slots).tolist() == [following.get(i, -1) for i in range(90)]
+
+
+def test_ids_given_for_rows_without_are_those_of_their_episodes():
+    rows = Episodes(ends=0.2).rows(60)
+    storage = Storage(60)
+    for start in range(0, 60, 7):
+        storage.add(stack(rows[start : start + 7], ids=False))
+    found = storage[torch.arange(60)].episode.tolist()
+    given = [row["episode"] for row in rows]
+    for i, j in itertools.pairwise(range(60)):
+        assert (found[i] == found[j]) == (given[i] == given[j])
+
+
+def test_slots_are_those_of_a_ring_and_write_numbers_tell_what_is_stored():
+    storage = Storage(10)
+    for start in range(0, 27, 3):
+        assert storage.add(make(3, seed=start)).tolist() == [(start + i) % 10 for i in range(3)]
+    assert storage.written == 27
+    slots = torch.arange(10)
+    assert sorted(storage.write_numbers(slots).tolist()) == list(range(17, 27))
+    assert torch.equal(storage.write_numbers(slots) % 10, slots)
+
+
+def test_indices_of_any_shape():
+    storage = Storage(20)
+    storage.add(make(20, obs_shape={"a": (2,), "b": ()}))
+    slots = torch.tensor([[3, 1, 19], [0, 3, 7]])
+    found = storage[slots]
+    assert found.rewards.shape == (2, 3) and found.obs["a"].shape == (2, 3, 2) and found.obs["b"].shape == (2, 3)
+    identical(found[1], storage[slots[1]])
+
+
+@pytest.mark.parametrize("slot", [-1, 20, 10**9])
+def test_slots_that_do_not_exist_are_refused(slot):
+    storage = Storage(20)
+    storage.add(make(5))
+    with pytest.raises(IndexError):
+        storage[torch.tensor([0, slot])]
+
+
+def test_what_comes_back_does_not_share_memory_with_the_storage():
+    storage = Storage(20)
+    storage.add(make(20))
+    slots = torch.arange(20)
+    found, expected = storage[slots], storage[slots]
+    for column in found.columns().values():
+        column.fill_(1)
+    identical(storage[slots], expected)
+
+
+def test_what_was_added_may_be_changed_afterwards():
+    storage, rows = Storage(20), make(10)
+    storage.add(rows)
+    expected = storage[torch.arange(10)]
+    for column in rows.columns().values():
+        column.fill_(1)
+    identical(storage[torch.arange(10)], expected)
+
+
+def test_extras_are_kept():
+    storage, rows = Storage(8), make(8)
+    extras = {"log_prob": np.arange(8, dtype=np.float32), "goal": np.random.default_rng(0).normal(size=(8, 2))}
+    storage.add(Transitions(rows.obs, rows.actions, rows.rewards, rows.next_obs, rows.terminated, rows.truncated, extras=extras))
+    found = storage[torch.tensor([5, 2])].extras
+    assert found["log_prob"].tolist() == [5.0, 2.0]
+    assert torch.equal(found["goal"], torch.from_numpy(extras["goal"][[5, 2]]))
+
+
+def test_discounts():
+    storage, rows = Storage(30, gamma=0.9), make(30, ends=0.3)
+    storage.add(rows)
+    expected = torch.where(rows.terminated, 0.0, 0.9)
+    assert torch.equal(storage[torch.arange(30)].discounts, expected)
+
+
+def test_features_are_state_and_action_side_by_side():
+    storage, rows = Storage(30), make(30, obs_dtype=np.float64, action_shape=(2, 2))
+    storage.add(rows)
+    slots = torch.tensor([4, 9])
+    expected = torch.cat([rows.obs[slots].float(), rows.actions[slots].flatten(1)], dim=1)
+    assert torch.equal(storage.features(slots), expected) and expected.dtype == torch.float32
+
+
+def test_cut_truncates_running_episodes_and_nothing_continues_them():
+    episodes = Episodes(envs=3, ends=0.0)
+    storage = Storage(50)
+    storage.add(episodes.transitions(30))
+    before = storage[torch.arange(30)]
+    newest = {int(e): i for i, e in enumerate(before.episode.tolist())}
+    storage.cut([0, 2, 99])
+    after = storage[torch.arange(30)]
+    assert after.truncated.nonzero().squeeze(1).tolist() == sorted([newest[0], newest[2]])
+    storage.add(episodes.transitions(20))
+    assert storage.successor(torch.tensor([newest[0], newest[1], newest[2]])).tolist()[0::2] == [-1, -1]
+    assert storage.successor(torch.tensor([newest[1]])).item() >= 30
+    identical(storage[torch.arange(30)].replace(truncated=before.truncated), before)
+
+
+OTHER_KINDS = {
+    "actions has shape": lambda t: t.replace(actions=t.actions[:, :1]),
+    "obs has shape": lambda t: t.replace(obs=t.obs[:, :2], next_obs=t.next_obs[:, :2]),
+    "next_obs has shape": lambda t: t.replace(next_obs=t.next_obs[:, :2]),
+    "stored are": lambda t: t.replace(obs={"a": t.obs}, next_obs={"a": t.next_obs}),
+    "transitions have the columns": lambda t: t.replace(extras={"more": t.rewards}),
+    "next_obs has the parts": lambda t: t.replace(next_obs={"a": t.next_obs}),
+}
+
+
+@pytest.mark.parametrize("message", OTHER_KINDS)
+def test_rows_of_another_kind_are_refused_and_nothing_changes(message):
+    storage, rows = Storage(20), make(5)
+    storage.add(rows)
+    with pytest.raises(ValueError, match=message):
+        storage.add(OTHER_KINDS[message](rows))
+    assert storage.written == 5
+    storage.add(rows)
+    assert len(storage) == 10
+
+
+def test_a_first_row_of_two_kinds_is_refused_and_another_kind_can_follow():
+    storage, rows = Storage(20), make(5)
+    with pytest.raises(ValueError, match="next_obs has shape"):
+        storage.add(rows.replace(next_obs=rows.next_obs[:, :2]))
+    assert len(storage) == 0
+    storage.add(make(5, obs_shape=(9,)))
+
+
+def test_integers_that_do_not_fit_are_refused():
+    storage, rows = Storage(20), make(5, obs_dtype=np.uint8)
+    storage.add(rows)
+    storage.add(rows.replace(obs=rows.obs.long(), next_obs=rows.next_obs.long()))
+    identical(storage[torch.arange(5)], storage[torch.arange(5, 10)])
+    with pytest.raises(ValueError, match="obs holds 300"):
+        storage.add(rows.replace(obs=torch.full_like(rows.obs, 300, dtype=torch.int64)))
+
+
+def test_narrower_and_wider_floats_become_the_stored_dtype():
+    storage = Storage(20)
+    storage.add(make(5))
+    storage.add(make(5, seed=1, obs_dtype=np.float64, action_dtype=np.float64))
+    found, given = storage[torch.arange(5, 10)], make(5, seed=1, obs_dtype=np.float64, action_dtype=np.float64)
+    assert torch.equal(found.obs, given.obs.float()) and torch.equal(found.next_obs, given.next_obs.float())
+    assert storage.successor(torch.arange(5, 9)).ge(0).sum() >= 2
+
+
+def test_floats_do_not_become_integers():
+    storage = Storage(20)
+    storage.add(make(5, obs_dtype=np.uint8))
+    with pytest.raises(ValueError, match="obs is torch.float32; stored rows are torch.uint8"):
+        storage.add(make(5))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"capacity": 0}, {"capacity": -5}, {"capacity": 2**31}, {"n_step": 0}, {"gamma": 1.1}, {"gamma": -0.1}]
+)
+def test_bad_arguments(arguments):
+    name, value = next(iter(arguments.items()))
+    with pytest.raises(ValueError, match=f"{name} is {value}"):
+        Storage(**({"capacity": 10} | arguments))
+
+
+def test_more_rows_than_the_capacity_are_refused():
+    with pytest.raises(ValueError, match="5 transitions do not fit into a capacity of 4"):
+        Storage(4).add(make(5))
+
+
+def test_memory_of_a_half_cheetah_row():
+    storage = Storage(20_000)
+    episodes = Episodes(ends=0.0005, **HALF_CHEETAH)
+    for _ in range(12):
+        storage.add(episodes.transitions(2_500))
+    assert len(storage) == 20_000
+    assert storage.nbytes / len(storage) <= 1.25 * (4 * 24 + 2)
+
+
+def test_tails_are_reused():
+    storage, episodes = Storage(100), Episodes(envs=2, ends=0.2, gaps=0.2)
+    for _ in range(100):
+        storage.add(episodes.transitions(50))
+    assert storage.tails.used <= 2 * 100

@@ -1,0 +1,119 @@
+"""Transitions: shapes, sharing of memory, selection and blending."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from builders import identical, make
+
+from interreplay import Transitions
+
+DICT = {"obs_shape": {"a": (3,), "b": (2,)}}
+
+
+def columns(n: int = 4) -> dict:
+    zeros = np.zeros(n, np.float32)
+    return {
+        "obs": np.ones((n, 3), np.float32),
+        "actions": np.ones((n, 2), np.float32),
+        "rewards": zeros,
+        "next_obs": np.ones((n, 3), np.float32),
+        "terminated": zeros,
+        "truncated": zeros.astype(bool),
+    }
+
+
+def test_numpy_arrays_are_shared_and_tensors_taken_as_they_are():
+    given = columns()
+    given["actions"] = torch.ones(4, 2)
+    rows = Transitions(**given)
+    given["obs"][0] = 7
+    assert rows.obs[0].tolist() == [7, 7, 7]
+    assert rows.actions is given["actions"]
+    assert rows.terminated.dtype == torch.bool and len(rows) == 4
+
+
+def test_arrays_that_cannot_be_written_to_are_copied():
+    given = columns()
+    given["obs"].flags.writeable = False
+    assert Transitions(**given).obs.tolist() == given["obs"].tolist()
+
+
+@pytest.mark.parametrize("rewards", [[1, 2, 3, 4], np.array([1, 0, 1, 0], bool), np.arange(4)])
+def test_rewards_that_are_not_floats_become_float32(rewards):
+    found = Transitions(**columns() | {"rewards": rewards}).rewards
+    assert found.dtype == torch.float32 and found.tolist() == [float(r) for r in rewards]
+
+
+@pytest.mark.parametrize("name", ["obs", "actions", "next_obs", "terminated", "truncated", "episode", "discounts"])
+def test_columns_of_another_length_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} has shape"):
+        Transitions(**columns() | {name: np.zeros(3)})
+
+
+@pytest.mark.parametrize("name", ["rewards", "terminated", "truncated", "episode", "discounts"])
+def test_columns_of_shape_n_1_are_refused(name):
+    with pytest.raises(ValueError, match=r"has shape \(4, 1\); expected \(4,\)"):
+        Transitions(**columns() | {name: np.zeros((4, 1))})
+
+
+def test_extras_of_another_length_are_refused():
+    with pytest.raises(ValueError, match="extras.goal has shape"):
+        Transitions(**columns(), extras={"goal": np.zeros(3)})
+
+
+def test_one_transition_without_a_dimension_for_rows_is_refused():
+    one = {name: value[0] for name, value in columns().items()}
+    with pytest.raises(ValueError, match="rewards"):
+        Transitions(**one)
+
+
+def test_columns_are_named_after_their_parts():
+    rows = make(4, **DICT).replace(extras={"x": torch.zeros(4)})
+    names = ["obs.a", "obs.b", "actions", "rewards", "next_obs.a", "next_obs.b", "terminated", "truncated", "episode", "extras.x"]
+    assert list(rows.columns()) == names
+
+
+def test_rows_by_index_slice_and_mask():
+    rows = make(6, **DICT).replace(extras={"x": torch.arange(6)})
+    identical(rows[torch.tensor([5, 0])][torch.tensor([1])], rows[:1])
+    mask = torch.tensor([True, False, False, False, False, True])
+    assert rows[mask].extras["x"].tolist() == [0, 5]
+
+
+def test_where():
+    one, other = make(5, seed=1, **DICT), make(5, seed=2, **DICT)
+    keep = torch.tensor([True, False, True, True, False])
+    mixed = one.where(keep, other)
+    identical(mixed[keep], one[keep])
+    identical(mixed[~keep], other[~keep])
+
+
+@pytest.mark.parametrize("kind", [{}, DICT, {"obs_dtype": np.float64}, {"action_shape": (2, 2)}, {"action_shape": ()}])
+def test_blend(kind):
+    one, other = make(50, seed=1, **kind), make(50, seed=2, **kind)
+    mix = torch.rand(50, generator=torch.Generator().manual_seed(0))
+    blended = one.blend(other, mix)
+    for name, column in blended.columns().items():
+        mine, theirs = one.columns()[name], other.columns()[name]
+        assert column.dtype == mine.dtype
+        if name in ("terminated", "truncated", "episode"):
+            assert torch.equal(column, mine)
+            continue
+        weight = mix.double().reshape(-1, *[1] * (mine.dim() - 1))
+        assert torch.allclose(column.double(), weight * mine + (1 - weight) * theirs, atol=1e-6)
+
+
+def test_ends_of_a_blend_are_exact():
+    one, other = make(50, seed=1), make(50, seed=2)
+    identical(one.blend(other, torch.ones(50)), one)
+    identical(one.blend(one, torch.rand(50)), one)
+    assert torch.equal(one.blend(other, torch.zeros(50)).obs, other.obs)
+
+
+def test_pickle():
+    rows = make(4, **DICT)
+    identical(pickle.loads(pickle.dumps(rows)), rows)
