@@ -31,7 +31,10 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "what to train": (
         Flag("trainer", str, "SAC", f"algorithm: {', '.join(TRAINERS)}"),
         Flag(
-            "env", str, "InvertedPendulum-v5", "Gymnasium id, also module:Env-v0; retired versions mean the newest one"
+            "env",
+            str,
+            "InvertedPendulum-v5",
+            "Gymnasium id, also module:Env-v0; retired versions mean the newest; some change defaults, and say so",
         ),
         Flag(
             "total_env_steps", whole(1), 15_000, "environment steps of the whole run, those before a --resume included"
@@ -107,6 +110,11 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
 }
 
+DEFAULTS = {flag.name: flag.default for flags in GROUPS.values() for flag in flags}
+# Other defaults where the usual ones, made for larger tasks, learn slowly; flags that are given come first.
+TUNED: dict[str, dict[str, Any]] = {
+    "InvertedPendulum": {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.02, "initial_alpha": 0.2},
+}
 # Settings that a resumed run may change; everything else is the checkpoint's.
 CHANGEABLE = {
     *("total_env_steps", "quiet", "checkpoint_freq", "keep_checkpoints", "evaluation_interval"),
@@ -131,9 +139,8 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     Raises:
         UsageError: Values that do not fit each other, or name nothing.
     """
-    settings = {
-        f.name: f.default for flags in GROUPS.values() for f in flags if f.name not in REPLAY_FLAGS | {"resume"}
-    }
+    settings = {name: value for name, value in DEFAULTS.items() if name not in REPLAY_FLAGS | {"resume"}}
+    settings |= tuned_for(given)
     settings |= {name: value for name, value in given.items() if name in settings} | replay_for(given, CATALOGUE)
     settings |= {"hiddens": list(settings["hiddens"]), "local_dir": str(settings["local_dir"])}
     if settings["trainer"] not in TRAINERS:
@@ -144,6 +151,16 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
             f"expected at least --train_batch_size, {settings['train_batch_size']}"
         )
     return SimpleNamespace(**settings)
+
+
+def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of `TUNED` that the environment asks for and no flag overrides.
+
+    Args:
+        given: Flags and values that were given.
+    """
+    env = given.get("env", DEFAULTS["env"]).rpartition(":")[2].rsplit("-v", 1)[0]
+    return {name: value for name, value in TUNED.get(env, {}).items() if name not in given}
 
 
 def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleNamespace:

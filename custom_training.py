@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from argument_parser import CATALOGUE, TRAINERS, make_parser, settings_for, settings_resumed
+from argument_parser import CATALOGUE, TRAINERS, make_parser, settings_for, settings_resumed, tuned_for
 from interreplay.commandline import UsageError
 from interreplay.commandline.environments import Environment, find_environment
 from interreplay.commandline.flags import program
@@ -61,8 +61,11 @@ def run(given: Mapping[str, Any]) -> int:
     settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
     environment = find_environment(settings.env)
     settings.env = environment.name
+    tuned = {} if checkpoints else tuned_for(given)
     if environment.note:
         print(environment.note)
+    if tuned:
+        print(f"defaults for this environment: {' '.join(f'--{name} {value}' for name, value in tuned.items())}")
     home = home_of(checkpoints[0], given.get("local_dir")) if checkpoints else None
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
     ensure_writable(home or Path(settings.local_dir))

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from interreplay.credit import Credit, CreditAnchor
-from interreplay.errors import NonFiniteError
 from interreplay.layout import Columns, features
 from interreplay.neighborhood import Alone, Neighborhood
 from interreplay.selection import Selector, Uniform
@@ -129,15 +128,20 @@ class ReplayBuffer:
             NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
             ValueError: When the columns are not those of the rows stored before, or a part refuses them.
         """
-        check_finite(transitions)
         if not self.storage.columns:
             self.check(Storage.columns_of(transitions))
-        slots = []
-        for start in range(0, len(transitions), self.capacity):
-            slots.append(self.storage.add(transitions[start : start + self.capacity]))
+        if len(transitions) <= self.capacity:
+            return self._add(transitions)
+        transitions = self.storage.fit(transitions)  # all rows are right before the first of them is stored
+        parts = range(0, len(transitions), self.capacity)
+        return torch.cat([self._add(transitions[start : start + self.capacity]) for start in parts])
+
+    def _add(self, transitions: Transitions) -> Tensor:
+        slots = self.storage.add(transitions)
+        if len(slots):
             for part in self.parts.values():
-                part.observe(self.storage, slots[-1])
-        return torch.cat(slots) if slots else torch.empty(0, dtype=torch.int64, device=self.device)
+                part.observe(self.storage, slots)
+        return slots
 
     def sample(self, size: int) -> Sample:
         """Draw a batch.
@@ -160,6 +164,8 @@ class ReplayBuffer:
         if mix is not None:
             mix = mix.masked_fill(partners < 0, 1.0)
             partners = partners.masked_fill(mix >= 1, -1)
+            if self.synthesizer.recomputes_termination:
+                rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, anchors.terminated))
         if rows.discounts is None:
             rows = rows.replace(discounts=self.storage.gamma * (~rows.terminated).to(rows.rewards.dtype))
         weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
@@ -218,13 +224,3 @@ class ReplayBuffer:
         self.rng.bit_generator.state = state["rng"]
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
-
-
-def check_finite(transitions: Transitions) -> None:
-    """Raise NonFiniteError for the first NaN or infinity among observations, actions, rewards and extras."""
-    for name, column in transitions.columns().items():
-        if column.is_floating_point() and name != "discounts" and not torch.isfinite(column).all():
-            flat = column.reshape(len(column), -1)
-            row = int((~torch.isfinite(flat)).any(dim=1).nonzero()[0])
-            bad = flat[row][~torch.isfinite(flat[row])][0]
-            raise NonFiniteError(name, row, float(bad))

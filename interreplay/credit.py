@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 class Credit(ABC):
     """Weights of sampled rows, and what their TD errors do to the selector."""
 
-    def check(self, selector: Selector) -> None:
-        """Raises ValueError when the selector lacks what this credit needs."""
+    def check(self, selector: Selector) -> None:  # noqa: B027
+        """Raises ValueError when the selector lacks what this credit needs; the default needs nothing."""
 
     @abstractmethod
-    def weights(self, storage: Storage, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None) -> Tensor:
+    def weights(
+        self, storage: Storage, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
+    ) -> Tensor:
         """Importance weights ``(n,)``.
 
         Args:
+            storage: Where the rows lie.
+            selector: Drew the anchors.
             anchors: Slots ``(n,)``.
             drawn: Probabilities ``(n,)`` with which the anchors were drawn.
             partners: Slots ``(n,)`` of the rows blended in, −1 where none.
@@ -32,17 +36,23 @@ class Credit(ABC):
         """
 
     @abstractmethod
-    def update(self, selector: Selector, anchors: Tensor, partners: Tensor, mix: Tensor | None, td_errors: Tensor) -> None:
+    def update(
+        self, selector: Selector, anchors: Tensor, partners: Tensor, mix: Tensor | None, td_errors: Tensor
+    ) -> None:
         """Hand the TD errors ``(n,)`` to the selector."""
 
 
 class CreditAnchor(Credit):
     """All to the anchor. The default: the anchor is what the selector drew."""
 
-    def weights(self, storage: Storage, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None) -> Tensor:
+    def weights(
+        self, storage: Storage, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
+    ) -> Tensor:
         return selector.weights(storage, drawn)
 
-    def update(self, selector: Selector, anchors: Tensor, partners: Tensor, mix: Tensor | None, td_errors: Tensor) -> None:
+    def update(
+        self, selector: Selector, anchors: Tensor, partners: Tensor, mix: Tensor | None, td_errors: Tensor
+    ) -> None:
         selector.update(anchors, td_errors)
 
 
@@ -58,7 +68,9 @@ class CreditBoth(Credit):
         if not isinstance(selector, Prioritized):
             raise ValueError(f"interpolated priorities need the selector Prioritized; got {type(selector).__name__}")
 
-    def weights(self, storage: Storage, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None) -> Tensor:
+    def weights(
+        self, storage: Storage, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
+    ) -> Tensor:
         assert isinstance(selector, Prioritized)
         other = torch.where(partners >= 0, partners, anchors)
         both = selector.weights(storage, torch.cat([drawn, selector.probabilities(other)]))
@@ -67,7 +79,9 @@ class CreditBoth(Credit):
         weights = share * own + (1 - share) * theirs
         return weights / weights.max()
 
-    def update(self, selector: Selector, anchors: Tensor, partners: Tensor, mix: Tensor | None, td_errors: Tensor) -> None:
+    def update(
+        self, selector: Selector, anchors: Tensor, partners: Tensor, mix: Tensor | None, td_errors: Tensor
+    ) -> None:
         assert isinstance(selector, Prioritized)
         error = td_errors.detach().abs()
         share = torch.ones_like(error) if mix is None else mix.to(error)

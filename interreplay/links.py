@@ -2,107 +2,94 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from interreplay.transitions import Observation, observation_parts
 
-Bytes = np.ndarray
 
-
-def observation_bytes(obs: Observation) -> Bytes:
-    """Observations ``(n, ...)`` as bytes ``(n, width)`` on the host, for comparison bit by bit."""
-    flat = [p.detach().cpu().reshape(p.shape[0], -1).contiguous().view(torch.uint8) for p in observation_parts(obs).values()]
-    return (flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)).numpy()
-
-
-@dataclass
-class OpenRow:
-    """The newest row of an episode that may go on: its write number and the bytes of its next_obs."""
-
-    write: int
-    next_obs: Bytes
+def observation_bytes(obs: Observation) -> list[bytes]:
+    """Observations ``(n, ...)`` as n strings of bytes, for comparison bit by bit."""
+    parts = [part.numpy(force=True) for part in observation_parts(obs).values()]
+    if len(parts) > 1:
+        flat = [np.ascontiguousarray(part).reshape(len(part), -1).view(np.uint8) for part in parts]
+        parts = [np.concatenate(flat, axis=1)]
+    everything = parts[0].tobytes()
+    n, width = len(parts[0]), len(everything) // len(parts[0])
+    return [everything[row * width : (row + 1) * width] for row in range(n)]
 
 
 class EpisodeLinks:
     """Finds the predecessor of every added row.
 
-    A row continues another when both carry the same episode id, the earlier one did not end its episode,
-    and its next_obs equals the later one's obs bit by bit. Rows without an id form one stream, in which a
-    new episode starts wherever a row does not continue the one before it; these get ids −1, −2, …
+    A row continues another when both carry the same episode id, the earlier one is the newest of its episode
+    and did not end it, and its next_obs equals the later one's obs bit by bit. Rows without an id form one
+    stream, in which a new episode starts wherever a row does not continue the one before it; these get ids −2, −3, …
+
+    Attributes:
+        open: Of each episode that may go on the newest row: its write number and the bytes of its next_obs.
+            Oldest rows first.
+        stream: Id of the newest episode of rows without an id.
     """
 
     def __init__(self) -> None:
-        self.open: dict[int, OpenRow] = {}
+        self.open: dict[int, tuple[int, bytes]] = {}
         self.stream = -1
 
-    def episodes(self, starts: Bytes, ends: Bytes, done: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For rows that came without ids: ids ``(n,)`` int64, see the class, and which rows none of the n continues."""
-        breaks = np.ones(len(done), dtype=bool)
-        breaks[1:] = done[:-1] | (starts[1:] != ends[:-1]).any(axis=1)
-        last = self.open.get(self.stream)
-        breaks[0] = last is None or bool((starts[0] != last.next_obs).any())
-        ids = self.stream - np.cumsum(breaks)
-        if breaks[0]:
-            self.open.pop(self.stream, None)
-        self.stream = int(ids[-1])
-        return ids, done | np.append(breaks[1:], False)
-
-    def connect(self, episode: np.ndarray, starts: Bytes, ends: Bytes, done: np.ndarray, first_write: int) -> np.ndarray:
-        """Write numbers ``(n,)`` of the rows that the n added ones continue, −1 where none.
+    def connect(
+        self, episode: list[int] | None, starts: list[bytes], ends: list[bytes], done: list[bool], first_write: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Take in n rows.
 
         Args:
-            episode: Ids ``(n,)``.
-            starts: Bytes of obs ``(n, width)``.
-            ends: Bytes of next_obs ``(n, width)``.
-            done: ``(n,)`` bool, terminated or truncated.
-            first_write: Write number of the first added row.
-        """
-        order = np.argsort(episode, kind="stable")
-        ids = episode[order]
-        head = np.ones(len(ids), dtype=bool)
-        head[1:] = ids[1:] != ids[:-1]
-        previous = np.full(len(ids), -1, dtype=np.int64)
-        inner = np.flatnonzero(~head)
-        before, after = order[inner - 1], order[inner]
-        joined = ~done[before] & (ends[before] == starts[after]).all(axis=1)
-        previous[after[joined]] = before[joined] + first_write
-        for row in order[head].tolist():
-            last = self.open.get(int(episode[row]))
-            if last is not None and (last.next_obs == starts[row]).all():
-                previous[row] = last.write
-        tail = np.append(head[1:], True)
-        for row in np.sort(order[tail]).tolist():
-            self._close_or_open(int(episode[row]), row, ends, done, first_write)
-        return previous
+            episode: Their ids, or None.
+            starts: Bytes of obs.
+            ends: Bytes of next_obs.
+            done: Terminated or truncated.
+            first_write: Write number of the first row.
 
-    def _close_or_open(self, episode: int, row: int, ends: Bytes, done: np.ndarray, first_write: int) -> None:
-        self.open.pop(episode, None)
-        if not done[row]:
-            self.open[episode] = OpenRow(first_write + row, ends[row].copy())
+        Returns:
+            Ids ``(n,)`` int64, and write numbers ``(n,)`` int64 of the rows that these continue, −1 where none.
+        """
+        ids, previous = [], []
+        for row, start in enumerate(starts):
+            number = self._streamed(start) if episode is None else episode[row]
+            write, end = self.open.pop(number, (-1, b""))
+            ids.append(number)
+            previous.append(write if end == start else -1)
+            if not done[row]:
+                self.open[number] = (first_write + row, ends[row])
+        return np.array(ids, np.int64), np.array(previous, np.int64)
+
+    def _streamed(self, start: bytes) -> int:
+        """The id of a row that came without one and begins with `start`."""
+        last = self.open.get(self.stream)
+        if last is None or last[1] != start:
+            self.open.pop(self.stream, None)
+            self.stream -= 1
+        return self.stream
 
     def forget_before(self, write: int) -> None:
-        """Drop open rows that were overwritten; the oldest come first, for each update moves a row to the end."""
+        """Drop open rows that were overwritten."""
         while self.open:
             episode = next(iter(self.open))
-            if self.open[episode].write >= write:
+            if self.open[episode][0] >= write:
                 return
             del self.open[episode]
 
     def state(self) -> dict[str, Any]:
-        width = max((len(row.next_obs) for row in self.open.values()), default=0)
-        ends = np.array([row.next_obs for row in self.open.values()], dtype=np.uint8).reshape(len(self.open), width)
+        rows = list(self.open.values())
+        ends = np.frombuffer(b"".join(end for _, end in rows), np.uint8)
         return {
             "episodes": np.array(list(self.open), dtype=np.int64),
-            "writes": np.array([row.write for row in self.open.values()], dtype=np.int64),
-            "next_obs": ends,
+            "writes": np.array([write for write, _ in rows], dtype=np.int64),
+            "next_obs": ends.reshape(len(rows), -1) if rows else ends.reshape(0, 0),
             "stream": self.stream,
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        rows = zip(np.asarray(state["episodes"]).tolist(), np.asarray(state["writes"]).tolist(), np.asarray(state["next_obs"]))
-        self.open = {episode: OpenRow(write, ends.copy()) for episode, write, ends in rows}
+        episodes, writes = np.asarray(state["episodes"]).tolist(), np.asarray(state["writes"]).tolist()
+        ends = [np.asarray(row).tobytes() for row in state["next_obs"]]
+        self.open = dict(zip(episodes, zip(writes, ends, strict=True), strict=True))
         self.stream = int(state["stream"])

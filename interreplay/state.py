@@ -20,7 +20,8 @@ from interreplay.errors import CheckpointError
 
 STATE, MANIFEST = "state.json", "manifest.json"
 FORMAT = 1
-CHUNK = 1 << 24
+MAPPED = 1 << 24  # bytes from which on an array is mapped into memory, not read
+BLOCK = 1 << 20  # bytes read at a time for a checksum
 
 
 def copy_arrays(state: Any) -> Any:
@@ -85,7 +86,7 @@ def _read_arrays(folder: Path, node: Any) -> Any:
     if "value" in node:
         return node["value"]
     path = folder / node["array"]
-    large = path.stat().st_size >= CHUNK
+    large = path.stat().st_size >= MAPPED
     # "c": writing to the array, which nobody should, would change memory only, never the checkpoint.
     return np.load(path, mmap_mode="c" if large else None, allow_pickle=False)
 
@@ -141,7 +142,8 @@ def _seal(folder: Path) -> None:
         files[str(path.relative_to(folder))] = [path.stat().st_size, _checksum(path)]
         _sync(path)
     (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "files": files}))
-    _sync(folder / MANIFEST)
+    for path in (folder / MANIFEST, folder, *(p for p in folder.rglob("*") if p.is_dir())):
+        _sync(path)
 
 
 def _check_file(path: Path, size: int, checksum: int) -> None:
@@ -157,7 +159,7 @@ def _check_file(path: Path, size: int, checksum: int) -> None:
 def _checksum(path: Path) -> int:
     value = 0
     with path.open("rb") as file:
-        while block := file.read(CHUNK):
+        while block := file.read(BLOCK):
             value = zlib.crc32(block, value)
     return value
 

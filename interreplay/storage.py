@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns, columns_of, fit, is_observation, observation_columns, stored_columns
-from interreplay.links import EpisodeLinks, observation_bytes
+from interreplay.chain import Chain
+from interreplay.layout import Columns, check_finite, columns_of, fit, signature
 from interreplay.n_step import accumulate
 from interreplay.records import Records
 from interreplay.tails import Tails
-from interreplay.transitions import Observation, Transitions, join_parts, observation_parts, unchecked
+from interreplay.transitions import Transitions, join_parts, unchecked
 
 
 class Storage:
@@ -43,11 +43,8 @@ class Storage:
         self.capacity, self.device = int(capacity), torch.device(device)
         self.n_step, self.gamma = int(n_step), float(gamma)
         self.written = 0
-        self._links = EpisodeLinks()
-        self.columns: Columns = {}
-        self.observed: list[str] = []
-        self._records: Records | None = None
-        self._tails: Tails | None = None
+        self._chain: Chain | None = None
+        self._signature: list[tuple[str, tuple[int, ...], torch.dtype]] = []
 
     # -- what is stored ---------------------------------------------------------------------------
 
@@ -57,7 +54,12 @@ class Storage:
     @property
     def nbytes(self) -> int:
         """Bytes taken by the columns; 0 before the first row is added."""
-        return self.records.nbytes + self.tails.nbytes if self._records is not None else 0
+        return self._chain.nbytes if self._chain is not None else 0
+
+    @property
+    def columns(self) -> Columns:
+        """What a stored row is made of; empty before the first row is added."""
+        return self._chain.columns if self._chain is not None else {}
 
     @staticmethod
     def columns_of(transitions: Transitions) -> Columns:
@@ -70,16 +72,18 @@ class Storage:
         return capacity * Records(0, columns, torch.device("cpu")).width
 
     @property
-    def records(self) -> Records:
-        if self._records is None:
+    def chain(self) -> Chain:
+        if self._chain is None:
             raise ValueError("the storage is empty; add transitions first")
-        return self._records
+        return self._chain
+
+    @property
+    def records(self) -> Records:
+        return self.chain.records
 
     @property
     def tails(self) -> Tails:
-        if self._tails is None:
-            raise ValueError("the storage is empty; add transitions first")
-        return self._tails
+        return self.chain.tails
 
     def write_numbers(self, slots: Tensor) -> Tensor:
         """Write numbers of the rows that lie in `slots` now, the shape of `slots`, int64."""
@@ -95,8 +99,8 @@ class Storage:
         return self.records.column(name)
 
     def features(self, slots: Tensor) -> Tensor:
-        """z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``."""
-        parts = self.records.unpack(self.records.take(slots), [*self.observed, "actions"]).values()
+        """Z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``."""
+        parts = self.records.take(slots, [*self.chain.observed, "actions"]).values()
         return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
 
     # -- reading ----------------------------------------------------------------------------------
@@ -107,38 +111,34 @@ class Storage:
         Raises:
             IndexError: When a slot is negative or beyond the capacity.
         """
-        flat = slots.reshape(-1)
+        flat = slots if slots.dim() == 1 else slots.reshape(-1)
+        if flat.numpy(force=True).view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
+            raise IndexError(f"slots are {int(flat.min())} to {int(flat.max())}; expected 0 to {self.capacity - 1}")
         rows = self.read(flat)
         if self.n_step > 1:
             rows = accumulate(self, flat, rows)
-        return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
+        if slots.dim() == 1:
+            return rows
+        if slots.shape[1:] == (1,):
+            return rows.map(lambda column: column.unsqueeze(1))
+        return rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
     def read(self, slots: Tensor) -> Transitions:
-        """One-step transitions in `slots` ``(n,)``."""
-        columns = self.records.unpack(self.records.take(slots), self.columns)
+        """One-step transitions in `slots` ``(n,)``, which are not checked."""
+        chain = self.chain
+        columns = chain.records.take(slots, chain.columns)
         terminated, rewards = columns["terminated"], columns["rewards"]
         return unchecked(
-            obs=join_parts({name[4:]: columns[name] for name in self.observed}),
+            obs=join_parts({name[4:]: columns[name] for name in chain.observed}),
             actions=columns["actions"],
             rewards=rewards,
-            next_obs=self._next_obs(columns["link"].long()),
+            next_obs=chain.next_obs(columns["link"]),
             terminated=terminated,
             truncated=columns["truncated"],
             episode=columns["episode"],
-            discounts=(~terminated).to(rewards.dtype).mul_(self.gamma),
-            extras={name[7:]: column for name, column in columns.items() if name.startswith("extras.")},
+            discounts=terminated.logical_not().to(rewards.dtype).mul_(self.gamma),
+            extras={name[7:]: columns[name] for name in columns if name.startswith("extras.")},
         )
-
-    def _next_obs(self, link: Tensor) -> Observation:
-        """Observations that `link` ``(n,)`` points to: a slot, or −1 − the place among the tails."""
-        columns = self.records.unpack(self.records.take(link.clamp(min=0)), self.observed)
-        apart = (link < 0).nonzero()[:, 0]
-        if len(apart):
-            records = self.tails.records
-            ends = records.unpack(records.take(-1 - link[apart]), self.observed)
-            for name, column in columns.items():
-                column[apart] = ends[name]
-        return join_parts({name[4:]: column for name, column in columns.items()})
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -152,6 +152,7 @@ class Storage:
             Their slots ``(n,)`` int64.
 
         Raises:
+            NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
             ValueError: When there are more than `capacity` rows, or their columns, shapes or dtypes are
                 not those of the rows stored before.
         """
@@ -160,78 +161,30 @@ class Storage:
             raise ValueError(f"{n} transitions do not fit into a capacity of {self.capacity}; add them in parts")
         if n == 0:
             return torch.empty(0, dtype=torch.int64, device=self.device)
-        transitions = self._fit(transitions)
+        transitions = self.fit(transitions)
+        if self._chain is None:
+            self._chain = Chain(self.capacity, columns_of(transitions), self.device)
+        self._signature = self._signature or signature(transitions)
         start, slots = self.written % self.capacity, []
         room = min(n, self.capacity - start)
         for part in (transitions,) if room == n else (transitions[:room], transitions[room:]):
-            slots.append(self._append(part))
+            self._chain.append(part, self.written)
+            first = self.written % self.capacity
+            slots.append(torch.arange(first, first + len(part), device=self.device))
+            self.written += len(part)
         return slots[0] if len(slots) == 1 else torch.cat(slots)
 
-    def _append(self, transitions: Transitions) -> Tensor:
-        """Add rows that do not reach beyond the end of the ring; returns their slots ``(n,)``."""
-        start, n = self.written % self.capacity, len(transitions)
-        episode, previous = self._connect(transitions)
-        self._release(start, start + n)
-        self.written += n
-        self._write(transitions, start, episode, previous)
-        self._links.forget_before(self.written - self.capacity)
-        return torch.arange(start, start + n, device=self.device)
+    def fit(self, transitions: Transitions) -> Transitions:
+        """The same transitions in the stored dtypes.
 
-    def _fit(self, transitions: Transitions) -> Transitions:
-        if self._records is None:
-            self._allocate(columns_of(transitions))
-        return fit(transitions, self.columns)
-
-    def _allocate(self, columns: Columns) -> None:
-        self.columns = columns
-        self.observed = list(observation_columns(columns))
-        self._records = Records(self.capacity, columns, self.device)
-        self._tails = Tails(observation_columns(columns), self.device)
-
-    def _connect(self, transitions: Transitions) -> tuple[np.ndarray, np.ndarray]:
-        """Episode ids, and the write numbers of what each row continues, −1 where nothing that stays stored."""
-        starts, ends = observation_bytes(transitions.obs), observation_bytes(transitions.next_obs)
-        done = (transitions.terminated | transitions.truncated).cpu().numpy()
-        if transitions.episode is None:
-            episode, done = self._links.episodes(starts, ends, done)
-        else:
-            episode = transitions.episode.cpu().numpy()
-        previous = self._links.connect(episode, starts, ends, done, self.written)
-        previous[previous < self.written + len(transitions) - self.capacity] = -1
-        return episode, previous
-
-    def _release(self, start: int, stop: int) -> None:
-        """Give back what the rows in slots `start` to `stop`, about to be overwritten, keep apart."""
-        links = self.records.column("link")[start : min(stop, len(self))]
-        if len(links):
-            self.tails.drop(-1 - links[links < 0])
-
-    def _write(self, transitions: Transitions, start: int, episode: np.ndarray, previous: np.ndarray) -> None:
-        """Write rows from slot `start` on; `previous` ``(n,)`` are write numbers of the rows they continue."""
-        n = len(transitions)
-        after = np.flatnonzero(previous >= 0)
-        before = previous[after] - (self.written - n)
-        inside = before >= 0
-        link = np.full(n, -1, dtype=np.int64)
-        link[before[inside]] = start + after[inside]
-        ends = np.flatnonzero(link < 0)
-        link[ends] = -1 - self._put_apart(transitions, ends)
-        derived = {"link": torch.from_numpy(link), "episode": torch.from_numpy(episode)}
-        self.records.write(start, stored_columns(transitions) | derived)
-        if not inside.all():
-            self._relink(previous[after[~inside]] % self.capacity, start + after[~inside])
-
-    def _put_apart(self, transitions: Transitions, rows: np.ndarray) -> np.ndarray:
-        """Keep next_obs of `rows` apart; returns where."""
-        index = torch.from_numpy(rows)
-        parts = {f"obs.{k}" if k else "obs": part[index] for k, part in observation_parts(transitions.next_obs).items()}
-        return self.tails.put(parts)
-
-    def _relink(self, before: np.ndarray, after: np.ndarray) -> None:
-        """Let rows stored earlier, in slots `before`, point to the slots `after` that now continue them."""
-        links, index = self.records.column("link"), torch.from_numpy(before).to(self.device)
-        self.tails.drop(-1 - links[index])
-        links[index] = torch.from_numpy(after).to(links)
+        Raises:
+            NonFiniteError: When a column holds NaN or infinity, or a number too large for the stored dtype.
+            ValueError: When their columns, shapes or dtypes are not those of the rows stored before.
+        """
+        if self._signature != signature(transitions):
+            transitions = fit(transitions, self.columns or columns_of(transitions))
+        check_finite(transitions)
+        return transitions
 
     def cut(self, episodes: Iterable[int]) -> None:
         """End running episodes that nothing will continue: their newest rows become truncated.
@@ -239,21 +192,15 @@ class Storage:
         Args:
             episodes: Ids; those that are not running are passed over.
         """
-        for episode in episodes:
-            row = self._links.open.pop(int(episode), None)
-            if row is not None and row.write >= self.written - self.capacity:
-                self.records.column("truncated")[row.write % self.capacity] = True
+        for episode in episodes if self._chain is not None else ():
+            self.chain.cut(int(episode))
 
     # -- state ------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Everything stored; the arrays share memory with the storage."""
-        state: dict[str, Any] = {"written": self.written, "capacity": self.capacity, "links": self._links.state()}
-        if self._records is not None:
-            state["columns"] = {name: [list(shape), str(dtype)[6:]] for name, (shape, dtype) in self.columns.items()}
-            state["rows"] = self._records.rows[: len(self)]
-            state["tails"] = self.tails.state()
-        return state
+        state: dict[str, Any] = {"written": self.written, "capacity": self.capacity}
+        return state | (self._chain.state(len(self)) if self._chain is not None else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state.
@@ -263,14 +210,12 @@ class Storage:
         """
         if int(state["capacity"]) != self.capacity:
             raise ValueError(f"the state has capacity {state['capacity']}; this storage has {self.capacity}")
-        if "columns" in state:
-            columns = {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in state["columns"].items()}
-            if self._records is None:
-                self._allocate(columns)
-            if columns != self.columns:
-                raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
+        named = state.get("columns", {}).items()
+        columns = {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in named}
+        if columns and self.columns not in ({}, columns):
+            raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
         self.written = int(state["written"])
-        self._links.load(state["links"])
-        if "rows" in state:
-            self.records.rows[: len(self)] = torch.as_tensor(state["rows"]).to(self.device)
-            self.tails.load(state["tails"])
+        self._chain, self._signature = None, []
+        if columns:
+            self._chain = Chain(self.capacity, columns, self.device)
+            self._chain.load(state)

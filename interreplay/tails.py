@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.records import Records
+from interreplay.transitions import as_tensor
 
 
 class Tails:
@@ -37,11 +38,10 @@ class Tails:
         if self.used > len(self.records):
             self.records.grow(max(self.used, 2 * len(self.records)))
         index = np.array([*reused, *fresh], dtype=np.int64)
-        rows = self.records.rows
-        self.records.scatter(torch.from_numpy(index).to(rows.device), {k: p.to(rows.device) for k, p in parts.items()})
+        self.records.scatter(torch.from_numpy(index).to(self.records.device), parts)
         return index
 
-    def drop(self, index: Tensor) -> None:
+    def drop(self, index: np.ndarray) -> None:
         """Forget the observations at `index` ``(n,)``."""
         self.free.extend(index.tolist())
 
@@ -52,4 +52,4 @@ class Tails:
         self.used, self.free = int(state["used"]), [int(i) for i in state["free"]]
         if self.used > len(self.records):
             self.records.grow(self.used)
-        self.records.rows[: self.used] = torch.as_tensor(state["rows"])
+        self.records.rows[: self.used] = as_tensor(state["rows"])

@@ -27,7 +27,7 @@ def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Ob
     """Apply `fn` to an observation, or to each named part of a Dict observation."""
     first = observations[0]
     if isinstance(first, dict):
-        return {name: fn(*(o[name] for o in observations)) for name in first}  # type: ignore[index,call-overload]
+        return {name: fn(*(o[name] for o in observations)) for name in first}  # type: ignore[index]
     return fn(*observations)
 
 
@@ -51,7 +51,7 @@ class Transitions:
     Attributes:
         obs: ``(n, *obs_shape)``, or a dict of such for goal-conditioned environments.
         actions: ``(n, *action_shape)``.
-        rewards: ``(n,)``.
+        rewards: ``(n,)``; integers become float32.
         next_obs: like `obs`.
         terminated: ``(n,)`` bool, the episode ended in a state without a future.
         truncated: ``(n,)`` bool, the episode was cut, by a time limit for instance.
@@ -78,9 +78,14 @@ class Transitions:
         put = object.__setattr__
         for name in ("obs", "next_obs"):
             value = getattr(self, name)
-            put(self, name, {k: as_tensor(v) for k, v in value.items()} if isinstance(value, Mapping) else as_tensor(value))
-        for name in ("actions", "rewards"):
-            put(self, name, as_tensor(getattr(self, name)))
+            put(
+                self,
+                name,
+                {k: as_tensor(v) for k, v in value.items()} if isinstance(value, Mapping) else as_tensor(value),
+            )
+        rewards = as_tensor(self.rewards)
+        put(self, "rewards", rewards if rewards.is_floating_point() else rewards.float())
+        put(self, "actions", as_tensor(self.actions))
         for name in ("terminated", "truncated"):
             put(self, name, as_tensor(getattr(self, name)).to(torch.bool))
         if self.episode is not None:
@@ -91,14 +96,13 @@ class Transitions:
         self._check()
 
     def _check(self) -> None:
-        lead = self.rewards.shape
+        lead = min((self.rewards, self.terminated, self.truncated), key=Tensor.dim).shape
+        if not lead:
+            raise ValueError(f"rewards has shape {tuple(self.rewards.shape)}; expected (n,), also for a single row")
         for name, column in self.columns().items():
-            if column.shape[: len(lead)] != lead:
-                raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {tuple(lead)} rows as in rewards")
-        for name in ("terminated", "truncated", "episode", "discounts"):
-            column = getattr(self, name)
-            if column is not None and column.shape != lead:
-                raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {tuple(lead)}, as rewards")
+            if column.shape[: len(lead)] != lead or (name in PER_ROW and column.dim() != len(lead)):
+                expected = str(tuple(lead)) + ("" if name in PER_ROW else " rows")
+                raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {expected}")
 
     def __len__(self) -> int:
         return int(self.rewards.shape[0])
@@ -106,23 +110,23 @@ class Transitions:
     def columns(self) -> dict[str, Tensor]:
         """Every column by name; parts of a Dict observation as ``obs.part``, extras as ``extras.name``."""
         found: dict[str, Tensor] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
+        for name in NAMES:
+            value = getattr(self, name)
             if isinstance(value, dict):
-                found.update({f"{f.name}.{k}": v for k, v in value.items()})
+                found.update({f"{name}.{k}": v for k, v in value.items()})
             elif value is not None:
-                found[f.name] = value
+                found[name] = value
         return found
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Transitions:
         """The same transitions with `fn` applied to every column."""
         changed: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
+        for name in NAMES:
+            value = getattr(self, name)
             if isinstance(value, dict):
-                changed[f.name] = {k: fn(v) for k, v in value.items()}
+                changed[name] = {k: fn(v) for k, v in value.items()}
             elif value is not None:
-                changed[f.name] = fn(value)
+                changed[name] = fn(value)
         return unchecked(**changed)
 
     def __getitem__(self, index: Any) -> Transitions:
@@ -130,7 +134,7 @@ class Transitions:
 
     def replace(self, **columns: Any) -> Transitions:
         """The same transitions with some columns exchanged for ones of the same length."""
-        return unchecked(**{f.name: getattr(self, f.name) for f in fields(self)} | columns)
+        return unchecked(**(self.__dict__ | columns))
 
     def blend(self, other: Transitions, mix: Tensor) -> Transitions:
         """λ·self + (1 − λ)·other over obs, actions, rewards and next_obs; the rest is self's.
@@ -143,8 +147,7 @@ class Transitions:
         """
 
         def lerp(mine: Tensor, theirs: Tensor) -> Tensor:
-            weight = mix.to(mine.dtype).reshape(mix.shape + (1,) * (mine.dim() - mix.dim()))
-            return torch.lerp(theirs, mine, weight)
+            return torch.lerp(theirs, mine, mix.to(mine.dtype).view(mix.shape + (1,) * (mine.dim() - mix.dim())))
 
         return self.replace(
             obs=map_observation(lerp, self.obs, other.obs),
@@ -160,19 +163,21 @@ class Transitions:
             return torch.where(keep.reshape(keep.shape + (1,) * (mine.dim() - keep.dim())), mine, theirs)
 
         changed: dict[str, Any] = {}
-        for f in fields(self):
-            mine, theirs = getattr(self, f.name), getattr(other, f.name)
+        for name in NAMES:
+            mine, theirs = getattr(self, name), getattr(other, name)
             if isinstance(mine, dict):
-                changed[f.name] = {k: choose(v, theirs[k]) for k, v in mine.items()}
+                changed[name] = {k: choose(v, theirs[k]) for k, v in mine.items()}
             elif mine is not None and theirs is not None:
-                changed[f.name] = choose(mine, theirs)
+                changed[name] = choose(mine, theirs)
         return unchecked(**changed)
 
 
 def unchecked(**columns: Any) -> Transitions:
     """Transitions from tensors that are already right; skips the checks of the public constructor."""
     made = object.__new__(Transitions)
-    for f in fields(Transitions):
-        default: Any = {} if f.name == "extras" else None
-        object.__setattr__(made, f.name, columns.get(f.name, default))
+    made.__dict__.update({"extras": {}} | columns)
     return made
+
+
+NAMES = tuple(f.name for f in fields(Transitions))
+PER_ROW = frozenset({"rewards", "terminated", "truncated", "episode", "discounts"})

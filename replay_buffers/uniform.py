@@ -10,5 +10,13 @@ class Uniform(ReplayBuffer):
     The yardstick for all others: no parameter, one gather per batch.
     """
 
-    def __init__(self, *, capacity: int = 1_000_000, n_step: int = 1, gamma: float = 0.99, seed: int | None = None, device: str = "cpu"):
+    def __init__(
+        self,
+        *,
+        capacity: int = 1_000_000,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+        device: str = "cpu",
+    ):
         super().__init__(capacity, UniformSelector(), n_step=n_step, gamma=gamma, seed=seed, device=device)

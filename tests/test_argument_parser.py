@@ -180,6 +180,22 @@ def test_values_of_buffer_arguments(text, expected):
     assert (name, value, type(value)) == ("x", expected, type(expected))
 
 
+def test_defaults_of_an_environment_give_way_to_flags():
+    tuned = argument_parser.TUNED["InvertedPendulum"]
+    for line in ("", "--env InvertedPendulum-v2", "--env some.module:InvertedPendulum-v5", "--env InvertedPendulum"):
+        assert tuned.items() <= vars(settings_for(given(line))).items()
+    other = settings_for(given("--env HalfCheetah-v5"))
+    assert (other.actor_lr, other.tau, other.initial_alpha) == (3e-4, 0.005, 1.0)
+    line = given("--tau .3")
+    assert settings_for(line).tau == 0.3
+    assert argument_parser.tuned_for(line) == {name: value for name, value in tuned.items() if name != "tau"}
+
+
+def test_defaults_of_environments_are_what_flags_accept():
+    for values in argument_parser.TUNED.values():
+        assert {name: FLAGS[name].type(str(value)) for name, value in values.items()} == values
+
+
 def saved():
     return vars(settings_for(given("--buffer NMER --buffer-arg k=5 --hiddens 8 8")))
 

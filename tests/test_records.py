@@ -17,7 +17,16 @@ def columns(order: list[int]) -> dict:
 
 def values(of: dict, n: int) -> dict:
     made = torch.Generator().manual_seed(0)
-    return {name: torch.randint(0, 2 if t == torch.bool else 100, (n, *shape), generator=made).to(t) for name, (shape, t) in of.items()}
+    return {
+        name: torch.randint(0, 2 if t == torch.bool else 100, (n, *shape), generator=made).to(t)
+        for name, (shape, t) in of.items()
+    }
+
+
+@pytest.fixture(params=[True, False], ids=["numpy", "torch"], autouse=True)
+def _both_ways(request, monkeypatch):
+    """On other devices than the CPU numpy is not used."""
+    monkeypatch.setattr("interreplay.records.shares_numpy", lambda device: request.param)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 0, 5, 1], [1], [0]])
@@ -27,7 +36,7 @@ def test_columns_of_all_kinds_and_orders(order):
     records.write(0, {name: column[:12] for name, column in given.items()})
     records.scatter(torch.arange(19, 11, -1), {name: column[12:].flip(0) for name, column in given.items()})
     index = torch.tensor([7, 0, 19, 7])
-    found = records.unpack(records.take(index), kinds)
+    found = records.take(index, kinds)
     for name, column in given.items():
         assert found[name].dtype == column.dtype
         assert torch.equal(records.column(name), column)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from builders import HALF_CHEETAH, Episodes, identical, make, stack
 
-from interreplay import Storage, Transitions
+from interreplay import Storage, Transitions, records
 
 KINDS = {
     "plain": {},
@@ -34,10 +34,12 @@ def without_ids(transitions: Transitions) -> Transitions:
     return transitions.replace(episode=None, discounts=None)
 
 
+@pytest.mark.parametrize("numpy", [True, False], ids=["numpy", "torch"])
 @pytest.mark.parametrize("capacity", [1, 2, 7, 64])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_added_is_what_comes_back(kind, capacity):
-    for seed in range(4):
+def test_what_was_added_is_what_comes_back(kind, capacity, numpy, monkeypatch):
+    monkeypatch.setattr(records, "shares_numpy", lambda device: numpy)  # without numpy: as on other devices
+    for seed in range(3):
         episodes, storage = Episodes(seed=seed, **KINDS[kind]), Storage(capacity)
         kept: dict[int, dict] = {}
         for _ in range(30):
@@ -85,7 +87,11 @@ def test_interleaved_rows_are_linked_by_episode():
     slots = torch.arange(90)
     found = storage[slots]
     last = {int(e): i for i, e in enumerate(found.episode.tolist())}
-    following = {i: next(j for j in range(i + 1, 90) if found.episode[j] == found.episode[i]) for i in range(90) if i not in last.values()}
+    following = {
+        i: next(j for j in range(i + 1, 90) if found.episode[j] == found.episode[i])
+        for i in range(90)
+        if i not in last.values()
+    }
     assert storage.successor(slots).tolist() == [following.get(i, -1) for i in range(90)]
 
 
@@ -149,7 +155,9 @@ def test_what_was_added_may_be_changed_afterwards():
 def test_extras_are_kept():
     storage, rows = Storage(8), make(8)
     extras = {"log_prob": np.arange(8, dtype=np.float32), "goal": np.random.default_rng(0).normal(size=(8, 2))}
-    storage.add(Transitions(rows.obs, rows.actions, rows.rewards, rows.next_obs, rows.terminated, rows.truncated, extras=extras))
+    storage.add(
+        Transitions(rows.obs, rows.actions, rows.rewards, rows.next_obs, rows.terminated, rows.truncated, extras=extras)
+    )
     found = storage[torch.tensor([5, 2])].extras
     assert found["log_prob"].tolist() == [5.0, 2.0]
     assert torch.equal(found["goal"], torch.from_numpy(extras["goal"][[5, 2]]))
@@ -240,7 +248,8 @@ def test_floats_do_not_become_integers():
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"capacity": 0}, {"capacity": -5}, {"capacity": 2**31}, {"n_step": 0}, {"gamma": 1.1}, {"gamma": -0.1}]
+    "arguments",
+    [{"capacity": 0}, {"capacity": -5}, {"capacity": 2**31}, {"n_step": 0}, {"gamma": 1.1}, {"gamma": -0.1}],
 )
 def test_bad_arguments(arguments):
     name, value = next(iter(arguments.items()))

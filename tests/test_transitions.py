@@ -73,7 +73,18 @@ def test_one_transition_without_a_dimension_for_rows_is_refused():
 
 def test_columns_are_named_after_their_parts():
     rows = make(4, **DICT).replace(extras={"x": torch.zeros(4)})
-    names = ["obs.a", "obs.b", "actions", "rewards", "next_obs.a", "next_obs.b", "terminated", "truncated", "episode", "extras.x"]
+    names = [
+        "obs.a",
+        "obs.b",
+        "actions",
+        "rewards",
+        "next_obs.a",
+        "next_obs.b",
+        "terminated",
+        "truncated",
+        "episode",
+        "extras.x",
+    ]
     assert list(rows.columns()) == names
 
 

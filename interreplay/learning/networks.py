@@ -50,12 +50,13 @@ class Critics(nn.Module):
             self.weights.append(torch.empty(count, fan_in, fan_out).uniform_(-bound, bound))
             self.biases.append(torch.empty(count, 1, fan_out).uniform_(-bound, bound))
         self.count = count
+        self._layers = list(zip(self.weights, self.biases, strict=True))
 
     def forward(self, state_actions: Tensor) -> Tensor:
         """Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``."""
         x = state_actions.unsqueeze(0).expand(self.count, -1, -1)
-        last = len(self.weights) - 1
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        last = len(self._layers) - 1
+        for i, (weight, bias) in enumerate(self._layers):
             x = torch.baddbmm(bias, x, weight)
             if i < last:
                 x = torch.relu_(x)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.networks import Critics, GaussianActor, polyak
-from interreplay.learning.update import Update, adam, flat_observation, step
+from interreplay.learning.optimizer import FastAdam
+from interreplay.learning.update import Update, flat_observation, normal, over_views, step, views
 from interreplay.transitions import Transitions
 
 
@@ -47,7 +48,7 @@ class SACUpdate(Update):
 
     With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
 
-    * critics: Σ_j mean(w·½(Q_j(s, a) − q_t)²), w the importance weights;
+    * critics: Σ_j mean(w·½(Q_j(s, a) − q_t)²), w the importance weights, Q_j and q_t means over a row's views;
     * actor: mean(α log π(a|s) − min_j Q_j(s, a)), a ~ π(·|s) by reparametrisation;
     * temperature: mean(−log α·(log π(a|s) + target entropy)).
 
@@ -76,37 +77,37 @@ class SACUpdate(Update):
         self.networks, self.target_entropy, self.tau, self.grad_clip = networks, float(target_entropy), tau, grad_clip
         self.actor, self.critics = list(networks.actor.parameters()), list(networks.critics.parameters())
         self.optimizers = {
-            "actor": adam(self.actor, actor_lr),
-            "critic": adam(self.critics, critic_lr),
-            "alpha": adam([networks.log_alpha], alpha_lr),
+            "actor": FastAdam(self.actor, actor_lr),
+            "critic": FastAdam(self.critics, critic_lr),
+            "alpha": FastAdam([networks.log_alpha], alpha_lr),
         }
 
     def apply(self, rows: Transitions, weights: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        obs, next_obs = flat_observation(rows.obs), flat_observation(rows.next_obs)
+        obs, next_obs, m = views(rows)
         actions = rows.actions.flatten(1)
-        noise = torch.randn((2, *actions.shape), generator=rng, device=actions.device, dtype=obs.dtype)
+        seen = actions if m == 1 else actions.repeat_interleave(m, dim=0)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.target_values(rows, next_obs, noise[0], alpha)
-        q = self.networks.critics(torch.cat([obs, actions], dim=1))
-        errors = q - target
+        target = self.target_values(rows, next_obs, m, normal(seen, rng), alpha)
+        errors = over_views(self.networks.critics(torch.cat([obs, seen], dim=1)), m) - target
         critic_loss = self.critic_loss(errors, weights)
         step(self.optimizers["critic"], critic_loss, self.critics, self.grad_clip)
-        actor_loss, log_prob = self.actor_loss(obs, noise[1], alpha)
+        actor_loss, log_prob = self.actor_loss(flat_observation(rows.obs), normal(actions, rng), alpha)
         step(self.optimizers["actor"], actor_loss, self.actor, self.grad_clip)
         log_prob = log_prob.detach()
         alpha_loss = self.alpha_loss(log_prob)
         step(self.optimizers["alpha"], alpha_loss, [self.networks.log_alpha], None)
         polyak(self.networks.targets, self.networks.critics, self.tau)
         with torch.no_grad():
-            report = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q.mean(), log_prob.mean()])
+            q_mean = (errors + target).mean()
+            report = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob.mean()])
             return errors.mean(dim=0), report
 
     @torch.no_grad()
-    def target_values(self, rows: Transitions, next_obs: Tensor, noise: Tensor, alpha: Tensor) -> Tensor:
-        """q_t ``(n,)``."""
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, noise: Tensor, alpha: Tensor) -> Tensor:
+        """q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
         actions, log_prob = self.networks.actor.sample(next_obs, noise)
         values = self.networks.targets(torch.cat([next_obs, actions], dim=1)).amin(dim=0)
-        return rows.rewards + rows.discounts * (values - alpha * log_prob)
+        return rows.rewards + rows.discounts * over_views(values - alpha * log_prob, m)
 
     def critic_loss(self, errors: Tensor, weights: Tensor) -> Tensor:
         """Scalar loss of TD errors ``(m, n)`` with weights ``(n,)``."""

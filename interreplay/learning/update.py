@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.optimizer import FastAdam
 from interreplay.transitions import Observation, Transitions, observation_parts
 
 
@@ -18,14 +18,29 @@ def flat_observation(obs: Observation) -> Tensor:
     return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
 
 
-def adam(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.Adam:
-    """Adam that steps all parameters in one fused kernel."""
-    return torch.optim.Adam(parameters, lr=lr, fused=True)
+def normal(like: Tensor, rng: torch.Generator) -> Tensor:
+    """Standard normal noise of the shape, dtype and device of `like`."""
+    return torch.randn(like.shape, generator=rng, device=like.device, dtype=like.dtype)
 
 
-def step(
-    optimizer: torch.optim.Optimizer, loss: Tensor, parameters: list[nn.Parameter], grad_clip: float | None
-) -> None:
+def views(rows: Transitions) -> tuple[Tensor, Tensor, int]:
+    """Observations and next observations to predict from, both ``(n·m, d)``, and m, the views of each row.
+
+    With one view these are `flat_observation` of the rows. State augmentation puts more into
+    ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``.
+    """
+    if "views_obs" not in rows.extras:
+        return flat_observation(rows.obs), flat_observation(rows.next_obs), 1
+    obs, next_obs = rows.extras["views_obs"], rows.extras["views_next_obs"]
+    return obs.flatten(0, 1).flatten(1).float(), next_obs.flatten(0, 1).flatten(1).float(), obs.shape[1]
+
+
+def over_views(values: Tensor, m: int) -> Tensor:
+    """Means ``(..., n)`` of values ``(..., n·m)`` over the m views of each row."""
+    return values if m == 1 else values.unflatten(-1, (-1, m)).mean(dim=-1)
+
+
+def step(optimizer: FastAdam, loss: Tensor, parameters: list[nn.Parameter], grad_clip: float | None) -> None:
     """One gradient step on `parameters` alone, whatever else the loss depends on.
 
     Args:
@@ -38,7 +53,7 @@ def step(
         parameter.grad = gradient
     if grad_clip is not None:
         nn.utils.clip_grad_norm_(parameters, grad_clip)
-    optimizer.step()
+    optimizer.apply()
 
 
 class Update(ABC):
@@ -49,7 +64,7 @@ class Update(ABC):
         metrics: Names of the numbers that `apply` reports, in order.
     """
 
-    optimizers: dict[str, torch.optim.Optimizer]
+    optimizers: dict[str, FastAdam]
     metrics: tuple[str, ...]
 
     @abstractmethod

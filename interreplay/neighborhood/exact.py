@@ -36,19 +36,20 @@ def nearest(storage: Storage, slots: Tensor, k: int) -> Tensor:
         best, order = best.topk(min(slack, best.shape[1]), dim=1, largest=False)
         found = found.gather(1, order).masked_fill_(best.isinf(), -1)
     candidates = (storage.features(found.clamp(min=0).flatten()) - mean) * weights
-    exact = (candidates.view(*found.shape, -1) - queries[:, None]).square().sum(-1).masked_fill_(found < 0, float("inf"))
+    exact = (
+        (candidates.view(*found.shape, -1) - queries[:, None]).square().sum(-1).masked_fill_(found < 0, float("inf"))
+    )
     found = found.gather(1, exact.argsort(dim=1, stable=True))[:, :k]
     return torch.nn.functional.pad(found, (0, k - found.shape[1]), value=-1)
 
 
 def _weights(storage: Storage) -> tuple[Tensor, Tensor]:
     """1 / std and mean ``(d,)``, float32, over all rows stored; weight 0 where a dimension is constant."""
-    count, total, squares, shift = 0, 0.0, 0.0, None
+    first = storage.features(torch.zeros(1, dtype=torch.int64, device=storage.device))[0].double()
+    total, squares, count, shift = torch.zeros_like(first), torch.zeros_like(first), len(storage), first
     for rows in _chunks(storage):
-        z = storage.features(rows).double()
-        shift = z[0].clone() if shift is None else shift
-        z -= shift
-        count, total, squares = count + len(z), total + z.sum(0), squares + (z * z).sum(0)
+        z = storage.features(rows).double() - shift
+        total, squares = total + z.sum(0), squares + (z * z).sum(0)
     mean = total / count
     std = (squares / count - mean * mean).clamp(min=0).sqrt()
     weights = torch.where(std > 1e-9 * (mean + shift).abs(), 1.0 / std, torch.zeros_like(std))

@@ -14,9 +14,7 @@ NEAREST = 10
 def assign(vectors: np.ndarray, centers: np.ndarray) -> np.ndarray:
     """The nearest of `centers` ``(cells, d)`` for each of `vectors` ``(n, d)``: int64 ``(n,)``."""
     squares = (centers * centers).sum(1)
-    parts = [
-        (squares - 2.0 * (vectors[i : i + CHUNK] @ centers.T)).argmin(1) for i in range(0, len(vectors), CHUNK)
-    ]
+    parts = [(squares - 2.0 * (vectors[i : i + CHUNK] @ centers.T)).argmin(1) for i in range(0, len(vectors), CHUNK)]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 

@@ -65,8 +65,8 @@ class KNN(Neighborhood):
             return self.neighbors(storage, slots)
         if storage.device.type != "cpu":
             near = self.neighbors(storage, slots)
-            columns = torch.from_numpy(self._columns((near >= 0).sum(1).cpu().numpy(), rng)).to(near.device)
-            return torch.where(columns >= 0, near.gather(1, columns.clamp(min=0)), -1)
+            chosen = torch.from_numpy(self._columns((near >= 0).sum(1).cpu().numpy(), rng)).to(near.device)
+            return torch.where(chosen >= 0, near.gather(1, chosen.clamp(min=0)), -1)
         keys, order = self._graph(storage).candidates(slots.numpy())
         columns = self._columns(np.minimum(order[:, -1], self.k), rng)
         return torch.from_numpy(self._pick(keys, order, columns))
@@ -76,13 +76,14 @@ class KNN(Neighborhood):
         if storage.device.type != "cpu":
             return nearest(storage, slots, self.k)
         keys, order = self._graph(storage).candidates(slots.numpy())
-        columns = np.broadcast_to(np.arange(self.k, dtype=np.int16), (len(keys), self.k))
+        columns = np.broadcast_to(np.arange(self.k), (len(keys), self.k))
         return torch.from_numpy(self._pick(keys, order, np.where(columns < order[:, -1:], columns, -1)))
 
     def _pick(self, keys: np.ndarray, order: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Slots ``(n, m)`` of the live candidates number `columns` ``(n, m)``, −1 where that is −1."""
-        places = [(order > column[:, None]).argmax(1) for column in columns.T.astype(np.int16)]
+        places = [(order > column[:, None]).argmax(1) for column in columns.T.astype(np.float32)]
         picked = keys[np.arange(len(keys))[:, None], np.stack(places, 1)]
+        assert self.graph is not None
         slots = self.graph.table.slots_of(picked)
         slots[columns < 0] = -1
         return slots
@@ -100,11 +101,11 @@ class KNN(Neighborhood):
         ticket = rng.random((len(choices), self.k))
         ticket[np.arange(self.k) >= choices[:, None]] = 2.0
         order = np.argsort(ticket, axis=1, kind="stable")[:, : self.draw]
-        return np.where(np.arange(self.draw) < choices[:, None], order, -1)
+        return np.where(np.arange(order.shape[1]) < choices[:, None], order, -1)
 
     def nbytes(self, capacity: int, features: int) -> int:
         """Bytes beside a full storage: a list, a scaled copy of z and some numbers per row (on a GPU: none)."""
-        return capacity * (8 * self.width + 4 * (features + 2) + 28)
+        return capacity * (8 * self.width + 4 * (features + 2) + 29)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on bit for bit; large arrays share memory."""

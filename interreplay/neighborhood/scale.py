@@ -24,6 +24,10 @@ class Scale:
         self.mean = np.zeros(dims)  # at the last freeze
         self.std = np.zeros(dims)
 
+    def center(self, row: np.ndarray) -> None:
+        """Sum around `row` ``(d,)``; to be said before the first rows are added."""
+        self.mean = row.astype(np.float64)
+
     def add(self, rows: np.ndarray, sign: int = 1) -> None:
         """Take note of `rows` ``(n, d)``; with `sign` −1, that they are gone."""
         shifted = rows.astype(np.float64) - self.mean

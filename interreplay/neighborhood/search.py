@@ -43,7 +43,7 @@ class Search:
         kth = [0, probes - 1] if 1 < probes < count else [0]
         return np.argpartition(distances, kth, axis=1)[:, :probes]
 
-    def _pages(self, cells: np.ndarray) -> np.ndarray:
+    def _pages(self, cells: np.ndarray | np.intp) -> np.ndarray:
         pages = self.cells.pages[cells].ravel()
         return pages[pages >= 0]
 
@@ -51,7 +51,7 @@ class Search:
         """The rows of `pages`, one after the other ``(m, d + 2)``."""
         return self.cells.vectors.reshape(-1, PAGE, self.cells.dims + 2)[pages].reshape(-1, self.cells.dims + 2)
 
-    def _radius(self, query: int) -> float:
+    def _radius(self, query: np.intp) -> float:
         """Squared distance of the query's width-th neighbour in its nearest cells: never below the true one."""
         counts = self.cells.counts[self.probed[query]]
         enough = int(np.searchsorted(np.cumsum(counts), 2 * self.width)) + 1
@@ -64,7 +64,7 @@ class Search:
         """Find all pairs.
 
         Returns:
-            Query indices ``(m,)``, slots ``(m,)`` and exact squared distances ``(m,)`` of rows that are
+            Query indices ``(m,)``, places in the index ``(m,)`` and exact squared distances ``(m,)`` of rows that are
             within the query's radius or have the query in their reach; never the query itself.
         """
         count, probes = self.probed.shape
@@ -85,7 +85,7 @@ class Search:
         slack = NOISE * self.lengths[queries]
         limits = self.radius[queries] * np.float32(1.0 + 1e-5) + slack
         reach = self.cells.reach.reshape(-1, PAGE)[pages].ravel()
-        near = distances < np.minimum(limits, 1e29)[:, None]
+        near = distances <= np.minimum(limits, 1e29)[:, None]
         near |= distances < reach + NOISE * np.minimum(rows[:, -2], 1e6) * (reach > 0)
         flat = np.flatnonzero(near)
         if len(flat) > CAP * len(queries):

@@ -40,6 +40,7 @@ class NeighborTable:
         self.capacity, self.width = capacity, width
         self.keys = np.empty((capacity, width), np.uint64)  # rows never written to take no memory
         self.written = 0  # rows ever stored
+        self._upper = np.triu(np.ones((width, width), np.float32))
 
     @property
     def count(self) -> int:
@@ -60,6 +61,10 @@ class NeighborTable:
         """Which of `keys` ``(n, m)`` name a row that is stored now."""
         live = self.ages(keys) < np.uint32(self.count)
         return live if self.written < 0xFFFFFFFF else live & (keys != EMPTY)  # before that, empty keys are too old
+
+    def count_live(self, keys: np.ndarray) -> np.ndarray:
+        """Number of live candidates up to and with each of `keys` ``(n, width)``, float32 of that shape."""
+        return self.live(keys).astype(np.float32) @ self._upper  # a product takes a third of the time of cumsum
 
     def slots_of(self, keys: np.ndarray) -> np.ndarray:
         """Slots, int64, of live `keys`."""

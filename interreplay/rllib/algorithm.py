@@ -14,6 +14,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, LEARNER_RESULTS
 
+from interreplay.diagnostics import Diagnostics
 from interreplay.errors import NonFiniteError
 from interreplay.memory import columns_of_spaces
 from interreplay.rllib import checkpoints
@@ -40,6 +41,7 @@ class OffPolicy(Algorithm):
         self.on_progress: Callable[[int], None] | None = None
         self.learner = self.learner_group._learner
         self.replay_buffer = self._make_buffer()
+        self.diagnostics = Diagnostics()
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
@@ -133,7 +135,9 @@ class OffPolicy(Algorithm):
         """Do the updates that are owed."""
         while self._owed >= 1.0 and not self.stop_requested:
             sample = self.replay_buffer.sample(self.config.train_batch_size_per_learner)
-            self.replay_buffer.update(sample, self.learner.update_from_sample(sample))
+            errors = self.learner.update_from_sample(sample)
+            self.replay_buffer.update(sample, errors)
+            self.diagnostics.observe(self.replay_buffer, sample, errors)
             self._owed -= 1.0
 
     def _report(self) -> None:
@@ -147,7 +151,9 @@ class OffPolicy(Algorithm):
         learned = self.learner.collect_metrics() | {"num_updates_lifetime": self.learner.updates}
         for name, value in learned.items():
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, name), value, window=1)
-        self.metrics.log_value(("replay_buffer", "num_rows"), len(self.replay_buffer), window=1)
+        described = self.diagnostics.collect() | {"num_rows": len(self.replay_buffer)}
+        for name, value in described.items():
+            self.metrics.log_value(("replay_buffer", name), value, window=1)
         self.metrics.log_value("env_steps", self.env_steps, window=1)
 
     @override(Algorithm)
@@ -173,6 +179,7 @@ class OffPolicy(Algorithm):
             state[LOOP_STATE] = {
                 "env_steps": self.env_steps,
                 "owed": self._owed,
+                "diagnostics": self.diagnostics.state_dict(),
                 "global_rng": _global_rng(),
                 "remote_runners": self._remote_states(),
             }
@@ -185,6 +192,7 @@ class OffPolicy(Algorithm):
             return
         loop = state[LOOP_STATE]
         self.env_steps, self._owed = int(loop["env_steps"]), float(loop["owed"])
+        self.diagnostics.load_state_dict(loop["diagnostics"])
         _set_global_rng(loop["global_rng"])
         self._load_remote_states(loop["remote_runners"])
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.records import shares_numpy
 from interreplay.selection.base import Selector
 from interreplay.selection.sum_tree import SumTree, keep_last
+from interreplay.transitions import as_tensor
 
 if TYPE_CHECKING:
     from interreplay.storage import Storage
@@ -51,20 +54,19 @@ class Prioritized(Selector):
         if self._tree is None:
             self._tree = SumTree(storage.capacity, storage.device)
             self._raw = torch.zeros(storage.capacity, dtype=torch.float32, device=storage.device)
-        if self._raw.device != storage.device:
+        if self._raw.device != storage.device:  # a state was loaded
             self._raw = self._raw.to(storage.device)
             self._tree.levels = [level.to(storage.device) for level in self._tree.levels]
         return self._tree
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
         self._prepare(storage)
-        self.set_priorities(slots, torch.full(slots.shape, self.largest, device=storage.device))
+        self._set(slots, torch.full(slots.shape, self.largest, device=storage.device))
 
     def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        tree = self._prepare(storage)
-        strata = torch.from_numpy((np.arange(size) + rng.random(size)) / size).to(storage.device)
-        slots = tree.find(strata * tree.total())
-        return slots, self.probabilities(slots)
+        strata = torch.from_numpy((np.arange(size) + rng.random(size)) / size)
+        slots, probabilities = self._prepare(storage).find(strata.to(storage.device))
+        return slots, probabilities.float()
 
     def probabilities(self, slots: Tensor) -> Tensor:
         """P(i) of the rows in `slots` ``(n,)``, float32 ``(n,)``."""
@@ -83,15 +85,31 @@ class Prioritized(Selector):
         return self._raw[slots]
 
     def set_priorities(self, slots: Tensor, raw: Tensor) -> None:
-        """Set raw priorities p_i > 0 of rows; of a slot that comes twice the last value stays."""
-        assert self._tree is not None
+        """Set raw priorities p_i > 0 of rows; of a slot that comes twice the last value stays.
+
+        Raises:
+            ValueError: When a priority is NaN or infinite.
+        """
         if not len(slots):
             return
-        last = keep_last(slots)
-        slots, raw = slots[last], raw.to(self._raw)[last]
+        largest = float(raw.max())
+        if not math.isfinite(largest):
+            raise ValueError(f"td_errors hold {largest}; expected finite numbers")
+        raw = raw.to(self._raw)
+        if shares_numpy(raw.device):
+            self._raw.numpy()[slots.numpy()] = raw.numpy()  # of equal indices, numpy keeps the last, torch any
+            raw = self._raw.index_select(0, slots)
+        else:
+            last = keep_last(slots)
+            slots, raw = slots[last], raw[last]
+        self._set(slots, raw)
         self.largest = max(self.largest, float(raw.max()))
+
+    def _set(self, slots: Tensor, raw: Tensor) -> None:
+        """Set priorities of rows; where a slot comes twice, so does its priority."""
+        assert self._tree is not None
         self._tree.set(slots, raw.double() ** self.alpha)
-        self._raw[slots] = raw
+        self._raw.index_copy_(0, slots, raw)
 
     def nbytes(self, capacity: int, features: int) -> int:
         return SumTree.nbytes(capacity) + 4 * capacity
@@ -104,7 +122,8 @@ class Prioritized(Selector):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.largest, self.progress = float(state["largest"]), float(state["progress"])
+        self._tree, self._raw = None, torch.empty(0)
         if "raw" in state:
-            self._raw = torch.as_tensor(state["raw"]).clone()
+            self._raw = as_tensor(state["raw"]).clone()
             self._tree = SumTree(len(self._raw), self._raw.device)
-            self._tree.levels = [torch.as_tensor(level).clone() for level in state["levels"]]
+            self._tree.levels = [as_tensor(level).clone() for level in state["levels"]]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 
 FANOUT = 16
 """Children per node. Wider trees have fewer levels, each a few vector operations per batch."""
+TOP = 8192
+"""Nodes at most in the top level, which is summed up and searched as a whole for every batch."""
 
 
 def level_widths(size: int) -> list[int]:
-    """Nodes per level, from the leaves to the root."""
+    """Nodes per level, from the leaves to the top."""
     widths = [size]
-    while widths[-1] > 1:
+    while widths[-1] > TOP:
         widths.append(-(-widths[-1] // FANOUT))
     return widths
 
@@ -39,7 +43,9 @@ class SumTree:
 
     def __init__(self, size: int, device: torch.device):
         self.size = size
-        self.levels = [torch.zeros(-(-w // FANOUT), FANOUT, dtype=torch.float64, device=device) for w in level_widths(size)]
+        self.levels = [
+            torch.zeros(-(-w // FANOUT), FANOUT, dtype=torch.float64, device=device) for w in level_widths(size)
+        ]
 
     @staticmethod
     def nbytes(size: int) -> int:
@@ -53,26 +59,41 @@ class SumTree:
 
     def total(self) -> Tensor:
         """The sum of all leaves, a scalar tensor."""
-        return self.levels[-1][0, 0]
+        return self.levels[-1].sum()
 
     def set(self, index: Tensor, values: Tensor) -> None:
-        """Set leaves `index` ``(n,)``, each at most once, to `values` ``(n,)``."""
-        self.levels[0].view(-1)[index] = values.to(torch.float64)
-        for below, level in zip(self.levels[:-1], self.levels[1:], strict=True):
-            index = index >> 4
-            level.view(-1)[index] = below.index_select(0, index).sum(dim=1)
+        """Set leaves `index` ``(n,)`` to `values` ``(n,)``; a leaf that comes twice has the same value twice."""
+        self.levels[0].view(-1).index_copy_(0, index, values.to(torch.float64))
+        for below, level in itertools.pairwise(self.levels):
+            index = index // FANOUT
+            level.view(-1).index_copy_(0, index, below.index_select(0, index).sum(dim=1))
 
-    def find(self, mass: Tensor) -> Tensor:
-        """Leaves ``(n,)`` in which the cumulative sum first exceeds `mass` ``(n,)``, 0 ≤ mass < total."""
-        index, rest = torch.zeros_like(mass, dtype=torch.int64), mass.unsqueeze(1)
-        for level in reversed(self.levels[: max(1, len(self.levels) - 1)]):
-            children = level.index_select(0, index)
-            cumulative = children.cumsum(dim=1)
-            position = (cumulative <= rest).sum(dim=1, keepdim=True).clamp_(max=FANOUT - 1)
-            rest = rest - cumulative.sub_(children).gather(1, position)
-            index = (index << 4) + position.squeeze(1)
-        empty = self.levels[0].view(-1)[index] <= 0
-        return self._positive(index, empty) if empty.any() else index
+    def find(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw leaves by their share of the total.
+
+        Args:
+            shares: ``(n,)`` float64, 0 ≤ share < 1.
+
+        Returns:
+            Leaves ``(n,)`` int64 in which the cumulative sum first exceeds share·total, and the
+            probability ``(n,)`` float64 of each.
+        """
+        top = self.levels[-1].view(-1)
+        sums = top.cumsum(0)
+        mass = shares * sums[-1]
+        index = torch.searchsorted(sums, mass, right=True).clamp_(max=len(sums) - 1)
+        value = top.index_select(0, index)
+        rest = mass.sub_(sums.index_select(0, index)).add_(value)
+        for level in reversed(self.levels[:-1]):
+            before = level.index_select(0, index).cumsum(dim=1)
+            position = torch.searchsorted(before, rest.unsqueeze(1), right=True).clamp_(max=FANOUT - 1)
+            index = torch.add(position.squeeze(1), index, alpha=FANOUT)
+            value = level.view(-1).index_select(0, index)
+            rest.sub_(before.gather(1, position).squeeze(1)).add_(value)
+        if not bool(value.min() > 0):
+            index = self._positive(index, value <= 0)
+            value = self.leaves.index_select(0, index)
+        return index, value / sums[-1]
 
     def _positive(self, index: Tensor, empty: Tensor) -> Tensor:
         """Move the draws that rounding carried past the last positive leaf of a node back to that leaf."""

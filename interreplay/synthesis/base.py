@@ -25,7 +25,9 @@ class Synthesizer(Part, ABC):
     recomputes_termination: bool = False
 
     @abstractmethod
-    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> tuple[Transitions, Tensor | None]:
+    def __call__(
+        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
+    ) -> tuple[Transitions, Tensor | None]:
         """Make n rows.
 
         Args:

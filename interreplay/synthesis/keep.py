@@ -14,5 +14,7 @@ class Keep(Synthesizer):
 
     uses_neighbors = False
 
-    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> tuple[Transitions, Tensor | None]:
+    def __call__(
+        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
+    ) -> tuple[Transitions, Tensor | None]:
         return anchors, None

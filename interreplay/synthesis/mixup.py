@@ -48,9 +48,13 @@ class Mixup(Synthesizer):
     def check(self, columns: Columns) -> None:
         for name, (_, dtype) in columns.items():
             if (is_observation(name) or name == "actions") and not dtype.is_floating_point:
-                raise ValueError(f"{name} of {dtype} cannot be blended; expected floating-point numbers, or a buffer that only selects")
+                raise ValueError(
+                    f"{name} of {dtype} cannot be blended; expected floats, or a buffer that blends nothing"
+                )
 
-    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
+    def __call__(
+        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
+    ) -> tuple[Transitions, Tensor]:
         partners = neighbors[:, 0]
         mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
         if self.prob_interpolation < 1:

@@ -26,10 +26,10 @@ def batch(seed=1):
     normal = lambda *shape: torch.randn(*shape, generator=g, dtype=torch.float64)
     terminated = torch.rand(N, generator=g) < 0.3
     return Transitions(
-        obs=normal(N, OBS).float(),
+        obs=normal(N, OBS),
         actions=torch.tanh(normal(N, ACTIONS)),
         rewards=normal(N),
-        next_obs=normal(N, OBS).float(),
+        next_obs=normal(N, OBS),
         terminated=terminated,
         truncated=torch.zeros(N, dtype=torch.bool),
         discounts=GAMMA * (~terminated).double(),
@@ -38,7 +38,8 @@ def batch(seed=1):
 
 @pytest.fixture(autouse=True)
 def keep_float64(monkeypatch):
-    monkeypatch.setattr("interreplay.learning.sac.flat_observation", lambda obs: obs.double())
+    monkeypatch.setattr("interreplay.learning.sac.flat_observation", lambda obs: obs)
+    monkeypatch.setattr("interreplay.learning.update.flat_observation", lambda obs: obs)
 
 
 def plain_q(critics, j, x):
@@ -63,7 +64,7 @@ def plain_policy(actor, obs, noise):
 
 def noises(rng_seed):
     g = torch.Generator().manual_seed(rng_seed)
-    return torch.randn((2, N, ACTIONS), generator=g, dtype=torch.float64)
+    return [torch.randn((N, ACTIONS), generator=g, dtype=torch.float64) for _ in range(2)]
 
 
 def test_losses_equal_the_plain_formulas():
@@ -164,3 +165,40 @@ def test_grad_clip_bounds_the_step():
     update.apply(batch(), torch.full((N,), 1e6, dtype=torch.float64), torch.Generator().manual_seed(0))
     norm = math.sqrt(sum(p.grad.square().sum().item() for p in networks.critics.parameters()))
     assert norm <= 1.001e-3
+
+
+def test_views_are_averaged_in_predictions_and_targets():
+    rows, m = batch(), 3
+    g = torch.Generator().manual_seed(5)
+    views = {f"views_{k}": torch.randn(N, m, OBS, generator=g) for k in ("obs", "next_obs")}
+    networks, update = make()
+    networks.float()
+    rows = rows.map(lambda c: c.float() if c.is_floating_point() else c).replace(extras=views)
+    before = copy.deepcopy(networks)
+    errors, _ = update.apply(rows, torch.ones(N), torch.Generator().manual_seed(7))
+    noise = torch.randn((N * m, ACTIONS), generator=torch.Generator().manual_seed(7)).reshape(N, m, ACTIONS)
+    alpha = before.log_alpha.exp().detach()
+    expected = []
+    for i in range(N):
+        a2, logp = plain_policy(before.actor, views["views_next_obs"][i], noise[i])
+        z2 = torch.cat([views["views_next_obs"][i], a2], 1)
+        value = torch.minimum(plain_q(before.targets, 0, z2), plain_q(before.targets, 1, z2)) - alpha * logp
+        target = rows.rewards[i] + rows.discounts[i] * value.mean()
+        z = torch.cat([views["views_obs"][i], rows.actions[i].expand(m, -1)], 1)
+        expected.append(torch.stack([plain_q(before.critics, j, z).mean() - target for j in range(2)]).mean())
+    assert torch.allclose(errors, torch.stack(expected), atol=1e-5)
+
+
+def test_equal_views_change_nothing():
+    rows = batch().map(lambda c: c.float() if c.is_floating_point() else c)
+    copies = {f"views_{k}": getattr(rows, k)[:, None].expand(-1, 2, -1) for k in ("obs", "next_obs")}
+    losses = []
+    for given in (rows, rows.replace(extras=copies)):
+        networks, update = make()
+        networks.float()
+        with torch.no_grad():
+            networks.actor.body.layers[-1].bias[ACTIONS:] = -20.0  # no noise, so that both draw the same actions
+            networks.actor.body.layers[-1].weight[ACTIONS:] = 0.0
+            networks.log_alpha.fill_(-40.0)  # nor any entropy, which depends on the noise drawn
+        losses.append(update.apply(given, torch.ones(N), torch.Generator().manual_seed(0))[1])
+    assert torch.allclose(losses[0][[0, 4]], losses[1][[0, 4]], atol=1e-5)

@@ -1,0 +1,140 @@
+"""Learning curves of the main job: every seed of every buffer on every environment, one run after the other.
+
+    python -m benchmarks.learning                        # runs, then redraws
+    python -m benchmarks.learning --draw                 # redraws from benchmarks/data/learning
+
+Each run is the command that a user would type; it is printed before it starts. What it reported ends in
+``benchmarks/data/learning/<env>_<buffer>_s<seed>.csv``, one line per evaluation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import table
+
+HERE = Path(__file__).parent
+DATA, FIGURES = HERE / "data" / "learning", HERE / "figures"
+GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0}
+STEPS = {"InvertedPendulum-v5": 15_000, "Pendulum-v1": 15_000, "HalfCheetah-v5": 50_000}
+FLAGS = {
+    env: {"tau": 0.02, "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}
+    for env in ("InvertedPendulum-v5", "Pendulum-v1")
+}
+"""For the small tasks: faster targets and learning rates. HalfCheetah runs with the paper's."""
+COLUMNS = {
+    "env_steps": "num_env_steps_sampled_lifetime",
+    "evaluation_return": "evaluation/env_runners/episode_return_mean",
+    "training_return": "env_runners/episode_return_mean",
+}
+
+
+def command(env: str, buffer: str, seed: int, folder: Path) -> list[str]:
+    """What a user would type."""
+    flags = {"trainer": "SAC", "env": env, "buffer": buffer, "seed": seed, "total_env_steps": STEPS[env]}
+    flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "local_dir": folder}
+    flags |= FLAGS.get(env, {})
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    return [sys.executable, "custom_training.py", *words, "--quiet"]
+
+
+def run(env: str, buffer: str, seed: int) -> None:
+    """One run; keeps its evaluations."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = command(env, buffer, seed, Path(folder))
+        print("python " + " ".join(words[1:]), flush=True)
+        subprocess.run(words, cwd=HERE.parent, check=True, stdout=subprocess.DEVNULL)
+        (progress,) = Path(folder).glob("*/progress.csv")
+        with progress.open(newline="") as file:
+            rows = [[row.get(column, "") for column in COLUMNS.values()] for row in csv.DictReader(file)]
+    DATA.mkdir(parents=True, exist_ok=True)
+    with (DATA / f"{env}_{buffer}_s{seed}.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([list(COLUMNS), *(row for row in rows if row[1])])
+
+
+def curves(env: str, buffer: str) -> dict[int, np.ndarray]:
+    """Evaluations by seed, each ``(n, 2)``: env steps and return."""
+    found = {}
+    for path in sorted(DATA.glob(f"{env}_{buffer}_s*.csv")):
+        with path.open(newline="") as file:
+            rows = [(float(row["env_steps"]), float(row["evaluation_return"])) for row in csv.DictReader(file)]
+        found[int(path.stem.rsplit("_s", 1)[1])] = np.array(rows)
+    return found
+
+
+def summary(envs: list[str], buffers: list[str]) -> str:
+    """Every seed: the first evaluation that reached the goal, the last one, and the mean of the last three."""
+    lines = []
+    for env in envs:
+        for buffer in buffers:
+            for seed, curve in curves(env, buffer).items():
+                goal = GOALS.get(env)
+                reached = curve[curve[:, 1] >= goal][:, 0] if goal is not None else []
+                first = f"{reached[0]:,.0f}" if len(reached) else "–" if goal is None else "not reached"
+                last, three = f"{curve[-1, 1]:.1f}", f"{curve[-3:, 1].mean():.1f}"
+                lines.append([env, buffer, seed, f"{curve[-1, 0]:,.0f}", first, last, three])
+    header = [
+        "environment",
+        "buffer",
+        "seed",
+        "env steps",
+        "goal reached at",
+        "last evaluation",
+        "mean of the last three",
+    ]
+    return table(header, lines)
+
+
+def draw(envs: list[str], buffers: list[str]) -> Path:
+    """One panel per environment: every seed thin, the mean of the seeds thick."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, len(envs), figsize=(5 * len(envs), 3.6), squeeze=False, layout="constrained")
+    for panel, env in zip(panels[0], envs, strict=True):
+        for color, buffer in zip(("C0", "C1", "C2"), buffers, strict=False):
+            found = list(curves(env, buffer).values())
+            for curve in found:
+                panel.plot(curve[:, 0], curve[:, 1], color=color, alpha=0.35, linewidth=1)
+            if found:
+                length = min(map(len, found))
+                mean = np.mean([c[:length, 1] for c in found], axis=0)
+                panel.plot(
+                    found[0][:length, 0], mean, color=color, linewidth=2.2, label=f"{buffer} ({len(found)} seeds)"
+                )
+        if env in GOALS:
+            panel.axhline(GOALS[env], color="0.6", linestyle=":", linewidth=1)
+        panel.set(title=env, xlabel="env steps", ylabel="evaluation return")
+        panel.legend(frameon=False)
+    FIGURES.mkdir(exist_ok=True)
+    figure.savefig(FIGURES / "learning.png", dpi=110)
+    return FIGURES / "learning.png"
+
+
+def main() -> None:
+    """Run, print the table, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--envs", nargs="+", default=list(STEPS))
+    parser.add_argument("--buffers", nargs="+", default=["Uniform", "NMER"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
+    arguments = parser.parse_args()
+    for env in [] if arguments.draw else arguments.envs:
+        for seed in arguments.seeds:
+            for buffer in arguments.buffers:
+                run(env, buffer, seed)
+    print(summary(arguments.envs, arguments.buffers))
+    print(f"figure: {draw(arguments.envs, arguments.buffers)}")
+
+
+if __name__ == "__main__":
+    main()

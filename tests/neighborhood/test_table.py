@@ -1,0 +1,66 @@
+"""The table of neighbours: keys sort by distance, overwritten rows vanish, lines keep every offer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interreplay.neighborhood.table import EMPTY, NeighborTable, by_group, pack, squared_of
+
+
+def table(written: int, capacity: int = 10, width: int = 4) -> NeighborTable:
+    table = NeighborTable(capacity, width)
+    table.written = written
+    table.clear(np.arange(capacity))
+    return table
+
+
+def keys(*pairs: tuple[float, int]) -> np.ndarray:
+    squared, writes = np.array(pairs).T
+    return pack(squared, writes.astype(np.int64))[None]
+
+
+def test_keys_sort_by_distance():
+    squared = np.random.default_rng(0).gamma(0.3, size=1000).astype(np.float32)
+    packed = pack(squared, np.arange(1000))
+    assert (squared_of(packed) == squared).all()
+    assert (np.argsort(packed) == np.argsort(squared, kind="stable")).all()
+
+
+def test_the_nearest_offers_stay_each_once():
+    t = table(written=8)
+    t.merge(np.array([3]), keys((5, 1), (2, 2), (9, 4)))
+    kept = t.merge(np.array([3]), keys((2, 2), (1, 5), (7, 6), (3, 7)))
+    assert t.slots_of(kept).tolist() == [[5, 2, 7, 1]]
+    assert squared_of(kept).tolist() == [[1, 2, 3, 5]]
+
+
+def test_overwritten_rows_are_dead_and_make_room():
+    t = table(written=12)  # slots 0 and 1 were written twice: write numbers 0 and 1 are gone
+    t.merge(np.array([5]), keys((1, 0), (2, 2), (3, 10), (4, 11)))
+    assert t.slots_of(t.keys[5][:3]).tolist() == [2, 0, 1] and t.keys[5][3] == EMPTY
+    t.written = 13
+    assert t.live(t.keys[[5]]).tolist() == [[False, True, True, False]]
+    assert t.count_live(t.keys[[5]]).tolist() == [[0, 1, 2, 2]]
+    assert t.write_of(np.array([2, 3])).tolist() == [12, 3]
+
+
+def test_write_numbers_beyond_32_bits():
+    t = table(written=2**33 + 5)
+    newest = t.written - 1
+    kept = t.merge(np.array([0]), keys((1.0, newest), (2.0, newest - 9), (3.0, newest - 10)))
+    assert t.live(kept).tolist() == [[True, True, False, False]]
+    assert t.slots_of(kept[:, :2]).tolist() == [[newest % 10, (newest - 9) % 10]]
+    assert not table(written=2**32).live(np.full((1, 4), EMPTY)).any()
+
+
+def test_every_offer_gets_a_place_in_some_turn():
+    rng = np.random.default_rng(0)
+    groups, offers = rng.integers(0, 20, 500), rng.integers(0, 2**60, 500).astype(np.uint64)
+    names, turns, lines = by_group(groups, offers, 8)
+    assert lines.shape[1] == 8 and (np.diff(turns) >= 0).all()
+    for turn in range(turns.max() + 1):
+        assert len(np.unique(names[turns == turn])) == (turns == turn).sum()
+    for group in range(20):
+        placed = lines[names == group]
+        assert sorted(placed[placed != EMPTY]) == sorted(offers[groups == group])
+    assert all(len(part) == 0 for part in by_group(np.empty(0, np.int64), np.empty(0, np.uint64), 8))

@@ -1,0 +1,217 @@
+"""ReplayBuffer: adding in any portions, refusals, updates after overwriting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from builders import Episodes, identical, make, stack
+
+from interreplay import InterreplayError, NonFiniteError, ReplayBuffer, Transitions
+from interreplay.credit import Credit
+from interreplay.neighborhood import Neighborhood
+from interreplay.selection import Prioritized, Selector
+from interreplay.synthesis import Synthesizer
+from replay_buffers import NMER, PER, Uniform
+
+
+@pytest.mark.parametrize("portions", [[100], [1] * 100, [30, 50, 20], [7] * 14 + [2]])
+def test_portions_do_not_matter(portions):
+    rows = Episodes(envs=3).rows(100)
+    whole, buffer = Uniform(capacity=40), Uniform(capacity=40)
+    whole.add(stack(rows))
+    start = 0
+    for portion in portions:
+        slots = buffer.add(stack(rows[start : start + portion]))
+        assert slots.tolist() == [i % 40 for i in range(start, start + portion)]
+        start += portion
+    identical(buffer.storage[torch.arange(40)], whole.storage[torch.arange(40)])
+    identical(
+        buffer.storage[torch.arange(60, 100) % 40],
+        stack(rows[60:]).replace(discounts=buffer.storage[torch.arange(60, 100) % 40].discounts),
+    )
+
+
+def test_no_rows_at_all():
+    buffer = NMER(capacity=10)
+    assert buffer.add(make(4)[:0]).tolist() == []
+    buffer.add(make(3))
+    assert buffer.add(make(3)[:0]).tolist() == [] and len(buffer) == 3
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_sizes_that_make_no_batch(size):
+    buffer = Uniform(capacity=10)
+    buffer.add(make(3))
+    with pytest.raises(ValueError, match=f"cannot sample {size} rows from 3"):
+        buffer.sample(size)
+
+
+def test_an_empty_buffer_cannot_be_sampled():
+    with pytest.raises(ValueError, match="cannot sample 4 rows from 0"):
+        PER(capacity=10).sample(4)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("column", ["obs", "actions", "rewards", "next_obs", "extras.x"])
+@pytest.mark.parametrize("kind", [Uniform, PER, NMER])
+def test_numbers_that_are_not_finite_are_refused_and_nothing_is_stored(bad, column, kind):
+    buffer = kind(capacity=8)
+    rows = make(20).replace(extras={"x": torch.zeros(20)})
+    buffer.add(rows[:6])
+    before, written = buffer.storage[torch.arange(6)], buffer.storage.written
+    spoilt = rows.map(torch.clone)
+    spoilt.columns()[column][17] = bad
+    with pytest.raises(NonFiniteError, match=f"{column} holds {bad} at row 17") as caught:
+        buffer.add(spoilt)
+    assert (caught.value.column, caught.value.row) == (column, 17) and isinstance(caught.value, InterreplayError)
+    assert buffer.storage.written == written
+    identical(buffer.storage[torch.arange(6)], before)
+    buffer.add(rows)
+    buffer.sample(4)
+
+
+def test_numbers_too_large_for_the_stored_dtype_are_refused():
+    buffer, rows = Uniform(capacity=8), make(4)
+    buffer.add(rows)
+    huge = rows.rewards.double()
+    huge[2] = 1e300
+    with pytest.raises(NonFiniteError, match="rewards holds inf at row 2"):
+        buffer.add(rows.replace(rewards=huge))
+    assert len(buffer) == 4
+
+
+def test_nan_in_a_dict_observation_is_named():
+    buffer, rows = Uniform(capacity=8), make(4, obs_shape={"a": (2,), "b": (2,)})
+    rows.obs["b"][1, 1] = np.nan
+    with pytest.raises(NonFiniteError, match=r"obs\.b holds nan at row 1"):
+        buffer.add(rows)
+
+
+def test_update_passes_over_rows_that_were_overwritten():
+    buffer = PER(capacity=20, seed=0, eps=0.5)
+    buffer.add(make(20))
+    sample = buffer.sample(40)
+    buffer.add(make(5, seed=1))
+    buffer.update(sample, np.full(40, 7.0))
+    drawn = set(sample.slots.tolist())
+    expected = [7.5 if slot in drawn and slot >= 5 else 1.0 for slot in range(20)]
+    assert buffer.selector.priorities(torch.arange(20)).tolist() == expected
+
+
+def test_update_when_everything_was_overwritten():
+    buffer = PER(capacity=20, seed=0)
+    buffer.add(make(20))
+    sample = buffer.sample(40)
+    buffer.add(make(20, seed=1))
+    buffer.update(sample, np.full(40, 7.0))
+    assert buffer.selector.priorities(torch.arange(20)).tolist() == [1.0] * 20
+
+
+def test_update_takes_numpy_and_tensors_that_need_gradients():
+    buffer = PER(capacity=20, seed=0, eps=1.0)
+    buffer.add(make(20))
+    sample = buffer.sample(1)
+    buffer.update(sample, torch.tensor([-2.0], requires_grad=True))
+    assert buffer.selector.priorities(sample.slots).tolist() == [3.0]
+    buffer.update(sample, np.array([4.0]))
+    assert buffer.selector.priorities(sample.slots).tolist() == [5.0]
+
+
+def test_annealing_reaches_the_selector():
+    buffer = PER(capacity=20, beta=0.4)
+    buffer.anneal(0.5)
+    assert buffer.selector.current_beta == pytest.approx(0.7)
+
+
+def test_discounts_are_there_for_every_method():
+    for kind in (Uniform, PER, NMER):
+        buffer = kind(capacity=50, gamma=0.9, seed=0)
+        buffer.add(make(50, ends=0.3))
+        rows = buffer.sample(64).transitions
+        assert torch.equal(rows.discounts, torch.where(rows.terminated, 0.0, 0.9))
+
+
+def test_a_state_of_another_capacity_or_of_other_columns_is_refused():
+    buffer = Uniform(capacity=20)
+    buffer.add(make(5))
+    with pytest.raises(ValueError, match="capacity 20; this storage has 30"):
+        Uniform(capacity=30).load_state_dict(buffer.state_dict())
+    other = Uniform(capacity=20)
+    other.add(make(5, obs_shape=(9,)))
+    with pytest.raises(ValueError, match="stored are"):
+        other.load_state_dict(buffer.state_dict())
+
+
+def test_the_state_of_an_empty_buffer_empties_a_full_one():
+    for kind in (Uniform, PER, NMER):
+        empty, full = kind(capacity=20, seed=0).state_dict(), kind(capacity=20, seed=1)
+        full.add(make(20))
+        full.load_state_dict(empty)
+        assert len(full) == 0
+        full.add(make(5, obs_shape=(9,)))
+        assert full.sample(4).transitions.obs.shape == (4, 9)
+
+
+def test_a_state_whose_columns_came_in_another_order_fits():
+    rows = make(10, obs_shape={"a": (2,), "b": (3,)})
+    turned = rows.replace(obs=dict(reversed(rows.obs.items())), next_obs=dict(reversed(rows.next_obs.items())))
+    one, other = Uniform(capacity=20), Uniform(capacity=20)
+    one.add(rows)
+    other.add(turned)
+    other.load_state_dict(one.state_dict())
+    found, expected = other.storage[torch.arange(10)], one.storage[torch.arange(10)]
+    identical(found, expected)
+    other.add(turned)
+    assert torch.equal(other.storage[torch.arange(10, 20)].obs["b"], rows.obs["b"])
+
+
+class First(Selector):
+    """Always the first slot."""
+
+    def select(self, storage, size, rng):
+        return torch.zeros(size, dtype=torch.int64), torch.ones(size)
+
+
+class Next(Neighborhood):
+    """The next two slots."""
+
+    def gather(self, storage, slots, rng):
+        partners = torch.stack([slots + 1, slots + 2], dim=1)
+        return storage[partners], partners
+
+
+class Sum(Synthesizer):
+    """Rewards of the anchor and both neighbours together."""
+
+    def __call__(self, anchors, neighbors, rng):
+        return anchors.replace(rewards=anchors.rewards + neighbors.rewards.sum(dim=1)), None
+
+
+def test_own_parts():
+    buffer = ReplayBuffer(10, First(), Next(), Sum())
+    rows = make(5)
+    buffer.add(rows)
+    sample = buffer.sample(3)
+    assert sample.transitions.rewards.tolist() == pytest.approx([float(rows.rewards[:3].sum())] * 3)
+    assert sample.neighbor_slots.tolist() == [1, 1, 1] and sample.mix is None
+
+
+def test_credit_is_asked_whether_it_fits():
+    class Picky(Credit):
+        def check(self, selector):
+            raise ValueError("no")
+
+        weights = update = None
+
+    with pytest.raises(ValueError, match="no"):
+        ReplayBuffer(10, Prioritized(), credit=Picky())
+
+
+def test_integer_rewards_are_discounted():
+    rows = make(4, ends=0.0)
+    given = Transitions(rows.obs, rows.actions, [1, 2, 3, 4], rows.next_obs, rows.terminated, rows.truncated)
+    buffer = Uniform(capacity=8, gamma=0.5, n_step=2)
+    buffer.add(given)
+    found = buffer.storage[torch.arange(4)]
+    assert found.rewards.tolist() == [2.0, 3.5, 5.0, 4.0] and found.discounts.tolist() == [0.25, 0.25, 0.25, 0.5]

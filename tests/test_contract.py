@@ -1,0 +1,203 @@
+"""What every entry of the catalogue promises."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from builders import Episodes, identical, make, same_sample
+from scipy.stats import chisquare
+
+import replay_buffers
+from interreplay import ReplayBuffer, state
+
+VARIANTS = {name: getattr(replay_buffers, name) for name in replay_buffers.__all__}
+KINDS = {
+    "plain": {},
+    "half cheetah": {"obs_shape": (17,), "action_shape": (6,)},
+    "dict": {"obs_shape": {"observation": (3,), "desired_goal": (2,)}},
+    "float64": {"obs_dtype": np.float64, "action_dtype": np.float64},
+    "2-D action": {"action_shape": (2, 2)},
+}
+
+
+@pytest.fixture(params=VARIANTS, name="recipe")
+def _recipe(request):
+    return VARIANTS[request.param]
+
+
+def filled(recipe, rows: int = 150, capacity: int = 100, seed: int = 0, **kind) -> ReplayBuffer:
+    buffer, episodes = recipe(capacity=capacity, seed=seed), Episodes(envs=2, **kind)
+    for _ in range(rows // 10):
+        buffer.add(episodes.transitions(10))
+    return buffer
+
+
+def use(buffer: ReplayBuffer, rounds: int = 3) -> None:
+    """Add, sample and update a few times."""
+    episodes = Episodes(seed=77, envs=2)
+    for step in range(rounds):
+        buffer.add(episodes.transitions(7))
+        sample = buffer.sample(32)
+        buffer.update(sample, np.random.default_rng(step).normal(size=32))
+        buffer.anneal((step + 1) / 10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 2, 20, 150])
+def test_shapes_dtypes_and_finiteness(recipe, kind, rows):
+    given, buffer = make(rows, envs=2, **KINDS[kind]), recipe(capacity=100, seed=0)
+    buffer.add(given)
+    sample = buffer.sample(64)
+    columns = given.replace(discounts=torch.zeros_like(given.rewards)).columns()
+    found = sample.transitions.columns()
+    assert set(found) == set(columns) and len(sample) == len(sample.transitions) == 64
+    for name, column in found.items():
+        assert column.shape == (64, *columns[name].shape[1:]) and column.dtype == columns[name].dtype, name
+        assert column.device == buffer.device
+        assert not column.is_floating_point() or torch.isfinite(column).all(), name
+    for name in ("slots", "weights", "neighbor_slots", "probabilities"):
+        assert getattr(sample, name).shape == (64,), name
+    assert sample.slots.dtype == sample.neighbor_slots.dtype == torch.int64
+    assert sample.weights.dtype == torch.float32 and ((sample.weights > 0) & (sample.weights <= 1)).all()
+    assert sample.mix is None or (sample.mix.shape == (64,) and ((sample.mix >= 0) & (sample.mix <= 1)).all())
+
+
+def test_only_rows_that_were_written_are_drawn(recipe):
+    for rows in (1, 2, 37):
+        buffer = recipe(capacity=100, seed=0)
+        buffer.add(make(rows, ends=0.0))
+        for _ in range(20):
+            sample = buffer.sample(64)
+            for slots in (sample.slots, sample.neighbor_slots):
+                assert (slots < rows).all() and (slots >= -1).all()
+            assert (sample.slots >= 0).all() and (sample.neighbor_slots != sample.slots).all()
+
+
+def test_every_row_is_drawn_as_often_as_is_said(recipe):
+    buffer, counts, probabilities = filled(recipe, capacity=30), np.zeros(30), np.zeros(30)
+    for _ in range(100):
+        sample = buffer.sample(128)
+        counts += np.bincount(sample.slots.numpy(), minlength=30)
+        probabilities[sample.slots.numpy()] = sample.probabilities.numpy()
+    assert probabilities.sum() == pytest.approx(1.0, rel=1e-5)
+    assert chisquare(counts, probabilities / probabilities.sum() * counts.sum()).pvalue > 1e-4
+
+
+def test_one_seed_gives_one_result(recipe):
+    one, other = filled(recipe), filled(recipe)
+    for _ in range(3):
+        use(one)
+        use(other)
+        same_sample(one.sample(64), other.sample(64))
+    different = filled(recipe, seed=1)
+    assert not torch.equal(different.sample(64).slots, filled(recipe).sample(64).slots)
+
+
+def test_no_seed_gives_different_results(recipe):
+    assert not torch.equal(filled(recipe, seed=None).sample(64).slots, filled(recipe, seed=None).sample(64).slots)
+
+
+def test_sampling_leaves_the_storage_untouched(recipe):
+    buffer = filled(recipe)
+    before, slots = state.copy_arrays(buffer.storage.state_dict()), torch.arange(100)
+    rows = buffer.storage[slots]
+    for _ in range(5):
+        sample = buffer.sample(64)
+        for column in sample.transitions.columns().values():
+            column.zero_()
+        buffer.update(sample, np.ones(64))
+    identical(buffer.storage[slots], rows)
+    assert torch.equal(buffer.storage.state_dict()["rows"], before["rows"])
+    assert buffer.storage.written == before["written"]
+
+
+@pytest.mark.parametrize("rows", [10, 150])
+def test_a_state_gives_the_same_batches_in_a_new_buffer_and_in_the_old_one(recipe, rows):
+    buffer = filled(recipe, rows)
+    use(buffer)
+    saved = buffer.state_dict()
+    expected = continued(buffer)
+    fresh = recipe(capacity=100, seed=5)
+    fresh.load_state_dict(copy.deepcopy(saved))
+    buffer.load_state_dict(saved)
+    for again in (fresh, buffer):
+        for one, other in zip(continued(again), expected, strict=True):
+            same_sample(one, other)
+
+
+def continued(buffer: ReplayBuffer) -> list:
+    samples = []
+    for _ in range(3):
+        samples.append(buffer.sample(64))
+        use(buffer)
+    return [*samples, buffer.sample(64)]
+
+
+def test_a_state_on_disk_gives_the_same_batches(recipe, tmp_path):
+    buffer = filled(recipe)
+    use(buffer)
+    state.save(tmp_path / "state", buffer.state_view())
+    fresh = recipe(capacity=100)
+    fresh.load_state_dict(state.load(tmp_path / "state"))
+    for one, other in zip(continued(fresh), continued(buffer), strict=True):
+        same_sample(one, other)
+
+
+def test_the_state_of_an_empty_buffer(recipe):
+    fresh = recipe(capacity=100, seed=1)
+    fresh.load_state_dict(recipe(capacity=100, seed=0).state_dict())
+    fresh.add(make(50))
+    expected = recipe(capacity=100, seed=0)
+    expected.add(make(50))
+    same_sample(fresh.sample(64), expected.sample(64))
+
+
+@pytest.mark.parametrize(
+    "duplicate", [lambda b: pickle.loads(pickle.dumps(b)), copy.deepcopy], ids=["pickle", "deepcopy"]
+)
+@pytest.mark.parametrize("rows", [0, 150])
+def test_duplicates_go_their_own_way(recipe, rows, duplicate):
+    buffer = filled(recipe, rows)
+    other = duplicate(buffer)
+    use(buffer)
+    use(other)
+    same_sample(buffer.sample(64), other.sample(64))
+    buffer.add(make(50, seed=99))
+    buffer.sample(8)
+    untouched = duplicate(other)
+    same_sample(other.sample(64), untouched.sample(64))
+
+
+def test_errors_of_shape_n_1_are_refused(recipe):
+    buffer = filled(recipe)
+    sample = buffer.sample(16)
+    for wrong in (torch.zeros(16, 1), np.zeros((1, 16)), torch.zeros(15), 0.5):
+        with pytest.raises(ValueError, match=r"td_errors has shape .*; expected \(16,\)"):
+            buffer.update(sample, wrong)
+
+
+def test_updates_after_everything_was_overwritten_change_nothing(recipe):
+    one, other = filled(recipe), filled(recipe)
+    sample = one.sample(64)
+    other.sample(64)
+    for buffer in (one, other):
+        buffer.add(make(100, seed=3))
+    one.update(sample, np.full(64, 1e3))
+    same_sample(one.sample(64), other.sample(64))
+
+
+@pytest.mark.parametrize("capacity", [0, -1])
+def test_bad_capacity(recipe, capacity):
+    with pytest.raises(ValueError, match=f"capacity is {capacity}"):
+        recipe(capacity=capacity)
+
+
+def test_unknown_arguments_are_refused(recipe):
+    with pytest.raises(TypeError):
+        recipe(capacity=10, alhpa=1)
+    with pytest.raises(TypeError):
+        recipe(10)

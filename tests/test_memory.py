@@ -1,0 +1,90 @@
+"""The estimate of a buffer's memory against what it takes."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from builders import Episodes
+
+from interreplay.memory import columns_of_spaces, estimate
+from replay_buffers import NMER, PER, Uniform
+
+BOX, DISCRETE = gym.spaces.Box, gym.spaces.Discrete
+SPACES = {
+    "half cheetah": (BOX(-np.inf, np.inf, (17,), np.float64), BOX(-1, 1, (6,), np.float32)),
+    "pendulum": (BOX(-1, 1, (3,), np.float32), BOX(-2, 2, (1,), np.float32)),
+    "image": (BOX(0, 255, (28, 28), np.uint8), DISCRETE(4)),
+    "goal": (
+        gym.spaces.Dict({n: BOX(-1, 1, (k,), np.float64) for n, k in (("observation", 10), ("goal", 3))}),
+        BOX(-1, 1, (4,)),
+    ),
+    "grid": (DISCRETE(16), gym.spaces.MultiDiscrete([3, 4])),
+    "2-D": (BOX(-1, 1, (4, 3), np.float32), BOX(-1, 1, (2, 2), np.float32)),
+}
+
+
+def filled(kind: type, spaces: tuple, capacity: int):
+    """A buffer full of rows of such an environment, in episodes of 250 rows."""
+    columns = columns_of_spaces(*spaces)
+    shapes = {name[4:]: shape for name, (shape, _) in columns.items() if name.startswith("obs.")}
+    dtypes = {name: torch.empty(0, dtype=dtype).numpy().dtype for name, (_, dtype) in columns.items()}
+    episodes = Episodes(
+        obs_shape=shapes or columns["obs"][0],
+        obs_dtype=dtypes["obs" if "obs" in columns else "obs.goal"],
+        action_shape=columns["actions"][0],
+        action_dtype=dtypes["actions"],
+        ends=0.002,
+    )
+    buffer = kind(capacity=capacity)
+    buffer.add(episodes.transitions(capacity))
+    assert dict(buffer.storage.columns) == columns
+    return buffer
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_uniform(name):
+    buffer = filled(Uniform, SPACES[name], 3000)
+    assert estimate(*SPACES[name], buffer) == pytest.approx(buffer.storage.nbytes, rel=0.1)
+
+
+def test_prioritized():
+    buffer = filled(PER, SPACES["half cheetah"], 3000)
+    taken = buffer.storage.nbytes + array_bytes(buffer.selector)
+    assert estimate(*SPACES["half cheetah"], buffer) == pytest.approx(taken, rel=0.1)
+
+
+def test_neighbors():
+    buffer = filled(NMER, SPACES["half cheetah"], 6000)
+    taken = buffer.storage.nbytes + array_bytes(buffer.neighborhood)
+    assert estimate(*SPACES["half cheetah"], buffer) == pytest.approx(taken, rel=0.1)
+
+
+def array_bytes(thing: object, seen: set | None = None) -> int:
+    """Bytes of all arrays that hang on a part."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen:
+        return 0
+    seen.add(id(thing))
+    if isinstance(thing, torch.Tensor):
+        return thing.numel() * thing.element_size()
+    if isinstance(thing, np.ndarray):
+        return thing.nbytes if thing.base is None else 0
+    if isinstance(thing, list | tuple):
+        return sum(array_bytes(item, seen) for item in thing)
+    if isinstance(thing, dict):
+        return sum(array_bytes(item, seen) for item in thing.values())
+    return array_bytes(vars(thing), seen) if type(thing).__module__.startswith("interreplay") else 0
+
+
+def test_what_a_row_is_made_of():
+    columns = columns_of_spaces(*SPACES["goal"])
+    assert columns["obs.observation"] == ((10,), torch.float32) and columns["rewards"] == ((), torch.float32)
+    assert columns_of_spaces(*SPACES["image"])["obs"] == ((28, 28), torch.uint8)
+    assert columns_of_spaces(*SPACES["image"])["actions"] == ((), torch.int64)
+
+
+def test_spaces_without_a_shape_are_refused():
+    with pytest.raises(ValueError, match="has no fixed shape"):
+        columns_of_spaces(gym.spaces.Text(5), DISCRETE(2))

@@ -1,0 +1,264 @@
+"""States on disk: what is read is what was written, or one line says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from builders import HALF_CHEETAH, make
+
+from interreplay import CheckpointError, state
+from replay_buffers import PER, Uniform
+
+ARRAYS = {
+    "float32": np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32),
+    "bool": np.array([True, False]),
+    "uint64": np.array([2**64 - 1, 0], np.uint64),
+    "empty": np.empty((0, 4), np.int32),
+    "scalar": np.array(3.5),
+    "turned": np.arange(12.0).reshape(3, 4).T,
+    "strided": np.arange(20, dtype=np.int64)[::3],
+    "large": np.arange(3_000_000, dtype=np.float64),
+}
+PLAIN = {
+    "none": None,
+    "flag": True,
+    "text": 'ü "x"\n',
+    "rng": np.random.default_rng(0).bit_generator.state,
+    "list": [1, [2.5, "a"], {}],
+    "float": 0.1,
+    "infinite": float("inf"),
+}
+
+
+def run(program: str, *arguments: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
+    root = str(Path(__file__).resolve().parents[1])
+    environ = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
+
+
+def written(path: Path, value: object) -> Path:
+    state.write_atomically(path, lambda folder: state.save(folder / "s", value))
+    return path
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
+def test_arrays(tmp_path, name, kind):
+    state.save(tmp_path, {"a": [kind(ARRAYS[name])]})
+    found = state.load(tmp_path)["a"][0]
+    assert isinstance(found, np.ndarray) and found.dtype == ARRAYS[name].dtype and found.shape == ARRAYS[name].shape
+    assert np.array_equal(found, ARRAYS[name])
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_values(tmp_path, name):
+    state.save(tmp_path, {"value": PLAIN[name]})
+    assert state.load(tmp_path) == {"value": PLAIN[name]}
+
+
+def test_a_generator_goes_on_where_it_was(tmp_path):
+    rng = np.random.default_rng(3)
+    rng.normal(size=7)
+    state.save(tmp_path, rng.bit_generator.state)
+    other = np.random.default_rng()
+    other.bit_generator.state = state.load(tmp_path)
+    assert other.normal(size=5).tolist() == rng.normal(size=5).tolist()
+
+
+def test_objects_are_refused_when_written(tmp_path):
+    with pytest.raises((TypeError, ValueError)):
+        state.save(tmp_path, {"value": np.array([object()])})
+    with pytest.raises(TypeError):
+        state.save(tmp_path, {"value": object()})
+
+
+def test_pickles_are_not_read(tmp_path):
+    state.save(tmp_path, {"a": np.arange(3)})
+    np.save(tmp_path / "0.npy", np.array([{"evil": 1}]), allow_pickle=True)
+    with pytest.raises(CheckpointError):
+        state.load(tmp_path)
+
+
+def test_what_is_loaded_never_changes_the_files(tmp_path):
+    path = written(tmp_path / "c", {"a": ARRAYS["large"]})
+    state.load(path / "s")["a"][:] = 0
+    state.resolve(path)
+    assert np.array_equal(state.load(path / "s")["a"], ARRAYS["large"])
+
+
+def test_copies_share_nothing():
+    given = {"a": torch.zeros(3), "b": [np.zeros(3), (1, np.zeros(2))], "c": 1}
+    copied = state.copy_arrays(given)
+    given["a"][0] = given["b"][0][0] = given["b"][1][1][0] = 9
+    assert copied["a"].sum() == 0 and copied["b"][0].sum() == 0 and copied["b"][1][1].sum() == 0
+
+
+# -- damage ---------------------------------------------------------------------------------------
+
+
+def files(path: Path) -> list[Path]:
+    return sorted(p for p in path.rglob("*") if p.is_file() and p.name != state.MANIFEST)
+
+
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "longer"])
+def test_damage_is_named(tmp_path, which, damage):
+    path = written(tmp_path / "c", {"a": np.arange(100), "b": torch.ones(50), "c": [np.zeros(3)], "d": 1})
+    target = files(path)[which]
+    content = bytearray(target.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 4
+    target.write_bytes({"truncated": content[:-1], "longer": content + b"x"}.get(damage, content))
+    if damage == "missing":
+        target.unlink()
+    with pytest.raises(CheckpointError) as caught:
+        state.resolve(path)
+    message = str(caught.value)
+    assert str(target) in message and "\n" not in message
+    assert damage == "flipped" or f"expected {len(content)}" in message
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"format": 1'])
+def test_a_manifest_that_cannot_be_read(tmp_path, content):
+    path = written(tmp_path / "c", {"a": 1})
+    (path / state.MANIFEST).unlink()
+    if content is not None:
+        (path / state.MANIFEST).write_text(content)
+    with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
+        state.resolve(path)
+
+
+def test_another_format(tmp_path):
+    path = written(tmp_path / "c", {"a": 1})
+    manifest = json.loads((path / state.MANIFEST).read_text())
+    (path / state.MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
+    with pytest.raises(CheckpointError, match="has the format 99; expected 1"):
+        state.resolve(path)
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(CheckpointError):
+        state.resolve(tmp_path / "none")
+    with pytest.raises(CheckpointError):
+        state.load(tmp_path / "none")
+
+
+# -- all or nothing -------------------------------------------------------------------------------
+
+
+def test_replacing_leaves_the_new_one_alone(tmp_path):
+    path = tmp_path / "c"
+    for value in (1, 2):
+        written(path, {"value": value})
+    assert state.load(state.resolve(path) / "s") == {"value": 2}
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_writer_that_fails_leaves_the_old_one(tmp_path):
+    path = written(tmp_path / "c", {"value": 1})
+
+    def fail(folder: Path) -> None:
+        state.save(folder / "s", {"value": 2})
+        raise RuntimeError("disk full")
+
+    with pytest.raises(RuntimeError, match="disk full"):
+        state.write_atomically(path, fail)
+    assert state.load(state.resolve(path) / "s") == {"value": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_kill_between_the_two_renames_leaves_the_old_one(tmp_path):
+    path = written(tmp_path / "c", {"value": 1})
+    path.rename(tmp_path / "c.old")
+    assert state.load(state.resolve(path) / "s") == {"value": 1}
+    written(path, {"value": 2})
+    assert state.load(state.resolve(path) / "s") == {"value": 2}
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+KILLS = """
+    import os, random, signal, sys, time
+    import numpy as np
+    from interreplay import state
+
+    def save_forever(path, number, pipe):
+        while True:
+            value = {"number": number, "rows": [np.full(40_000, number) for _ in range(4)]}
+            state.write_atomically(path, lambda folder: state.save(folder / "s", value))
+            os.write(pipe, number.to_bytes(4, "big"))
+            number += 1
+
+    rng, newest = random.Random(0), 0
+    for _ in range(25):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            save_forever(sys.argv[1], newest + 1, writing)
+        os.read(reading, 4)  # one is done, the next is under way
+        time.sleep(rng.uniform(0, 0.02))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(writing)
+        while number := os.read(reading, 4):
+            newest = int.from_bytes(number, "big")
+        found = state.load(state.resolve(sys.argv[1]) / "s")
+        assert newest <= found["number"] <= newest + 2, "the last one that was reported, or one after it"
+        assert all((rows == found["number"]).all() for rows in found["rows"])
+        newest = found["number"]
+    print("survived")
+"""
+
+
+def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
+    assert run(KILLS, str(tmp_path / "c")).communicate()[0] == "survived\n"
+
+
+# -- cost -----------------------------------------------------------------------------------------
+
+PEAK = """
+    import resource, sys
+    import numpy as np, torch
+    from interreplay import Transitions, state
+    from replay_buffers import PER
+    n, buffer = 50_000, PER(capacity=600_000)
+    rows = np.random.default_rng(0).normal(size=(n + 1, 17)).astype(np.float32)
+    none = np.zeros(n, bool)
+    given = Transitions(rows[:-1], np.zeros((n, 6), np.float32), np.zeros(n, np.float32), rows[1:], none, none)
+    for _ in range(12):
+        buffer.add(given)
+    saved = sys.argv[1]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    state.write_atomically(saved, lambda folder: state.save(folder / "s", buffer.state_view()))
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print((after - before) / 1024, buffer.storage.nbytes / 2**20)
+"""
+
+
+def test_saving_needs_no_second_copy(tmp_path):
+    more, size = map(float, run(PEAK, str(tmp_path / "c")).communicate()[0].split())
+    assert size > 60
+    assert more < 12, "megabytes"
+
+
+@pytest.mark.parametrize("kind", [Uniform, PER])
+def test_saving_is_quick(tmp_path, kind):
+    buffer = kind(capacity=100_000)
+    buffer.add(make(1_000, **HALF_CHEETAH))
+    for _ in range(99):
+        buffer.add(buffer.storage[torch.arange(1_000)])
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        state.write_atomically(tmp_path / "c", lambda folder: state.save(folder / "s", buffer.state_view()))
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 1.0
