@@ -24,11 +24,8 @@ HERE = Path(__file__).parent
 DATA, FIGURES = HERE / "data" / "learning", HERE / "figures"
 GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0}
 STEPS = {"InvertedPendulum-v5": 15_000, "Pendulum-v1": 15_000, "HalfCheetah-v5": 50_000}
-FLAGS = {
-    env: {"tau": 0.02, "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}
-    for env in ("InvertedPendulum-v5", "Pendulum-v1")
-}
-"""For the small tasks: faster targets and learning rates. HalfCheetah runs with the paper's."""
+FLAGS = {"Pendulum-v1": {"tau": 0.02, "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}}
+"""InvertedPendulum has its own defaults on the command line; HalfCheetah runs with the paper's."""
 COLUMNS = {
     "env_steps": "num_env_steps_sampled_lifetime",
     "evaluation_return": "evaluation/env_runners/episode_return_mean",

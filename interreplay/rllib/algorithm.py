@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,14 @@ class OffPolicy(Algorithm):
         env_steps: Env steps of the whole run, over resumes.
         on_progress: Called with `env_steps` after every round; cheap work only.
     """
+
+    @override(Algorithm)
+    def _setup_logdir(self) -> None:
+        """Outside of Tune nothing is written there; RLlib would leave an empty folder in the home directory."""
+        if self._storage:
+            super()._setup_logdir()
+        else:
+            self._logdir = tempfile.gettempdir()
 
     @override(Algorithm)
     def setup(self, config: Any) -> None:

@@ -37,7 +37,7 @@ def identity(algorithm: OffPolicy) -> dict[str, str]:
 
 def save(algorithm: OffPolicy, path: Any, save_rllib: Callable[[str], Any]) -> str:
     """Write a checkpoint into the folder `path`, which appears whole or not at all."""
-    target = Path(tempfile.mkdtemp(prefix="interreplay_") if path is None else path)
+    target = Path(tempfile.mkdtemp(prefix="interreplay_") if path is None else path).absolute()
 
     def write(folder: Path) -> None:
         save_rllib(str(folder))
@@ -54,7 +54,7 @@ def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any]
     Raises:
         CheckpointError: When it is unreadable, damaged, or does not fit the algorithm.
     """
-    folder = state.resolve(Path(path))
+    folder = state.resolve(Path(path).absolute())
     check_fits(algorithm, folder)
     contents = state.load(folder / BUFFER)
     try:
