@@ -42,7 +42,7 @@ check: install
 smoke: install
 	$(BIN)/python smoketest.py
 
-# Installs the libraries that the figures are measured against, then writes benchmarks/RESULTS.md anew.
+# Installs the libraries that the figures are measured against and prints the tables of benchmarks/RESULTS.md.
 bench: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 
 import numpy as np
 from torch import Tensor
 
+from interreplay.layout import Columns, is_observation
 from interreplay.part import Part
 from interreplay.transitions import Transitions
 
@@ -39,3 +41,20 @@ class Synthesizer(Part, ABC):
             Transitions ``(n, ...)`` and λ ``(n,)``, the share of the anchor in each row, 1 where it is
             the anchor unchanged; None when nothing is ever mixed.
         """
+
+
+def refuse_integers(columns: Columns, done: str, also: Collection[str] = ()) -> None:
+    """Refuse observations that are no floats.
+
+    Args:
+        columns: What a stored row is made of.
+        done: What would be done to them, as a participle, for the message.
+        also: Further columns that have to be floats.
+
+    Raises:
+        ValueError: Naming the first such column and its dtype.
+    """
+    for name, (_, dtype) in columns.items():
+        if (is_observation(name) or name in also) and not dtype.is_floating_point:
+            keeping = "a buffer that blends nothing" if done == "blended" else "a buffer that keeps rows as they are"
+            raise ValueError(f"{name} of {dtype} cannot be {done}; expected floats, or {keeping}")

@@ -29,3 +29,10 @@ class Beta:
 
     def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:
         return rng.beta(self.alpha, self.alpha, size)
+
+
+class Uniform:
+    """λ ~ U(0, 1), as SMOTE and LCER draw it."""
+
+    def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.random(size)

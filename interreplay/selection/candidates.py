@@ -1,0 +1,78 @@
+"""Candidates: more rows than a batch needs, of which a ranking keeps some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.selection.base import Selector
+from interreplay.transitions import Observation, join_parts, observation_parts
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+
+class FromCandidates(Selector):
+    """Draws ⌊λn⌋ candidates uniformly, with replacement; a subclass says which n to keep.
+
+    λ starts at `multiplier` and is 1 at the end of the run, where the candidates are the batch: uniform replay.
+    What is reported as the probability of a row is that of one candidate, 1/N: how likely the ranking keeps it
+    could only be told by ranking every row.
+
+    Args:
+        multiplier: λ at the start of the run, 1 or more.
+        alpha: λ = multiplier − (multiplier − 1)·progress^alpha; 1 is linear, larger ones fall later.
+
+    Raises:
+        ValueError: When an argument is out of range.
+    """
+
+    def __init__(self, multiplier: float, alpha: float = 1.0):
+        if not 1 <= multiplier < float("inf"):
+            raise ValueError(f"multiplier is {multiplier}; expected 1 or more")
+        if not 0 < alpha < float("inf"):
+            raise ValueError(f"alpha is {alpha}; expected a positive number")
+        self.multiplier, self.alpha = float(multiplier), float(alpha)
+        self.progress = 0.0
+
+    @property
+    def current_multiplier(self) -> float:
+        """λ now."""
+        return self.multiplier - (self.multiplier - 1.0) * self.progress**self.alpha
+
+    def anneal(self, progress: float) -> None:
+        self.progress = min(max(float(progress), 0.0), 1.0)
+
+    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        count = max(size, int(self.current_multiplier * size))
+        slots = torch.from_numpy(rng.integers(0, len(storage), count)).to(storage.device)
+        if count > size:
+            slots = self.keep(storage, slots, size)
+        return slots, torch.full((size,), 1.0 / len(storage), device=storage.device)
+
+    def keep(self, storage: Storage, slots: Tensor, size: int) -> Tensor:
+        """Which `size` of the more candidates ``(m,)`` to keep: slots ``(size,)``."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"progress": self.progress}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.progress = float(state["progress"])
+
+
+def observations(storage: Storage, slots: Tensor) -> Observation:
+    """Stored observations of `slots` ``(n,)``, without the rest of the rows."""
+    parts = storage.records.take(slots, storage.chain.observed)
+    return join_parts({name[4:]: part for name, part in parts.items()})
+
+
+def flat(values: Observation) -> Tensor:
+    """Observations, or what a network made of them, as float ``(n, d)``; named parts side by side by name."""
+    parts = observation_parts(values)
+    columns = [parts[name].flatten(1) if parts[name].dim() > 1 else parts[name].unsqueeze(1) for name in sorted(parts)]
+    columns = [column if column.is_floating_point() else column.float() for column in columns]
+    return columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)

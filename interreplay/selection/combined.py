@@ -1,0 +1,70 @@
+"""Combined selection: the newest row is always in the batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.layout import Columns
+from interreplay.selection.base import Selector
+from interreplay.selection.prioritized import Prioritized
+from interreplay.selection.uniform import Uniform
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+
+class Combined(Selector):
+    """n − 1 rows by another selector and, last, the newest row (Zhang & Sutton 2017, arXiv:1712.01275).
+
+    The probability of row i is its expected share of the batch, P(i) = ((n − 1)·p(i) + [i is the newest]) / n with
+    p that of the inner selector; importance weights are what the inner selector makes of it.
+
+    Args:
+        inner: `Uniform()` by default, or `Prioritized()`.
+
+    Raises:
+        ValueError: When the probabilities of the inner selector are not known for every row.
+    """
+
+    def __init__(self, inner: Selector | None = None):
+        self.inner = inner if inner is not None else Uniform()
+        if not isinstance(self.inner, Uniform | Prioritized):
+            raise ValueError(f"the inner selector is {type(self.inner).__name__}; expected Uniform or Prioritized")
+
+    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        newest = torch.full((1,), (storage.written - 1) % storage.capacity, device=storage.device)
+        if size == 1:
+            return newest, torch.ones(1, device=storage.device)
+        slots, drawn = self.inner.select(storage, size - 1, rng)
+        own = self.inner.probabilities(newest) if isinstance(self.inner, Prioritized) else drawn[:1]
+        slots = torch.cat([slots, newest])
+        share = torch.cat([drawn, own]) * (size - 1) + (slots == newest)
+        return slots, share / size
+
+    def weights(self, storage: Storage, probabilities: Tensor) -> Tensor:
+        return self.inner.weights(storage, probabilities)
+
+    def update(self, slots: Tensor, td_errors: Tensor) -> None:
+        self.inner.update(slots, td_errors)
+
+    def check(self, columns: Columns) -> None:
+        self.inner.check(columns)
+
+    def observe(self, storage: Storage, slots: Tensor) -> None:
+        self.inner.observe(storage, slots)
+
+    def anneal(self, progress: float) -> None:
+        self.inner.anneal(progress)
+
+    def nbytes(self, capacity: int, features: int) -> int:
+        return self.inner.nbytes(capacity, features)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"inner": self.inner.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.inner.load_state_dict(state["inner"])

@@ -1,0 +1,55 @@
+"""Distances between what policies make of states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Distance = Callable[[Tensor, Tensor], Tensor]
+"""Of rows ``(n, d)`` and ``(n, d)`` or ``(1, d)``, distances ``(n,)``, 0 for equal rows."""
+
+
+def ln(one: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
+    """The Lᵖ norm of the difference."""
+    return torch.linalg.vector_norm(one - other, ord=p, dim=-1)
+
+
+def cosine(one: Tensor, other: Tensor) -> Tensor:
+    """1 − cos of the angle; 0 for the same direction, 2 for the opposite one; a zero vector is at 1 from all."""
+    return 1.0 - torch.cosine_similarity(one, other, dim=-1)
+
+
+def kl(one: Tensor, other: Tensor) -> Tensor:
+    """KL(one ‖ other) of Gaussians with independent dimensions, rows [mean; log std].
+
+    Raises:
+        ValueError: When the rows cannot be halved.
+    """
+    if one.shape[-1] % 2:
+        raise ValueError(f"a distribution has {one.shape[-1]} numbers; expected means and as many log stds")
+    (mean, log_std), (mean_other, log_other) = one.chunk(2, dim=-1), other.chunk(2, dim=-1)
+    ratio = 2.0 * (log_std - log_other)
+    shift = (mean - mean_other).square() * (-2.0 * log_other).exp()
+    return 0.5 * (ratio.exp() + shift - 1.0 - ratio).sum(dim=-1)
+
+
+def named(name: str, norm: float, *names: str) -> Distance:
+    """The distance called `name`, one of `names`.
+
+    Args:
+        name: ``"ln"``, ``"cosine"`` or ``"kl"``.
+        norm: p of ``"ln"``.
+        *names: Those that make sense for the caller.
+
+    Raises:
+        ValueError: When the name is another, or the norm is not positive.
+    """
+    if name not in names:
+        raise ValueError(f"distance is {name!r}; expected one of {', '.join(names)}")
+    if not norm > 0:
+        raise ValueError(f"norm is {norm}; expected a positive number")
+    if name == "ln":
+        return lambda one, other: ln(one, other, norm)
+    return {"cosine": cosine, "kl": kl}[name]

@@ -1,0 +1,83 @@
+"""What all synthesizers that mix an anchor with a neighbour have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.layout import Columns
+from interreplay.synthesis.base import Synthesizer, refuse_integers
+from interreplay.transitions import Observation, Transitions
+
+TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
+"""``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
+
+
+class Blend(Synthesizer):
+    """Decides which rows are mixed at all, and which of the mixed ones terminate.
+
+    A row of which either end is terminated reverts to its anchor, and its λ is 1: the value beyond a
+    terminal state is zero and not a point on the line.
+
+    Args:
+        prob_interpolation: p₀, probability with which a row is mixed at all, else it is its anchor.
+        termination_fn: ``(s, a, s') -> (n,) bool`` tells which mixed rows terminate; rows are then mixed
+            whatever their ends, and not reverted.
+        interp_decay: What p loses over the run: p = max(0, p₀ − interp_decay·progress), set by `anneal`.
+
+    Raises:
+        ValueError: When `prob_interpolation` is not a probability, or `interp_decay` is negative.
+    """
+
+    def __init__(
+        self,
+        prob_interpolation: float = 1.0,
+        termination_fn: TerminationFn | None = None,
+        interp_decay: float = 0.0,
+    ):
+        if not 0 <= prob_interpolation <= 1:
+            raise ValueError(f"prob_interpolation is {prob_interpolation}; expected 0 to 1")
+        if not 0 <= interp_decay < float("inf"):
+            raise ValueError(f"interp_decay is {interp_decay}; expected 0 or more")
+        self.prob_interpolation, self.interp_decay = float(prob_interpolation), float(interp_decay)
+        self.progress = 0.0
+        self.termination_fn = termination_fn
+        self.recomputes_termination = termination_fn is not None
+
+    @property
+    def probability(self) -> float:
+        """Probability with which a row is mixed now."""
+        return max(0.0, self.prob_interpolation - self.interp_decay * self.progress)
+
+    def check(self, columns: Columns) -> None:
+        refuse_integers(columns, "blended", also=("actions",))
+
+    def anneal(self, progress: float) -> None:
+        self.progress = min(max(float(progress), 0.0), 1.0)
+
+    def kept(self, mix: Tensor, anchors: Transitions, partners: Transitions, rng: np.random.Generator) -> Tensor:
+        """λ ``(n,)`` as in `mix`, but 1 where a row is to stay its anchor."""
+        if self.probability < 1:
+            mixed = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(mix.device)
+            mix = torch.where(mixed, mix, 1.0)
+        if self.termination_fn is None:
+            mix = mix.masked_fill(anchors.terminated | partners.terminated, 1.0)
+        return mix
+
+    def ended(self, rows: Transitions, anchors: Transitions, mix: Tensor) -> Transitions:
+        """`rows` with the termination that `termination_fn` gives; as they are without one."""
+        if self.termination_fn is None:
+            return rows
+        terminated = self.termination_fn(rows.obs, rows.actions, rows.next_obs)
+        terminated = torch.where(mix < 1, terminated.to(torch.bool), anchors.terminated)
+        return rows.replace(terminated=terminated, discounts=None)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"progress": self.progress}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.progress = float(state.get("progress", 0.0))

@@ -1,0 +1,47 @@
+"""Nearest outcome: what happened to a neighbour, had it happened here."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.synthesis.blend import Blend
+from interreplay.transitions import Observation, Transitions, map_observation
+
+
+class NearestOutcome(Blend):
+    """(s_i, a_i, r_j, s_i + Δs_j), Δs = s' − s: NMER's kNN baseline (Sander et al. 2022, arXiv:2205.09117).
+
+    Nothing is on a line, so there is no λ to draw. What is reported is the anchor's share of the outcome: 0
+    where it is the neighbour's, 1 where the row stayed its anchor (terminated ends, chance, no neighbour). The
+    discount belongs to the outcome and comes with it; it differs from the anchor's with n-step transitions only.
+
+    Args:
+        prob_interpolation: Probability with which a row takes the outcome of its neighbour.
+        termination_fn: ``(s, a, s') -> (n,) bool`` tells which rows terminate; without it a row of which either end
+            is terminated reverts to its anchor.
+        interp_decay: What that probability loses over the run.
+
+    Raises:
+        ValueError: When `prob_interpolation` is not a probability, or `interp_decay` is negative.
+    """
+
+    def __call__(
+        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
+    ) -> tuple[Transitions, Tensor]:
+        partners = neighbors[:, 0]
+        mix = self.kept(torch.zeros_like(anchors.rewards), anchors, partners, rng)
+        moved = anchors.replace(
+            rewards=partners.rewards, next_obs=moved_by(anchors.obs, partners), discounts=partners.discounts
+        )
+        rows = anchors.where(mix >= 1, moved)
+        return self.ended(rows, anchors, mix), mix
+
+
+def moved_by(obs: Observation, others: Transitions) -> Observation:
+    """S + Δs for observations `obs` ``(n, ...)`` and the changes Δs of `others` ``(n, ...)``.
+
+    Summed as s'_j + (s_i − s_j), so that a row moved by its own change ends where it did bit for bit.
+    """
+    return map_observation(lambda s, start, end: end + (s - start), obs, others.obs, others.next_obs)
