@@ -155,11 +155,7 @@ class ReplayBuffer:
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         slots, drawn = self.selector.select(self.storage, size, self.rng)
-        anchors = neighbors = self.storage[slots]
-        partners = torch.full_like(slots, -1)
-        if self.synthesizer.uses_neighbors:
-            neighbors, found = self.neighborhood.gather(self.storage, slots, self.rng)
-            partners = found[:, 0]
+        anchors, neighbors, partners = self._gather(slots)
         rows, mix = self.synthesizer(anchors, neighbors, self.rng)
         if mix is not None:
             mix = mix.masked_fill(partners < 0, 1.0)
@@ -170,6 +166,22 @@ class ReplayBuffer:
             rows = rows.replace(discounts=self.storage.gamma * (~rows.terminated).to(rows.rewards.dtype))
         weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
         return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written)
+
+    def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor]:
+        """Anchors ``(n, ...)``, their neighbours ``(n, k, ...)``, and the slot of each one's first ``(n,)`` or −1."""
+        if not self.synthesizer.uses_neighbors:
+            anchors = self.storage[slots]
+            return anchors, anchors, torch.full_like(slots, -1)
+        found = self.neighborhood.neighbor_slots(self.storage, slots, self.rng)
+        if found is None:
+            neighbors, found = self.neighborhood.gather(self.storage, slots, self.rng)
+            return self.storage[slots], neighbors, found[:, 0]
+        n, k = found.shape
+        # Both in one read: what a small read costs is mostly the number of calls.
+        rows = self.storage[torch.cat([slots, torch.where(found >= 0, found, slots.unsqueeze(1)).view(-1)])]
+        shape = (n, k)
+        split = (lambda column: column[n:].unsqueeze(1)) if k == 1 else (lambda column: column[n:].unflatten(0, shape))
+        return rows[:n], rows.map(split), found[:, 0]
 
     def update(self, sample: Sample, td_errors: Any) -> None:
         """Tell the selector how large the errors of a batch were.

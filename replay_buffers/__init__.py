@@ -1,7 +1,29 @@
 """The catalogue: one file per published method, holding its paper, its defaults and its composition."""
 
+from replay_buffers.attentive import Attentive
+from replay_buffers.cer import CER
+from replay_buffers.continuous_transition import ContinuousTransition
+from replay_buffers.elite import Elite
+from replay_buffers.knn import KNNOutcome
+from replay_buffers.mixup import NaiveMixup
 from replay_buffers.nmer import NMER
+from replay_buffers.noise import Noise
+from replay_buffers.online import Online
 from replay_buffers.per import PER
+from replay_buffers.s4rl import S4RL
 from replay_buffers.uniform import Uniform
 
-__all__ = ["NMER", "PER", "Uniform"]
+__all__ = [
+    "Attentive",
+    "CER",
+    "ContinuousTransition",
+    "Elite",
+    "KNNOutcome",
+    "NaiveMixup",
+    "NMER",
+    "Noise",
+    "Online",
+    "PER",
+    "S4RL",
+    "Uniform",
+]

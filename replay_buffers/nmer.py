@@ -18,6 +18,7 @@ class NMER(ReplayBuffer):
         selector: Draws the anchors; uniformly by default, `Prioritized()` gives NMER×PER.
         credit: Whom a TD error of a blend is credited to; the anchor by default.
         prob_interpolation: Probability with which a row is blended.
+        interp_decay: What that probability loses over the run.
         termination_fn: ``(s, a, s') -> (n,) bool``; without it rows with a terminated end are not blended.
     """
 
@@ -30,11 +31,12 @@ class NMER(ReplayBuffer):
         selector: Selector | None = None,
         credit: Credit | None = None,
         prob_interpolation: float = 1.0,
+        interp_decay: float = 0.0,
         termination_fn: TerminationFn | None = None,
         n_step: int = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",
     ):
-        mixup = Mixup(Beta(alpha), prob_interpolation, termination_fn)
+        mixup = Mixup(Beta(alpha), prob_interpolation, termination_fn, interp_decay)
         super().__init__(capacity, selector, KNN(k=k), mixup, credit, n_step, gamma, seed, device)

@@ -95,6 +95,20 @@ def test_interleaved_rows_are_linked_by_episode():
     assert storage.successor(slots).tolist() == [following.get(i, -1) for i in range(90)]
 
 
+@pytest.mark.parametrize("portion", [1, 3, 30])
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+def test_nothing_continues_an_ended_row_even_if_the_next_one_begins_where_it_ended(end, ids, portion):
+    rows = Episodes(ends=0.0).rows(30)
+    for row in rows[4::5]:
+        row[end] = True
+    storage = Storage(30)
+    for start in range(0, 30, portion):
+        storage.add(stack(rows[start : start + portion], ids))
+    assert (storage.successor(torch.arange(30)) >= 0).tolist() == [i % 5 != 4 for i in range(30)]
+    assert ids or len(set(storage.read(torch.arange(30)).episode.tolist())) == 6
+
+
 def test_ids_given_for_rows_without_are_those_of_their_episodes():
     rows = Episodes(ends=0.2).rows(60)
     storage = Storage(60)

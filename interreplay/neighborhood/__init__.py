@@ -1,7 +1,9 @@
 """Neighbourhoods: what an anchor may be mixed with."""
 
 from interreplay.neighborhood.alone import Alone
+from interreplay.neighborhood.anyone import Anyone
 from interreplay.neighborhood.base import Neighborhood
 from interreplay.neighborhood.knn import KNN
+from interreplay.neighborhood.successor import Successor
 
-__all__ = ["KNN", "Alone", "Neighborhood"]
+__all__ = ["KNN", "Alone", "Anyone", "Neighborhood", "Successor"]

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from interreplay.neighborhood.base import Neighborhood
-from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
     from interreplay.storage import Storage
@@ -21,11 +20,10 @@ class Anyone(Neighborhood):
     A row that is stored alone has no neighbour.
     """
 
-    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
+    def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         others = len(storage) - 1
         if others == 0:
-            found = torch.full_like(slots, -1)
-            return storage[slots.unsqueeze(1)], found.unsqueeze(1)
-        found = torch.from_numpy(rng.integers(0, others, len(slots))).to(slots.device)
-        found += found >= slots  # the others' slots are 0 to N − 1 without the anchor's
-        return storage[found.unsqueeze(1)], found.unsqueeze(1)
+            return torch.full_like(slots, -1).unsqueeze(1)
+        drawn = rng.integers(0, others, len(slots))
+        drawn += drawn >= slots.numpy(force=True)  # the others' slots are 0 to N − 1 without the anchor's
+        return torch.from_numpy(drawn).to(slots.device).unsqueeze(1)

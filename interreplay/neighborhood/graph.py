@@ -17,6 +17,8 @@ RANK_DRIFT = 0.01  # |ln std ratio| from which on distances are taken anew: cost
 STALE = 0.6  # share of the rows stored that may be newer than the last search for a row
 SWEEP = 3  # rows looked at for each row added, whether they are stale
 REFRESH = 1.5  # and of these searched for again at most; what a full ring needs: each row once in .67 turns
+COUNTERS = ("sweep", "tidied", "built_at", "built_size", "built_epoch")
+TIDY = 8  # rows ranked anew for each row added, where their distances are of an earlier scale
 CHUNK = 1 << 15
 
 
@@ -87,6 +89,7 @@ class NeighborGraph(NeighborLists):
         wanted = np.concatenate([waiting[self.queried[waiting] == 0], self._stale(len(waiting))])
         for start in range(0, len(wanted), BLOCK):
             self.search(wanted[start : start + BLOCK])
+        self.tidy(TIDY * len(waiting))
         self.pending = []
 
     def _stale(self, added: int) -> np.ndarray:
@@ -107,7 +110,7 @@ class NeighborGraph(NeighborLists):
         count = self.table.count
         state = {name: getattr(self, name)[:count] for name in ("queried", "ranked", "seen")}
         state |= {name: getattr(self, name).state_dict() for name in ("table", "cells", "scale")}
-        state |= {name: getattr(self, name) for name in ("sweep", "built_at", "built_size", "built_epoch")}
+        state |= {name: getattr(self, name) for name in COUNTERS}
         return state | {"stds": self.stds, "pending": np.array(self.pending, np.int64)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -115,7 +118,7 @@ class NeighborGraph(NeighborLists):
             getattr(self, name)[: len(state[name])] = np.asarray(state[name])
         for name in ("table", "cells", "scale"):
             getattr(self, name).load_state_dict(state[name])
-        for name in ("sweep", "built_at", "built_size", "built_epoch"):
+        for name in COUNTERS:
             setattr(self, name, int(state[name]))
         self.stds = np.array(state["stds"], np.float64)
         self.pending = [int(slot) for slot in state["pending"]]

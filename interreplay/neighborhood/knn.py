@@ -17,7 +17,6 @@ from torch import Tensor
 from interreplay.neighborhood.base import Neighborhood
 from interreplay.neighborhood.exact import nearest
 from interreplay.neighborhood.graph import NeighborGraph
-from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
     from interreplay.storage import Storage
@@ -55,10 +54,6 @@ class KNN(Neighborhood):
             self.graph = NeighborGraph(storage.capacity, dims, self.k, self.width)
         self.graph.add(storage, slots.numpy())
 
-    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
-        neighbors = self.neighbor_slots(storage, slots, rng)
-        return storage[torch.where(neighbors >= 0, neighbors, slots.unsqueeze(1))], neighbors
-
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """Slots ``(n, draw)`` int64 of neighbours drawn for `slots` ``(n,)``; −1 where there are too few."""
         if self.draw is None:
@@ -67,7 +62,11 @@ class KNN(Neighborhood):
             near = self.neighbors(storage, slots)
             chosen = torch.from_numpy(self._columns((near >= 0).sum(1).cpu().numpy(), rng)).to(near.device)
             return torch.where(chosen >= 0, near.gather(1, chosen.clamp(min=0)), -1)
-        keys, order = self._graph(storage).candidates(slots.numpy())
+        graph = self._graph(storage)
+        if self.draw == 1 and (first := graph.all_live(slots.numpy())) is not None:
+            column = (rng.random(len(slots)) * self.k).astype(np.int64)
+            return torch.from_numpy(graph.table.slots_of(first[np.arange(len(slots)), column]).reshape(-1, 1))
+        keys, order = graph.candidates(slots.numpy())
         if self.draw == 1 and len(storage) > 1:
             return torch.from_numpy(self._pick_one(keys, order, rng))
         columns = self._columns(np.minimum(order[:, -1], self.k), rng)

@@ -11,6 +11,7 @@ from interreplay.neighborhood.table import EMPTY, NeighborTable, by_group, pack,
 
 SEARCH_DRIFT = 0.15  # |ln std ratio| from which on candidates are searched anew; 10 of 32 survive .2 with recall .999
 BLOCK = 2048  # lists handled at a time
+AHEAD = 1024  # lists looked at beyond those asked for, when some of these were ranked in an earlier scale
 
 
 class NeighborLists:
@@ -37,6 +38,7 @@ class NeighborLists:
         self.fit = np.zeros(capacity, bool)  # whether both are good in this epoch; small, so that it stays in the cache
         self.stds = np.zeros((1, dims))  # of each epoch
         self.valid = np.zeros(1, bool)  # which epochs' searches still serve
+        self.tidied = 0  # the row next in turn to be ranked before it is asked for
 
     @property
     def epoch(self) -> int:
@@ -58,6 +60,13 @@ class NeighborLists:
         self.queried[slots], self.fit[slots] = 0, False
         self.table.clear(slots)
 
+    def all_live(self, slots: np.ndarray) -> np.ndarray | None:
+        """Keys ``(n, k)`` of the k nearest of `slots` ``(n,)``, where no list needs anything and all k are stored."""
+        if not self.fit.take(slots).all():
+            return None
+        first = self.table.keys.take(slots, axis=0)[:, : self.k]
+        return first if self.table.live(first).all() else None
+
     def candidates(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Candidates of `slots` ``(n,)``, right as of now.
 
@@ -66,6 +75,7 @@ class NeighborLists:
         """
         if not self.fit.take(slots).all():
             self._mend(np.unique(slots))
+            self.tidy(AHEAD)
         keys = self.table.keys.take(slots, axis=0)
         order = self.table.count_live(keys)
         short = order[:, -1] < min(self.k, self.table.count - 1)
@@ -79,6 +89,13 @@ class NeighborLists:
         """Make the lists of `slots`, each once, fit for use."""
         self.search(slots[~self.valid[self.queried[slots]]])
         self.rank(slots[self.ranked[slots] != self.epoch])
+
+    def tidy(self, rows: int) -> None:
+        """Of the next `rows` rows in turn, rank the lists whose distances are of an earlier scale."""
+        count = self.table.count
+        turn = (self.tidied + np.arange(min(rows, count))) % count
+        self.tidied = int(turn[-1] + 1) % count
+        self.rank(turn[(self.ranked[turn] != self.epoch) & (self.queried[turn] > 0)])
 
     def _complete(self, slots: np.ndarray) -> None:
         """Search further and further for rows with fewer than k candidates."""

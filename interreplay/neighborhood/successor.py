@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from interreplay.neighborhood.base import Neighborhood
-from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
     from interreplay.storage import Storage
@@ -22,6 +20,5 @@ class Successor(Neighborhood):
     The last step of an episode has none, nor has the newest one of a running episode.
     """
 
-    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
-        found = storage.successor(slots)
-        return storage[torch.where(found >= 0, found, slots).unsqueeze(1)], found.unsqueeze(1)
+    def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
+        return storage.successor(slots).unsqueeze(1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import ray
-import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
@@ -19,6 +16,7 @@ from interreplay.diagnostics import Diagnostics
 from interreplay.errors import NonFiniteError
 from interreplay.memory import columns_of_spaces
 from interreplay.rllib import checkpoints
+from interreplay.rllib.global_rng import global_rng, set_global_rng
 from interreplay.rllib.recipes import make_buffer
 from interreplay.transitions import Transitions
 
@@ -189,7 +187,7 @@ class OffPolicy(Algorithm):
                 "env_steps": self.env_steps,
                 "owed": self._owed,
                 "diagnostics": self.diagnostics.state_dict(),
-                "global_rng": _global_rng(),
+                "global_rng": global_rng(),
                 "remote_runners": self._remote_states(),
             }
         return state
@@ -202,7 +200,7 @@ class OffPolicy(Algorithm):
         loop = state[LOOP_STATE]
         self.env_steps, self._owed = int(loop["env_steps"]), float(loop["owed"])
         self.diagnostics.load_state_dict(loop["diagnostics"])
-        _set_global_rng(loop["global_rng"])
+        set_global_rng(loop["global_rng"])
         self._load_remote_states(loop["remote_runners"])
 
     def _remote_states(self) -> dict[int, Any]:
@@ -249,15 +247,3 @@ class OffPolicy(Algorithm):
         checkpoints.restore(
             self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs)
         )
-
-
-def _global_rng() -> dict[str, Any]:
-    """Generators that environments or user code may draw from; ours have their own."""
-    legacy = np.random.get_state()  # noqa: NPY002
-    return {"python": random.getstate(), "numpy": legacy, "torch": torch.get_rng_state().numpy()}
-
-
-def _set_global_rng(state: dict[str, Any]) -> None:
-    random.setstate(state["python"])
-    np.random.set_state(state["numpy"])  # noqa: NPY002
-    torch.set_rng_state(torch.as_tensor(np.array(state["torch"])))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from interreplay.selection.candidates import FromCandidates, flat, observations
+from interreplay.selection.candidates import FromCandidates, flat, next_observations, observations
 from interreplay.selection.distance import named
 from interreplay.transitions import Observation
 
@@ -56,7 +56,7 @@ class Attentive(FromCandidates):
     @torch.no_grad()
     def keep(self, storage: Storage, slots: Tensor, size: int) -> Tensor:
         newest = torch.full((1,), (storage.written - 1) % storage.capacity, device=storage.device)
-        now, seen = storage.read(newest).next_obs, observations(storage, slots)
+        now, seen = next_observations(storage, newest), observations(storage, slots)[0]
         if self._features is not None:
             now, seen = self._features(now), self._features(seen)
         distances = named(self.distance, self.norm, "cosine", "ln")(flat(seen), flat(now))

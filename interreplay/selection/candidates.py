@@ -64,10 +64,16 @@ class FromCandidates(Selector):
         self.progress = float(state["progress"])
 
 
-def observations(storage: Storage, slots: Tensor) -> Observation:
-    """Stored observations of `slots` ``(n,)``, without the rest of the rows."""
-    parts = storage.records.take(slots, storage.chain.observed)
-    return join_parts({name[4:]: part for name, part in parts.items()})
+def observations(storage: Storage, slots: Tensor, beside: str | None = None) -> tuple[Observation, Tensor | None]:
+    """Stored observations of `slots` ``(n,)``, and the column `beside` them, read without the rest of the rows."""
+    observed = storage.chain.observed
+    found = storage.records.take(slots, observed if beside is None else [*observed, beside])
+    return join_parts({name[4:]: found[name] for name in observed}), found[beside] if beside is not None else None
+
+
+def next_observations(storage: Storage, slots: Tensor) -> Observation:
+    """Stored next observations of `slots` ``(n,)``, one step on."""
+    return storage.chain.next_obs(storage.records.take(slots, ["link"])["link"])
 
 
 def flat(values: Observation) -> Tensor:

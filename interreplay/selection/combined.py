@@ -10,7 +10,6 @@ from torch import Tensor
 
 from interreplay.layout import Columns
 from interreplay.selection.base import Selector
-from interreplay.selection.prioritized import Prioritized
 from interreplay.selection.uniform import Uniform
 
 if TYPE_CHECKING:
@@ -24,23 +23,25 @@ class Combined(Selector):
     p that of the inner selector; importance weights are what the inner selector makes of it.
 
     Args:
-        inner: `Uniform()` by default, or `Prioritized()`.
+        inner: `Uniform()` by default, or one that tells the probability of any row, as `Prioritized` does with
+            ``probabilities(slots)``.
 
     Raises:
-        ValueError: When the probabilities of the inner selector are not known for every row.
+        ValueError: When the inner selector is another.
     """
 
     def __init__(self, inner: Selector | None = None):
         self.inner = inner if inner is not None else Uniform()
-        if not isinstance(self.inner, Uniform | Prioritized):
-            raise ValueError(f"the inner selector is {type(self.inner).__name__}; expected Uniform or Prioritized")
+        if not isinstance(self.inner, Uniform) and not hasattr(self.inner, "probabilities"):
+            kind = type(self.inner).__name__
+            raise ValueError(f"the inner selector is {kind}; expected Uniform, or one with probabilities(slots)")
 
     def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         newest = torch.full((1,), (storage.written - 1) % storage.capacity, device=storage.device)
         if size == 1:
             return newest, torch.ones(1, device=storage.device)
         slots, drawn = self.inner.select(storage, size - 1, rng)
-        own = self.inner.probabilities(newest) if isinstance(self.inner, Prioritized) else drawn[:1]
+        own = drawn[:1] if isinstance(self.inner, Uniform) else self.inner.probabilities(newest)  # type: ignore[attr-defined]
         slots = torch.cat([slots, newest])
         share = torch.cat([drawn, own]) * (size - 1) + (slots == newest)
         return slots, share / size

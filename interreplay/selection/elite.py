@@ -118,13 +118,16 @@ class Elite(FromCandidates):
             self._warn()
             return torch.zeros(len(slots), device=slots.device)
         if self.distance == "kl" and BEHAVIOR not in storage.columns:
-            raise ValueError('distance is "kl" and extras hold no "behavior"; expected that column, or another distance')
+            raise ValueError(
+                'distance is "kl" and extras hold no "behavior"; expected that column, or another distance'
+            )
         name = BEHAVIOR if BEHAVIOR in storage.columns else "actions"
-        gave = flat(storage.records.take(slots, [name])[name])
-        gives = flat(self._policy(observations(storage, slots))).to(gave)
+        obs, behavior = observations(storage, slots, name)
+        assert behavior is not None
+        gave, gives = flat(behavior), flat(self._policy(obs))
         if gave.shape != gives.shape:
             raise ValueError(f"the policy gives {tuple(gives.shape)}; expected {tuple(gave.shape)}, as {name} has")
-        return named(self.distance, self.norm, *DISTANCES)(gave, gives)
+        return named(self.distance, self.norm, *DISTANCES)(gave, gives.to(gave))
 
     def _warn(self) -> None:
         if not self._warned:

@@ -1,7 +1,21 @@
 """Synthesis: what a batch is made of."""
 
+from interreplay.synthesis.adaptive import AdaptiveMixup
 from interreplay.synthesis.base import Synthesizer
+from interreplay.synthesis.blend import Blend
 from interreplay.synthesis.keep import Keep
 from interreplay.synthesis.mixup import Mixup
+from interreplay.synthesis.nearest_outcome import NearestOutcome
+from interreplay.synthesis.noise import Noise
+from interreplay.synthesis.state_augmentation import StateAugmentation
 
-__all__ = ["Keep", "Mixup", "Synthesizer"]
+__all__ = [
+    "AdaptiveMixup",
+    "Blend",
+    "Keep",
+    "Mixup",
+    "NearestOutcome",
+    "Noise",
+    "StateAugmentation",
+    "Synthesizer",
+]

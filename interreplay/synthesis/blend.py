@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interreplay.layout import Columns
 from interreplay.synthesis.base import Synthesizer, refuse_integers
-from interreplay.transitions import Observation, Transitions
+from interreplay.transitions import Observation, Transitions, map_observation, unchecked
 
 TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
 """``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
@@ -67,6 +67,23 @@ class Blend(Synthesizer):
         if self.termination_fn is None:
             mix = mix.masked_fill(anchors.terminated | partners.terminated, 1.0)
         return mix
+
+    @staticmethod
+    def partners(neighbors: Transitions) -> Transitions:
+        """The first of the neighbours ``(n, k, ...)`` of each row, without episodes, flags of truncation and extras."""
+
+        def first(column: Tensor) -> Tensor:
+            return column.select(1, 0)
+
+        return unchecked(
+            obs=map_observation(first, neighbors.obs),
+            actions=first(neighbors.actions),
+            rewards=first(neighbors.rewards),
+            next_obs=map_observation(first, neighbors.next_obs),
+            terminated=first(neighbors.terminated),
+            truncated=None,
+            discounts=None if neighbors.discounts is None else first(neighbors.discounts),
+        )
 
     def ended(self, rows: Transitions, anchors: Transitions, mix: Tensor) -> Transitions:
         """`rows` with the termination that `termination_fn` gives; as they are without one."""

@@ -40,7 +40,7 @@ class Mixup(Blend):
     def __call__(
         self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
     ) -> tuple[Transitions, Tensor]:
-        partners = neighbors[:, 0]
+        partners = self.partners(neighbors)
         mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
         mix = self.kept(mix, anchors, partners, rng)
         return self.ended(anchors.blend(partners, mix), anchors, mix), mix

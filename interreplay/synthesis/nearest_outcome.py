@@ -30,7 +30,7 @@ class NearestOutcome(Blend):
     def __call__(
         self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
     ) -> tuple[Transitions, Tensor]:
-        partners = neighbors[:, 0]
+        partners = self.partners(neighbors)
         mix = self.kept(torch.zeros_like(anchors.rewards), anchors, partners, rng)
         moved = anchors.replace(
             rewards=partners.rewards, next_obs=moved_by(anchors.obs, partners), discounts=partners.discounts

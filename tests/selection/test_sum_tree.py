@@ -53,6 +53,14 @@ def test_every_leaf_is_found_from_the_middle_of_its_share():
 
 
 @pytest.mark.usefixtures("_top")
+def test_a_draw_on_a_border_belongs_to_the_leaf_that_begins_there():
+    tree = SumTree(1024, CPU)
+    tree.set(torch.arange(1024), (torch.arange(1024) % 2 == 0).double())  # every other leaf is zero
+    borders = torch.arange(512, dtype=torch.float64) / 512
+    assert tree.find(borders)[0].tolist() == list(range(0, 1024, 2))
+
+
+@pytest.mark.usefixtures("_top")
 def test_leaves_of_zero_are_never_found():
     tree = SumTree(1000, CPU)
     tree.set(torch.tensor([3, 500, 997]), torch.tensor([1e-9, 1.0, 1e-9]))

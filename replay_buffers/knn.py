@@ -1,0 +1,42 @@
+"""KNN outcome, the baseline of Sander et al. 2022, Neighborhood mixup experience replay, arXiv:2205.09117."""
+
+from interreplay import ReplayBuffer
+from interreplay.credit import Credit
+from interreplay.neighborhood import KNN
+from interreplay.selection import Selector
+from interreplay.synthesis import NearestOutcome
+from interreplay.synthesis.mixup import TerminationFn
+
+
+class KNNOutcome(ReplayBuffer):
+    """Each anchor with the outcome of a nearest neighbour j: (s_i, a_i, r_j, s_i + Δs_j), nothing blended.
+
+    Tells whether NMER's gain comes from mixing or from neighbours alone. Costs what NMER does: the neighbour table.
+    Exact where r and Δs change little within the distance of a neighbour, wrong by that change elsewhere.
+
+    Args:
+        k: The outcome is that of one of the k nearest, each with the same probability.
+        selector: Draws the anchors; uniformly by default.
+        credit: Whom a TD error is credited to; the anchor by default.
+        prob_interpolation: Probability with which a row takes its neighbour's outcome.
+        interp_decay: What that probability loses over the run.
+        termination_fn: ``(s, a, s') -> (n,) bool``; without it rows with a terminated end stay as they are.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int = 1_000_000,
+        k: int = 1,
+        selector: Selector | None = None,
+        credit: Credit | None = None,
+        prob_interpolation: float = 1.0,
+        interp_decay: float = 0.0,
+        termination_fn: TerminationFn | None = None,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+        device: str = "cpu",
+    ):
+        outcome = NearestOutcome(prob_interpolation, termination_fn, interp_decay)
+        super().__init__(capacity, selector, KNN(k=k), outcome, credit, n_step, gamma, seed, device)

@@ -1,0 +1,59 @@
+"""Anyone and Successor: legal partners, and all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from builders import Episodes, identical, make
+from scipy.stats import chisquare
+
+from interreplay import Storage
+from interreplay.neighborhood import Anyone, Successor
+
+
+def stored(rows: int, capacity: int, **kind) -> Storage:
+    storage, episodes = Storage(capacity), Episodes(**kind)
+    for _ in range(rows):
+        storage.add(episodes.transitions(1))
+    return storage
+
+
+@pytest.mark.parametrize("rows", [2, 3, 10, 25])
+def test_anyone_is_any_other_row_alike(rows):
+    storage = stored(rows, 10)
+    n = min(rows, 10)
+    slots = torch.arange(n).repeat(2000)
+    neighbors, found = Anyone().gather(storage, slots, np.random.default_rng(0))
+    assert found.shape == (len(slots), 1) and (found[:, 0] != slots).all()
+    identical(neighbors[:, 0], storage[found[:, 0]])
+    pairs = torch.bincount(slots * n + found[:, 0], minlength=n * n).view(n, n)
+    counts = pairs[~torch.eye(n, dtype=torch.bool)].numpy()
+    assert len(counts) == 2 or chisquare(counts).pvalue > 1e-4
+    assert (counts > 0).all()
+
+
+def test_nobody_is_there():
+    storage = stored(1, 10)
+    neighbors, found = Anyone().gather(storage, torch.zeros(4, dtype=torch.int64), np.random.default_rng(0))
+    assert (found == -1).all()
+    identical(neighbors[:, 0], storage[torch.zeros(4, dtype=torch.int64)])
+
+
+@pytest.mark.parametrize(("rows", "capacity"), [(40, 100), (333, 100)])
+def test_the_successor_is_the_next_step_of_the_episode(rows, capacity):
+    """Against rows kept in a list, with three environments interleaved and a ring that has come around."""
+    given, storage = make(rows, envs=3, gaps=0.1), Storage(capacity)
+    for row in range(rows):
+        storage.add(given[row : row + 1])
+    first = max(0, rows - capacity)
+    slots = torch.arange(first, rows) % capacity
+    neighbors, found = Successor().gather(storage, slots, np.random.default_rng(0))
+    for row, slot, partner in zip(range(first, rows), slots.tolist(), found[:, 0].tolist(), strict=True):
+        later = [j for j in range(row + 1, rows) if given.episode[j] == given.episode[row]][:1]
+        follows = [j for j in later if torch.equal(given.obs[j], given.next_obs[row])]
+        assert partner == (follows[0] % capacity if follows else -1)
+        assert not (follows and (given.terminated[row] or given.truncated[row]))
+        assert partner != slot
+    assert (found >= 0).any() and (found < 0).any()
+    identical(neighbors[:, 0], storage[torch.where(found >= 0, found, slots[:, None])[:, 0]])

@@ -1,0 +1,78 @@
+"""Online and combined selection: the newest rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from builders import identical, make, same_sample
+
+from interreplay.selection import Combined, Elite, Prioritized
+from replay_buffers import CER, PER, Online, Uniform
+
+
+@pytest.mark.parametrize("rows", [5, 8, 9, 20])
+def test_online_gives_the_newest_rows_newest_first(rows):
+    given = make(rows)
+    buffer = Online(capacity=8, seed=0)
+    for row in range(rows):
+        buffer.add(given[row : row + 1])
+    sample = buffer.sample(4)
+    assert torch.equal(sample.transitions.obs, given.obs.flip(0)[:4])
+    assert torch.equal(sample.probabilities, torch.full((4,), 0.25)) and (sample.weights == 1).all()
+
+
+def test_online_repeats_what_is_there():
+    buffer = Online(capacity=8)
+    buffer.add(make(3))
+    sample = buffer.sample(7)
+    assert sample.slots.tolist() == [2, 1, 0, 2, 1, 0, 2]
+    counts = np.bincount(sample.slots, minlength=3) / 7
+    assert np.allclose(sample.probabilities, counts[sample.slots])
+
+
+@pytest.mark.parametrize("selector", [None, Prioritized()], ids=["uniform", "prioritized"])
+def test_cer_always_holds_the_newest(selector):
+    buffer, given = CER(capacity=50, selector=selector, seed=0), make(130)
+    for row in range(130):
+        (newest,) = buffer.add(given[row : row + 1])
+        sample = buffer.sample(16)
+        assert sample.slots[-1] == newest and len(sample) == 16
+        identical(sample.transitions[15:], buffer.storage[newest.reshape(1)])
+    assert buffer.sample(1).slots.tolist() == [int(newest)] and buffer.sample(1).probabilities == 1
+
+
+def test_the_rest_of_cer_is_the_inner_selection():
+    given = make(80)
+    for inner, recipe in ((None, Uniform), (Prioritized(), PER)):
+        plain, combined = recipe(capacity=50, seed=1), CER(capacity=50, selector=inner, seed=1)
+        for buffer in (plain, combined):
+            buffer.add(given[:50])
+            buffer.add(given[50:])
+        assert torch.equal(combined.sample(16).slots[:-1], plain.sample(15).slots)
+
+
+def test_probabilities_of_combined_prioritized_rows():
+    buffer = CER(capacity=20, selector=Prioritized(beta=1.0), seed=0)
+    slots = buffer.add(make(20))
+    buffer.selector.update(slots, torch.linspace(0.1, 3, 20))
+    sample, inner = buffer.sample(10), buffer.selector.inner
+    expected = 0.9 * inner.probabilities(sample.slots) + 0.1 * (sample.slots == 19)
+    assert torch.allclose(sample.probabilities, expected)
+    weights = 1 / (20 * expected)
+    assert torch.allclose(sample.weights, weights / weights.max())
+
+
+def test_combined_hands_on_errors_schedules_and_states():
+    one, other = (CER(capacity=20, selector=Prioritized(), seed=0) for _ in range(2))
+    one.add(make(20))
+    one.update(one.sample(10), np.arange(10.0))
+    one.anneal(0.5)
+    assert one.selector.inner.current_beta == pytest.approx(0.7)
+    other.load_state_dict(one.state_dict())
+    same_sample(one.sample(10), other.sample(10))
+
+
+def test_combined_refuses_a_selector_whose_probabilities_are_unknown():
+    with pytest.raises(ValueError, match="the inner selector is Elite"):
+        Combined(Elite())

@@ -1,0 +1,162 @@
+"""The learned temperature of Continuous Transition."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from builders import make, same_sample
+from scipy.stats import beta, kstest
+from torch import nn
+
+from interreplay import Transitions
+from interreplay.synthesis import AdaptiveMixup
+from interreplay.synthesis.adaptive import LOWEST, Fit, features, outcomes
+from replay_buffers import ContinuousTransition
+
+
+def pairs(n: int = 64, seed: int = 0, scale: float = 1.0) -> tuple[Transitions, Transitions]:
+    rows = make(2 * n, ends=0.0, seed=seed)
+    rows = rows.replace(next_obs=rows.next_obs * scale, rewards=rows.rewards * scale)
+    return rows[:n], rows[n:].map(lambda column: column.unsqueeze(1))
+
+
+def test_one_batch_equals_the_formulas():
+    anchors, neighbors = pairs()
+    mixup, rng = AdaptiveMixup(hiddens=(8, 8)), np.random.default_rng(0)
+    mixup(anchors, neighbors, rng)
+    fit, before = copy.deepcopy(mixup.fit), copy.deepcopy(mixup.fit)
+    rows, mix = mixup(anchors, neighbors, rng)
+    partners = neighbors[:, 0]
+    model = before.model
+    with torch.no_grad():
+        here, there = model(features(anchors)), model(features(partners))
+        straight = mix[:, None] * here + (1 - mix[:, None]) * there
+        d = (model(features(rows)) - straight).square().mean(1)
+    # the model: one step of Adam on the mean squared error of both ends
+    ends, targets = (
+        torch.cat([features(anchors), features(partners)]),
+        torch.cat([outcomes(anchors), outcomes(partners)]),
+    )
+    adam = torch.optim.Adam(model.parameters(), lr=3e-4)
+    adam.load_state_dict(fit.optimizers[0].state_dict())
+    nn.functional.mse_loss(model(ends), targets).backward()
+    adam.step()
+    for mine, theirs in zip(mixup.fit.model.parameters(), model.parameters(), strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-6)
+    # the temperature: one step of Adam on mean(log β·(d − τ))
+    temperature = nn.Parameter(before.beta.detach().clone())
+    adam = torch.optim.Adam([temperature], lr=3e-4)
+    adam.load_state_dict(fit.optimizers[1].state_dict())
+    (temperature.log() * (d - 0.1)).mean().backward()
+    adam.step()
+    assert mixup.temperature == pytest.approx(min(1.0, float(temperature.detach())), abs=1e-6)
+
+
+def test_a_bent_model_lowers_the_temperature_and_a_straight_one_raises_it():
+    anchors, neighbors = pairs(scale=50.0)
+    mixup, rng = AdaptiveMixup(threshold=1e-9, lr=1e-2, hiddens=(32, 32)), np.random.default_rng(0)
+    found = []
+    for _ in range(150):
+        mixup(anchors, neighbors, rng)
+        found.append(mixup.temperature)
+    assert found == sorted(found, reverse=True) and found[-1] == pytest.approx(LOWEST)
+    mixup = AdaptiveMixup(threshold=1e9, lr=1e-2, hiddens=(32, 32))
+    mixup(anchors, neighbors, rng)
+    mixup.fit.beta.data.fill_(0.5)
+    found = []
+    for _ in range(100):
+        _, mix = mixup(anchors, neighbors, rng)
+        found.append(mixup.temperature)
+    assert found == sorted(found) and found[-1] == 1.0 and mix.min() >= 0 and mix.max() <= 1
+
+
+def test_lambda_follows_the_temperature():
+    anchors, neighbors = pairs(3000)
+    mixup = AdaptiveMixup(hiddens=(4,))
+    mixup.beta.alpha = 0.5
+    _, mix = mixup(anchors, neighbors, np.random.default_rng(0))
+    assert kstest(mix.double().numpy(), beta(0.5, 0.5).cdf).pvalue > 1e-4
+
+
+def test_rows_that_stay_say_nothing():
+    anchors, neighbors = pairs()
+    mixup, rng = AdaptiveMixup(threshold=1e9, hiddens=(8,)), np.random.default_rng(0)
+    mixup.beta.alpha = 0.5
+    alone = anchors.map(lambda column: column.unsqueeze(1))
+    mixup(anchors, alone, rng)
+    ended = anchors.replace(terminated=torch.ones(64, dtype=torch.bool))
+    mixup(ended, neighbors, rng)
+    assert mixup.temperature == 0.5
+
+
+def test_the_model_learns_the_dynamics():
+    rng = np.random.default_rng(0)
+    obs, actions = rng.normal(size=(512, 3)).astype("f"), rng.normal(size=(512, 2)).astype("f")
+    flags = np.zeros(512, bool)
+    rows = Transitions(obs, actions, obs[:, 0] * actions[:, 0], obs + 0.1, flags, flags)
+    anchors, neighbors = rows[:256], rows[256:].map(lambda column: column.unsqueeze(1))
+    mixup = AdaptiveMixup(hiddens=(64, 64), lr=3e-3)
+    losses = []
+    for _ in range(150):
+        mixup(anchors, neighbors, rng)
+        with torch.no_grad():
+            losses.append(float((mixup.fit.model(features(rows)) - outcomes(rows)).square().mean()))
+    assert losses[-1] < 0.05 * losses[0]
+
+
+def used(seed: int = 0) -> ContinuousTransition:
+    buffer = ContinuousTransition(capacity=100, seed=seed)
+    for start in range(3):
+        buffer.add(make(50, seed=start, envs=2))
+        buffer.sample(16)
+    return buffer
+
+
+def test_the_global_generator_neither_matters_nor_moves():
+    torch.manual_seed(1)
+    one = used()
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    other = used()
+    assert torch.equal(torch.get_rng_state(), before)
+    same_sample(one.sample(16), other.sample(16))
+    for mine, theirs in zip(
+        one.synthesizer.fit.model.parameters(), other.synthesizer.fit.model.parameters(), strict=True
+    ):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))], ids=["copy", "pickle"])
+def test_duplicates_and_states_go_on_learning_alike(duplicate):
+    buffer = used()
+    loaded = ContinuousTransition(capacity=100, seed=9)
+    loaded.load_state_dict(buffer.state_dict())
+    other = duplicate(buffer)
+    for _ in range(4):
+        sample = buffer.sample(16)
+        same_sample(other.sample(16), sample)
+        same_sample(loaded.sample(16), sample)
+    assert buffer.synthesizer.temperature == other.synthesizer.temperature == loaded.synthesizer.temperature
+    fits = [b.synthesizer.fit.state() for b in (buffer, other, loaded)]
+    for state in fits[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(state["weights"][0], fits[0]["weights"][0], strict=True))
+
+
+def test_it_learns_where_gradients_are_off():
+    anchors, neighbors = pairs()
+    mixup = AdaptiveMixup(hiddens=(8,))
+    with torch.no_grad():
+        rows, mix = mixup(anchors, neighbors, np.random.default_rng(0))
+    assert not rows.obs.requires_grad and not mix.requires_grad
+    assert isinstance(mixup.fit, Fit)
+
+
+@pytest.mark.parametrize("arguments", [{"threshold": 0.0}, {"lr": -1.0}])
+def test_bad_arguments(arguments):
+    (name,) = arguments
+    with pytest.raises(ValueError, match=f"{name} is"):
+        AdaptiveMixup(**arguments)

@@ -1,0 +1,123 @@
+"""Noise: how large, on what, and the spread of the rows that are stored now."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from builders import Episodes, identical, make
+from scipy.stats import kstest
+
+from interreplay import Transitions
+from interreplay.synthesis.moments import parts
+from replay_buffers import Noise, Uniform
+
+KINDS = {
+    "plain": {},
+    "dict": {"obs_shape": {"observation": (3,), "goal": (2,)}},
+    "float64": {"obs_dtype": np.float64},
+    "2-D": {"obs_shape": (2, 2), "action_shape": ()},
+}
+
+
+def stored_numbers(buffer: Noise) -> torch.Tensor:
+    rows = buffer.storage[torch.arange(len(buffer))]
+    return torch.cat(list(parts(rows).values()), dim=1).double()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("capacity", "chunk"), [(64, 1), (100, 7), (100, 100), (1000, 333), (70, 64)])
+def test_the_spread_is_that_of_the_rows_stored_now(kind, capacity, chunk):
+    buffer, episodes = Noise(capacity=capacity), Episodes(envs=2, **KINDS[kind])
+    for turn in range(12):
+        given = episodes.transitions(chunk)
+        buffer.add(given.replace(rewards=given.rewards * (turn + 1) + 1e4))
+        numbers = stored_numbers(buffer)
+        assert torch.allclose(buffer.synthesizer.moments.std(), numbers.std(0, correction=0), rtol=1e-6, atol=1e-9)
+
+
+def test_rounding_does_not_build_up():
+    buffer, episodes = Noise(capacity=70), Episodes()
+    for _ in range(1100):
+        buffer.add(episodes.transitions(3))
+    found = buffer.synthesizer.moments.std()
+    assert torch.allclose(found, stored_numbers(buffer).std(0, correction=0), rtol=1e-9)
+
+
+def drawn_noise(rows: int = 4000, **arguments) -> tuple[torch.Tensor, torch.Tensor, Noise]:
+    buffer = Noise(capacity=500, seed=0, action_low=-100.0, action_high=100.0, **arguments)
+    buffer.add(make(500))
+    sample = buffer.sample(rows)
+    anchors = buffer.storage[sample.slots]
+    flat = [torch.cat(list(parts(t).values()), dim=1).double() for t in (sample.transitions, anchors)]
+    assert torch.equal(sample.transitions.terminated, anchors.terminated)
+    assert torch.equal(sample.transitions.discounts, anchors.discounts)
+    assert sample.mix is None and (sample.neighbor_slots == -1).all()
+    return *flat, buffer
+
+
+def test_noise_is_normal_with_the_spread_of_each_number():
+    rows, anchors, buffer = drawn_noise(sigma=0.3)
+    noise = (rows - anchors) / (0.3 * buffer.synthesizer.moments.std())
+    for column in noise.T:
+        assert kstest(column.numpy(), "norm").pvalue > 1e-4
+    correlation = np.corrcoef(noise.T.numpy()) - np.eye(noise.shape[1])
+    assert abs(correlation).max() < 0.1, "one for every number"
+    assert len(noise[:, 0].unique()) > 3900, "and for every row"
+
+
+def test_multiplicative_noise():
+    rows, anchors, _ = drawn_noise(sigma=0.3, multiplicative=True)
+    large = anchors.abs() > 0.1
+    noise = ((rows - anchors) / (0.3 * anchors))[large]
+    assert kstest(noise.numpy(), "norm").pvalue > 1e-4
+
+
+def test_actions_stay_in_their_bounds():
+    buffer = Noise(capacity=50, sigma=3.0, action_low=np.array([-0.5, 0.0]), action_high=np.array([0.5, 2.0]), seed=0)
+    given = make(50)
+    buffer.add(given.replace(actions=given.actions.clamp(0.0, 0.5)))
+    actions = buffer.sample(500).transitions.actions
+    assert actions.min(0).values.tolist() == [-0.5, 0.0] and actions.max(0).values.tolist() == [0.5, 2.0]
+
+
+def test_no_noise_is_uniform_replay():
+    plain, still = Uniform(capacity=100, seed=2), Noise(capacity=100, sigma=0.0, seed=2)
+    for buffer in (plain, still):
+        buffer.add(make(150, envs=3))
+    one, other = plain.sample(64), still.sample(64)
+    assert torch.equal(one.slots, other.slots)
+    identical(one.transitions, other.transitions)
+
+
+def test_a_number_that_never_varies_stays():
+    buffer, given = Noise(capacity=100, seed=0), make(100)
+    obs = given.obs.clone()
+    obs[:, 1] = 3.7
+    buffer.add(Transitions(obs, given.actions, given.rewards, given.next_obs, given.terminated, given.truncated))
+    assert (buffer.sample(64).transitions.obs[:, 1] == np.float32(3.7)).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sigma": -0.1}, "sigma is -0.1; expected 0 or more"),
+        ({"action_low": 2.0}, "action_low is 2.0; expected less than action_high, 1.0"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Noise(capacity=5, **arguments)
+
+
+def test_integers_are_refused():
+    with pytest.raises(ValueError, match="obs of torch.uint8 cannot be perturbed"):
+        Noise(capacity=5).add(make(3, obs_shape=(4, 4), obs_dtype=np.uint8))
+
+
+def test_memory_is_not_more_than_is_said():
+    buffer, given = Noise(capacity=1000), make(10)
+    buffer.add(given)
+    taken = buffer.synthesizer.moments.blocks.nbytes
+    assert taken <= buffer.synthesizer.nbytes(1000, features=5) <= 1.5 * taken
+    assert Noise(capacity=1000, multiplicative=True).synthesizer.nbytes(1000, features=5) == 0

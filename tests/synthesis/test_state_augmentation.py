@@ -1,0 +1,132 @@
+"""The six augmentations of S4RL and their views."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from builders import identical, make
+from scipy.stats import beta, kstest
+
+from interreplay.learning.update import flat_observation, views
+from interreplay.transitions import observation_parts
+from replay_buffers import S4RL
+
+SIX = ["mixup", "gaussian", "uniform", "scaling", "dropout", "switch"]
+KINDS = {
+    "plain": {},
+    "dict": {"obs_shape": {"observation": (3,), "goal": (2,)}},
+    "scalar": {"obs_shape": ()},
+    "2-D": {"obs_shape": (2, 3)},
+    "float64": {"obs_dtype": np.float64},
+}
+
+
+def drawn(augmentation: str, rows: int = 2000, kind: str = "plain", **arguments):
+    buffer = S4RL(capacity=200, augmentation=augmentation, seed=0, **arguments)
+    buffer.add(make(200, envs=2, **KINDS[kind]))
+    sample = buffer.sample(rows)
+    return sample.transitions, buffer.storage[sample.slots]
+
+
+@pytest.mark.parametrize("kind", ["plain", "dict", "2-D", "float64"])
+@pytest.mark.parametrize("augmentation", SIX)
+@pytest.mark.parametrize("m", [1, 3])
+def test_only_states_change_and_the_first_view_is_the_batch(augmentation, kind, m):
+    rows, anchors = drawn(augmentation, 64, kind, views=m)
+    for name in ("actions", "rewards", "terminated", "truncated", "discounts", "episode"):
+        assert torch.equal(getattr(rows, name), getattr(anchors, name))
+    for which in ("obs", "next_obs"):
+        mine, theirs = (observation_parts(getattr(t, which)) for t in (rows, anchors))
+        assert all(mine[k].shape == theirs[k].shape and mine[k].dtype == theirs[k].dtype for k in theirs)
+    assert set(rows.extras) == ({"views_obs", "views_next_obs"} if m > 1 else set())
+    obs, next_obs, count = views(rows)
+    assert count == m and len(obs) == len(next_obs) == 64 * m
+    if m > 1:
+        assert torch.equal(obs.unflatten(0, (64, m))[:, 0], flat_observation(rows.obs))
+        assert torch.equal(next_obs.unflatten(0, (64, m))[:, 0], flat_observation(rows.next_obs))
+
+
+def test_mixup_lies_between_a_state_and_the_next():
+    rows, anchors = drawn("mixup", 4000)
+    assert torch.equal(rows.next_obs, anchors.next_obs)
+    over, along = rows.obs - anchors.next_obs, anchors.obs - anchors.next_obs
+    mix = (over * along).sum(1) / along.square().sum(1)
+    assert torch.allclose(rows.obs, torch.lerp(anchors.next_obs, anchors.obs, mix[:, None]), atol=1e-5)
+    assert (mix[anchors.terminated] - 1).abs().max() < 1e-6
+    alive = mix[~anchors.terminated].double().numpy()
+    alive = alive[(alive > 1e-4) & (alive < 1 - 1e-4)]  # float32 rounds the ends, where much of Beta(.4, .4) is
+    low, high = beta.cdf([1e-4, 1 - 1e-4], 0.4, 0.4)
+    assert kstest(alive, lambda x: (beta.cdf(x, 0.4, 0.4) - low) / (high - low)).pvalue > 1e-4
+
+
+def test_additive_noise():
+    for which in ("obs", "next_obs"):
+        rows, anchors = drawn("gaussian", strength=0.5)
+        noise = (getattr(rows, which) - getattr(anchors, which)).double().flatten().numpy()
+        assert kstest(noise, "norm", args=(0, 0.5)).pvalue > 1e-4
+        rows, anchors = drawn("uniform", strength=0.5)
+        noise = (getattr(rows, which) - getattr(anchors, which)).double().flatten().numpy()
+        assert kstest(noise, "uniform", args=(-0.5, 1.0)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("augmentation", "size"), [("gaussian", 3e-4), ("uniform", 3e-4 / 3**0.5)])
+def test_the_papers_sizes(augmentation, size):
+    rows, anchors = drawn(augmentation, kind="float64")
+    assert float((rows.obs - anchors.obs).std()) == pytest.approx(size, rel=0.05)
+
+
+def test_scaling_is_one_factor_per_state():
+    rows, anchors = drawn("scaling", kind="float64")
+    factors = rows.obs / anchors.obs, rows.next_obs / anchors.next_obs
+    for factor in factors:
+        assert torch.allclose(factor, factor[:, :1].expand_as(factor))
+        assert kstest(factor[:, 0].numpy(), "uniform", args=(0.8, 0.4)).pvalue > 1e-4
+    assert not torch.allclose(factors[0], factors[1])
+
+
+def test_dropout_clears_one_dimension():
+    rows, anchors = drawn("dropout")
+    cleared = rows.obs == 0
+    assert (cleared.sum(1) == 1).all()
+    assert torch.equal(rows.obs[~cleared], anchors.obs[~cleared])
+    assert (cleared.sum(0) > 500).all()
+
+
+def test_switch_exchanges_two_dimensions():
+    rows, anchors = drawn("switch")
+    changed = rows.obs != anchors.obs
+    assert (changed.sum(1) == 2).all()
+    assert torch.equal(rows.obs.sort(dim=1).values, anchors.obs.sort(dim=1).values)
+    pairs = torch.unique(changed, dim=0, return_counts=True)[1]
+    assert len(pairs) == 3 and (pairs > 500).all()
+
+
+def test_a_single_dimension_cannot_be_switched():
+    rows, anchors = drawn("switch", kind="scalar")
+    identical(rows, anchors)
+
+
+def test_views_differ():
+    rows, _ = drawn("gaussian", views=2, strength=0.1)
+    seen = rows.extras["views_obs"]
+    assert seen.shape == (2000, 2, 3) and not torch.equal(seen[:, 0], seen[:, 1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"augmentation": "blur"}, "augmentation is 'blur'; expected one of mixup, gaussian"),
+        ({"views": 0}, "views is 0; expected 1 or more"),
+        ({"strength": 0.0}, "strength is 0.0; expected a positive number"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        S4RL(capacity=5, **arguments)
+
+
+def test_images_are_refused_and_discrete_actions_are_not():
+    with pytest.raises(ValueError, match="obs of torch.uint8 cannot be augmented"):
+        S4RL(capacity=5).add(make(3, obs_shape=(4, 4), obs_dtype=np.uint8))
+    S4RL(capacity=5).add(make(3, action_shape=(), action_dtype=np.int64))
