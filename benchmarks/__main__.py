@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("buffers", "knn", "training")
+MODULES = ("buffers", "nmer", "knn", "training")
 
 
 def main() -> None:

@@ -24,24 +24,27 @@ class FastAdam(torch.optim.Adam):
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float):
         super().__init__(params, lr=lr, fused=True)
-        self._collected: dict[str, list[Tensor]] | None = None
+        self._moments: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a state."""
         super().load_state_dict(state_dict)
-        self._collected = None
+        self._moments = None
 
     @torch.no_grad()
     def apply(self) -> None:
         """One step, as `step` would do it."""
-        if self._collected is None:
-            self._collect()
-        assert self._collected is not None
+        if self._moments is None:
+            self._moments = self._collect()
+        averages, squares, steps = self._moments
         group = self.param_groups[0]
         adam(
-            grads=[p.grad for p in group["params"]],
+            grads=[p.grad for p in group["params"] if p.grad is not None],
             params=group["params"],
+            exp_avgs=averages,
+            exp_avg_sqs=squares,
             max_exp_avg_sqs=[],
+            state_steps=steps,
             fused=True,
             amsgrad=False,
             beta1=group["betas"][0],
@@ -50,10 +53,10 @@ class FastAdam(torch.optim.Adam):
             weight_decay=group["weight_decay"],
             eps=group["eps"],
             maximize=False,
-            **self._collected,
         )
 
-    def _collect(self) -> None:
+    def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """First moments, second moments and step counts of the parameters, begun at zero where there are none."""
         group = self.param_groups[0]
         for parameter in group["params"]:
             if parameter not in self.state or not self.state[parameter]:
@@ -61,8 +64,4 @@ class FastAdam(torch.optim.Adam):
                 count = torch.zeros((), dtype=torch.float32, device=parameter.device)
                 self.state[parameter] = {"step": count, "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
         states = [self.state[p] for p in group["params"]]
-        self._collected = {
-            "exp_avgs": [s["exp_avg"] for s in states],
-            "exp_avg_sqs": [s["exp_avg_sq"] for s in states],
-            "state_steps": [s["step"] for s in states],
-        }
+        return [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [s["step"] for s in states]
