@@ -7,13 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
+import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, LEARNER_RESULTS
+from torch import Tensor
 
 from interreplay.diagnostics import Diagnostics
 from interreplay.errors import NonFiniteError
+from interreplay.learning.update import flat_observation
 from interreplay.memory import columns_of_spaces
 from interreplay.rllib import checkpoints
 from interreplay.rllib.global_rng import global_rng, set_global_rng
@@ -49,9 +52,16 @@ class OffPolicy(Algorithm):
         self.learner = self.learner_group._learner
         self.replay_buffer = self._make_buffer()
         self.diagnostics = Diagnostics()
+        if hasattr(self.replay_buffer.selector, "set_policy"):
+            self.replay_buffer.selector.set_policy(self._mode)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
+
+    @torch.no_grad()
+    def _mode(self, obs: Any) -> Tensor:
+        """What the current policy would do without exploring, for stored observations ``(n, ...)``."""
+        return self.learner.single_module.act(flat_observation(obs), None)
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:

@@ -6,6 +6,7 @@ import pytest
 import ray
 import torch
 
+import replay_buffers
 from interreplay.errors import NonFiniteError
 from interreplay.rllib import SACConfig
 
@@ -118,6 +119,20 @@ def test_td_errors_reach_the_selector():
     algorithm, _ = run(config(buffer="PER"))
     raw = algorithm.replay_buffer.selector.priorities(torch.arange(300))
     assert len(raw.unique()) > 50
+
+
+@pytest.mark.parametrize("buffer", [n for n in replay_buffers.__all__ if n not in ("Uniform", "PER", "NMER")])
+def test_every_other_method_trains(buffer):
+    algorithm, results = run(config(buffer=buffer))
+    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+    assert np.isfinite(results[-1]["replay_buffer"]["td_error_mean"])
+
+
+def test_elite_sees_the_policy():
+    algorithm, _ = run(config(buffer="Elite"))
+    rows = algorithm.replay_buffer.storage[torch.arange(8)]
+    expected = algorithm.learner.single_module.act(rows.obs, None)
+    assert torch.equal(algorithm.replay_buffer.selector._policy(rows.obs), expected)
 
 
 class Poisoned(gym.Env):
