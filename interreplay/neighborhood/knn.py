@@ -63,9 +63,9 @@ class KNN(Neighborhood):
             chosen = torch.from_numpy(self._columns((near >= 0).sum(1).cpu().numpy(), rng)).to(near.device)
             return torch.where(chosen >= 0, near.gather(1, chosen.clamp(min=0)), -1)
         graph = self._graph(storage)
-        if self.draw == 1 and (first := graph.all_live(slots.numpy())) is not None:
+        if self.draw == 1 and graph.complete(slots.numpy()):
             column = (rng.random(len(slots)) * self.k).astype(np.int64)
-            return torch.from_numpy(graph.table.slots_of(first[np.arange(len(slots)), column]).reshape(-1, 1))
+            return torch.from_numpy(graph.table.slots_of(graph.table.pick(slots.numpy(), column)).reshape(-1, 1))
         keys, order = graph.candidates(slots.numpy())
         if self.draw == 1 and len(storage) > 1:
             return torch.from_numpy(self._pick_one(keys, order, rng))

@@ -60,12 +60,14 @@ class NeighborLists:
         self.queried[slots], self.fit[slots] = 0, False
         self.table.clear(slots)
 
-    def all_live(self, slots: np.ndarray) -> np.ndarray | None:
-        """Keys ``(n, k)`` of the k nearest of `slots` ``(n,)``, where no list needs anything and all k are stored."""
-        if not self.fit.take(slots).all():
-            return None
-        first = self.table.keys.take(slots, axis=0)[:, : self.k]
-        return first if self.table.live(first).all() else None
+    def complete(self, slots: np.ndarray) -> bool:
+        """Whether the first k candidates of all `slots` ``(n,)`` are their k nearest, without a look at each.
+
+        So it is while nothing was overwritten, where no list needs anything and all are long enough.
+        """
+        if self.table.written > self.table.capacity or not self.fit.take(slots).all():
+            return False
+        return not (self.table.pick(slots, self.k - 1) == EMPTY).any()
 
     def candidates(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Candidates of `slots` ``(n,)``, right as of now.

@@ -70,6 +70,10 @@ class NeighborTable:
         """Slots, int64, of live `keys`."""
         return (self.written - 1 - self.ages(keys).astype(np.int64)) % self.capacity
 
+    def pick(self, slots: np.ndarray, columns: np.ndarray | int) -> np.ndarray:
+        """Keys ``(n,)`` of candidate number `columns` ``(n,)`` of `slots` ``(n,)``."""
+        return self.keys.reshape(-1).take(slots * self.width + columns)
+
     def clear(self, slots: np.ndarray) -> None:
         """Leave `slots` without candidates."""
         self.keys[slots] = EMPTY
