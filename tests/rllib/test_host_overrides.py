@@ -66,7 +66,9 @@ SIGNATURES = [
 @pytest.mark.parametrize("method, parameters", SIGNATURES, ids=lambda m: getattr(m, "__qualname__", ""))
 def test_the_methods_that_we_override_or_call_take_what_we_think(method, parameters):
     if parameters is not None:
-        assert list(inspect.signature(method).parameters) == parameters.split()
+        found = list(inspect.signature(method).parameters)
+        # Ray adds this one to the methods of a class once an actor was made of it.
+        assert [name for name in found if name != "_ray_trace_ctx"] == parameters.split()
 
 
 def test_the_callback_hook_of_the_runner_takes_event_index_and_episodes():
