@@ -176,12 +176,11 @@ class ReplayBuffer:
         if found is None:
             neighbors, found = self.neighborhood.gather(self.storage, slots, self.rng)
             return self.storage[slots], neighbors, found[:, 0]
-        n, k = found.shape
-        # Both in one read: what a small read costs is mostly the number of calls.
-        rows = self.storage[torch.cat([slots, torch.where(found >= 0, found, slots.unsqueeze(1)).view(-1)])]
-        shape = (n, k)
-        split = (lambda column: column[n:].unsqueeze(1)) if k == 1 else (lambda column: column[n:].unflatten(0, shape))
-        return rows[:n], rows.map(split), found[:, 0]
+        if found.numpy(force=True).min() < 0:  # a row without a neighbour stands beside itself
+            anchors, neighbors = self.storage.around(slots, torch.where(found >= 0, found, slots.unsqueeze(1)))
+        else:
+            anchors, neighbors = self.storage.around(slots, found)
+        return anchors, neighbors, found[:, 0]
 
     def update(self, sample: Sample, td_errors: Any) -> None:
         """Tell the selector how large the errors of a batch were.

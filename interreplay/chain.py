@@ -42,15 +42,26 @@ class Chain:
 
     def next_obs(self, links: Tensor) -> Observation:
         """Observations that `links` ``(n,)`` point to."""
-        link = links.numpy(force=True)
-        columns = self.records.take(self._index(np.maximum(link, 0)), self.observed)
+        return self.observation(self._following(links.numpy(force=True)))
+
+    def read(self, slots: Tensor) -> tuple[Any, Any]:
+        """Records in `slots` ``(n,)``, and records of which the observations are those that follow."""
+        rows = self.records.copy(slots)
+        return rows, self._following(self.records.columns(rows, ["link"])["link"].numpy(force=True))
+
+    def observation(self, rows: Any) -> Observation:
+        """The observation in copied records ``(...)``."""
+        return join_parts({name[4:]: column for name, column in self.records.columns(rows, self.observed).items()})
+
+    def _following(self, link: np.ndarray) -> Any:
+        rows = self.records.copy(self._index(np.maximum(link, 0)))
         apart = np.flatnonzero(link < 0)
         if len(apart):
             ends = self.tails.records.take(self._index(-1 - link[apart]), self.observed)
             index = self._index(apart)
-            for name, column in columns.items():
+            for name, column in self.records.columns(rows, self.observed).items():
                 column[index] = ends[name]
-        return join_parts({name[4:]: column for name, column in columns.items()})
+        return rows
 
     def _index(self, index: np.ndarray) -> Tensor:
         return torch.from_numpy(index.astype(np.int64, copy=False)).to(self.device)

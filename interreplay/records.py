@@ -48,11 +48,11 @@ class Field:
         return torch.empty(0, dtype=self.dtype).numpy().dtype
 
     def view(self, rows: Tensor) -> Tensor:
-        """This column ``(n, *shape)`` of records seen as bytes ``(n, width)``."""
+        """This column ``(..., *shape)`` of records seen as bytes ``(..., width)``."""
         words, first = rows.view(self.dtype), self.start // self.dtype.itemsize
         if not self.shape:
-            return words[:, first]
-        return words[:, first : self.stop // self.dtype.itemsize].reshape(words.shape[:1] + self.shape)
+            return words[..., first]
+        return words[..., first : self.stop // self.dtype.itemsize].reshape(words.shape[:-1] + self.shape)
 
 
 class Records:
@@ -132,11 +132,17 @@ class Records:
 
     def take(self, index: Tensor, names: Iterable[str]) -> dict[str, Tensor]:
         """Columns, by name, of the rows at `index` ``(n,)`` int64; a copy in which a row still lies in one run."""
+        return self.columns(self.copy(index), names)
+
+    def copy(self, index: Tensor) -> Any:
+        """The rows at `index` ``(n,)`` int64, whole; `columns` tells what is in them and in parts of them."""
+        return self.rows.index_select(0, index) if self._table is None else self._table.take(index.numpy())
+
+    def columns(self, rows: Any, names: Iterable[str]) -> dict[str, Tensor]:
+        """Columns, by name, of copied `rows` ``(...)``, sharing their memory."""
         if self._table is None:
-            rows = self.rows.index_select(0, index)
             return {name: self.fields[name].view(rows) for name in names}
-        taken = self._table.take(index.numpy())
-        return {name: torch.from_numpy(taken[name]) for name in names}
+        return {name: torch.from_numpy(rows[name]) for name in names}
 
     def write(self, start: int, values: dict[str, Tensor]) -> None:
         """Set columns of the rows from `start` on."""

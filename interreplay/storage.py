@@ -112,27 +112,44 @@ class Storage:
             IndexError: When a slot is negative or beyond the capacity.
         """
         flat = slots if slots.dim() == 1 else slots.reshape(-1)
-        if flat.numpy(force=True).view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
-            raise IndexError(f"slots are {int(flat.min())} to {int(flat.max())}; expected 0 to {self.capacity - 1}")
+        self._check(flat)
         rows = self.read(flat)
         if self.n_step > 1:
             rows = accumulate(self, flat, rows)
-        if slots.dim() == 1:
-            return rows
-        if slots.shape[1:] == (1,):
-            return rows.map(lambda column: column.unsqueeze(1))
-        return rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
+        return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
+
+    def around(self, slots: Tensor, others: Tensor) -> tuple[Transitions, Transitions]:
+        """`self[slots]` and `self[others]`, of shapes ``(n,)`` and ``(n, k)``, for what one of these costs.
+
+        Of some hundred rows most of a read is the number of its calls, and every batch with neighbours needs both.
+        """
+        if self.n_step > 1:
+            return self[slots], self[others]
+        n, both = len(slots), torch.cat([slots, others.reshape(-1)])
+        self._check(both)
+        rows, following = self.chain.read(both)
+        shape = tuple(others.shape) + rows.shape[1:]
+        beside = self._transitions(rows[n:].reshape(shape), following[n:].reshape(shape))
+        return self._transitions(rows[:n], following[:n]), beside
 
     def read(self, slots: Tensor) -> Transitions:
         """One-step transitions in `slots` ``(n,)``, which are not checked."""
+        return self._transitions(*self.chain.read(slots))
+
+    def _check(self, slots: Tensor) -> None:
+        if slots.numpy(force=True).view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
+            raise IndexError(f"slots are {int(slots.min())} to {int(slots.max())}; expected 0 to {self.capacity - 1}")
+
+    def _transitions(self, rows: Any, following: Any) -> Transitions:
+        """One-step transitions of records ``(...)`` and those that follow them."""
         chain = self.chain
-        columns = chain.records.take(slots, chain.columns)
+        columns = chain.records.columns(rows, chain.columns)
         terminated, rewards = columns["terminated"], columns["rewards"]
         return unchecked(
             obs=join_parts({name[4:]: columns[name] for name in chain.observed}),
             actions=columns["actions"],
             rewards=rewards,
-            next_obs=chain.next_obs(columns["link"]),
+            next_obs=chain.observation(following),
             terminated=terminated,
             truncated=columns["truncated"],
             episode=columns["episode"],

@@ -146,8 +146,13 @@ class Transitions:
             mix: λ, shape ``(n,)``.
         """
 
+        shares: dict[tuple[torch.dtype, int], Tensor] = {}
+
         def lerp(mine: Tensor, theirs: Tensor) -> Tensor:
-            return torch.lerp(theirs, mine, mix.to(mine.dtype).view(mix.shape + (1,) * (mine.dim() - mix.dim())))
+            kind = mine.dtype, mine.dim()
+            if kind not in shares:
+                shares[kind] = mix.to(mine.dtype).view(mix.shape + (1,) * (mine.dim() - mix.dim()))
+            return torch.lerp(theirs, mine, shares[kind])
 
         return self.replace(
             obs=map_observation(lerp, self.obs, other.obs),
