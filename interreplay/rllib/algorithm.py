@@ -9,7 +9,7 @@ from typing import Any
 import ray
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, LEARNER_RESULTS
 from torch import Tensor
@@ -129,14 +129,19 @@ class OffPolicy(Algorithm):
             rows = [self.env_runner.collect(length * self.env_runner.num_envs, warm_up)]
             self.replay_buffer.storage.cut(self.env_runner.take_cut_episodes())
             return rows
-        self.env_runner_group.sync_weights(from_worker_or_learner_group=self.learner_group, inference_only=True)
-        results = self.env_runner_group.foreach_env_runner(
-            lambda runner: (runner.collect(length * runner.num_envs, warm_up), runner.take_cut_episodes()),
-            local_env_runner=False,
-        )
-        for _, cut in results:
+        # RLlib's `sync_weights` drops weights while two earlier ones are on their way.
+        weights = ray.put(self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True))
+
+        def collect(runner: Any) -> tuple[int, Transitions, list[int]]:
+            runner.set_state(ray.get(weights))
+            rows = runner.collect(length * runner.num_envs, warm_up)
+            return runner.worker_index, rows, runner.take_cut_episodes()
+
+        results = self.env_runner_group.foreach_env_runner(collect, local_env_runner=False)
+        results = sorted(results, key=lambda result: result[0])  # runs with one seed are equal
+        for _, _, cut in results:
             self.replay_buffer.storage.cut(cut)
-        return [rows for rows, _ in results]
+        return [rows for _, rows, _ in results]
 
     def _add(self, rows: Transitions) -> None:
         try:

@@ -124,10 +124,10 @@ def test_remote_runners_resume(tmp_path):
     stopped.save_to_path(tmp_path / "c")
     resumed = made()
     resumed.restore_from_path(tmp_path / "c")
+    for algorithm in (stopped, resumed):
+        algorithm.train()
     assert_same_run(stopped, resumed)
-    resumed.train()
     rows = resumed.replay_buffer.storage[torch.arange(300)]
-    # The episode goes on where it was, in the runner's process.
     assert rows.episode[149] == rows.episode[150] and torch.equal(rows.next_obs[149], rows.obs[150])
     stopped.stop()
     resumed.stop()

@@ -79,12 +79,10 @@ def test_the_callback_hook_of_the_runner_takes_event_index_and_episodes():
     ]
 
 
-def test_weights_are_synced_from_a_learner_group():
-    parameters = inspect.signature(EnvRunnerGroup.sync_weights).parameters
-    assert {"from_worker_or_learner_group", "inference_only"} <= set(parameters)
+def test_why_weights_are_sent_with_the_request_for_rows():
     assert "local_env_runner" in inspect.signature(EnvRunnerGroup.foreach_env_runner).parameters
-    assert "ray.put" in inspect.getsource(EnvRunnerGroup.sync_weights), (
-        "the reason why a local runner shares its module"
+    assert "foreach_env_runner_async_fetch_ready" in inspect.getsource(EnvRunnerGroup.sync_weights), (
+        "it drops weights while two earlier ones are on their way"
     )
 
 
