@@ -62,22 +62,22 @@ def main() -> None:
     z = np.load(arguments.data) if arguments.data and arguments.data.exists() else simulate(need)
     if arguments.data and not arguments.data.exists():
         np.save(arguments.data, z)
-    buffers = {"Uniform": Uniform(capacity=need, seed=0), "NMER": NMER(capacity=need, seed=0)}
+    buffers = {"Uniform": Uniform(capacity=arguments.rows, seed=0), "NMER": NMER(capacity=arguments.rows, seed=0)}
     for buffer in buffers.values():
         for start in range(0, arguments.rows, 20_000):
             buffer.add(rows_of(z, start, min(start + 20_000, arguments.rows)))
+    print(f"{arguments.rows:,} rows, of which none was overwritten\n\n{drawn(buffers, arguments.repeats)}\n", flush=True)
+    lines = [[n, f"{added(b, z, arguments):.0f}"] for n, b in buffers.items()]
+    print(table(["adding a row over another", "µs of processor time, mean"], lines))
+    print(f"\n{arguments.added:,} of them overwritten\n\n{drawn(buffers, arguments.repeats)}")
+
+
+def drawn(buffers: dict[str, Any], repeats: int) -> str:
+    """A table of the time that batches of 256 take."""
     draw = {name: (lambda b=buffer: b.sample(256)) for name, buffer in buffers.items()}
-    seconds = interleaved(draw, arguments.repeats, warm_up=200)
-    lines = [
-        [name, f"{np.median(s) * 1e6:.0f}", f"{np.median(s / seconds['Uniform']):.2f}"] for name, s in seconds.items()
-    ]
-    print(f"{arguments.rows:,} rows\n\n{table(['sample(256)', 'µs, median', '× Uniform, median of pairs'], lines)}\n")
-    print(
-        table(
-            ["adding a row", "µs of processor time, mean"],
-            [[n, f"{added(b, z, arguments):.0f}"] for n, b in buffers.items()],
-        )
-    )
+    seconds = interleaved(draw, repeats, warm_up=200)
+    lines = [[n, f"{np.median(s) * 1e6:.0f}", f"{np.median(s / seconds['Uniform']):.2f}"] for n, s in seconds.items()]
+    return table(["sample(256)", "µs, median", "× Uniform, median of pairs"], lines)
 
 
 def added(buffer: Any, z: np.ndarray, arguments: argparse.Namespace) -> float:

@@ -96,8 +96,13 @@ def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
 
     It is written beside `path`, with a manifest of sizes and checksums, and renamed at the end. While a
     folder that is there already is replaced, it is called ``path.old`` for a moment; `resolve` finds it.
+
+    Raises:
+        CheckpointError: When there is something else at `path` that would be lost.
     """
     target = Path(path)
+    if target.exists() and not (target.is_dir() and ((target / MANIFEST).exists() or not any(target.iterdir()))):
+        raise CheckpointError(f"{target} holds something that is no checkpoint; choose a new or empty folder")
     work, old = target.with_name(f".{target.name}.writing"), target.with_name(f"{target.name}.old")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)

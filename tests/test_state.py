@@ -177,6 +177,19 @@ def test_a_writer_that_fails_leaves_the_old_one(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
+def test_a_folder_of_other_files_is_not_replaced(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter_1.tex").write_text("Once")
+    (tmp_path / "file").write_text("here")
+    for target in (tmp_path / "thesis", tmp_path / "file"):
+        with pytest.raises(CheckpointError, match="no checkpoint"):
+            state.write_atomically(target, lambda folder: (folder / "a").write_text("new"))
+    assert (tmp_path / "thesis" / "chapter_1.tex").read_text() == "Once"
+    (tmp_path / "empty").mkdir()
+    state.write_atomically(tmp_path / "empty", lambda folder: (folder / "a").write_text("new"))
+    assert (tmp_path / "empty" / "a").exists()
+
+
 def test_a_kill_between_the_two_renames_leaves_the_old_one(tmp_path):
     path = written(tmp_path / "c", {"value": 1})
     path.rename(tmp_path / "c.old")
