@@ -11,7 +11,7 @@ import replay_buffers
 from interreplay.commandline import UsageError
 from interreplay.commandline.environments import find_environment
 from interreplay.commandline.flags import Flag, FlagParser
-from interreplay.commandline.replay_flags import CHOOSING_FLAGS, REPLAY_FLAGS, accepted_names, replay_for
+from interreplay.commandline.replay_flags import CHOOSING_FLAGS, METHODS, REPLAY_FLAGS, accepted_names, replay_for
 from interreplay.commandline.values import (
     assignment,
     boolean,
@@ -44,6 +44,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "replay": (
         Flag("buffer", str, None, f"replay method: {', '.join(CATALOGUE)} (default: Uniform)"),
+        Flag("list_buffers", boolean, False, "print the replay methods, one line each, and do nothing else"),
         Flag("buffer_arg", assignment, (), "argument of the replay method, such as k=10; may be repeated", repeat=True),
         Flag("buffer_size", whole(1), 1_000_000, "transitions to keep", aliases=("capacity",)),
         Flag("learning_starts", whole(0), 1_000, "environment steps with random actions before the first update"),
@@ -59,15 +60,18 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "replay, as in the original work": (
         Flag("custom_replay_buffer", boolean, None, "True: NMER; False: Uniform, or PER with --prioritized_replay"),
-        Flag("knn_baseline", boolean, False, "NMER"),
-        Flag("mixup_interpolation", boolean, False, "blend nearest neighbors by mixup, which is NMER"),
+        *(Flag(flag, boolean, False, method) for flag, method in METHODS.items()),
+        Flag("mixup_interpolation", boolean, False, "blend by mixup; NMER unless another such method is named"),
+        Flag("smote_interpolation", boolean, False, "the same with lambda ~ U(0, 1), which is --mixup_alpha 1"),
         Flag("kneighbors", whole(1), None, "the replay method's k, its number of neighbors"),
         Flag("mixup_alpha", number(0, open_low=True), None, "the replay method's alpha, of its Beta(alpha, alpha)"),
         Flag("prob_interpolation", number(0, 1), None, "probability with which a row is blended"),
+        Flag("interp_decay_rate", number(0), None, "what that probability loses over the run; it stays at 0 or more"),
         Flag("prioritized_replay", boolean, False, "select by TD error: PER alone, or the selector of another method"),
         Flag("prioritized_replay_alpha", number(0), None, "exponent of the priorities"),
         Flag("prioritized_replay_beta", number(0, 1), None, "exponent of the importance weights at the start"),
         Flag("prioritized_replay_eps", number(0, open_low=True), None, "added to every priority"),
+        Flag("use_importance_sampling", boolean, True, "False: no importance weights, beta stays 0"),
         Flag(
             "interp_prio_update",
             boolean,
@@ -110,6 +114,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
 }
 
+# Flags that are about this one start of the program, and no settings of a run.
+NOW = {"resume", "list_buffers"}
 DEFAULTS = {flag.name: flag.default for flags in GROUPS.values() for flag in flags}
 # Other defaults where the usual ones, made for larger tasks, learn slowly; flags that are given come first.
 TUNED: dict[str, dict[str, Any]] = {
@@ -139,7 +145,7 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     Raises:
         UsageError: Values that do not fit each other, or name nothing.
     """
-    settings = {name: value for name, value in DEFAULTS.items() if name not in REPLAY_FLAGS | {"resume"}}
+    settings = {name: value for name, value in DEFAULTS.items() if name not in REPLAY_FLAGS | NOW}
     settings |= tuned_for(given)
     settings |= {name: value for name, value in given.items() if name in settings} | replay_for(given, CATALOGUE)
     settings |= {"hiddens": list(settings["hiddens"]), "local_dir": str(settings["local_dir"])}

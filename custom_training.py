@@ -20,7 +20,7 @@ from interreplay.commandline.flags import program
 from interreplay.commandline.folders import RunFolder, ensure_writable, find_checkpoints
 from interreplay.commandline.interrupts import Interrupts
 from interreplay.commandline.machine import free_memory, versions
-from interreplay.commandline.replay_flags import replay_arguments
+from interreplay.commandline.replay_flags import list_buffers, replay_arguments
 from interreplay.commandline.reporting import Reporter
 from interreplay.commandline.resume import first_settings, home_of, reopen, restore
 from interreplay.errors import InterreplayError, NonFiniteError
@@ -38,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = make_parser()
     given = parser.given(sys.argv[1:] if argv is None else argv)
+    if given.get("list_buffers"):
+        print(list_buffers(CATALOGUE))
+        return 0
     try:
         return run(given)
     except (UsageError, InterreplayError) as error:

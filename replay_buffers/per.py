@@ -12,8 +12,9 @@ class PER(ReplayBuffer):
 
     Args:
         alpha: α, 0 is uniform.
-        beta: β of the importance weights (N·P(i))^(−β), annealed to 1 over the run.
+        beta: β of the importance weights (N·P(i))^(−β), annealed to `final_beta` over the run.
         eps: ε.
+        final_beta: β at the end; with both 0 there are no importance weights.
     """
 
     def __init__(
@@ -23,9 +24,11 @@ class PER(ReplayBuffer):
         alpha: float = 0.6,
         beta: float = 0.4,
         eps: float = 1e-6,
+        final_beta: float = 1.0,
         n_step: int = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",
     ):
-        super().__init__(capacity, Prioritized(alpha, beta, eps), n_step=n_step, gamma=gamma, seed=seed, device=device)
+        selector = Prioritized(alpha, beta, eps, final_beta)
+        super().__init__(capacity, selector, n_step=n_step, gamma=gamma, seed=seed, device=device)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import argument_parser
-from argument_parser import CHANGEABLE, GROUPS, make_parser, settings_for, settings_resumed
+from argument_parser import CHANGEABLE, GROUPS, NOW, make_parser, settings_for, settings_resumed
+from custom_training import main
 from interreplay.commandline import UsageError
 from interreplay.commandline.flags import Flag, FlagParser
 from interreplay.commandline.replay_flags import REPLAY_FLAGS
@@ -54,6 +55,21 @@ def replay(line: str):
         ("--buffer NMER --knn_baseline --kneighbors 3", ("NMER", {"k": 3}, None, False)),
         ("--buffer NMER --prioritized_replay", ("NMER", {}, {}, False)),
         ("--buffer PER --custom_replay_buffer False --prioritized_replay", ("PER", {}, None, False)),
+        ("--naive_mixup_baseline --mixup_alpha .2", ("NaiveMixup", {"alpha": 0.2}, None, False)),
+        ("--ct_baseline --custom_replay_buffer True", ("ContinuousTransition", {}, None, False)),
+        ("--s4rl_baseline", ("S4RL", {}, None, False)),
+        ("--noisy_replay_baseline --prioritized_replay", ("Noise", {}, {}, False)),
+        ("--smote_interpolation --kneighbors 4", ("NMER", {"k": 4, "alpha": 1.0}, None, False)),
+        ("--smote_interpolation --naive_mixup_baseline", ("NaiveMixup", {"alpha": 1.0}, None, False)),
+        (
+            "--knn_baseline --prob_interpolation .8 --interp_decay_rate .5",
+            ("NMER", {"prob_interpolation": 0.8, "interp_decay": 0.5}, None, False),
+        ),
+        ("--prioritized_replay --use_importance_sampling", ("PER", {}, None, False)),
+        (
+            "--prioritized_replay --use_importance_sampling False --knn_baseline",
+            ("NMER", {}, {"beta": 0.0, "final_beta": 0.0}, False),
+        ),
     ],
 )
 def test_what_the_replay_flags_mean(line, expected):
@@ -78,6 +94,15 @@ def test_what_the_replay_flags_mean(line, expected):
         ("--knn_baseline --interp_prio_update", ["--interp_prio_update", "needs --prioritized_replay"]),
         ("--prioritized_replay --interp_prio_update", ["--interp_prio_update", "blends"]),
         ("--buffer Uniform --prioritized_replay", ["Uniform", "--prioritized_replay"]),
+        ("--ct_baseline --s4rl_baseline", ["--ct_baseline contradicts --s4rl_baseline", "S4RL"]),
+        ("--smote_interpolation --mixup_alpha .4", ["--smote_interpolation", "alpha=0.4"]),
+        ("--noisy_replay_baseline --mixup_interpolation", ["--noisy_replay_baseline", "--mixup_interpolation", "Noise"]),
+        ("--s4rl_baseline --interp_decay_rate .1", ["--interp_decay_rate", "S4RL takes no argument 'interp_decay'"]),
+        ("--use_importance_sampling False", ["--use_importance_sampling needs --prioritized_replay"]),
+        (
+            "--prioritized_replay --use_importance_sampling False --prioritized_replay_beta .4",
+            ["--prioritized_replay_beta 0.4", "--use_importance_sampling False"],
+        ),
         ("--trainer SACK", ["'SACK'", "did you mean SAC?"]),
         ("--buffer_size 100", ["100", "--train_batch_size, 256"]),
     ],
@@ -158,10 +183,17 @@ def test_every_flag_is_described_and_every_default_is_what_its_reader_accepts():
 def test_every_flag_reaches_the_settings_or_the_translation():
     settings = vars(settings_for({}))
     for name in FLAGS:
-        assert name in settings or name in REPLAY_FLAGS or name == "resume"
+        assert name in settings or name in REPLAY_FLAGS or name in NOW
     source = "".join(path.read_text() for path in [ROOT / "custom_training.py", *(ROOT / "interreplay").rglob("*.py")])
-    for name in set(FLAGS) - REPLAY_FLAGS - {"resume"}:
+    for name in set(FLAGS) - REPLAY_FLAGS:
         assert f".{name}" in source or f'"{name}"' in source, f"--{name} is read nowhere"
+
+
+def test_the_catalogue_is_listed(capsys):
+    assert main(["--list-buffers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(argument_parser.CATALOGUE)
+    assert all(len(line.split(maxsplit=1)[1]) > 30 for line in lines)
 
 
 def test_a_flag_with_a_percent_sign_is_printed():

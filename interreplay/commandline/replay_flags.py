@@ -14,6 +14,7 @@ from interreplay.selection import Prioritized
 
 # Flags that become arguments of the replay method or of its Prioritized selector.
 BUFFER_ARGUMENTS = {"kneighbors": "k", "mixup_alpha": "alpha", "prob_interpolation": "prob_interpolation"}
+BUFFER_ARGUMENTS |= {"interp_decay_rate": "interp_decay"}
 PRIORITY_ARGUMENTS = {f"prioritized_replay_{name}": name for name in ("alpha", "beta", "eps")}
 # Arguments of replay methods that are objects or belong to the whole run, and the flag that says them.
 ELSEWHERE = {
@@ -28,9 +29,16 @@ ELSEWHERE |= {
     "credit": "--interp_prio_update",
     "termination_fn": "the Python interface",
 }
-# Flags that choose a method that blends.
-_NAMING = ("knn_baseline", "mixup_interpolation")
-CHOOSING_FLAGS = ("custom_replay_buffer", *_NAMING)
+# Flags that name a method, and flags that want one that blends by mixup: NMER, where none is named.
+METHODS = {
+    "knn_baseline": "NMER",
+    "naive_mixup_baseline": "NaiveMixup",
+    "ct_baseline": "ContinuousTransition",
+    "s4rl_baseline": "S4RL",
+    "noisy_replay_baseline": "Noise",
+}
+BLENDS = ("mixup_interpolation", "smote_interpolation")
+CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
 REPLAY_FLAGS = {
     *CHOOSING_FLAGS,
     *BUFFER_ARGUMENTS,
@@ -39,6 +47,7 @@ REPLAY_FLAGS = {
     "buffer_arg",
     "prioritized_replay",
     "interp_prio_update",
+    "use_importance_sampling",
 }
 
 
@@ -64,10 +73,8 @@ def replay_for(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., A
         if argument in arguments and arguments[argument] != value:
             raise UsageError(f"{flag} {value} contradicts {argument}={arguments[argument]}; give one of them")
         arguments[argument] = value
-    priorities = {argument: given[flag] for flag, argument in PRIORITY_ARGUMENTS.items() if flag in given}
     prioritized = bool(given.get("prioritized_replay"))
-    if priorities and not (prioritized or name == "PER"):
-        raise UsageError(f"--prioritized_replay_{next(iter(priorities))} needs --prioritized_replay")
+    priorities = _priorities(given, prioritized or name == "PER")
     if given.get("interp_prio_update") and (not prioritized or "credit" not in parameters):
         raise UsageError(
             "--interp_prio_update needs --prioritized_replay and a replay method that blends, such as NMER"
@@ -91,27 +98,43 @@ def replay_arguments(settings: SimpleNamespace) -> dict[str, Any]:
     return arguments
 
 
-def _buffer_name(given: Mapping[str, Any], catalogue: Mapping[str, Any]) -> str:
-    blending = next((flag for flag in CHOOSING_FLAGS if given.get(flag)), None)
-    if given.get("custom_replay_buffer") is False and blending:
-        raise UsageError(f"--custom_replay_buffer False contradicts --{blending}; give one of them")
+def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
+    """Arguments of the selector `Prioritized`."""
+    flags = [flag for flag in (*PRIORITY_ARGUMENTS, "use_importance_sampling") if flag in given]
+    if flags and not prioritized:
+        raise UsageError(f"--{flags[0]} needs --prioritized_replay")
+    priorities = {argument: given[flag] for flag, argument in PRIORITY_ARGUMENTS.items() if flag in given}
+    if given.get("use_importance_sampling", True):
+        return priorities
+    if priorities.get("beta"):
+        raise UsageError(f"--prioritized_replay_beta {priorities['beta']} contradicts --use_importance_sampling False")
+    return priorities | {"beta": 0.0, "final_beta": 0.0}
+
+
+def _buffer_name(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> str:
+    chosen = [flag for flag in CHOOSING_FLAGS if given.get(flag)]
+    named = [flag for flag in chosen if flag in METHODS]
     stock = "PER" if given.get("prioritized_replay") else "Uniform"
-    if "buffer" not in given:
-        return "NMER" if blending else stock
-    name = given["buffer"]
+    name = given.get("buffer") or (METHODS[named[0]] if named else "NMER" if chosen else stock)
     if name not in catalogue:
         raise UsageError(f"unknown buffer {name!r}; {accepted_names(name, catalogue)}")
-    named = next((flag for flag in _NAMING if given.get(flag)), None)
-    if named and name != "NMER" or given.get("custom_replay_buffer") is False and name != stock:
-        flag = f"--{named}" if named else "--custom_replay_buffer False"
-        raise UsageError(
-            f"--buffer {name} contradicts {flag}, which means {'NMER' if named else stock}; give one of them"
-        )
+    asked = f"--buffer {name}" if "buffer" in given else f"--{chosen[0]}" if chosen else ""
+    if given.get("custom_replay_buffer") is False and (chosen or name != stock):
+        raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {asked}; give one of them")
+    for flag in named:
+        if METHODS[flag] != name:
+            raise UsageError(f"{asked} contradicts --{flag}, which means {METHODS[flag]}; give one of them")
+    mixes = {"alpha", "prob_interpolation"} <= inspect.signature(catalogue[name]).parameters.keys()
+    for flag in BLENDS:
+        if flag in chosen and not mixes:
+            raise UsageError(f"{asked} contradicts --{flag}: {name} blends nothing by mixup; give one of them")
     return name
 
 
 def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, tuple[str, Any]]]:
     short = [(f"--{flag}", (name, given[flag])) for flag, name in BUFFER_ARGUMENTS.items() if flag in given]
+    if given.get("smote_interpolation"):  # Beta(1, 1) is U(0, 1)
+        short.append(("--smote_interpolation", ("alpha", 1.0)))
     return [("--buffer_arg", pair) for pair in given.get("buffer_arg", ())] + short
 
 
@@ -121,6 +144,12 @@ def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[st
     accepted = [parameter for parameter in parameters if parameter not in ELSEWHERE]
     if argument not in accepted:
         raise UsageError(f"{flag}: {name} takes no argument {argument!r}; {accepted_names(argument, accepted)}")
+
+
+def list_buffers(catalogue: Mapping[str, Any]) -> str:
+    """The replay methods, a line each: name and what the first line of its documentation says."""
+    width = max(map(len, catalogue))
+    return "\n".join(f"{name:<{width}}  {inspect.getdoc(catalogue[name]).splitlines()[0]}" for name in catalogue)
 
 
 def accepted_names(word: str, names: Iterable[str]) -> str:

@@ -26,18 +26,20 @@ class Prioritized(Selector):
 
     Args:
         alpha: Exponent α ≥ 0; 0 is uniform.
-        beta: Exponent β at the start of the run, 0 to 1; `anneal` moves it linearly to 1.
+        beta: Exponent β at the start of the run, 0 to 1; `anneal` moves it linearly to `final_beta`.
         eps: ε > 0, added to every |δ|.
+        final_beta: Exponent β at the end of the run, 0 to 1; with both 0 there are no importance weights.
     """
 
-    def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6):
+    def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6, final_beta: float = 1.0):
         if alpha < 0:
             raise ValueError(f"alpha is {alpha}; expected 0 or more")
-        if not 0 <= beta <= 1:
-            raise ValueError(f"beta is {beta}; expected 0 to 1")
+        for name, value in (("beta", beta), ("final_beta", final_beta)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} is {value}; expected 0 to 1")
         if eps <= 0:
             raise ValueError(f"eps is {eps}; expected a positive number")
-        self.alpha, self.beta, self.eps = float(alpha), float(beta), float(eps)
+        self.alpha, self.beta, self.final_beta, self.eps = float(alpha), float(beta), float(final_beta), float(eps)
         self.progress = 0.0
         self.largest = 1.0
         self._tree: SumTree | None = None
@@ -45,7 +47,7 @@ class Prioritized(Selector):
 
     @property
     def current_beta(self) -> float:
-        return self.beta + (1.0 - self.beta) * self.progress
+        return self.beta + (self.final_beta - self.beta) * self.progress
 
     def anneal(self, progress: float) -> None:
         self.progress = min(max(float(progress), 0.0), 1.0)

@@ -59,6 +59,13 @@ def test_weights(progress):
     assert selector.weights(storage, probabilities).numpy() == pytest.approx(expected / expected.max(), rel=1e-5)
 
 
+def test_without_importance_sampling_all_weights_are_1():
+    storage, selector = filled(beta=0.0, final_beta=0.0)
+    selector.anneal(0.7)
+    _, probabilities = selector.select(storage, 30, np.random.default_rng(0))
+    assert (selector.weights(storage, probabilities) == 1).all()
+
+
 def test_new_rows_get_the_largest_priority_so_far():
     storage, selector = filled(20)
     assert selector.priorities(torch.arange(20)).tolist() == [1.0] * 20
