@@ -155,10 +155,10 @@ class ReplayBuffer:
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         slots, drawn = self.selector.select(self.storage, size, self.rng)
-        anchors, neighbors, partners = self._gather(slots)
+        anchors, neighbors, partners, alone = self._gather(slots)
         rows, mix = self.synthesizer(anchors, neighbors, self.rng)
         if mix is not None:
-            mix = mix.masked_fill(partners < 0, 1.0)
+            mix = mix if alone is None else mix.masked_fill(alone, 1.0)
             partners = partners.masked_fill(mix >= 1, -1)
             if self.synthesizer.recomputes_termination:
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, anchors.terminated))
@@ -167,20 +167,23 @@ class ReplayBuffer:
         weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
         return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written)
 
-    def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor]:
-        """Anchors ``(n, ...)``, their neighbours ``(n, k, ...)``, and the slot of each one's first ``(n,)`` or −1."""
+    def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor, Tensor | None]:
+        """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, the slot of each one's first ``(n,)`` or −1, and who has none.
+
+        The last is None where every row has one.
+        """
         if not self.synthesizer.uses_neighbors:
-            anchors = self.storage[slots]
-            return anchors, anchors, torch.full_like(slots, -1)
+            anchors, none = self.storage[slots], torch.full_like(slots, -1)
+            return anchors, anchors, none, none < 0
         found = self.neighborhood.neighbor_slots(self.storage, slots, self.rng)
         if found is None:
             neighbors, found = self.neighborhood.gather(self.storage, slots, self.rng)
-            return self.storage[slots], neighbors, found[:, 0]
-        if found.numpy(force=True).min() < 0:  # a row without a neighbour stands beside itself
-            anchors, neighbors = self.storage.around(slots, torch.where(found >= 0, found, slots.unsqueeze(1)))
-        else:
-            anchors, neighbors = self.storage.around(slots, found)
-        return anchors, neighbors, found[:, 0]
+            return self.storage[slots], neighbors, found[:, 0], found[:, 0] < 0
+        if found.numpy(force=True).min() >= 0:
+            return *self.storage.around(slots, found), found[:, 0], None
+        # A row without a neighbour stands beside itself.
+        filled = torch.where(found >= 0, found, slots.unsqueeze(1))
+        return *self.storage.around(slots, filled), found[:, 0], found[:, 0] < 0
 
     def update(self, sample: Sample, td_errors: Any) -> None:
         """Tell the selector how large the errors of a batch were.

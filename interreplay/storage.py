@@ -45,6 +45,7 @@ class Storage:
         self.written = 0
         self._chain: Chain | None = None
         self._signature: list[tuple[str, tuple[int, ...], torch.dtype]] = []
+        self._factors: tuple[Tensor, Tensor] | None = None
 
     # -- what is stored ---------------------------------------------------------------------------
 
@@ -153,9 +154,16 @@ class Storage:
             terminated=terminated,
             truncated=columns["truncated"],
             episode=columns["episode"],
-            discounts=terminated.logical_not().to(rewards.dtype).mul_(self.gamma),
+            discounts=torch.where(terminated, *self._discounts(rewards.dtype)),
             extras={name[7:]: columns[name] for name in columns if name.startswith("extras.")},
         )
+
+    def _discounts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The discounts of a terminated row and of any other, made once: one operation per read, not three."""
+        if self._factors is None or self._factors[0].dtype != dtype:
+            zero, gamma = torch.tensor([0.0, self.gamma], dtype=dtype, device=self.device)
+            self._factors = zero, gamma
+        return self._factors
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -96,7 +96,10 @@ def test_what_the_replay_flags_mean(line, expected):
         ("--buffer Uniform --prioritized_replay", ["Uniform", "--prioritized_replay"]),
         ("--ct_baseline --s4rl_baseline", ["--ct_baseline contradicts --s4rl_baseline", "S4RL"]),
         ("--smote_interpolation --mixup_alpha .4", ["--smote_interpolation", "alpha=0.4"]),
-        ("--noisy_replay_baseline --mixup_interpolation", ["--noisy_replay_baseline", "--mixup_interpolation", "Noise"]),
+        (
+            "--noisy_replay_baseline --mixup_interpolation",
+            ["--noisy_replay_baseline", "--mixup_interpolation", "Noise"],
+        ),
         ("--s4rl_baseline --interp_decay_rate .1", ["--interp_decay_rate", "S4RL takes no argument 'interp_decay'"]),
         ("--use_importance_sampling False", ["--use_importance_sampling needs --prioritized_replay"]),
         (

@@ -66,36 +66,36 @@ class KNN(Neighborhood):
         if self.draw == 1 and graph.complete(slots.numpy()):
             column = (rng.random(len(slots)) * self.k).astype(np.int64)
             return torch.from_numpy(graph.table.slots_of(graph.table.pick(slots.numpy(), column)).reshape(-1, 1))
-        keys, order = graph.candidates(slots.numpy())
+        ages, order = graph.candidates(slots.numpy())
         if self.draw == 1 and len(storage) > 1:
-            return torch.from_numpy(self._pick_one(keys, order, rng))
+            return torch.from_numpy(self._pick_one(ages, order, rng))
         columns = self._columns(np.minimum(order[:, -1], self.k), rng)
-        return torch.from_numpy(self._pick(keys, order, columns))
+        return torch.from_numpy(self._pick(ages, order, columns))
 
     def neighbors(self, storage: Storage, slots: Tensor) -> Tensor:
         """Slots ``(n, k)`` int64 of the k nearest rows of `slots` ``(n,)``, nearest first; −1 beyond the last."""
         if storage.device.type != "cpu":
             return nearest(storage, slots, self.k)
-        keys, order = self._graph(storage).candidates(slots.numpy())
-        columns = np.broadcast_to(np.arange(self.k), (len(keys), self.k))
-        return torch.from_numpy(self._pick(keys, order, np.where(columns < order[:, -1:], columns, -1)))
+        ages, order = self._graph(storage).candidates(slots.numpy())
+        columns = np.broadcast_to(np.arange(self.k), (len(ages), self.k))
+        return torch.from_numpy(self._pick(ages, order, np.where(columns < order[:, -1:], columns, -1)))
 
-    def _pick(self, keys: np.ndarray, order: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def _pick(self, ages: np.ndarray, order: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Slots ``(n, m)`` of the live candidates number `columns` ``(n, m)``, −1 where that is −1."""
         places = [(order > column[:, None]).argmax(1) for column in columns.T.astype(np.float32)]
-        picked = keys[np.arange(len(keys))[:, None], np.stack(places, 1)]
+        picked = ages[np.arange(len(ages))[:, None], np.stack(places, 1)]
         assert self.graph is not None
-        slots = self.graph.table.slots_of(picked)
+        slots = self.graph.table.slots_aged(picked)
         slots[columns < 0] = -1
         return slots
 
-    def _pick_one(self, keys: np.ndarray, order: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _pick_one(self, ages: np.ndarray, order: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """What `_pick` returns for one column drawn of the first k, in two thirds of the time; each row has some."""
         assert self.graph is not None
-        ticket = np.floor(rng.random(len(keys)) * np.minimum(order[:, -1], self.k))
-        places = (order > ticket.astype(np.float32)[:, None]).argmax(1)
-        places += np.arange(0, keys.size, keys.shape[1])
-        return self.graph.table.slots_of(keys.ravel().take(places))[:, None]
+        ticket = np.floor(rng.random(len(ages), np.float32) * np.minimum(order[:, -1], np.float32(self.k)))
+        places = (order > ticket[:, None]).argmax(1)
+        places += np.arange(0, ages.size, ages.shape[1])
+        return self.graph.table.slots_aged(ages.reshape(-1).take(places))[:, None]
 
     def _graph(self, storage: Storage) -> NeighborGraph:
         if self.graph is None or self.graph.table.written != storage.written:

@@ -73,19 +73,18 @@ class NeighborLists:
         """Candidates of `slots` ``(n,)``, right as of now.
 
         Returns:
-            Keys ``(n, width)``, nearest first, and the number of live ones up to and with each, float32 ``(n, width)``.
+            Their ages ``(n, width)``, nearest first, and the number of live ones up to and with each, float32
+            ``(n, width)``.
         """
         if not self.fit.take(slots).all():
             self._mend(np.unique(slots))
             self.tidy(AHEAD)
-        keys = self.table.keys.take(slots, axis=0)
-        order = self.table.count_live(keys)
+        ages, order = self.table.count_live(self.table.keys.take(slots, axis=0))
         short = order[:, -1] < min(self.k, self.table.count - 1)
         if short.any():
             self._complete(np.unique(slots[short]))
-            keys = self.table.keys.take(slots, axis=0)
-            order = self.table.count_live(keys)
-        return keys, order
+            ages, order = self.table.count_live(self.table.keys.take(slots, axis=0))
+        return ages, order
 
     def _mend(self, slots: np.ndarray) -> None:
         """Make the lists of `slots`, each once, fit for use."""

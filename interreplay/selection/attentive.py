@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from interreplay.selection.candidates import FromCandidates, flat, next_observations, observations
+from interreplay.selection.candidates import FromCandidates, ascending, flat, next_observations, observations
 from interreplay.selection.distance import named
 from interreplay.transitions import Observation
 
@@ -60,4 +60,4 @@ class Attentive(FromCandidates):
         if self._features is not None:
             now, seen = self._features(now), self._features(seen)
         distances = named(self.distance, self.norm, "cosine", "ln")(flat(seen), flat(now))
-        return slots[torch.argsort(distances, stable=True)[:size]]
+        return slots[ascending(distances)[:size]]

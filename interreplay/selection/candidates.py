@@ -64,6 +64,13 @@ class FromCandidates(Selector):
         self.progress = float(state["progress"])
 
 
+def ascending(values: Tensor) -> Tensor:
+    """The order ``(n,)`` that sorts `values` ``(n,)``, equal ones as they are; of some hundred numpy's is the faster."""
+    if values.device.type != "cpu":
+        return torch.argsort(values, stable=True)
+    return torch.from_numpy(np.argsort(values.numpy(), kind="stable"))
+
+
 def observations(storage: Storage, slots: Tensor, beside: str | None = None) -> tuple[Observation, Tensor | None]:
     """Stored observations of `slots` ``(n,)``, and the column `beside` them, read without the rest of the rows."""
     observed = storage.chain.observed

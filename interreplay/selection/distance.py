@@ -19,7 +19,8 @@ def ln(one: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
 def cosine(one: Tensor, other: Tensor) -> Tensor:
     """1 − cos of the angle; 0 for the same direction, 2 for the opposite one; a zero vector is at 1 from all."""
     lengths = torch.linalg.vector_norm(one, dim=-1) * torch.linalg.vector_norm(other, dim=-1)
-    return 1.0 - (one * other).sum(dim=-1) / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
+    products = one @ other[0] if len(other) == 1 else (one * other).sum(dim=-1)
+    return 1.0 - products / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
 
 
 def kl(one: Tensor, other: Tensor) -> Tensor:

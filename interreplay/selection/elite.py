@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.selection.candidates import FromCandidates, flat, observations
+from interreplay.selection.candidates import FromCandidates, ascending, flat, observations
 from interreplay.selection.distance import named
 from interreplay.transitions import Observation, as_tensor
 
@@ -72,6 +72,7 @@ class Elite(FromCandidates):
         self._policy = policy
         self._warned = False
         self._replays = torch.empty(0, dtype=torch.int32)
+        self._places = np.empty(0, np.int32)  # where in the candidates a slot was drawn
 
     def set_policy(self, policy: Policy | None) -> None:
         """Measure off-policyness against `policy` from now on; None for no policy."""
@@ -82,6 +83,8 @@ class Elite(FromCandidates):
     def _counts(self, storage: Storage) -> Tensor:
         if not len(self._replays):
             self._replays = torch.zeros(storage.capacity, dtype=torch.int32)
+        if len(self._places) < storage.capacity:
+            self._places = np.zeros(storage.capacity, np.int32)
         self._replays = self._replays.to(storage.device)
         return self._replays
 
@@ -102,11 +105,17 @@ class Elite(FromCandidates):
 
     @torch.no_grad()
     def keep(self, storage: Storage, slots: Tensor, size: int) -> Tensor:
-        first = np.unique(slots.numpy(force=True), return_index=True)[1]
-        slots = slots[torch.from_numpy(np.sort(first)).to(slots.device)]
-        ranked = slots[torch.argsort(self.off_policyness(storage, slots), stable=True)]
+        slots = self._once(slots)
+        ranked = slots[ascending(self.off_policyness(storage, slots))]
         order = pick(self._counts(storage)[ranked], size, self.strategy)
         return ranked[order]
+
+    def _once(self, slots: Tensor) -> Tensor:
+        """`slots` ``(m,)`` without what comes again, in their order."""
+        drawn = slots.numpy(force=True)
+        place = np.arange(len(drawn) - 1, -1, -1, dtype=np.int32)
+        self._places[drawn[::-1]] = place  # numpy keeps the last of several, which is where each came first
+        return slots[torch.from_numpy(self._places[drawn] == place[::-1]).to(slots.device)]
 
     def off_policyness(self, storage: Storage, slots: Tensor) -> Tensor:
         """Distance ``(n,)`` between the behaviour and the current policy at the rows in `slots` ``(n,)``.
@@ -137,7 +146,7 @@ class Elite(FromCandidates):
     # -- state ------------------------------------------------------------------------------------
 
     def nbytes(self, capacity: int, features: int) -> int:
-        return 4 * capacity
+        return 8 * capacity
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"replays": self._replays}
@@ -160,12 +169,12 @@ def pick(replays: Tensor, size: int, strategy: int) -> Tensor:
     """
     count, steps = len(replays), torch.arange(size, device=replays.device)
     if strategy == 3:
-        return torch.argsort(replays, stable=True)[steps % count]
+        return ascending(replays)[steps % count]
     if strategy == 1 or count <= size:
         return steps % count
     if strategy == 2:
         return steps * count // size
     part = (torch.arange(count, device=replays.device) * size + size - 1) // count  # the k-th part starts at ⌊k·u/n⌋
-    by_replays = torch.argsort(replays, stable=True)
-    order = by_replays[torch.argsort(part[by_replays], stable=True)]
+    by_replays = ascending(replays)
+    order = by_replays[ascending(part[by_replays])]
     return order[torch.searchsorted(part, steps)]

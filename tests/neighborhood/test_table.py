@@ -40,7 +40,7 @@ def test_overwritten_rows_are_dead_and_make_room():
     assert t.slots_of(t.keys[5][:3]).tolist() == [2, 0, 1] and t.keys[5][3] == EMPTY
     t.written = 13
     assert t.live(t.keys[[5]]).tolist() == [[False, True, True, False]]
-    assert t.count_live(t.keys[[5]]).tolist() == [[0, 1, 2, 2]]
+    assert t.count_live(t.keys[[5]])[1].tolist() == [[0, 1, 2, 2]]
     assert t.write_of(np.array([2, 3])).tolist() == [12, 3]
 
 
