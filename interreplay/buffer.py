@@ -168,9 +168,9 @@ class ReplayBuffer:
         return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written)
 
     def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor, Tensor | None]:
-        """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, the slot of each one's first ``(n,)`` or −1, and who has none.
+        """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, slots of the first of these ``(n,)``, who has none ``(n,)``.
 
-        The last is None where every row has one.
+        The slot is −1 where a row has none; the last is None where every row has one.
         """
         if not self.synthesizer.uses_neighbors:
             anchors, none = self.storage[slots], torch.full_like(slots, -1)

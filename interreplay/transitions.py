@@ -145,7 +145,6 @@ class Transitions:
             other: Partners, the same shapes as self.
             mix: λ, shape ``(n,)``.
         """
-
         shares: dict[tuple[torch.dtype, int], Tensor] = {}
 
         def lerp(mine: Tensor, theirs: Tensor) -> Tensor:

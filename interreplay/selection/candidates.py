@@ -65,7 +65,7 @@ class FromCandidates(Selector):
 
 
 def ascending(values: Tensor) -> Tensor:
-    """The order ``(n,)`` that sorts `values` ``(n,)``, equal ones as they are; of some hundred numpy's is the faster."""
+    """The order ``(n,)`` that sorts `values` ``(n,)``, equal ones as they are; numpy's sort is the faster one here."""
     if values.device.type != "cpu":
         return torch.argsort(values, stable=True)
     return torch.from_numpy(np.argsort(values.numpy(), kind="stable"))

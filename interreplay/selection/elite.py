@@ -83,8 +83,6 @@ class Elite(FromCandidates):
     def _counts(self, storage: Storage) -> Tensor:
         if not len(self._replays):
             self._replays = torch.zeros(storage.capacity, dtype=torch.int32)
-        if len(self._places) < storage.capacity:
-            self._places = np.zeros(storage.capacity, np.int32)
         self._replays = self._replays.to(storage.device)
         return self._replays
 
@@ -112,6 +110,8 @@ class Elite(FromCandidates):
 
     def _once(self, slots: Tensor) -> Tensor:
         """`slots` ``(m,)`` without what comes again, in their order."""
+        if len(self._places) != len(self._replays):
+            self._places = np.zeros(len(self._replays), np.int32)
         drawn = slots.numpy(force=True)
         place = np.arange(len(drawn) - 1, -1, -1, dtype=np.int32)
         self._places[drawn[::-1]] = place  # numpy keeps the last of several, which is where each came first
