@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("buffers", "nmer", "knn", "training")
+MODULES = ("buffers", "nmer", "methods", "knn", "training")
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
     python -m benchmarks.methods [--rows 100000] [--repeats 1000] [--without NMER KNNOutcome] [--data z.npy]
 
-All buffers hold the same rows. Batches are drawn from each and from Uniform in turn, in one process on one thread. Elite
-is given a policy that costs nothing, and Continuous Transition a fixed λ beside the adaptive one, so that what networks
-cost stands apart.
+All buffers hold the same rows. Batches are drawn from each and from Uniform in turn, in one process on one thread.
+Elite is given a policy that costs nothing, and Continuous Transition a fixed λ beside the adaptive one, so that what
+networks cost stands apart.
 """
 
 from __future__ import annotations

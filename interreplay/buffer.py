@@ -168,7 +168,7 @@ class ReplayBuffer:
         return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written)
 
     def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor, Tensor | None]:
-        """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, slots of the first of these ``(n,)``, who has none ``(n,)``.
+        """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, slots of the first of these ``(n,)``, who has none.
 
         The slot is −1 where a row has none; the last is None where every row has one.
         """

@@ -149,7 +149,9 @@ def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[st
 def list_buffers(catalogue: Mapping[str, Any]) -> str:
     """The replay methods, a line each: name and what the first line of its documentation says."""
     width = max(map(len, catalogue))
-    return "\n".join(f"{name:<{width}}  {inspect.getdoc(catalogue[name]).splitlines()[0]}" for name in catalogue)
+    return "\n".join(
+        f"{name:<{width}}  {(inspect.getdoc(catalogue[name]) or '').partition('\n')[0]}" for name in catalogue
+    )
 
 
 def accepted_names(word: str, names: Iterable[str]) -> str:

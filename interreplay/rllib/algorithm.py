@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-import ray
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -18,7 +17,7 @@ from interreplay.diagnostics import Diagnostics
 from interreplay.errors import NonFiniteError
 from interreplay.learning.update import flat_observation
 from interreplay.memory import columns_of_spaces
-from interreplay.rllib import checkpoints
+from interreplay.rllib import checkpoints, remote_runners
 from interreplay.rllib.global_rng import global_rng, set_global_rng
 from interreplay.rllib.recipes import make_buffer
 from interreplay.transitions import Transitions
@@ -129,19 +128,11 @@ class OffPolicy(Algorithm):
             rows = [self.env_runner.collect(length * self.env_runner.num_envs, warm_up)]
             self.replay_buffer.storage.cut(self.env_runner.take_cut_episodes())
             return rows
-        # RLlib's `sync_weights` drops weights while two earlier ones are on their way.
-        weights = ray.put(self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True))
-
-        def collect(runner: Any) -> tuple[int, Transitions, list[int]]:
-            runner.set_state(ray.get(weights))
-            rows = runner.collect(length * runner.num_envs, warm_up)
-            return runner.worker_index, rows, runner.take_cut_episodes()
-
-        results = self.env_runner_group.foreach_env_runner(collect, local_env_runner=False)
-        results = sorted(results, key=lambda result: result[0])  # runs with one seed are equal
-        for _, _, cut in results:
+        weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
+        results = remote_runners.collect(self.env_runner_group, weights, length, warm_up)
+        for _, cut in results:
             self.replay_buffer.storage.cut(cut)
-        return [rows for _, rows, _ in results]
+        return [rows for rows, _ in results]
 
     def _add(self, rows: Transitions) -> None:
         try:
@@ -203,7 +194,7 @@ class OffPolicy(Algorithm):
                 "owed": self._owed,
                 "diagnostics": self.diagnostics.state_dict(),
                 "global_rng": global_rng(),
-                "remote_runners": self._remote_states(),
+                "remote_runners": remote_runners.states(self.env_runner_group),
             }
         return state
 
@@ -216,27 +207,7 @@ class OffPolicy(Algorithm):
         self.env_steps, self._owed = int(loop["env_steps"]), float(loop["owed"])
         self.diagnostics.load_state_dict(loop["diagnostics"])
         set_global_rng(loop["global_rng"])
-        self._load_remote_states(loop["remote_runners"])
-
-    def _remote_states(self) -> dict[int, Any]:
-        if self.config.num_env_runners == 0:
-            return {}
-        states = self.env_runner_group.foreach_env_runner(
-            lambda r: (r.worker_index, r.runner_state()), local_env_runner=False
-        )
-        return dict(states)
-
-    def _load_remote_states(self, states: dict[int, Any]) -> None:
-        if not states:
-            return
-        reference = ray.put(states)
-
-        def load(runner: Any) -> None:
-            saved = ray.get(reference)
-            if runner.worker_index in saved:
-                runner.load_runner_state(saved[runner.worker_index])
-
-        self.env_runner_group.foreach_env_runner(load, local_env_runner=False)
+        remote_runners.load_states(self.env_runner_group, loop["remote_runners"])
 
     @override(Algorithm)
     def save_to_path(self, path: Any = None, **kwargs: Any) -> str:
