@@ -43,4 +43,7 @@ def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
 
 def estimate(observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer) -> int:
     """Bytes that `buffer` will take when it is full of rows of an environment."""
-    return buffer.nbytes(columns_of_spaces(observation_space, action_space))
+    columns = columns_of_spaces(observation_space, action_space)
+    if hasattr(buffer.selector, "set_policy"):  # rows tell what the policy gave: mean and log std of each action
+        columns["extras.behavior"] = ((2 * gym.spaces.flatdim(action_space),), torch.float32)
+    return buffer.nbytes(columns)

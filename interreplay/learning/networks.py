@@ -81,6 +81,10 @@ class GaussianActor(nn.Module):
         mean, log_std = self.body(obs).chunk(2, dim=-1)
         return mean, log_std.clamp(*LOG_STD_RANGE)
 
+    def distribution(self, obs: Tensor) -> Tensor:
+        """[mean; log standard deviation] ``(n, 2·actions)`` before the squashing."""
+        return torch.cat(self(obs), dim=-1)
+
     def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
         """Actions ``(n, actions)`` for standard normal `noise` ``(n, actions)``, or the mode for None."""
         mean, log_std = self(obs)

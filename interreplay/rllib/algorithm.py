@@ -51,16 +51,17 @@ class OffPolicy(Algorithm):
         self.learner = self.learner_group._learner
         self.replay_buffer = self._make_buffer()
         self.diagnostics = Diagnostics()
-        if hasattr(self.replay_buffer.selector, "set_policy"):
-            self.replay_buffer.selector.set_policy(self._mode)
+        self._compares_policies = hasattr(self.replay_buffer.selector, "set_policy")
+        if self._compares_policies:
+            self.replay_buffer.selector.set_policy(self._behavior)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
 
     @torch.no_grad()
-    def _mode(self, obs: Any) -> Tensor:
-        """What the current policy would do without exploring, for stored observations ``(n, ...)``."""
-        return self.learner.single_module.act(flat_observation(obs), None)
+    def _behavior(self, obs: Any) -> Tensor:
+        """What the current policy gives for stored observations ``(n, ...)``, as runners noted it when they acted."""
+        return self.learner.single_module.behavior(flat_observation(obs))
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
@@ -125,11 +126,11 @@ class OffPolicy(Algorithm):
 
     def _collect(self, length: int, warm_up: bool) -> list[Transitions]:
         if self.config.num_env_runners == 0:
-            rows = [self.env_runner.collect(length * self.env_runner.num_envs, warm_up)]
+            rows = [self.env_runner.collect(length * self.env_runner.num_envs, warm_up, self._compares_policies)]
             self.replay_buffer.storage.cut(self.env_runner.take_cut_episodes())
             return rows
         weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
-        results = remote_runners.collect(self.env_runner_group, weights, length, warm_up)
+        results = remote_runners.collect(self.env_runner_group, weights, length, warm_up, self._compares_policies)
         for _, cut in results:
             self.replay_buffer.storage.cut(cut)
         return [rows for rows, _ in results]

@@ -36,7 +36,8 @@ def concatenate(parts: Sequence[Transitions]) -> Transitions:
     """Transitions one after the other."""
     if len(parts) == 1:
         return parts[0]
-    joined: dict[str, Any] = {}
+    extras = {name: torch.cat([part.extras[name] for part in parts]) for name in parts[0].extras}
+    joined: dict[str, Any] = {"extras": extras}
     for name in ("obs", "actions", "rewards", "next_obs", "terminated", "truncated", "episode"):
         columns = [getattr(part, name) for part in parts]
         if isinstance(columns[0], dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium as gym
@@ -60,6 +61,15 @@ class SACModule(TorchRLModule, InferenceOnlyAPI):
     def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
         """Actions ``(n, actions)`` in (−1, 1) for standard normal `noise` of their shape, or the mode for None."""
         return self.nets.actor.act(obs, noise)
+
+    def behavior(self, obs: Tensor) -> Tensor:
+        """What the policy gives: [mean; log std] ``(n, 2·actions)`` of the Gaussian that it squashes."""
+        return self.nets.actor.distribution(obs)
+
+    def random_behavior(self, count: int) -> Tensor:
+        """What stands for uniformly random actions ``(count, 2·actions)``: their own mean and log std."""
+        size = flat_size(self.action_space)
+        return torch.tensor([0.0, -0.5 * math.log(3.0)]).repeat_interleave(size).expand(count, -1)
 
     @override(TorchRLModule)
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from interreplay.transitions import Transitions
 
 
 def collect(
-    group: EnvRunnerGroup, weights: dict[str, Any], length: int, warm_up: bool
+    group: EnvRunnerGroup, weights: dict[str, Any], length: int, warm_up: bool, behavior: bool
 ) -> list[tuple[Transitions, list[int]]]:
     """Let every remote runner step its environments with the newest weights.
 
@@ -23,6 +23,7 @@ def collect(
         weights: State of the learner's module.
         length: Steps of each environment.
         warm_up: Act at random.
+        behavior: Add the column of what the policy gave.
 
     Returns:
         Of each runner, in the order of their indices, its rows and the episodes that were broken off.
@@ -31,7 +32,7 @@ def collect(
 
     def work(runner: Any) -> tuple[int, Transitions, list[int]]:
         runner.set_state(ray.get(reference))
-        rows = runner.collect(length * runner.num_envs, warm_up)
+        rows = runner.collect(length * runner.num_envs, warm_up, behavior)
         return runner.worker_index, rows, runner.take_cut_episodes()
 
     results = group.foreach_env_runner(work, local_env_runner=False)

@@ -45,6 +45,7 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._seeded = False
         self._steps_since_report = 0
         self._cut: list[int] = []
+        self._tell_behavior = False
 
     def use_module(self, module: Any, device: torch.device) -> None:
         """Act with `module`, which lies on `device` and is shared, not copied."""
@@ -55,20 +56,21 @@ class ColumnRunner(SingleAgentEnvRunner):
 
     # -- stepping ---------------------------------------------------------------------------------
 
-    def collect(self, num_timesteps: int, random_actions: bool = False, explore: bool = True) -> Transitions:
-        """Step all environments until at least `num_timesteps` transitions are made.
+    def collect(self, num_timesteps: int, random_actions: bool = False, behavior: bool = False) -> Transitions:
+        """Step all environments until at least `num_timesteps` transitions are made, exploring.
 
         Args:
             num_timesteps: Transitions to make, over all environments together.
             random_actions: Act uniformly at random.
-            explore: Draw actions from the policy; else take its mode.
+            behavior: Add a column ``extras["behavior"]``: what the module's `behavior` gave when it acted.
 
         Returns:
             Their columns in order of time, float32 where the environment gives float64.
         """
         rounds: list[Transitions] = []
+        self._tell_behavior = behavior
         while sum(map(len, rounds)) < num_timesteps:
-            rows = self._step(random_actions, explore)
+            rows = self._step(random_actions, explore=True)
             if rows is not None:
                 rounds.append(rows)
         return concatenate(rounds)
@@ -87,7 +89,7 @@ class ColumnRunner(SingleAgentEnvRunner):
         explore = self.config.explore if explore is None else explore
         if force_reset or num_episodes is not None or not self._hooks.listening:
             self._needs_initial_reset = True
-        self._hooks.recording, self._hooks.done = True, []
+        self._hooks.recording, self._hooks.done, self._tell_behavior = True, [], False
         goal = num_episodes if num_episodes is not None else num_timesteps or self.num_envs
         made = 0
         while made < goal:
@@ -116,6 +118,7 @@ class ColumnRunner(SingleAgentEnvRunner):
             self._reset()
         assert self._scale is not None
         actions = self._random_actions() if random_actions else self._policy_actions(explore)
+        extras = self._behavior(random_actions) if self._tell_behavior else {}
         results = self._try_env_step(self._scale.to_env(actions))
         if isinstance(results, str) and results == ENV_STEP_FAILURE:
             self._needs_initial_reset = True
@@ -125,7 +128,9 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._log.step(live, rewards, terminated | truncated, infos)
         if self._hooks.active:
             self._hooks.step(live, actions, (next_obs, rewards, terminated, truncated, infos))
-        rows = self._rows(live, actions, rewards, next_obs, terminated, truncated) if live.any() else None
+        rows = None
+        if live.any():
+            rows = self._rows(live, actions, rewards, next_obs, terminated, truncated, extras)
         if not live.all():
             self._log.start(~live)
             if self._hooks.active:
@@ -134,7 +139,14 @@ class ColumnRunner(SingleAgentEnvRunner):
         return rows
 
     def _rows(
-        self, live: np.ndarray, actions: np.ndarray, rewards: Any, next_obs: Any, terminated: Any, truncated: Any
+        self,
+        live: np.ndarray,
+        actions: np.ndarray,
+        rewards: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        extras: dict[str, np.ndarray],
     ) -> Transitions:
         self._steps_since_report += int(live.sum())
         self.num_env_steps_sampled_lifetime += int(live.sum())
@@ -146,6 +158,7 @@ class ColumnRunner(SingleAgentEnvRunner):
             terminated=terminated[live],
             truncated=truncated[live],
             episode=self._log.ids[live],
+            extras={name: column[live] for name, column in extras.items()},
         )
 
     def _random_actions(self) -> np.ndarray:
@@ -159,6 +172,13 @@ class ColumnRunner(SingleAgentEnvRunner):
         size = (self.num_envs, int(np.prod(self._scale.shape)))
         noise = torch.randn(size, generator=self._torch_rng, device=self._device) if explore else None
         return self.module.act(obs, noise).cpu().numpy().reshape(self.num_envs, *self._scale.shape)
+
+    @torch.no_grad()
+    def _behavior(self, random_actions: bool) -> dict[str, np.ndarray]:
+        """The column of what the policy gave for the observations now, or of random actions."""
+        if random_actions:
+            return {"behavior": self.module.random_behavior(self.num_envs).numpy()}
+        return {"behavior": self.module.behavior(flat_observation(as_tensors(self._obs, self._device))).cpu().numpy()}
 
     # -- metrics ----------------------------------------------------------------------------------
 

@@ -128,11 +128,21 @@ def test_every_other_method_trains(buffer):
     assert np.isfinite(results[-1]["replay_buffer"]["td_error_mean"])
 
 
-def test_elite_sees_the_policy():
-    algorithm, _ = run(config(buffer="Elite"))
-    rows = algorithm.replay_buffer.storage[torch.arange(8)]
-    expected = algorithm.learner.single_module.act(rows.obs, None)
-    assert torch.equal(algorithm.replay_buffer.selector._policy(rows.obs), expected)
+@pytest.mark.parametrize("distance", ["ln", "cosine", "kl"])
+def test_elite_compares_what_the_policy_gave_with_what_it_gives(distance):
+    algorithm = config(buffer="Elite", distance=distance).build_algo()
+    given = algorithm.learner.single_module.behavior(torch.zeros(1, 3)).detach()
+    algorithm.train()
+    storage, selector = algorithm.replay_buffer.storage, algorithm.replay_buffer.selector
+    stored = storage.column("extras.behavior")[:150]
+    assert torch.equal(stored[:100], algorithm.learner.single_module.random_behavior(100)), "uniform actions"
+    assert stored[100:].shape[1:] == given.shape[1:] and len(stored[100:].unique(dim=0)) == 50
+    assert (selector.off_policyness(storage, torch.arange(150)) > 0).all()
+    # What the policy of now gives is at distance 0 of itself.
+    rows = storage[torch.arange(8)]
+    storage.column("extras.behavior")[:8] = algorithm.learner.single_module.behavior(rows.obs).detach()
+    assert selector.off_policyness(storage, torch.arange(8)).abs().max() < 1e-6
+    assert np.isfinite(algorithm.train()["learners"]["default_policy"]["critic_loss"])
 
 
 class Poisoned(gym.Env):
