@@ -107,6 +107,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 for none"
         ),
         Flag("evaluation_num_episodes", whole(1), 5, "episodes per evaluation"),
+        Flag("on_manifold_rows", whole(0), 0, "blended rows that the simulator (MuJoCo) checks, of every 50th batch"),
         Flag("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 for one at the end only"),
         Flag("keep_checkpoints", whole(1), 2, "how many of the newest checkpoints stay"),
         Flag("local_dir", Path, Path("results"), "folder in which the run's own folder is made"),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer, Sample
+from interreplay.on_manifold import OnManifold
 
 ROWS = 1024
 """Rows drawn uniformly to stand for all that are stored."""
@@ -23,10 +24,11 @@ class Diagnostics:
     Args:
         every: Batches per one that is looked at.
         seed: Of the uniform rows that batches are compared with.
+        on_manifold: Simulates rows of these batches, too.
     """
 
-    def __init__(self, every: int = 50, seed: int = 0):
-        self.every = every
+    def __init__(self, every: int = 50, seed: int = 0, on_manifold: OnManifold | None = None):
+        self.every, self.on_manifold = every, on_manifold
         self._rng = np.random.default_rng(seed)
         self._batches = 0
         self._drawn = 0
@@ -40,6 +42,8 @@ class Diagnostics:
             return
         uniform = torch.from_numpy(self._rng.integers(0, len(buffer), ROWS)).to(buffer.device)
         numbers = describe(buffer, sample, td_errors, uniform)
+        if self.on_manifold is not None:
+            numbers |= self.on_manifold.of_batch(sample)
         numbers["replays_per_row"] = self._drawn / buffer.storage.written
         for name, value in numbers.items():
             self._found.setdefault(name, []).append(value)

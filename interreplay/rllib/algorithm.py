@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium as gym
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -17,6 +18,7 @@ from interreplay.diagnostics import Diagnostics
 from interreplay.errors import NonFiniteError
 from interreplay.learning.update import flat_observation
 from interreplay.memory import columns_of_spaces
+from interreplay.on_manifold import OnManifold
 from interreplay.rllib import checkpoints, remote_runners
 from interreplay.rllib.global_rng import global_rng, set_global_rng
 from interreplay.rllib.recipes import make_buffer
@@ -50,7 +52,7 @@ class OffPolicy(Algorithm):
         self.on_progress: Callable[[int], None] | None = None
         self.learner = self.learner_group._learner
         self.replay_buffer = self._make_buffer()
-        self.diagnostics = Diagnostics()
+        self.diagnostics = Diagnostics(on_manifold=self._simulator())
         self._compares_policies = hasattr(self.replay_buffer.selector, "set_policy")
         if self._compares_policies:
             self.replay_buffer.selector.set_policy(self._behavior)
@@ -88,6 +90,10 @@ class OffPolicy(Algorithm):
                 f"{error}; the observation space is {observation_space}, the action space {action_space}"
             ) from None
         return buffer
+
+    def _simulator(self) -> OnManifold | None:
+        rows = self.config.on_manifold_rows
+        return OnManifold(gym.make(self.config.env, **self.config.env_config), rows) if rows else None
 
     @property
     def single_spaces(self) -> tuple[Any, Any]:

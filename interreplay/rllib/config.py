@@ -25,6 +25,8 @@ class OffPolicyConfig(AlgorithmConfig):
         hiddens: Widths of the hidden layers of all networks.
         grad_clip: Largest gradient norm, or None.
         anneal_steps: Env steps over which schedules such as PER's β run; None leaves them at their start.
+        on_manifold_rows: Blended rows of every batch looked at whose outcome the simulator is asked for; 0 for none.
+            For Gymnasium's MuJoCo environments, see `interreplay.on_manifold`.
     """
 
     def __init__(self, algo_class: type | None = None):
@@ -41,6 +43,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self.tau = 0.005
         self.hiddens = (256, 256)
         self.anneal_steps: int | None = None
+        self.on_manifold_rows = 0
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
         self.evaluation_config = {"explore": False, "num_envs_per_env_runner": 1}
@@ -74,6 +77,7 @@ class OffPolicyConfig(AlgorithmConfig):
         tau: float | Any = NotProvided,
         hiddens: tuple[int, ...] | list[int] | Any = NotProvided,
         anneal_steps: int | None | Any = NotProvided,
+        on_manifold_rows: int | Any = NotProvided,
         replay_buffer_config: dict[str, Any] | Any = NotProvided,
         **settings: Any,
     ) -> Self:
@@ -111,6 +115,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self._check_range("steps_per_iteration", 1)
         self._check_range("num_steps_sampled_before_learning_starts", 0)
         self._check_range("n_step", 1)
+        self._check_range("on_manifold_rows", 0)
         self._check_range("updates_per_step", 0)
         if not 0 < self.tau <= 1:
             raise ValueError(f"tau is {self.tau}; expected more than 0 and at most 1")

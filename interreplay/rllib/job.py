@@ -76,6 +76,7 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
         updates_per_step=s.round_robin_weights,
         steps_per_iteration=s.steps_per_iteration,
         anneal_steps=s.total_env_steps,
+        on_manifold_rows=s.on_manifold_rows,
         num_steps_sampled_before_learning_starts=s.learning_starts,
     )
     config.env_runners(

@@ -145,6 +145,14 @@ def test_elite_compares_what_the_policy_gave_with_what_it_gives(distance):
     assert np.isfinite(algorithm.train()["learners"]["default_policy"]["critic_loss"])
 
 
+def test_the_simulator_checks_blends_on_request():
+    made = config("HalfCheetah-v5", "NMER").training(on_manifold_rows=8)
+    algorithm, results = run(made)
+    assert 0 < results[-1]["replay_buffer"]["on_manifold_state_error"] < 10
+    plain, _ = run(config("HalfCheetah-v5", "NMER"))
+    assert same(weights(algorithm), weights(plain)), "looking changes nothing"
+
+
 class Poisoned(gym.Env):
     """Gives a reward that is not a number in its seventh step."""
 

@@ -1,0 +1,61 @@
+"""The on-manifold error: none for what happened, one that grows for what was made up."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from interreplay import Transitions
+from interreplay.on_manifold import OnManifold
+from replay_buffers import NMER, NaiveMixup
+
+
+def walk(env_id: str, steps: int) -> Transitions:
+    """A random walk, actions in [−1, 1] as buffers keep them."""
+    env = gym.make(env_id)
+    rng, (obs, _) = np.random.default_rng(0), env.reset(seed=0)
+    low, high = env.action_space.low, env.action_space.high
+    rows, episode = [], 0
+    for _ in range(steps):
+        action = rng.uniform(-1, 1, env.action_space.shape)
+        next_obs, reward, terminated, truncated, _ = env.step(
+            (low + (action + 1) / 2 * (high - low)).astype(np.float32)
+        )
+        rows.append((obs, action, reward, next_obs, terminated, truncated, episode))
+        obs = next_obs
+        if terminated or truncated:
+            obs, episode = env.reset()[0], episode + 1
+    return Transitions(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+@pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "Hopper-v5", "InvertedPendulum-v5", "Swimmer-v5"])
+def test_what_happened_has_none(env_id):
+    errors = OnManifold(gym.make(env_id))(walk(env_id, 40))
+    # Where feet touch the ground, the solver starts from another guess and stops a little elsewhere.
+    assert errors["on_manifold_state_error"] < 2e-3
+    assert errors["on_manifold_reward_error"] < 2e-3
+
+
+def test_another_outcome_counts_as_it_is_off():
+    rows = walk("InvertedPendulum-v5", 40)
+    errors = OnManifold(gym.make("InvertedPendulum-v5"))(rows.replace(rewards=rows.rewards + 0.5))
+    assert errors["on_manifold_reward_error"] == pytest.approx(0.5, abs=1e-6)
+    double = rows.replace(next_obs=rows.obs + 2 * (rows.next_obs - rows.obs))
+    errors = OnManifold(gym.make("InvertedPendulum-v5"))(double)
+    assert errors["on_manifold_state_error"] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_neighbours_blend_nearer_to_the_manifold_than_strangers():
+    rows, found = walk("HalfCheetah-v5", 3_000), {}
+    for method in (NMER, NaiveMixup):
+        buffer = method(capacity=3_000, seed=0)
+        buffer.add(rows)
+        found[method] = OnManifold(gym.make("HalfCheetah-v5"))(buffer.sample(128).transitions)
+    assert 0.01 < found[NMER]["on_manifold_state_error"] < 0.8 * found[NaiveMixup]["on_manifold_state_error"]
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "Reacher-v5"])
+def test_environments_whose_state_is_hidden_are_refused(env_id):
+    with pytest.raises(ValueError, match="HalfCheetah-v5"):
+        OnManifold(gym.make(env_id))
