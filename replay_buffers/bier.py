@@ -6,7 +6,7 @@ from interreplay.neighborhood import KNN
 from interreplay.selection import Selector
 from interreplay.synthesis.blend import TerminationFn
 from interreplay.synthesis.coefficient import Beta
-from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, Preparation, schedule_named
+from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, HoldOut, Preparation, schedule_named
 
 
 class BIER(ReplayBuffer):
@@ -37,6 +37,7 @@ class BIER(ReplayBuffer):
         priors: Gamma priors on hyperparameters.
         sample_posterior: Outcomes are drawn from the posterior; its mean without.
         weighted_updates: Learners weigh rows by how sure the processes are of them.
+        holdout_split: Share of each neighborhood left out to evaluate predictions, every 500 batches; None for never.
         precision: ``"float32"`` or ``"float64"``.
         selector: Draws the anchors; uniformly by default.
         credit: Whom a TD error of a blend is credited to; the anchor by default.
@@ -68,6 +69,7 @@ class BIER(ReplayBuffer):
         priors: bool = False,
         sample_posterior: bool = False,
         weighted_updates: bool = False,
+        holdout_split: float | None = None,
         precision: str = "float32",
         selector: Selector | None = None,
         credit: Credit | None = None,
@@ -88,6 +90,7 @@ class BIER(ReplayBuffer):
             Beta(alpha),
             sample_posterior,
             weighted_updates,
+            None if holdout_split is None else HoldOut(holdout_split),
             prob_interpolation,
             termination_fn,
             interp_decay,

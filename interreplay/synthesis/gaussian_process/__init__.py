@@ -1,6 +1,7 @@
 """Gaussian processes over neighbourhoods of transitions."""
 
 from interreplay.synthesis.gaussian_process.fit import Fit
+from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation
 from interreplay.synthesis.gaussian_process.schedule import Local, MonteCarlo, RandomRows, Schedule, schedule_named
@@ -10,6 +11,7 @@ __all__ = [
     "Fit",
     "Form",
     "GaussianProcess",
+    "HoldOut",
     "Hyperparameters",
     "Local",
     "MonteCarlo",

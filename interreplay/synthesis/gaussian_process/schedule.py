@@ -64,12 +64,20 @@ class Schedule(ABC):
         self.batches += 1
         return found
 
+    def applied(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        """Hyperparameters for neighbourhoods beside the run: nothing changes by asking."""
+        return self._initial(form, batch) if self.current is None else self.current.map(lambda value: value.to(batch.x))
+
+    def _start(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        """Where a fit starts."""
+        return Schedule.applied(self, form, batch) if self.warm_start else self._initial(form, batch)
+
+    def _initial(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        x = batch.x
+        return Hyperparameters.initial(form, batch.y.shape[2], batch.spread, x.dtype, x.device)
+
     def _fit(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        x, targets = batch.x, batch.y.shape[2]
-        start = self.current if self.warm_start else None
-        if start is None:
-            start = Hyperparameters.initial(form, targets, batch.spread, x.dtype, x.device)
-        found = self.fitted(form, batch, start.map(lambda value: value.to(x)))
+        found = self.fitted(form, batch, self._start(form, batch))
         self.fits += 1
         self.failures += found.failures
         self.retried += found.retried
@@ -109,6 +117,9 @@ class Local(Schedule):
 
     def used(self, found: Hyperparameters) -> Hyperparameters:
         return found
+
+    def applied(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        return self.fitted(form, batch, self._start(form, batch)).hyper
 
 
 class Global(Schedule):

@@ -12,6 +12,7 @@ from interreplay.layout import Columns
 from interreplay.synthesis.base import Certainty, refuse_integers
 from interreplay.synthesis.blend import Blend, TerminationFn
 from interreplay.synthesis.coefficient import Beta, Coefficient
+from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.kernels import Form
 from interreplay.synthesis.gaussian_process.neighborhoods import (
     Neighborhoods,
@@ -45,6 +46,7 @@ class GaussianProcess(Blend):
         coefficient: Distribution of λ; Beta(.75, .75) by default.
         sample_posterior: Outcomes are drawn from the posterior of the function; its mean without.
         weighted: The batch comes with likelihood weights.
+        holdout: Evaluates predictions of rows that are left out, now and then; None for never.
         prob_interpolation: Probability with which a row is mixed at all.
         termination_fn: As `Blend` takes it.
         interp_decay: As `Blend` takes it.
@@ -61,6 +63,7 @@ class GaussianProcess(Blend):
         coefficient: Coefficient | None = None,
         sample_posterior: bool = False,
         weighted: bool = False,
+        holdout: HoldOut | None = None,
         prob_interpolation: float = 1.0,
         termination_fn: TerminationFn | None = None,
         interp_decay: float = 0.0,
@@ -73,6 +76,7 @@ class GaussianProcess(Blend):
         self.sample_posterior, self.weighted = sample_posterior, weighted
         if self.form.composite and self.preparation.components is not None:
             raise ValueError("composite is True with pca_components; a principal component mixes states and actions")
+        self.holdout = holdout
         self.counts = {"rows": 0, "failed": 0, "retried": 0}
 
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
@@ -87,11 +91,14 @@ class GaussianProcess(Blend):
         blended = anchors.blend(partners, mix)
         z = torch.cat([features_of(anchors).unsqueeze(1), features_of(neighbors)], dim=1)
         y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
+        actions = anchors.actions[0].numel()
         batch = self.preparation(z, y)
         offset = (z[:, 1] - z[:, 0]) * (1.0 - mix).to(z).unsqueeze(1)
         mix = torch.where((offset == 0).all(dim=1), 1.0, mix)
-        form = self.form.over(batch.x.shape[2], anchors.actions[0].numel())
+        form = self.form.over(batch.x.shape[2], actions)
         outcome, variances, failed = self._predict(form, batch, offset.unsqueeze(1).to(batch.x), rng)
+        if self.holdout is not None:
+            self.holdout(self.form, self.schedule, self.preparation, z, y, actions)
         made = blended.where(failed, with_outcome(blended, outcome))
         rows = anchors.where(mix >= 1, made)
         return self.ended(rows, anchors, mix), mix, self._certainty(variances, mix)
@@ -136,12 +143,15 @@ class GaussianProcess(Blend):
         current = self.schedule.current
         hyper = {} if current is None else means(current)
         found |= {f"gp_{name}": hyper[name] for name in ("lengthscale", "outputscale", "noise") if name in hyper}
-        return found
+        return found | (self.holdout.latest if self.holdout is not None else {})
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "schedule": self.schedule.state_dict(), "counts": dict(self.counts)}
+        state = {**super().state_dict(), "schedule": self.schedule.state_dict(), "counts": dict(self.counts)}
+        return state | ({"holdout": self.holdout.state_dict()} if self.holdout is not None else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.schedule.load_state_dict(state["schedule"])
         self.counts = {name: int(value) for name, value in state["counts"].items()}
+        if self.holdout is not None and "holdout" in state:
+            self.holdout.load_state_dict(state["holdout"])
