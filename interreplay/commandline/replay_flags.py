@@ -149,9 +149,8 @@ def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[st
 def list_buffers(catalogue: Mapping[str, Any]) -> str:
     """The replay methods, a line each: name and what the first line of its documentation says."""
     width = max(map(len, catalogue))
-    return "\n".join(
-        f"{name:<{width}}  {(inspect.getdoc(catalogue[name]) or '').partition('\n')[0]}" for name in catalogue
-    )
+    described = {name: (inspect.getdoc(method) or " ").splitlines()[0] for name, method in catalogue.items()}
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in described.items())
 
 
 def accepted_names(word: str, names: Iterable[str]) -> str:
