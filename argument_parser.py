@@ -11,6 +11,7 @@ import replay_buffers
 from interreplay.commandline import UsageError
 from interreplay.commandline.environments import find_environment
 from interreplay.commandline.flags import Flag, FlagParser
+from interreplay.commandline.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
 from interreplay.commandline.replay_flags import CHOOSING_FLAGS, METHODS, REPLAY_FLAGS, accepted_names, replay_for
 from interreplay.commandline.values import (
     assignment,
@@ -79,6 +80,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "credit a blend's TD error to both ends by share, not to the anchor only",
         ),
     ),
+    "Gaussian processes, as in the original work (BIER)": GAUSSIAN_PROCESS_FLAGS,
     "learner": (
         Flag("gamma", number(0, 1), 0.99, "discount factor"),
         Flag("tau", number(0, 1, open_low=True), 0.005, "share of the new weights in the target networks per update"),

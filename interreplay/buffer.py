@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ class Sample:
         mix: λ ``(n,)``, the anchor's share in each row, or None when the method blends nothing.
         probabilities: Probability ``(n,)`` with which each anchor was drawn.
         written: Number of rows ever added when the batch was drawn.
+        variances: Predictive variances of [r; Δs] ``(n, 1 + d_s)`` where rows are predicted, 0 for rows that are their
+            anchor; None where nothing is predicted.
+        row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
     """
 
     transitions: Transitions
@@ -40,6 +44,8 @@ class Sample:
     mix: Tensor | None
     probabilities: Tensor
     written: int
+    variances: Tensor | None = None
+    row_weights: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -156,7 +162,8 @@ class ReplayBuffer:
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         slots, drawn = self.selector.select(self.storage, size, self.rng)
         anchors, neighbors, partners, alone = self._gather(slots)
-        rows, mix = self.synthesizer(anchors, neighbors, self.rng)
+        self.synthesizer.prepare(self.storage, self.rng)
+        rows, mix, *certainty = self.synthesizer(anchors, neighbors, self.rng)
         if mix is not None:
             mix = mix if alone is None else mix.masked_fill(alone, 1.0)
             partners = partners.masked_fill(mix >= 1, -1)
@@ -165,7 +172,7 @@ class ReplayBuffer:
         if rows.discounts is None:
             rows = rows.replace(discounts=self.storage.gamma * (~rows.terminated).to(rows.rewards.dtype))
         weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
-        return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written)
+        return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written, *chain(*certainty))
 
     def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor, Tensor | None]:
         """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, slots of the first of these ``(n,)``, who has none.

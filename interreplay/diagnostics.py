@@ -103,8 +103,12 @@ def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: T
     numbers["same_episode_expected"] = same_share(episodes[uniform])
     if sample.mix is not None:
         numbers |= describe_blends(buffer, sample, sample.mix, uniform)
-    statistics = getattr(buffer.neighborhood, "statistics", None)
-    return numbers | (statistics() if statistics is not None else {})
+    if sample.row_weights is not None:
+        v = sample.row_weights
+        numbers["row_weight_ess"] = float(v.sum().square() / (len(v) * v.square().sum()))
+    for part in buffer.parts.values():
+        numbers |= part.statistics()
+    return numbers
 
 
 def describe_blends(buffer: ReplayBuffer, sample: Sample, mix: Tensor, uniform: Tensor) -> dict[str, float]:

@@ -35,6 +35,10 @@ class Part:
         """Bytes that this part takes beside a full storage of rows with `features` numbers in z = [s; a]."""
         return 0
 
+    def statistics(self) -> dict[str, float]:
+        """Numbers that describe the part now, for the results of a run."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on; arrays may share memory with the part."""
         return {}

@@ -1,6 +1,7 @@
 """The catalogue: one file per published method, holding its paper, its defaults and its composition."""
 
 from replay_buffers.attentive import Attentive
+from replay_buffers.bier import BIER
 from replay_buffers.cer import CER
 from replay_buffers.continuous_transition import ContinuousTransition
 from replay_buffers.elite import Elite
@@ -15,6 +16,7 @@ from replay_buffers.uniform import Uniform
 
 __all__ = [
     "Attentive",
+    "BIER",
     "CER",
     "ContinuousTransition",
     "Elite",

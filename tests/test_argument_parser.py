@@ -70,6 +70,49 @@ def replay(line: str):
             "--prioritized_replay --use_importance_sampling False --knn_baseline",
             ("NMER", {}, {"beta": 0.0, "final_beta": 0.0}, False),
         ),
+        ("--gaussian_process", ("BIER", {}, None, False)),
+        (
+            "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process"
+            " --gpytorch --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize"
+            " --global_hyperparams",
+            (
+                "BIER",
+                {"kernel": "rbf", "ard": True, "mean": "zero", "hyperparameters": "monte_carlo", "scaling": "minmax"},
+                {},
+                False,
+            ),
+        ),
+        ("--gpytorch --mc_hyper", ("BIER", {"hyperparameters": "monte_carlo"}, None, False)),
+        ("--gpytorch --global_hyperparams", ("BIER", {"hyperparameters": "rows"}, None, False)),
+        ("--gpytorch --global_hyperparams --mc_hyper False", ("BIER", {"hyperparameters": "rows"}, None, False)),
+        ("--gpytorch --global_hyperparams False", ("BIER", {"hyperparameters": "local"}, None, False)),
+        (
+            "--buffer BIER --kernel matern --matern_nu 1.5 --composite_kernel --use_priors --standardize_gpr_x"
+            " --train_size 32 --retrain_interval 500 --warmstart_global False --sample_gp_cov --weighted_updates",
+            (
+                "BIER",
+                {"kernel": "matern", "nu": 1.5, "composite": True, "priors": True, "scaling": "standardize"}
+                | {"train_size": 32, "retrain_interval": 500, "warm_start": False, "sample_posterior": True}
+                | {"weighted_updates": True},
+                None,
+                False,
+            ),
+        ),
+        (
+            "--gpytorch --gp_pca --fp32 False --use_botorch --perform_holdout_eval --mixup_alpha .4 --kneighbors 8",
+            (
+                "BIER",
+                {"pca_components": 8, "precision": "float64", "optimizer": "lbfgs", "holdout_split": 0.2}
+                | {"alpha": 0.4, "k": 8},
+                None,
+                False,
+            ),
+        ),
+        (
+            "--gpytorch --gp_pca --gp_pca_components 3 --perform_holdout_eval --holdout_split .3 --mixup_interpolation"
+            " --standardize_gpr_x False",
+            ("BIER", {"pca_components": 3, "holdout_split": 0.3, "scaling": "none"}, None, False),
+        ),
     ],
 )
 def test_what_the_replay_flags_mean(line, expected):
@@ -106,6 +149,13 @@ def test_what_the_replay_flags_mean(line, expected):
             "--prioritized_replay --use_importance_sampling False --prioritized_replay_beta .4",
             ["--prioritized_replay_beta 0.4", "--use_importance_sampling False"],
         ),
+        ("--knn_baseline --kernel rbf", ["--kernel", "NMER", "'kernel'"]),
+        ("--knn_baseline --gaussian_process", ["--knn_baseline", "--gaussian_process", "BIER"]),
+        ("--gaussian_process --use_delta False", ["--use_delta"]),
+        ("--gaussian_process --mc_hyper --global_hyperparams False", ["--mc_hyper", "--global_hyperparams False"]),
+        ("--gaussian_process --normalize --standardize_gpr_x", ["--normalize", "--standardize_gpr_x"]),
+        ("--gaussian_process --gp_pca_components 3", ["--gp_pca_components", "--gp_pca"]),
+        ("--gaussian_process --holdout_split .3", ["--holdout_split", "--perform_holdout_eval"]),
         ("--trainer SACK", ["'SACK'", "did you mean SAC?"]),
         ("--buffer_size 100", ["100", "--train_batch_size, 256"]),
     ],
@@ -135,6 +185,7 @@ def test_contradictions_and_unknown_names(line, parts):
         ("--round_robin_weights 0", ["--round_robin_weights", "above 0"]),
         ("--hiddens 256,x", ["--hiddens", "256,256", "'256,x'"]),
         ("--buffer-arg k", ["--buffer_arg", "k=10", "'k'"]),
+        ("--matern_nu 1", ["--matern_nu", ".5, 1.5 or 2.5", "'1'"]),
         ("--device tpu", ["--device", "cpu, cuda", "'tpu'"]),
         ("--target_entropy high", ["--target_entropy", "'auto'", "'high'"]),
         ("--gamma", ["--gamma", "expected one argument"]),
@@ -159,10 +210,20 @@ def test_round_robin_weights(text, expected):
     assert settings_for(given(f"--round_robin_weights {text} --seed 3")).round_robin_weights == expected
 
 
+OTHER = {
+    "device": "cpu",
+    "hiddens": "8,8",
+    "kernel": "rbf",
+    "mean_type": "zero",
+    "matern_nu": ".5",
+    "holdout_split": ".5",
+}
+
+
 @pytest.mark.parametrize("name", FLAGS)
 def test_dashes_and_underscores_are_the_same(name):
     sample = {"resume": "x", "env": "A-v0", "trainer": "SAC", "buffer": "PER", "buffer_arg": "a=1", "local_dir": "x"}
-    value = sample.get(name, {"device": "cpu", "hiddens": "8,8"}.get(name, "1"))
+    value = sample.get(name, OTHER.get(name, "1"))
     underscores, dashes = given(f"--{name} {value}"), given(f"--{name.replace('_', '-')}={value}")
     assert underscores == dashes
     assert list(underscores) == [name]

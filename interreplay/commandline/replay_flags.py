@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.commandline import UsageError
+from interreplay.commandline.gaussian_process_flags import NAMES, gaussian_process_arguments
 from interreplay.credit import CreditBoth
 from interreplay.selection import Prioritized
 
@@ -36,6 +37,8 @@ METHODS = {
     "ct_baseline": "ContinuousTransition",
     "s4rl_baseline": "S4RL",
     "noisy_replay_baseline": "Noise",
+    "gaussian_process": "BIER",
+    "gpytorch": "BIER",
 }
 BLENDS = ("mixup_interpolation", "smote_interpolation")
 CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
@@ -43,6 +46,7 @@ REPLAY_FLAGS = {
     *CHOOSING_FLAGS,
     *BUFFER_ARGUMENTS,
     *PRIORITY_ARGUMENTS,
+    *NAMES,
     "buffer",
     "buffer_arg",
     "prioritized_replay",
@@ -135,6 +139,7 @@ def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, tuple[str, Any
     short = [(f"--{flag}", (name, given[flag])) for flag, name in BUFFER_ARGUMENTS.items() if flag in given]
     if given.get("smote_interpolation"):  # Beta(1, 1) is U(0, 1)
         short.append(("--smote_interpolation", ("alpha", 1.0)))
+    short += gaussian_process_arguments(given)
     return [("--buffer_arg", pair) for pair in given.get("buffer_arg", ())] + short
 
 

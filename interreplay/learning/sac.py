@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from interreplay.learning.networks import Critics, GaussianActor, polyak
 from interreplay.learning.optimizer import FastAdam
-from interreplay.learning.update import Update, flat_observation, normal, over_views, step, views
+from interreplay.learning.update import Update, flat_observation, normal, over_views, step, views, weighted_mean
 from interreplay.transitions import Transitions
 
 
@@ -48,9 +48,11 @@ class SACUpdate(Update):
 
     With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
 
-    * critics: Σ_j mean(w·½(Q_j(s, a) − q_t)²), w the importance weights, Q_j and q_t means over a row's views;
-    * actor: mean(α log π(a|s) − min_j Q_j(s, a)), a ~ π(·|s) by reparametrisation;
-    * temperature: mean(−log α·(log π(a|s) + target entropy)).
+    * critics: Σ_j mean(v·w·½(Q_j(s, a) − q_t)²), w the importance weights, Q_j and q_t means over a row's views;
+    * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) by reparametrisation;
+    * temperature: mean(−v·log α·(log π(a|s) + target entropy)).
+
+    v are the row weights, 1 where there are none.
 
     Args:
         networks: What is learned.
@@ -82,19 +84,21 @@ class SACUpdate(Update):
             "alpha": FastAdam([networks.log_alpha], alpha_lr),
         }
 
-    def apply(self, rows: Transitions, weights: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    def apply(
+        self, rows: Transitions, weights: Tensor, rng: torch.Generator, row_weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         obs, next_obs, m = views(rows)
         actions = rows.actions.flatten(1)
         seen = actions if m == 1 else actions.repeat_interleave(m, dim=0)
         alpha = self.networks.log_alpha.detach().exp()
         target = self.target_values(rows, next_obs, m, normal(seen, rng), alpha)
         errors = over_views(self.networks.critics(torch.cat([obs, seen], dim=1)), m) - target
-        critic_loss = self.critic_loss(errors, weights)
+        critic_loss = self.critic_loss(errors, weights, row_weights)
         step(self.optimizers["critic"], critic_loss, self.critics, self.grad_clip)
-        actor_loss, log_prob = self.actor_loss(flat_observation(rows.obs), normal(actions, rng), alpha)
+        actor_loss, log_prob = self.actor_loss(flat_observation(rows.obs), normal(actions, rng), alpha, row_weights)
         step(self.optimizers["actor"], actor_loss, self.actor, self.grad_clip)
         log_prob = log_prob.detach()
-        alpha_loss = self.alpha_loss(log_prob)
+        alpha_loss = self.alpha_loss(log_prob, row_weights)
         step(self.optimizers["alpha"], alpha_loss, [self.networks.log_alpha], None)
         polyak(self.networks.targets, self.networks.critics, self.tau)
         with torch.no_grad():
@@ -109,16 +113,18 @@ class SACUpdate(Update):
         values = self.networks.targets(torch.cat([next_obs, actions], dim=1)).amin(dim=0)
         return rows.rewards + rows.discounts * over_views(values - alpha * log_prob, m)
 
-    def critic_loss(self, errors: Tensor, weights: Tensor) -> Tensor:
-        """Scalar loss of TD errors ``(m, n)`` with weights ``(n,)``."""
-        return 0.5 * (errors.square() * weights).mean(dim=1).sum()
+    def critic_loss(self, errors: Tensor, weights: Tensor, row_weights: Tensor | None) -> Tensor:
+        """Scalar loss of TD errors ``(m, n)`` with importance weights ``(n,)`` and row weights ``(n,)``."""
+        return 0.5 * weighted_mean(errors.square() * weights, row_weights).sum()
 
-    def actor_loss(self, obs: Tensor, noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    def actor_loss(
+        self, obs: Tensor, noise: Tensor, alpha: Tensor, row_weights: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Scalar loss and log π(a|s) ``(n,)``."""
         actions, log_prob = self.networks.actor.sample(obs, noise)
         values = self.networks.critics(torch.cat([obs, actions], dim=1)).amin(dim=0)
-        return (alpha * log_prob - values).mean(), log_prob
+        return weighted_mean(alpha * log_prob - values, row_weights), log_prob
 
-    def alpha_loss(self, log_prob: Tensor) -> Tensor:
+    def alpha_loss(self, log_prob: Tensor, row_weights: Tensor | None) -> Tensor:
         """Scalar loss of the temperature for log π ``(n,)``."""
-        return -self.networks.log_alpha * (log_prob + self.target_entropy).mean()
+        return -self.networks.log_alpha * weighted_mean(log_prob + self.target_entropy, row_weights)

@@ -40,6 +40,19 @@ def over_views(values: Tensor, m: int) -> Tensor:
     return values if m == 1 else values.unflatten(-1, (-1, m)).mean(dim=-1)
 
 
+def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Mean of values ``(..., n)`` over the rows, each times its weight ``(n,)`` where there are weights.
+
+    Raises:
+        ValueError: When the weights are not one per row, which would broadcast.
+    """
+    if weights is None:
+        return values.mean(dim=-1)
+    if weights.shape != values.shape[-1:]:
+        raise ValueError(f"weights have shape {tuple(weights.shape)}; expected {tuple(values.shape[-1:])}")
+    return (values * weights).mean(dim=-1)
+
+
 def step(optimizer: FastAdam, loss: Tensor, parameters: list[nn.Parameter], grad_clip: float | None) -> None:
     """One gradient step on `parameters` alone, whatever else the loss depends on.
 
@@ -68,13 +81,16 @@ class Update(ABC):
     metrics: tuple[str, ...]
 
     @abstractmethod
-    def apply(self, rows: Transitions, weights: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    def apply(
+        self, rows: Transitions, weights: Tensor, rng: torch.Generator, row_weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Learn from a batch.
 
         Args:
             rows: n transitions with ``discounts``.
             weights: Importance weights ``(n,)`` for the critics' loss.
             rng: Source of the policy's noise, on the device of the rows.
+            row_weights: Weights ``(n,)`` with mean 1 for every loss, or None for equal ones.
 
         Returns:
             TD errors ``(n,)``, the mean over the critics, and the metrics as one tensor, both detached.

@@ -89,7 +89,8 @@ def episodes_of(sample: Sample, steps: np.ndarray, spaces: Columns, to_numpy: bo
     """
     rows = sample.transitions
     obs, next_obs = (_per_row(o) for o in (rows.obs, rows.next_obs))
-    actions, weights = rows.actions.cpu().numpy(), sample.weights.cpu().numpy()
+    combined = sample.weights if sample.row_weights is None else sample.weights * sample.row_weights
+    actions, weights = rows.actions.cpu().numpy(), combined.cpu().numpy()
     rewards, terminated, truncated = (getattr(rows, name).tolist() for name in ("rewards", "terminated", "truncated"))
     episodes = [
         SingleAgentEpisode(

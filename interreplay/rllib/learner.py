@@ -53,7 +53,7 @@ class OffPolicyLearner(TorchLearner):
         Returns:
             TD errors ``(n,)``.
         """
-        errors, report = self._update_rule.apply(sample.transitions, sample.weights, self._rng)
+        errors, report = self._update_rule.apply(sample.transitions, sample.weights, self._rng, sample.row_weights)
         self._totals += report
         self._since += 1
         self.updates += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -11,6 +12,21 @@ from torch import Tensor
 from interreplay.layout import Columns, is_observation
 from interreplay.part import Part
 from interreplay.transitions import Transitions
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+
+class Certainty(NamedTuple):
+    """How sure a synthesizer is of the rows that it made.
+
+    Attributes:
+        variances: Predictive variances of [r; Δs] in their own units ``(n, 1 + d_s)``; 0 where a row is its anchor.
+        weights: Weights ``(n,)`` of the rows in all losses, mean 1, or None for equal ones.
+    """
+
+    variances: Tensor
+    weights: Tensor | None
 
 
 class Synthesizer(Part, ABC):
@@ -26,10 +42,13 @@ class Synthesizer(Part, ABC):
     uses_neighbors: bool = True
     recomputes_termination: bool = False
 
+    def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
+        """Look at what is stored, before a batch is made."""
+
     @abstractmethod
     def __call__(
         self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, Tensor | None]:
+    ) -> tuple[Transitions, Tensor | None] | tuple[Transitions, Tensor | None, Certainty]:
         """Make n rows.
 
         Args:
@@ -39,7 +58,7 @@ class Synthesizer(Part, ABC):
 
         Returns:
             Transitions ``(n, ...)`` and λ ``(n,)``, the share of the anchor in each row, 1 where it is
-            the anchor unchanged; None when nothing is ever mixed.
+            the anchor unchanged; None when nothing is ever mixed. Where rows are predicted, their `Certainty`, too.
         """
 
 

@@ -137,6 +137,51 @@ def test_a_zero_weight_removes_a_row_from_the_critics_loss():
     assert report[0].item() == altered[0].item()
 
 
+def test_equal_row_weights_change_nothing():
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    (first, one), (second, other) = make(), make()
+    plain = one.apply(rows, weights, torch.Generator().manual_seed(2))
+    weighted = other.apply(rows, weights, torch.Generator().manual_seed(2), torch.ones(N, dtype=torch.float64))
+    for mine, theirs in zip(plain, weighted, strict=True):
+        assert torch.equal(mine, theirs)
+    for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
+    """Critic, actor and temperature step as if the batch held nothing else, whatever the other rows are."""
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    only = torch.zeros(N, dtype=torch.float64)
+    only[5] = N
+    other = batch(seed=9).where(torch.arange(N) != 5, rows)
+    alone = rows.map(lambda column: column[5:6].expand(N, *column.shape[1:]))
+    noise = {}
+
+    def same_noise(like, rng):  # that of row 5 for all
+        if like.shape not in noise:
+            noise[like.shape] = torch.randn(like.shape[1:], generator=rng, dtype=like.dtype)
+        return noise[like.shape].expand(like.shape)
+
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interreplay.learning.sac.normal", same_noise)
+        for given, row_weights in ((rows, only), (other, only), (alone, None)):
+            networks, update = make()
+            importance = weights if row_weights is not None else weights[5].expand(N)
+            _, report = update.apply(given, importance, torch.Generator().manual_seed(2), row_weights)
+            found.append((networks, report[:3]))
+    for networks, losses in found[1:]:
+        assert torch.allclose(losses, found[0][1], rtol=1e-9)
+        for mine, theirs in zip(networks.parameters(), found[0][0].parameters(), strict=True):
+            assert torch.allclose(mine, theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_row_weights_of_shape_n_1_are_refused():
+    _, update = make()
+    with pytest.raises(ValueError, match=r"weights have shape \(32, 1\); expected \(32,\)"):
+        update.apply(batch(), torch.ones(N), torch.Generator(), torch.ones(N, 1))
+
+
 def test_log_density_stays_finite_far_out():
     actor = GaussianActor(OBS, ACTIONS, (8,)).double()
     with torch.no_grad():

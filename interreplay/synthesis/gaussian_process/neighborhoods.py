@@ -1,0 +1,110 @@
+"""From transitions to what Gaussian processes work on: scaled features [s; a] and targets [r; Δs], and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from interreplay.synthesis.gaussian_process.scaling import SCALINGS, SPREAD, Scale, principal_axes, scale_of
+from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
+
+PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Neighborhoods:
+    """n neighbourhoods of m points, the anchor first.
+
+    Attributes:
+        x: Features ``(n, m, c)``, scaled; c is d, or the number of principal components.
+        y: Targets ``(n, m, T)``, scaled to mean 0 and standard deviation 1 within each neighbourhood.
+        targets: How targets were scaled.
+        features: How features were scaled, after the anchor's were taken away.
+        axes: Principal axes ``(n, d, c)`` or None.
+        spread: Standard deviation of a scaled feature, roughly.
+    """
+
+    x: Tensor
+    y: Tensor
+    targets: Scale
+    features: Scale
+    axes: Tensor | None
+    spread: float
+
+    def place(self, offsets: Tensor) -> Tensor:
+        """Points ``(n, q, d)``, given relative to the anchors, among the features: ``(n, q, c)``."""
+        scaled = self.features.apply(offsets)
+        return scaled if self.axes is None else scaled @ self.axes
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How neighbourhoods are scaled.
+
+    Attributes:
+        scaling: Of features within each neighbourhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
+        components: Principal components to keep of the scaled features, or None for the features themselves.
+        precision: ``"float32"`` or ``"float64"``.
+
+    Raises:
+        ValueError: When one of them is none of those.
+    """
+
+    scaling: str = "standardize"
+    components: int | None = None
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.scaling not in SCALINGS:
+            raise ValueError(f"scaling is {self.scaling!r}; expected one of {', '.join(SCALINGS)}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision is {self.precision!r}; expected one of {', '.join(PRECISIONS)}")
+        if self.components is not None and self.components < 1:
+            raise ValueError(f"pca_components is {self.components}; expected 1 or more")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of all numbers."""
+        return PRECISIONS[self.precision]
+
+    def __call__(self, z: Tensor, y: Tensor) -> Neighborhoods:
+        """Scale points with features z ``(n, m, d)`` and targets y ``(n, m, T)``, the anchor first."""
+        offsets = (z - z[:, :1]).to(self.dtype)  # in the rows' precision, for what is far from 0
+        targets, features = scale_of(y.to(self.dtype), "standardize"), scale_of(offsets, self.scaling)
+        x, axes = features.apply(offsets), None
+        if self.components is not None:
+            axes = principal_axes(x, min(self.components, x.shape[2]))
+            x = x @ axes
+        return Neighborhoods(x, targets.apply(y.to(self.dtype)), targets, features, axes, SPREAD[self.scaling])
+
+
+def features_of(rows: Transitions) -> Tensor:
+    """Features z = [s; a] of rows ``(n, ...)`` or ``(n, m, ...)``; named parts of s in the order of the observation."""
+    lead = rows.rewards.dim()
+    return torch.cat([*_flat(rows.obs, lead), *_flat(rows.actions, lead)], dim=-1)
+
+
+def targets_of(rows: Transitions) -> Tensor:
+    """Targets y = [r; Δs] of rows ``(n, ...)`` or ``(n, m, ...)``."""
+    lead = rows.rewards.dim()
+    changes = [end - start for end, start in zip(_flat(rows.next_obs, lead), _flat(rows.obs, lead), strict=True)]
+    return torch.cat([rows.rewards.unsqueeze(-1).to(changes[0]), *changes], dim=-1)
+
+
+def with_outcome(rows: Transitions, y: Tensor) -> Transitions:
+    """`rows` ``(n, ...)`` with the reward and the change of state in y = [r; Δs] ``(n, T)``."""
+    parts = observation_parts(rows.obs)
+    widths = [part[0].numel() for part in parts.values()]
+    changes = y[:, 1:].split(widths, dim=1)
+    moved = {
+        name: part + change.reshape(part.shape).to(part)
+        for (name, part), change in zip(parts.items(), changes, strict=True)
+    }
+    return rows.replace(rewards=y[:, 0].to(rows.rewards), next_obs=join_parts(moved))
+
+
+def _flat(obs: Observation, lead: int) -> list[Tensor]:
+    parts = observation_parts(obs).values()
+    return [part.flatten(lead) if part.dim() > lead else part.unsqueeze(-1) for part in parts]

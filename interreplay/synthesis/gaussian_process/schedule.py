@@ -1,0 +1,222 @@
+"""When hyperparameters are fitted, and on what: each neighbourhood, a few of them, or random rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from interreplay.synthesis.gaussian_process.fit import Fit, Fitted, fit
+from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
+from interreplay.synthesis.gaussian_process.neighborhoods import (
+    Neighborhoods,
+    Preparation,
+    features_of,
+    targets_of,
+)
+from interreplay.transitions import as_tensor
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+COUNTS = ("batches", "fits", "failures", "retried")
+
+
+class Schedule(ABC):
+    """Hyperparameters for one batch after the other.
+
+    Args:
+        how: Method and length of a fit.
+        warm_start: A fit starts at what the last one found; at `Hyperparameters.initial` without.
+
+    Attributes:
+        current: What the last fit found, its mean over neighbourhoods where there were several; None before.
+        batches: Batches seen.
+        fits: Fits begun.
+        failures: Sets of hyperparameters whose fit broke off or ended in numbers that are none.
+        retried: Factorisations within fits that needed jitter.
+    """
+
+    def __init__(self, how: Fit | None = None, warm_start: bool = True):
+        self.how, self.warm_start = how if how is not None else Fit(), warm_start
+        self.current: Hyperparameters | None = None
+        self.batches = self.fits = self.failures = self.retried = 0
+
+    @abstractmethod
+    def due(self) -> bool:
+        """Whether the next batch brings a fit."""
+
+    @abstractmethod
+    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
+        """A fit, begun at `start`, with this batch at hand."""
+
+    def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator) -> None:
+        """Look at what is stored, before each batch."""
+        return
+
+    def __call__(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        """Hyperparameters for a batch: one set per neighbourhood, or one for all."""
+        found = self.current
+        if found is None or self.due():
+            found = self._fit(form, batch)
+        self.batches += 1
+        return found
+
+    def applied(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        """Hyperparameters for neighbourhoods beside the run: nothing changes by asking."""
+        return self._initial(form, batch) if self.current is None else self.current.map(lambda value: value.to(batch.x))
+
+    def _start(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        """Where a fit starts."""
+        return Schedule.applied(self, form, batch) if self.warm_start else self._initial(form, batch)
+
+    def _initial(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        x = batch.x
+        return Hyperparameters.initial(form, batch.y.shape[2], batch.spread, x.dtype, x.device)
+
+    def _fit(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        found = self.fitted(form, batch, self._start(form, batch))
+        self.fits += 1
+        self.failures += found.failures
+        self.retried += found.retried
+        self.current = found.hyper.map(lambda value: value.mean(dim=0, keepdim=True))
+        return self.used(found.hyper)
+
+    def used(self, found: Hyperparameters) -> Hyperparameters:
+        """What the batch that brought the fit is made with."""
+        assert self.current is not None
+        return self.current
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on."""
+        return {name: getattr(self, name) for name in COUNTS} | {
+            "current": {} if self.current is None else self.current.as_dict()
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
+        for name in COUNTS:
+            setattr(self, name, int(state[name]))
+        current = {name: as_tensor(value).clone() for name, value in state["current"].items()}
+        self.current = Hyperparameters(**current) if current else None
+
+
+class Local(Schedule):
+    """A fit of each neighbourhood of each batch on its own. A warm start is the mean of the batch before."""
+
+    def __init__(self, how: Fit | None = None, warm_start: bool = True):
+        super().__init__(how if how is not None else Fit(epochs=10), warm_start)
+
+    def due(self) -> bool:
+        return True
+
+    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
+        return fit(self.how, form, start, batch.x, batch.y, batch.spread)
+
+    def used(self, found: Hyperparameters) -> Hyperparameters:
+        return found
+
+    def applied(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        return self.fitted(form, batch, self._start(form, batch)).hyper
+
+
+class Global(Schedule):
+    """One set for all neighbourhoods, fitted again every so many batches.
+
+    Args:
+        every: Batches between two fits, the batches of updates.
+        how: Method and length of a fit.
+        warm_start: A fit starts at what the last one found.
+    """
+
+    def __init__(self, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
+        if every < 1:
+            raise ValueError(f"retrain_interval is {every}; expected 1 or more")
+        super().__init__(how, warm_start)
+        self.every = every
+
+    def due(self) -> bool:
+        return self.batches % self.every == 0
+
+
+class MonteCarlo(Global):
+    """The mean over the fits of m neighbourhoods of the batch at hand, as the selector drew them.
+
+    Args:
+        count: m.
+        every: Batches between two fits.
+        how: Method and length of a fit.
+        warm_start: A fit starts at what the last one found.
+    """
+
+    def __init__(self, count: int = 64, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
+        if count < 1:
+            raise ValueError(f"train_size is {count}; expected 1 or more")
+        super().__init__(every, how, warm_start)
+        self.count = count
+
+    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
+        return fit(self.how, form, start, batch.x[: self.count], batch.y[: self.count], batch.spread)
+
+
+class RandomRows(Global):
+    """One fit on rows drawn uniformly from all that are stored, scaled by their own spread.
+
+    Args:
+        count: Rows; a fit takes time in proportion to their cube.
+        every: Batches between two fits.
+        how: Method and length of a fit.
+        warm_start: A fit starts at what the last one found.
+    """
+
+    def __init__(self, count: int = 256, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
+        if count < 2:
+            raise ValueError(f"train_size is {count}; expected 2 or more")
+        super().__init__(every, how, warm_start)
+        self.count = count
+        self.rows: Neighborhoods | None = None
+
+    def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator) -> None:
+        if not self.due():
+            return
+        slots = rng.choice(len(storage), min(self.count, len(storage)), replace=False)
+        rows = storage[torch.from_numpy(slots).to(storage.device)]
+        self.rows = preparation(features_of(rows).unsqueeze(0), targets_of(rows).unsqueeze(0))
+
+    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
+        rows, self.rows = self.rows, None
+        if rows is None:
+            raise RuntimeError("no rows were observed; call observe before a batch that brings a fit")
+        return fit(self.how, form, start, rows.x, rows.y, rows.spread)
+
+
+SCHEDULES = ("monte_carlo", "rows", "local")
+
+
+def schedule_named(name: str, how: Fit, count: int | None, every: int, warm_start: bool) -> Schedule:
+    """A schedule by its name.
+
+    Args:
+        name: ``"monte_carlo"``, ``"rows"`` or ``"local"``.
+        how: Method and length of a fit.
+        count: Neighbourhoods or rows of a fit; 64 or 256 for None.
+        every: Batches between two fits of shared hyperparameters.
+        warm_start: A fit starts at what the last one found.
+
+    Raises:
+        ValueError: When the name is none of those, or a number is out of range.
+    """
+    if name not in SCHEDULES:
+        raise ValueError(f"hyperparameters is {name!r}; expected one of {', '.join(SCHEDULES)}")
+    if name == "local":
+        return Local(how, warm_start)
+    if name == "rows":
+        return RandomRows(256 if count is None else count, every, how, warm_start)
+    return MonteCarlo(64 if count is None else count, every, how, warm_start)
+
+
+def means(hyper: Hyperparameters) -> dict[str, float]:
+    """Means of the hyperparameters by name, for diagnostics."""
+    return {name: float(value.mean()) for name, value in hyper.as_dict().items()}

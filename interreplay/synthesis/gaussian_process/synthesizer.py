@@ -1,0 +1,157 @@
+"""Outcomes of blended states and actions, predicted by Gaussian processes over the anchor's neighbourhood."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.layout import Columns
+from interreplay.synthesis.base import Certainty, refuse_integers
+from interreplay.synthesis.blend import Blend, TerminationFn
+from interreplay.synthesis.coefficient import Beta, Coefficient
+from interreplay.synthesis.gaussian_process.holdout import HoldOut
+from interreplay.synthesis.gaussian_process.kernels import Form
+from interreplay.synthesis.gaussian_process.neighborhoods import (
+    Neighborhoods,
+    Preparation,
+    features_of,
+    targets_of,
+    with_outcome,
+)
+from interreplay.synthesis.gaussian_process.posterior import posterior
+from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule, means
+from interreplay.synthesis.gaussian_process.weights import likelihood_weights
+from interreplay.synthesis.normal import standard_normal
+from interreplay.transitions import Transitions
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+
+class GaussianProcess(Blend):
+    """(s_q, a_q, μ_r(z_q), s_q + μ_Δs(z_q)) at z_q = λz_i + (1 − λ)z_c, c the first of the neighbours of i.
+
+    One exact Gaussian process per target (the reward and each number of Δs = s' − s) is conditioned on the anchor and
+    all its neighbours; a neighbourhood that draws its k neighbours in random order, as ``KNN(k, draw=k)`` does, makes
+    c uniform. A row whose query falls on its anchor is the anchor, and so are rows that `Blend` reverts. A
+    neighbourhood whose matrix cannot be factorised becomes the plain blend of i and c, and is counted.
+
+    Args:
+        form: Kernel and mean.
+        preparation: Scaling, principal components and precision.
+        schedule: Where hyperparameters come from; the mean of fits of 64 neighbourhoods every 1,000 batches by default.
+        coefficient: Distribution of λ; Beta(.75, .75) by default.
+        sample_posterior: Outcomes are drawn from the posterior of the function; its mean without.
+        weighted: The batch comes with likelihood weights.
+        holdout: Evaluates predictions of rows that are left out, now and then; None for never.
+        prob_interpolation: Probability with which a row is mixed at all.
+        termination_fn: As `Blend` takes it.
+        interp_decay: As `Blend` takes it.
+
+    Raises:
+        ValueError: When an argument is out of range, or principal components are to be split into states and actions.
+    """
+
+    def __init__(
+        self,
+        form: Form | None = None,
+        preparation: Preparation | None = None,
+        schedule: Schedule | None = None,
+        coefficient: Coefficient | None = None,
+        sample_posterior: bool = False,
+        weighted: bool = False,
+        holdout: HoldOut | None = None,
+        prob_interpolation: float = 1.0,
+        termination_fn: TerminationFn | None = None,
+        interp_decay: float = 0.0,
+    ):
+        super().__init__(prob_interpolation, termination_fn, interp_decay)
+        self.form = form if form is not None else Form()
+        self.preparation = preparation if preparation is not None else Preparation()
+        self.schedule = schedule if schedule is not None else MonteCarlo()
+        self.coefficient = coefficient if coefficient is not None else Beta()
+        self.sample_posterior, self.weighted = sample_posterior, weighted
+        if self.form.composite and self.preparation.components is not None:
+            raise ValueError("composite is True with pca_components; a principal component mixes states and actions")
+        self.holdout = holdout
+        self.counts = {"rows": 0, "failed": 0, "retried": 0}
+
+    def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
+        self.schedule.observe(storage, self.preparation, rng)
+
+    def __call__(
+        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
+    ) -> tuple[Transitions, Tensor, Certainty]:
+        partners = self.partners(neighbors)
+        mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
+        mix = self.kept(mix, anchors, partners, rng)
+        blended = anchors.blend(partners, mix)
+        z = torch.cat([features_of(anchors).unsqueeze(1), features_of(neighbors)], dim=1)
+        y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
+        actions = anchors.actions[0].numel()
+        batch = self.preparation(z, y)
+        offset = (z[:, 1] - z[:, 0]) * (1.0 - mix).to(z).unsqueeze(1)
+        mix = torch.where((offset == 0).all(dim=1), 1.0, mix)
+        form = self.form.over(batch.x.shape[2], actions)
+        outcome, variances, failed = self._predict(form, batch, offset.unsqueeze(1).to(batch.x), rng)
+        if self.holdout is not None:
+            self.holdout(self.form, self.schedule, self.preparation, z, y, actions)
+        made = blended.where(failed, with_outcome(blended, outcome))
+        rows = anchors.where(mix >= 1, made)
+        return self.ended(rows, anchors, mix), mix, self._certainty(variances, mix)
+
+    def _predict(
+        self, form: Form, batch: Neighborhoods, offset: Tensor, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Outcomes and predictive variances ``(n, T)`` at one query per neighbourhood, and which failed ``(n,)``."""
+        found = posterior(form, self.schedule(form, batch), batch.x, batch.y, batch.place(offset))
+        mean, variance = found.mean, found.variance
+        if self.sample_posterior:
+            mean = mean + variance.sqrt() * standard_normal(mean.shape, rng, mean.device).to(mean)
+        outcome = batch.targets.undo(mean).squeeze(1)
+        variances = ((variance + found.noise) * batch.targets.width.square()).squeeze(1)
+        failed = found.failed | ~outcome.isfinite().all(1) | ~variances.isfinite().all(1)
+        # Nothing was learned of the outcome there: as uncertain as the targets of the neighbourhood are spread.
+        variances = torch.where(failed.unsqueeze(1), batch.targets.width.square().squeeze(1), variances)
+        self._count(len(failed), int(failed.sum()), found.retried)
+        return outcome, variances, failed
+
+    def _certainty(self, variances: Tensor, mix: Tensor) -> Certainty:
+        """Variances, 0 where a row is its anchor, and the weights that follow from them."""
+        variances = variances.masked_fill((mix >= 1).unsqueeze(1), 0.0)
+        return Certainty(variances, likelihood_weights(variances).float() if self.weighted else None)
+
+    def _count(self, rows: int, failed: int, retried: int) -> None:
+        for name, more in (("rows", rows), ("failed", failed), ("retried", retried)):
+            self.counts[name] += more
+
+    def check(self, columns: Columns) -> None:
+        refuse_integers(columns, "interpolated", also=("actions",))
+
+    def statistics(self) -> dict[str, float]:
+        """Shares of failed neighbourhoods and of matrices that needed jitter, counts of fits, mean hyperparameters."""
+        rows = max(1, self.counts["rows"])
+        found = {
+            "gp_failed_share": self.counts["failed"] / rows,
+            "gp_retried": float(self.counts["retried"] + self.schedule.retried),
+            "gp_fits": float(self.schedule.fits),
+            "gp_fit_failures": float(self.schedule.failures),
+        }
+        current = self.schedule.current
+        hyper = {} if current is None else means(current)
+        found |= {f"gp_{name}": hyper[name] for name in ("lengthscale", "outputscale", "noise") if name in hyper}
+        return found | (self.holdout.latest if self.holdout is not None else {})
+
+    def state_dict(self) -> dict[str, Any]:
+        state = {**super().state_dict(), "schedule": self.schedule.state_dict(), "counts": dict(self.counts)}
+        return state | ({"holdout": self.holdout.state_dict()} if self.holdout is not None else {})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.schedule.load_state_dict(state["schedule"])
+        self.counts = {name: int(value) for name, value in state["counts"].items()}
+        if self.holdout is not None and "holdout" in state:
+            self.holdout.load_state_dict(state["holdout"])

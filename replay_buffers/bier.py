@@ -1,0 +1,99 @@
+"""BIER. Sander 2021, Bayesian interpolated experience replay, MEng thesis, MIT, hdl.handle.net/1721.1/138972."""
+
+from interreplay import ReplayBuffer
+from interreplay.credit import Credit
+from interreplay.neighborhood import KNN
+from interreplay.selection import Selector
+from interreplay.synthesis.blend import TerminationFn
+from interreplay.synthesis.coefficient import Beta
+from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, HoldOut, Preparation, schedule_named
+
+
+class BIER(ReplayBuffer):
+    """Each anchor's state and action blended with a neighbor's, reward and next state predicted there.
+
+    One exact Gaussian process for the reward and one per number of Δs, conditioned on the anchor and its k nearest
+    neighbors. Where the dynamics bend within a neighborhood it bends along, at about the cost of one SAC update per
+    batch with a kernel shared by all targets; see `interreplay.synthesis.gaussian_process`.
+
+    Args:
+        k: Neighbors to condition on, one of which is blended in.
+        alpha: λ ~ Beta(α, α).
+        kernel: ``"rbf"``, ``"matern"`` or ``"rq"``.
+        nu: ν of the Matérn kernel: .5, 1.5 or 2.5.
+        ard: One length scale per feature.
+        composite: A kernel for states times one for actions.
+        per_target: A kernel for each target; one for all without, which is faster.
+        mean: ``"zero"``, ``"constant"`` or ``"linear"``.
+        scaling: Of features in a neighborhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
+        pca_components: Principal components of the features to work on; None for the features themselves.
+        hyperparameters: ``"monte_carlo"``: the mean of fits of `train_size` neighborhoods; ``"rows"``: one fit on
+            `train_size` random rows; ``"local"``: a fit for every neighborhood of every batch.
+        train_size: See there; 64 neighborhoods or 256 rows by default.
+        retrain_interval: Batches between two fits of shared hyperparameters.
+        warm_start: Fits start where the last one ended.
+        epochs: Steps of a fit; 100, and 10 for local ones, by default.
+        optimizer: ``"adam"`` or ``"lbfgs"``.
+        priors: Gamma priors on hyperparameters.
+        sample_posterior: Outcomes are drawn from the posterior; its mean without.
+        weighted_updates: Learners weigh rows by how sure the processes are of them.
+        holdout_split: Share of each neighborhood left out to evaluate predictions, every 500 batches; None for never.
+        precision: ``"float32"`` or ``"float64"``.
+        selector: Draws the anchors; uniformly by default.
+        credit: Whom a TD error of a blend is credited to; the anchor by default.
+        prob_interpolation: Probability with which a row is blended.
+        interp_decay: What that probability loses over the run.
+        termination_fn: ``(s, a, s') -> (n,) bool``; without it rows with a terminated end are not blended.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int = 1_000_000,
+        k: int = 10,
+        alpha: float = 0.75,
+        kernel: str = "rq",
+        nu: float = 2.5,
+        ard: bool = False,
+        composite: bool = False,
+        per_target: bool = False,
+        mean: str = "zero",
+        scaling: str = "standardize",
+        pca_components: int | None = None,
+        hyperparameters: str = "monte_carlo",
+        train_size: int | None = None,
+        retrain_interval: int = 1000,
+        warm_start: bool = True,
+        epochs: int | None = None,
+        optimizer: str = "adam",
+        priors: bool = False,
+        sample_posterior: bool = False,
+        weighted_updates: bool = False,
+        holdout_split: float | None = None,
+        precision: str = "float32",
+        selector: Selector | None = None,
+        credit: Credit | None = None,
+        prob_interpolation: float = 1.0,
+        interp_decay: float = 0.0,
+        termination_fn: TerminationFn | None = None,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+        device: str = "cpu",
+    ):
+        local = hyperparameters == "local"
+        fit = Fit((10 if local else 100) if epochs is None else epochs, optimizer, priors=priors)
+        synthesizer = GaussianProcess(
+            Form(kernel, nu, ard, mean, per_target, composite),
+            Preparation(scaling, pca_components, precision),
+            schedule_named(hyperparameters, fit, train_size, retrain_interval, warm_start),
+            Beta(alpha),
+            sample_posterior,
+            weighted_updates,
+            None if holdout_split is None else HoldOut(holdout_split),
+            prob_interpolation,
+            termination_fn,
+            interp_decay,
+        )
+        neighbors = KNN(k, draw=k)  # all of them, the one that is blended in first
+        super().__init__(capacity, selector, neighbors, synthesizer, credit, n_step, gamma, seed, device)

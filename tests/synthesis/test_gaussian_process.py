@@ -1,0 +1,243 @@
+"""Rows predicted by Gaussian processes: what they are, what they fall back to, how often each neighbour is drawn."""
+
+import numpy as np
+import pytest
+import torch
+from builders import identical, make
+from naive_gp import predict, random_hyper
+from scipy.stats import chisquare
+
+from interreplay import Transitions
+from interreplay.neighborhood.exact import nearest
+from interreplay.synthesis import Mixup
+from interreplay.synthesis.coefficient import Beta
+from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, MonteCarlo, Preparation
+from replay_buffers import BIER, NMER
+
+N, K = 12, 5
+
+
+def neighborhoods(seed=0, ends=0.1, **kind):
+    """Anchors ``(n,)`` and their neighbours ``(n, k)``, random."""
+    rows = make(N * (K + 1), seed=seed, ends=ends, **kind).replace(episode=None)
+    folded = rows.map(lambda column: column.view(N, K + 1, *column.shape[1:]))
+    return folded.map(lambda c: c[:, 0]), folded.map(lambda c: c[:, 1:])
+
+
+def fixed(form=None, **arguments):
+    """A synthesizer with known, different hyperparameters, never fitted."""
+    made = GaussianProcess(form, Preparation(precision="float64"), MonteCarlo(1, every=10**9, how=Fit(1)), **arguments)
+    made.schedule.batches = 1
+    made.schedule.current = random_hyper(made.form.over(5, 2), 1, 4)
+    return made
+
+
+@pytest.mark.parametrize("form", [Form("rq"), Form("matern", 1.5, True, "linear", True), Form("rbf", composite=True)])
+def test_rows_are_the_closed_form_at_the_blend(form):
+    anchors, neighbors = neighborhoods()
+    synthesizer = fixed(form)
+    rows, mix, certainty = synthesizer(anchors, neighbors, np.random.default_rng(3))
+    z, y = (np.concatenate(pair, axis=1) for pair in zip(numbers(anchors, True), numbers(neighbors), strict=True))
+    query = mix.numpy()[:, None] * z[:, 0] + (1 - mix.numpy()[:, None]) * z[:, 1]
+    center, width = z.mean(1, keepdims=True), z.std(1, keepdims=True)
+    level, spread = y.mean(1, keepdims=True), y.std(1, keepdims=True)
+    hyper = synthesizer.schedule.current
+    mean, variance = predict(
+        form.over(5, 2), hyper, (z - center) / width, (y - level) / spread, (query[:, None] - center) / width
+    )
+    outcome = (mean * spread + level)[:, 0]
+    noise = hyper.noise.numpy().reshape(1, -1)
+    blended = mix.numpy() < 1
+    assert 0 < blended.sum() < N
+    np.testing.assert_allclose(rows.obs[blended], query[blended, :3], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(rows.actions[blended], query[blended, 3:], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(rows.rewards[blended], outcome[blended, 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(rows.next_obs[blended], query[blended, :3] + outcome[blended, 1:], rtol=1e-4, atol=1e-4)
+    expected = ((variance[:, 0] + noise) * spread[:, 0] ** 2)[blended]
+    np.testing.assert_allclose(certainty.variances[blended], expected, rtol=1e-4)
+    identical(rows[~blended], anchors[~blended])
+    assert (certainty.variances[~blended] == 0).all()
+
+
+def numbers(rows, single=False):
+    """Features and targets, float64, ``(n, 1 or k, ...)``."""
+    if single:
+        rows = rows.map(lambda column: column.unsqueeze(1))
+    z = torch.cat([rows.obs, rows.actions], dim=2).double().numpy()
+    y = torch.cat([rows.rewards.unsqueeze(2).double(), rows.next_obs.double() - rows.obs.double()], dim=2).numpy()
+    return z, y
+
+
+def test_the_coefficient_and_the_reverted_rows_are_those_of_mixup():
+    anchors, neighbors = neighborhoods(ends=0.3)
+    rows, mix, _ = fixed(coefficient=Beta(0.75))(anchors, neighbors, np.random.default_rng(5))
+    blended, expected = Mixup(Beta(0.75))(anchors, neighbors, np.random.default_rng(5))
+    assert torch.equal(mix, expected)
+    assert torch.equal(rows.obs, blended.obs) and torch.equal(rows.actions, blended.actions)
+    for name in ("terminated", "truncated"):
+        assert torch.equal(getattr(rows, name), getattr(anchors, name))
+
+
+def test_no_probability_is_the_stored_rows():
+    anchors, neighbors = neighborhoods()
+    rows, mix, certainty = fixed(prob_interpolation=0.0)(anchors, neighbors, np.random.default_rng(0))
+    identical(rows, anchors)
+    assert (mix == 1).all() and (certainty.variances == 0).all()
+
+
+def test_neighborhoods_that_cannot_be_factorised_become_the_plain_blend():
+    anchors, neighbors = neighborhoods()
+    synthesizer = fixed(weighted=True)
+    synthesizer.schedule.current = synthesizer.schedule.current.map(lambda v: torch.full_like(v, torch.nan))
+    rows, mix, certainty = synthesizer(anchors, neighbors, np.random.default_rng(5))
+    expected, _ = Mixup()(anchors, neighbors, np.random.default_rng(5))
+    identical(rows, expected)
+    assert synthesizer.statistics()["gp_failed_share"] == 1.0
+    assert certainty.variances.isfinite().all() and certainty.weights.isfinite().all()
+    spread = numbers(anchors, True)[1], numbers(neighbors)[1]
+    expected = np.concatenate(spread, axis=1).var(1)
+    np.testing.assert_allclose(certainty.variances[mix < 1], expected[mix.numpy() < 1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("scaling", ["standardize", "minmax", "none"])
+def test_degenerate_neighborhoods(precision, scaling):
+    anchors, neighbors = neighborhoods(ends=0.0)
+    neighbors.obs[0], neighbors.actions[0] = anchors.obs[0], anchors.actions[0]  # all duplicates
+    neighbors.rewards[0], neighbors.next_obs[0] = anchors.rewards[0], anchors.next_obs[0]
+    neighbors.obs[1, 1:], neighbors.actions[1, 1:] = neighbors.obs[1, :1], neighbors.actions[1, :1]  # two places only
+    for rows in (anchors, neighbors):
+        rows.obs[2] = 0.3  # states all equal
+        rows.rewards[3] = 1.0  # a constant target
+        rows.obs[4], rows.next_obs[4] = rows.obs[4] * 1e-25, rows.obs[4] * 1e-25
+        rows.obs[5], rows.next_obs[5] = rows.obs[5] * 1e15, rows.next_obs[5] * 1e15
+    for components in (None, 3):
+        preparation, schedule = Preparation(scaling, components, precision), MonteCarlo(how=Fit(10))
+        synthesizer = GaussianProcess(Form("rbf", ard=True), preparation, schedule)
+        rows, mix, certainty = synthesizer(anchors, neighbors, np.random.default_rng(0))
+        for name, column in rows.columns().items():
+            assert not column.is_floating_point() or column.isfinite().all(), name
+        assert certainty.variances.isfinite().all()
+        assert synthesizer.schedule.failures == 0
+        identical(rows[:1], anchors[:1])
+        assert mix[0] == 1
+        torch.testing.assert_close(rows.rewards[3], torch.tensor(1.0))
+
+
+def test_posterior_samples_have_the_posteriors_moments():
+    anchors, neighbors = neighborhoods(ends=0.0)
+    repeat = 2000
+    one = anchors.map(lambda c: c[:1].expand(repeat, *c.shape[1:]))
+    several = neighbors.map(lambda c: c[:1].expand(repeat, *c.shape[1:]))
+
+    class Half:
+        def __call__(self, size, rng):
+            return np.full(size, 0.5)
+
+    mean, _, certainty = fixed(coefficient=Half())(one, several, np.random.default_rng(0))
+    synthesizer = fixed(coefficient=Half(), sample_posterior=True)
+    drawn, _, _ = synthesizer(one, several, np.random.default_rng(0))
+    z, y = numbers(anchors, True), numbers(neighbors)
+    width2 = np.concatenate([z[1], y[1]], axis=1).var(1)[0]
+    variance = certainty.variances[0].numpy() - synthesizer.schedule.current.noise.numpy().ravel() * width2
+    outcome = torch.cat([drawn.rewards.unsqueeze(1), drawn.next_obs], dim=1).numpy()
+    expected = torch.cat([mean.rewards.unsqueeze(1), mean.next_obs], dim=1)[0].numpy()
+    np.testing.assert_allclose(outcome.mean(0), expected, atol=5 * np.sqrt(variance.max() / repeat))
+    np.testing.assert_allclose(outcome.var(0), variance, rtol=0.15)
+
+
+def test_weights_come_only_where_they_are_asked_for():
+    anchors, neighbors = neighborhoods()
+    assert fixed()(anchors, neighbors, np.random.default_rng(0))[2].weights is None
+    weights = fixed(weighted=True)(anchors, neighbors, np.random.default_rng(0))[2].weights
+    assert weights.shape == (N,) and weights.dtype == torch.float32 and weights.std() > 0
+    assert float(weights.mean()) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_composite_kernels_and_principal_components_exclude_each_other():
+    with pytest.raises(ValueError, match="mixes states and actions"):
+        GaussianProcess(Form(composite=True), Preparation(components=2))
+
+
+# -- the buffer -----------------------------------------------------------------------------------
+
+
+def linear_dynamics(rows=2_000, seed=0):
+    """s' = s + A s + B a with rewards linear in s and a."""
+    rng = np.random.default_rng(seed)
+    transition, control = rng.normal(size=(3, 3)) * 0.1, rng.normal(size=(3, 2)) * 0.1
+    states, actions = rng.normal(size=(rows, 3)), rng.uniform(-1, 1, (rows, 2))
+    following = states + states @ transition.T + actions @ control.T
+    flags = np.zeros(rows, bool)
+    rewards = states @ rng.normal(size=3) + actions @ rng.normal(size=2)
+    return Transitions(states, actions, rewards, following, flags, flags), (transition, control)
+
+
+LINEAR = (
+    {},
+    {"kernel": "rbf", "ard": True},
+    {"kernel": "matern", "scaling": "minmax", "ard": True},
+    {"per_target": True},
+    {"hyperparameters": "rows"},
+    {"optimizer": "lbfgs", "epochs": 30},
+    {"hyperparameters": "local", "epochs": 100},
+    {"hyperparameters": "local", "mean": "linear"},
+)
+
+
+@pytest.mark.parametrize("arguments", LINEAR, ids=str)
+def test_linear_dynamics_are_recovered(arguments):
+    rows, (transition, control) = linear_dynamics()
+    buffer = BIER(capacity=2_000, seed=0, **arguments)
+    buffer.add(rows)
+    sample = buffer.sample(256)
+    found = sample.transitions
+    expected = found.obs + found.obs @ torch.from_numpy(transition.T) + found.actions @ torch.from_numpy(control.T)
+    rmse = (found.next_obs - expected).square().mean().sqrt()
+    step = (rows.next_obs - rows.obs).abs().mean()
+    assert (sample.mix < 1).float().mean() > 0.9
+    assert rmse < 0.01 * step, float(rmse / step)
+
+
+def test_dynamics_that_bend_are_met_better_than_on_the_line():
+    rng = np.random.default_rng(0)
+    states, actions = rng.uniform(-2, 2, (1_500, 2)), rng.uniform(-1, 1, (1_500, 1))
+
+    def change(s, a):
+        return np.stack([np.sin(3 * s[:, 0]) + a[:, 0], np.cos(3 * s[:, 1]) * a[:, 0]], axis=1)
+
+    flags = np.zeros(1_500, bool)
+    rows = Transitions(states, actions, (states**2).sum(1), states + change(states, actions), flags, flags)
+    errors = {}
+    for recipe in (NMER, BIER):
+        buffer = recipe(capacity=1_500, seed=0)
+        buffer.add(rows)
+        found = buffer.sample(512).transitions
+        truth = found.obs.numpy() + change(found.obs.numpy(), found.actions.numpy())
+        errors[recipe.__name__] = float(np.sqrt(np.mean((found.next_obs.numpy() - truth) ** 2)))
+    assert errors["BIER"] < 0.5 * errors["NMER"]
+
+
+def test_partners_are_drawn_uniformly_from_the_k_nearest():
+    buffer = BIER(capacity=200, k=4, seed=0)
+    buffer.add(make(200, ends=0.0))
+    buffer.synthesizer = fixed()
+    near, counts = nearest(buffer.storage, torch.arange(200), 4), np.zeros(4)
+    for _ in range(20):
+        sample = buffer.sample(200)
+        place = near[sample.slots] == sample.neighbor_slots.unsqueeze(1)
+        assert place.any(1).all()
+        counts += place.sum(0).numpy()
+    assert chisquare(counts).pvalue > 1e-3
+
+
+def test_a_sample_tells_its_variances():
+    buffer = BIER(capacity=300, weighted_updates=True, seed=0)
+    buffer.add(make(300, obs_shape={"observation": (3,), "goal": (2,)}))
+    sample = buffer.sample(64)
+    assert sample.variances.shape == (64, 6) and (sample.variances >= 0).all()
+    assert torch.equal((sample.variances > 0).all(1), sample.mix < 1)
+    assert sample.row_weights.shape == (64,)
+    plain = NMER(capacity=300, seed=0)
+    plain.add(make(300))
+    assert plain.sample(8).variances is None and plain.sample(8).row_weights is None

@@ -1,0 +1,219 @@
+"""Fits by marginal likelihood, and when they happen."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from builders import make
+from naive_gp import log_evidence, random_hyper
+
+from interreplay import ReplayBuffer
+from interreplay.synthesis.gaussian_process import (
+    Fit,
+    Form,
+    Hyperparameters,
+    Local,
+    MonteCarlo,
+    Preparation,
+    RandomRows,
+)
+from interreplay.synthesis.gaussian_process.fit import fit
+from interreplay.synthesis.gaussian_process.model import NOISE_FLOOR, Model
+from interreplay.synthesis.gaussian_process.neighborhoods import features_of, targets_of
+from interreplay.synthesis.gaussian_process.schedule import schedule_named
+
+N, M, D, T = 2, 6, 4, 3
+FORMS = {
+    "rbf ard linear per target": Form("rbf", ard=True, mean="linear", per_target=True),
+    "matern composite constant": Form("matern", 1.5, mean="constant", composite=True),
+    "rq ard composite": Form("rq", ard=True, composite=True),
+    "rq per target": Form("rq", per_target=True),
+}
+
+
+@pytest.fixture(params=FORMS, name="form")
+def _form(request):
+    return FORMS[request.param].over(D, 1)
+
+
+def points(seed=1, n=N, m=M):
+    g = torch.Generator().manual_seed(seed)
+    return (torch.randn(n, m, d, generator=g, dtype=torch.float64) for d in (D, T))
+
+
+def initial(form, dtype=torch.float64):
+    return Hyperparameters.initial(form, T, 1.0, dtype, "cpu")
+
+
+def test_the_evidence_is_that_of_the_formulas(form):
+    x, y = points()
+    hyper, model = random_hyper(form, N, T), Model(form, x, y)
+    model.write(hyper)
+    assert model.log_posterior().item() == pytest.approx(log_evidence(form, hyper, x.numpy(), y.numpy()), rel=1e-6)
+
+
+def test_what_is_written_is_read(form):
+    x, y = points()
+    model, hyper = Model(form, x, y), random_hyper(form, N, T)
+    model.write(hyper)
+    for name, value in model.read().as_dict().items():
+        if name != "alpha" or form.kernel == "rq":
+            torch.testing.assert_close(value, hyper.as_dict()[name], msg=name)
+
+
+@pytest.mark.parametrize("priors", [False, True])
+def test_gradients_against_finite_differences(form, priors):
+    x, y = points()
+    model = Model(form, x, y, priors)
+    model.write(random_hyper(form, N, T))
+    model.log_posterior().backward()
+    for name, parameter in model.named_parameters():
+        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
+        for place in {0, len(flat) - 1}:
+            values = []
+            for step in (1e-5, -2e-5):
+                flat[place] += step
+                values.append(model.log_posterior().item())
+            flat[place] += 1e-5
+            assert gradient[place].item() == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-4, abs=1e-6), name
+
+
+def test_priors_count_once_per_kernel():
+    x, y = points()
+    form = Form("rbf").over(D, 1)
+    with_priors, without = (Model(form, x, y, priors) for priors in (True, False))
+    for model in (with_priors, without):
+        model.write(initial(form))
+    extra = (with_priors.log_posterior() - without.log_posterior()).item()
+    gamma = torch.distributions.Gamma
+    expected = N * sum(
+        gamma(a, b).log_prob(torch.tensor(v, dtype=torch.float64)).item()
+        for a, b, v in ((3.0, 3.0 / D**0.5, D**0.5), (2.0, 1.0, 1.0), (1.1, 10.0, 0.05))
+    )
+    assert extra == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["adam", "lbfgs"])
+def test_fits_climb_and_respect_the_noise_floor(form, method):
+    x, y = points()
+    start = initial(form)
+    found = fit(Fit(40, method), form, start, x, y)
+    evidence = [log_evidence(form, h, x.numpy(), y.numpy()) for h in (start, found.hyper)]
+    assert evidence[1] > evidence[0] + 0.1 and found.failures == 0
+    assert (found.hyper.noise >= NOISE_FLOOR).all() and len(found.hyper.noise) == N
+
+
+def test_neighborhoods_are_fitted_on_their_own(form):
+    x, y = points()
+    both = fit(Fit(5), form, initial(form), x, y).hyper
+    for i in range(N):
+        alone = fit(Fit(5), form, initial(form), x[i : i + 1], y[i : i + 1]).hyper
+        for name, value in alone.as_dict().items():
+            torch.testing.assert_close(value, both.as_dict()[name][i : i + 1], msg=name)
+
+
+def test_a_known_length_scale_is_found():
+    g = torch.Generator().manual_seed(0)
+    x = torch.rand(1, 150, 1, generator=g, dtype=torch.float64) * 10
+    form = Form("rbf").over(1, 0)
+    kernel = torch.exp(-0.5 * (x - x.mT).square() / 0.7**2) + 0.01 * torch.eye(150, dtype=torch.float64)
+    y = torch.linalg.cholesky(kernel) @ torch.randn(150, 4, generator=g, dtype=torch.float64)
+    start = Hyperparameters.initial(form, 4, 1.0, torch.float64, "cpu")
+    found = fit(Fit(60, "lbfgs"), form, start, x, y).hyper
+    assert found.lengthscale.item() == pytest.approx(0.7, rel=0.1)
+    assert found.noise.item() == pytest.approx(0.01, rel=0.2)
+
+
+def test_a_fit_that_ends_in_no_number_is_the_start_and_is_counted():
+    x, y = points()
+    form = Form("rbf").over(D, 1)
+    y[1, 0, 0] = torch.inf
+    found = fit(Fit(3), form, initial(form), x, y)
+    assert found.failures >= 1 and found.hyper.finite().all()
+    torch.testing.assert_close(found.hyper.lengthscale[1:], initial(form).lengthscale)
+
+
+def test_fits_leave_torchs_generator_alone():
+    x, y = points()
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    form = FORMS["rbf ard linear per target"].over(D, 1)
+    fit(Fit(1), form, initial(form), x, y)
+    assert torch.equal(torch.rand(1), expected)
+
+
+# -- schedules ------------------------------------------------------------------------------------
+
+
+def batch(seed, n=5):
+    return Preparation(precision="float64")(*points(seed, n))
+
+
+def close(one, other):
+    assert one.as_dict().keys() == other.as_dict().keys()
+    for name, value in one.as_dict().items():
+        torch.testing.assert_close(value, other.as_dict()[name], msg=name)
+
+
+def test_local_hyperparameters_are_those_of_each_neighborhood():
+    form, schedule, rows = Form("rq").over(D, 1), Local(Fit(4), warm_start=False), batch(0)
+    for _ in range(2):
+        found = schedule(form, rows)
+    close(found, fit(Fit(4), form, initial(form), rows.x, rows.y).hyper)
+    assert schedule.fits == schedule.batches == 2
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_monte_carlo_hyperparameters_are_means_and_are_refitted_on_time(warm):
+    form, schedule = Form("rq").over(D, 1), MonteCarlo(3, every=4, how=Fit(4), warm_start=warm)
+    found = [schedule(form, batch(seed)) for seed in range(6)]
+    first, second = batch(0), batch(4)
+    expected = fit(Fit(4), form, initial(form), first.x[:3], first.y[:3]).hyper.map(lambda v: v.mean(0, keepdim=True))
+    for number in range(4):
+        close(found[number], expected)
+    start = expected if warm else initial(form)
+    expected = fit(Fit(4), form, start, second.x[:3], second.y[:3]).hyper.map(lambda v: v.mean(0, keepdim=True))
+    close(found[4], expected)
+    close(found[5], expected)
+    assert schedule.fits == 2
+
+
+def test_a_schedule_continues_from_its_state():
+    form, schedule = Form("rq", mean="linear").over(D, 1), MonteCarlo(3, every=2, how=Fit(2))
+    for seed in range(3):
+        schedule(form, batch(seed))
+    other = MonteCarlo(3, every=2, how=Fit(2))
+    other.load_state_dict(copy.deepcopy(schedule.state_dict()))
+    for seed in (3, 4):
+        close(schedule(form, batch(seed)), other(form, batch(seed)))
+    assert other.state_dict().keys() == schedule.state_dict().keys() and other.fits == schedule.fits == 3
+
+
+def test_hyperparameters_of_random_rows_are_those_of_rows_that_are_stored():
+    buffer = ReplayBuffer(100, seed=0)
+    buffer.add(make(60))
+    form, schedule, preparation = Form("rbf").over(5, 2), RandomRows(20, every=3, how=Fit(3)), Preparation()
+    schedule.observe(buffer.storage, preparation, np.random.default_rng(4))
+    sampled = buffer.storage[torch.arange(10).view(2, 5)]
+    found = schedule(form, preparation(features_of(sampled), targets_of(sampled)))
+    slots = np.random.default_rng(4).choice(60, 20, replace=False)
+    rows = buffer.storage[torch.from_numpy(slots)]
+    scaled = preparation(features_of(rows)[None], targets_of(rows)[None])
+    start = Hyperparameters.initial(form, 4, 1.0, torch.float32, "cpu")
+    close(found, fit(Fit(3), form, start, scaled.x, scaled.y).hyper)
+
+
+def test_bad_schedules_are_refused():
+    for arguments, text in (
+        (("globl", Fit(), None, 10, True), "'globl'; expected one of monte_carlo"),
+        (("rows", Fit(), 1, 10, True), "train_size is 1"),
+        (("monte_carlo", Fit(), 0, 10, True), "train_size is 0"),
+        (("monte_carlo", Fit(), None, 0, True), "retrain_interval is 0"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            schedule_named(*arguments)
+    for arguments, text in (({"epochs": 0}, "epochs is 0"), ({"method": "sgd"}, "'sgd'"), ({"lr": 0}, "lr is 0")):
+        with pytest.raises(ValueError, match=text):
+            Fit(**arguments)
