@@ -106,7 +106,11 @@ def draw(envs: list[str], buffers: list[str]) -> Path:
                 length = min(map(len, found))
                 mean = np.mean([c[:length, 1] for c in found], axis=0)
                 panel.plot(
-                    found[0][:length, 0], mean, color=color, linewidth=2.2, label=f"{buffer} ({len(found)} seeds)"
+                    found[0][:length, 0],
+                    mean,
+                    color=color,
+                    linewidth=2.2,
+                    label=f"{buffer} ({len(found)} seed{'s' * (len(found) > 1)})",
                 )
         if env in GOALS:
             panel.axhline(GOALS[env], color="0.6", linestyle=":", linewidth=1)
