@@ -66,7 +66,7 @@ class FlagParser(argparse.ArgumentParser):
         Args:
             argv: The command line without the program's name.
         """
-        known, unknown = self.parse_known_args([_underscored(word) for word in argv])
+        known, unknown = self.parse_known_args([underscored(word) for word in argv])
         if unknown:
             self.error(self._unknown(unknown[0].split("=")[0]))
         return vars(known)
@@ -82,7 +82,8 @@ class FlagParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
-def _underscored(word: str) -> str:
+def underscored(word: str) -> str:
+    """A flag's name with ``_`` between its words; other words as they are."""
     name, equals, value = word.partition("=")
     return "--" + name[2:].replace("-", "_") + equals + value if name.startswith("--") and len(name) > 2 else word
 

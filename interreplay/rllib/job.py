@@ -23,6 +23,12 @@ _QUIET = {
 }
 
 
+def quiet() -> None:
+    """Keeps back what Ray and its parts say of themselves."""
+    os.environ.update({name: os.environ.get(name, value) for name, value in _QUIET.items()})
+    warnings.simplefilter("ignore")
+
+
 def prepare_host(threads: int, workers: int) -> None:
     """Sets the CPU threads and starts Ray, which RLlib needs also without other processes, with its chatter kept back.
 
@@ -30,10 +36,9 @@ def prepare_host(threads: int, workers: int) -> None:
         threads: CPU threads of the learner.
         workers: Processes that sample.
     """
-    os.environ.update({name: os.environ.get(name, value) for name, value in _QUIET.items()})
+    quiet()
     os.environ["OMP_NUM_THREADS"] = str(threads)
     torch.set_num_threads(threads)
-    warnings.simplefilter("ignore")
     if not ray.is_initialized():
         # What passes through the object store is small: weights, configurations and fragments of episodes.
         ray.init(

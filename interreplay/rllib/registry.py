@@ -1,0 +1,61 @@
+"""Algorithms by the names that people give to `rllib train --run`: ours, and those that come with RLlib."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.registry import ALGORITHMS
+from ray.tune.registry import ENV_CREATOR, _global_registry
+
+from interreplay.commandline import UsageError
+from interreplay.commandline.environments import find_environment
+from interreplay.commandline.replay_flags import accepted_names
+
+OURS = {"SAC": "SACConfig"}
+STOCK = "-stock"
+
+
+def config_for(run: str, env: str, say: Callable[[str], object] = print) -> AlgorithmConfig:
+    """The configuration of an algorithm for an environment, all else at its defaults.
+
+    SAC and the like are ours where the actions are continuous and RLlib's own where they are not; ``SAC-stock`` is
+    always RLlib's.
+
+    Args:
+        run: A name, such as ``"SAC"``, ``"PPO"`` or ``"SAC-stock"``.
+        env: A Gymnasium id, retired versions included, or a name registered with Ray Tune.
+        say: Told what a retired version was taken for.
+
+    Raises:
+        UsageError: For an unknown algorithm or environment, with the nearest name.
+    """
+    name, space = _environment(env, say)
+    stock = run.removesuffix(STOCK)
+    if run in OURS and isinstance(space, gym.spaces.Box | None):
+        config = getattr(importlib.import_module("interreplay.rllib"), OURS[run])()
+    elif stock in ALGORITHMS:
+        config = ALGORITHMS[stock]()[1]
+    elif run in OURS:
+        raise UsageError(f"{run} acts in a Box of continuous actions; {name} has {space}")
+    else:
+        raise UsageError(f"unknown algorithm {run!r}; {accepted_names(run, names())}")
+    return config.environment(name)
+
+
+def names() -> list[str]:
+    """What `config_for` knows, those of its own first."""
+    return [*OURS, *(name for name in sorted(ALGORITHMS) if name not in OURS), *(name + STOCK for name in OURS)]
+
+
+def _environment(env: str, say: Callable[[str], object]) -> tuple[str, Any]:
+    """The name to train with and the action space, None where only the environment itself would tell."""
+    if _global_registry.contains(ENV_CREATOR, env):
+        return env, None
+    found = find_environment(env)
+    if found.note:
+        say(found.note)
+    return found.name, found.action_space

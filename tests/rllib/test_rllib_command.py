@@ -1,0 +1,158 @@
+"""The command `rllib`: algorithms by name, experiments from flags and files, and policies that are watched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from interreplay.commandline import UsageError
+from interreplay.errors import CheckpointError
+from interreplay.rllib import rllib_command
+from interreplay.rllib.experiments import configured, read_file, read_settings
+from interreplay.rllib.registry import config_for, names
+from interreplay.rllib.watch import newest, watch
+from tests.rllib.test_training import cluster, config  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("run", "env", "module"),
+    [
+        ("SAC", "Pendulum-v1", "interreplay.rllib.sac"),
+        ("SAC", "CartPole-v1", "ray.rllib.algorithms.sac.sac"),
+        ("SAC-stock", "Pendulum-v1", "ray.rllib.algorithms.sac.sac"),
+        ("PPO", "CartPole-v1", "ray.rllib.algorithms.ppo.ppo"),
+        ("DQN", "CartPole-v1", "ray.rllib.algorithms.dqn.dqn"),
+    ],
+)
+def test_algorithms_by_name(run, env, module):
+    made = config_for(run, env)
+    assert made.algo_class.__module__ == module and made.env == env
+
+
+def test_retired_environments_are_replaced_and_said(capsys):
+    assert config_for("SAC", "HalfCheetah-v2").env == "HalfCheetah-v5"
+    assert "HalfCheetah-v5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("run", "env", "parts"),
+    [
+        ("SACK", "Pendulum-v1", ["'SACK'", "did you mean SAC?", "PPO"]),
+        ("SAC", "Pendulumm-v1", ["Pendulumm-v1", "Pendulum-v1"]),
+    ],
+)
+def test_unknown_names(run, env, parts):
+    with pytest.raises(UsageError) as caught:
+        config_for(run, env)
+    assert all(part in str(caught.value) for part in parts)
+    assert names()[0] == "SAC" and "SAC-stock" in names()
+
+
+def test_settings_of_an_algorithm():
+    made = configured(config_for("SAC", "Pendulum-v1"), {
+        "tau": 0.1, "replay_buffer_config": {"type": "NMER", "k": 3}, "num_env_runners": 0,
+    })  # fmt: skip
+    assert (made.tau, made.replay_buffer_config) == (0.1, {"type": "NMER", "k": 3})
+    with pytest.raises(UsageError, match="no setting 'taau'; did you mean tau"):
+        configured(config_for("SAC", "Pendulum-v1"), {"taau": 0.1})
+
+
+def test_settings_from_text_and_files(tmp_path):
+    (tmp_path / "a.yaml").write_text("tau: 0.1\nhiddens: [8, 8]\n")
+    expected = {"tau": 0.1, "hiddens": [8, 8]}
+    assert read_settings(str(tmp_path / "a.yaml")) == expected
+    assert read_settings('{"tau": 0.1, "hiddens": [8, 8]}') == expected
+    assert read_settings("{tau: 0.1, hiddens: [8, 8]}") == expected
+    for wrong in ("{tau: ", "tau", str(tmp_path / "none.json")):
+        with pytest.raises(UsageError, match="JSON"):
+            read_settings(wrong)
+
+
+def test_experiments_from_a_file_of_tuned_examples(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text("""
+pendulum-sac:
+    env: Pendulum-v1
+    run: SAC
+    stop: {episode_reward_mean: -200, timesteps_total: 20000}
+    config: {tau: 0.01, seed: {grid_search: [0, 1]}}
+cartpole-ppo: {run: PPO, config: {env: CartPole-v1, lr: 0.001}, num_samples: 2}
+""")
+    one, two = read_file(path)
+    assert (one.name, one.run, one.env) == ("pendulum-sac", "SAC", "Pendulum-v1")
+    assert one.config == {"tau": 0.01, "seed": {"grid_search": [0, 1]}}
+    assert (two.env, two.config, two.num_samples) == ("CartPole-v1", {"lr": 0.001}, 2)
+    stop = one.tuner(tmp_path)._local_tuner.get_run_config().stop
+    assert stop == {"env_runners/episode_return_mean": -200, "num_env_steps_sampled_lifetime": 20000}
+    for text in ("a: {run: SAC}", "a: {run: SAC, env: Pendulum-v1, stopp: {}}", "[1]"):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=r"x\.yaml"):
+            read_file(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("train", ["--run and --env"]),
+        ("train --run SAC", ["--run and --env"]),
+        ("train --run SAC --env Pendulum-v1 -f x.yaml", ["--run and --env"]),
+        ("train -f none.yaml", ["none.yaml"]),
+        ("train --run SAC --env Pendulum-v1 --config {taau:1}", ["taau:1", "did you mean tau?"]),
+        ("train --run SAC --env Pendulum-v1 --resume --local-dir none", ["no experiment to go on with"]),
+        ("evaluate none", ["none", "no checkpoint"]),
+        ("evaluate none --render-to a.avi", ["a.avi", ".gif or .mp4"]),
+    ],
+)
+def test_bad_input(line, parts, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rllib_command, "start_ray", lambda cpus: None)
+    assert rllib_command.main(line.split()) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and all(part in error for part in parts)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "checkpoint_000001"
+    algorithm = config("InvertedPendulum-v5").build_algo()
+    algorithm.train()
+    algorithm.save_to_path(folder)
+    return folder
+
+
+def test_a_policy_is_watched(trained, tmp_path):
+    assert newest(trained.parent) == newest(trained)
+    seen = watch(trained, "SAC", None, 3, tmp_path / "a.gif")
+    assert len(seen.episodes) == 3 and all(e.ret == e.length - 1 for e in seen.episodes), "it stands but for the last"
+    assert "3 episodes: return" in seen.summary()
+    from PIL import Image
+
+    with Image.open(tmp_path / "a.gif") as video:
+        assert 1 < video.n_frames <= sum(e.length for e in seen.episodes)
+    assert sum(e.length for e in watch(trained, None, 20, None).episodes) >= 20
+
+
+def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path):
+    with pytest.raises(UsageError, match="made by SAC, not PPO"):
+        watch(trained, "PPO", None, 1)
+    (tmp_path / "rllib_checkpoint.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        watch(tmp_path, None, None, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run, env", [("SAC", "Pendulum-v1"), ("SAC", "CartPole-v1")])
+def test_train_from_the_shell_then_evaluate(run, env, tmp_path):
+    command = [sys.executable, "-m", "interreplay.rllib.rllib_command"]
+    settings = "{num_steps_sampled_before_learning_starts: 150, min_sample_timesteps_per_iteration: 200}"
+    words = f"train --run {run} --env {env} --num-cpus 2 --verbose 0 --local-dir r".split()
+    words += ["--stop", "{training_iteration: 1}"]
+    trained = subprocess.run([*command, *words, "--config", settings], cwd=tmp_path, capture_output=True, text=True)
+    assert trained.returncode == 0, trained.stderr[-2000:]
+    assert "checkpoint" in trained.stdout
+    watched = subprocess.run([*command, "evaluate", "r", "--run", run, "--episodes", "2"],
+                             cwd=tmp_path, capture_output=True, text=True)  # fmt: skip
+    assert watched.returncode == 0, watched.stderr[-2000:]
+    assert "2 episodes: return" in watched.stdout
