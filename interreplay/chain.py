@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns, observation_columns, stored_columns
+from interreplay.layout import Columns, feature_columns, observation_columns, stored_columns
 from interreplay.links import EpisodeLinks, observation_bytes
 from interreplay.records import Records
 from interreplay.tails import Tails
@@ -29,7 +29,7 @@ class Chain:
 
     def __init__(self, capacity: int, columns: Columns, device: torch.device):
         self.capacity, self.device, self.columns = capacity, device, columns
-        self.observed = list(observation_columns(columns))
+        self.observed, self.features = list(observation_columns(columns)), feature_columns(columns)
         self.records = Records(capacity, columns, device)
         self.tails = Tails(observation_columns(columns), device)
         self.episodes = EpisodeLinks()
@@ -42,15 +42,19 @@ class Chain:
 
     def next_obs(self, links: Tensor) -> Observation:
         """Observations that `links` ``(n,)`` point to."""
+        return join_parts({name[4:]: column for name, column in self.observations(links, self.observed).items()})
+
+    def observations(self, links: Tensor, names: list[str]) -> dict[str, Tensor]:
+        """Columns `names` of the observations that `links` ``(n,)`` point to."""
         link = links.numpy(force=True)
-        columns = self.records.take(self._index(np.maximum(link, 0)), self.observed)
+        columns = self.records.take(self._index(np.maximum(link, 0)), names)
         apart = np.flatnonzero(link < 0)
         if len(apart):
-            ends = self.tails.records.take(self._index(-1 - link[apart]), self.observed)
+            ends = self.tails.records.take(self._index(-1 - link[apart]), names)
             index = self._index(apart)
             for name, column in columns.items():
                 column[index] = ends[name]
-        return join_parts({name[4:]: column for name, column in columns.items()})
+        return columns
 
     def _index(self, index: np.ndarray) -> Tensor:
         return torch.from_numpy(index.astype(np.int64, copy=False)).to(self.device)

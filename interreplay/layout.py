@@ -40,9 +40,20 @@ def is_observation(name: str) -> bool:
     return name == "obs" or name.startswith("obs.")
 
 
+def feature_columns(columns: Columns) -> list[str]:
+    """The columns of z = [s; a]; for a goal-conditioned observation [s; desired goal; a].
+
+    What is achieved is a function of s, and would count twice in distances.
+    """
+    names = [name for name in columns if is_observation(name)]
+    if {"obs.achieved_goal", "obs.desired_goal"} < set(names):
+        names.remove("obs.achieved_goal")
+    return [*names, "actions"]
+
+
 def features(columns: Columns) -> int:
     """Numbers in z = [s; a] of a row."""
-    return sum(math.prod(shape) for name, (shape, _) in columns.items() if is_observation(name) or name == "actions")
+    return sum(math.prod(columns[name][0]) for name in feature_columns(columns))
 
 
 def signature(transitions: Transitions) -> list[tuple[str, tuple[int, ...], torch.dtype]]:

@@ -4,6 +4,7 @@ from replay_buffers.attentive import Attentive
 from replay_buffers.cer import CER
 from replay_buffers.continuous_transition import ContinuousTransition
 from replay_buffers.elite import Elite
+from replay_buffers.her import HER
 from replay_buffers.knn import KNNOutcome
 from replay_buffers.mixup import NaiveMixup
 from replay_buffers.nmer import NMER
@@ -18,6 +19,7 @@ __all__ = [
     "CER",
     "ContinuousTransition",
     "Elite",
+    "HER",
     "KNNOutcome",
     "NaiveMixup",
     "NMER",

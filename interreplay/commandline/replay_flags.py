@@ -27,6 +27,10 @@ ELSEWHERE |= {
     "selector": "--prioritized_replay",
     "credit": "--interp_prio_update",
     "termination_fn": "the Python interface",
+    "compute_reward": "the environment",
+    "compute_terminated": "the environment",
+    "neighborhood": "the Python interface",
+    "blend": "the Python interface",
 }
 # Flags that choose a method that blends.
 _NAMING = ("knn_baseline", "mixup_interpolation")
