@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from interreplay.storage import Storage
 
 STRATEGIES = ("future", "final", "episode")
+LAST = np.nextafter(1.0, 0.0)
 GOALS = "hindsight_goals"
 """Name of the extra column ``(n, 1 + m, d)`` of goals: for the anchor, then for each of its m partners."""
 
@@ -66,13 +67,8 @@ class Future(Neighborhood):
     def steps(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """Slots ``(n,)`` of the steps drawn for the rows in `slots` ``(n,)``, by the strategy."""
         self.trajectories.follow(storage)
-        if self.strategy == "final":
-            writes = self.trajectories.newest(slots)
-        elif self.strategy == "future":
-            writes = self.trajectories.later(slots, rng.random(len(slots)))
-        else:
-            writes = self.trajectories.anywhere(slots, rng.random(len(slots)), storage.written - len(storage))
-        return torch.from_numpy(writes % storage.capacity).to(slots.device)
+        draws = np.full(len(slots), LAST) if self.strategy == "final" else rng.random(len(slots))
+        return torch.from_numpy(self.trajectories.rows(slots, draws, past=self.strategy == "episode")).to(slots.device)
 
     # -- a part's other duties: trajectories follow from what is stored, partners may have some ---
 
@@ -94,8 +90,8 @@ class Future(Neighborhood):
         return theirs() if theirs is not None else {}
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Bytes beside a full storage: write number, place and reference of each row, and what partners take."""
-        return 25 * capacity + (self.partners.nbytes(capacity, features) if self.partners is not None else 0)
+        """Bytes beside a full storage: of each row block, place, and slot in a block half empty; and the partners'."""
+        return 24 * capacity + (self.partners.nbytes(capacity, features) if self.partners is not None else 0)
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.partners is None else {"partners": self.partners.state_dict()}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,75 +12,106 @@ if TYPE_CHECKING:
     from interreplay.storage import Storage
 
 CHUNK = 1 << 16
+LENGTH, GONE, ROOM, HEADER = range(4)
+SMALLEST = 16
 
 
 class Trajectories:
     """Follows a storage: which rows came before and after a row in its episode.
 
-    A trajectory is the list of write numbers of one episode. Every slot knows the trajectory of its row and the row's
-    place in it; a trajectory that no slot knows any more is forgotten with that. All of this follows from what is
-    stored, so it is no part of a state: a new one that follows the same storage answers the same.
+    Each episode has a block of numbers in one array: how many rows it has, how many of these were overwritten (the
+    first ones), how many there is room for, and then the slots of its rows. Each slot knows the block of its row and
+    the row's place in it. The rows of a full block move to one of twice the room, or to its beginning where most of it
+    is gone; one that is all gone is used again. All of this follows from what is stored, so it is no part of a state:
+    new trajectories that follow the same storage answer the same.
     """
 
     def __init__(self) -> None:
         self.written = 0
-        self.of: list[array[int]] = []
-        self.place = np.empty(0, np.int64)
-        self.running: dict[int, array[int]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.blocks = np.zeros(0, np.int32)
+        self.used = 0
+        self.free: dict[int, list[int]] = {}
+        self.running: dict[int, int] = {}  # the block of each episode that may go on, oldest newest rows first
+        self.start = np.zeros(0, np.int64)  # by slot; −1 before the first row
+        self.place = np.zeros(0, np.int32)
 
     def follow(self, storage: Storage) -> None:
         """Take in the rows written since the last call."""
         if self.written == storage.written:
             return
-        oldest = storage.written - len(storage)
-        if not self.of:
-            self.of, self.place = [array("q")] * storage.capacity, np.zeros(storage.capacity, np.int64)
-        for start in range(max(self.written, oldest), storage.written, CHUNK):
-            self._take_in(storage, np.arange(start, min(start + CHUNK, storage.written)), oldest)
+        if not len(self.start) or storage.written - self.written >= storage.capacity:
+            self._begin()  # none of the rows seen before is left
+            self.start, self.place = np.full(storage.capacity, -1), np.zeros(storage.capacity, np.int32)
+        for first in range(max(self.written, storage.written - len(storage)), storage.written, CHUNK):
+            self._take_in(storage, np.arange(first, min(first + CHUNK, storage.written)) % storage.capacity)
         self.written = storage.written
-        while self.running and next(iter(self.running.values()))[-1] < oldest:
-            del self.running[next(iter(self.running))]
 
-    def _take_in(self, storage: Storage, writes: np.ndarray, oldest: int) -> None:
-        slots = writes % storage.capacity
+    def _take_in(self, storage: Storage, slots: np.ndarray) -> None:
         rows = storage.records.take(torch.from_numpy(slots).to(storage.device), ("episode", "terminated", "truncated"))
         done, episodes = (rows["terminated"] | rows["truncated"]).tolist(), rows["episode"].tolist()
-        for write, slot, episode, ended in zip(writes.tolist(), slots.tolist(), episodes, done, strict=True):
-            # Out and in again: `running` stays in the order of the newest rows, so stale ones are at its front.
-            path = self.running.pop(episode, None) or array("q")
-            if len(path) > 2 * storage.capacity:
-                self._shorten(path, oldest)
-            self.of[slot], self.place[slot] = path, len(path)
-            path.append(write)
+        for slot, episode, ended in zip(slots.tolist(), episodes, done, strict=True):
+            if self.start[slot] >= 0:
+                self._drop(int(self.start[slot]))
+            start = self.running.pop(episode, -1)
+            if start < 0:
+                start = self._block(SMALLEST)
+            elif self.blocks[start + LENGTH] == self.blocks[start + ROOM]:
+                start = self._make_room(start)
+            length = int(self.blocks[start + LENGTH])
+            self.blocks[start + HEADER + length] = slot
+            self.blocks[start + LENGTH] = length + 1
+            self.start[slot], self.place[slot] = start, length
             if not ended:
-                self.running[episode] = path
+                self.running[episode] = start
 
-    def _shorten(self, path: array[int], oldest: int) -> None:
-        """Forget the rows of an endless episode that were overwritten."""
-        gone = bisect_left(path, oldest)
-        del path[:gone]
-        self.place[np.array(path) % len(self.of)] -= gone
+    def _drop(self, start: int) -> None:
+        """Note that the first row that was left in a block was overwritten."""
+        self.blocks[start + GONE] += 1
+        if self.blocks[start + GONE] < self.blocks[start + LENGTH]:
+            return
+        self.free.setdefault(int(self.blocks[start + ROOM]), []).append(start)
+        if self.running and next(iter(self.running.values())) == start:  # it held the oldest row, so it is the first
+            del self.running[next(iter(self.running))]
 
-    def later(self, slots: Tensor, draws: np.ndarray) -> np.ndarray:
-        """Write numbers ``(n,)`` of rows at or after those in `slots` ``(n,)``, `draws` ``(n,)`` of the rest away.
+    def _make_room(self, start: int) -> int:
+        """Move the rows left in a full block; returns where to."""
+        length, gone, room = self.blocks[start : start + HEADER].tolist()
+        slots = self.blocks[start + HEADER + gone : start + HEADER + length].copy()
+        target = start if 2 * gone >= length else self._block(2 * room)
+        if target != start:
+            self.free.setdefault(room, []).append(start)
+        self.blocks[target + LENGTH], self.blocks[target + GONE] = len(slots), 0
+        self.blocks[target + HEADER : target + HEADER + len(slots)] = slots
+        self.start[slots] = target
+        self.place[slots] -= gone
+        return target
 
-        With draws uniform over [0, 1) each such row has the same probability.
+    def _block(self, room: int) -> int:
+        """An empty block."""
+        if self.free.get(room):
+            start = self.free[room].pop()
+        else:
+            start, self.used = self.used, self.used + HEADER + room
+            if self.used > len(self.blocks):
+                self.blocks = np.concatenate([self.blocks, np.zeros(max(self.used, 1 << 12), np.int32)])
+        self.blocks[start : start + HEADER] = 0, 0, room
+        return start
+
+    def rows(self, slots: Tensor, draws: np.ndarray, past: bool) -> np.ndarray:
+        """Slots ``(n,)`` of rows of the same episodes as those in `slots` ``(n,)``.
+
+        Args:
+            slots: Of stored rows.
+            draws: ``(n,)``, share of the way to the newest row, 0 to below 1; with uniform ones each row that comes
+                into question has the same probability.
+            past: Begin at the oldest stored row of the episode; else at the row itself.
         """
-        index, of = slots.numpy(force=True), self.of
-        rows = zip(index.tolist(), self.place[index].tolist(), draws.tolist(), strict=True)
-        return np.array(
-            [path[here + int(share * (len(path) - here))] for slot, here, share in rows for path in (of[slot],)]
-        )
-
-    def newest(self, slots: Tensor) -> np.ndarray:
-        """Write numbers ``(n,)`` of the newest stored rows of the episodes of those in `slots` ``(n,)``."""
-        return np.array([self.of[slot][-1] for slot in slots.tolist()])
-
-    def anywhere(self, slots: Tensor, draws: np.ndarray, oldest: int) -> np.ndarray:
-        """Write numbers ``(n,)`` of rows of the same episodes, at `draws` ``(n,)`` of those from `oldest` on."""
-        found = []
-        for slot, share in zip(slots.tolist(), draws.tolist(), strict=True):
-            path = self.of[slot]
-            first = bisect_left(path, oldest)
-            found.append(path[first + int(share * (len(path) - first))])
-        return np.array(found)
+        index = slots.numpy(force=True)
+        start = self.start.take(index)
+        length = self.blocks.take(start + LENGTH)
+        first = self.blocks.take(start + GONE) if past else self.place.take(index)
+        start += HEADER + first + (draws * (length - first)).astype(np.int64)
+        return self.blocks.take(start).astype(np.int64)
