@@ -20,9 +20,13 @@ DERIVED = ("next_obs", "discounts", "episode", "link")
 
 
 def columns_of(transitions: Transitions) -> Columns:
-    """What a row of these transitions is made of, in the order in which it should lie in memory."""
+    """What a row of these transitions is made of, in the order in which it should lie in memory.
+
+    An achieved goal comes first, so that the columns of z lie side by side.
+    """
     given = {name: (tuple(c.shape[1:]), c.dtype) for name, c in stored_columns(transitions).items()}
-    return {"episode": ((), torch.int64)} | given | {"link": ((), torch.int32)}
+    achieved = {name: given.pop(name) for name in ("obs.achieved_goal",) if name in given}
+    return {"episode": ((), torch.int64)} | achieved | given | {"link": ((), torch.int32)}
 
 
 def stored_columns(transitions: Transitions) -> dict[str, Tensor]:
