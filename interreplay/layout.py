@@ -44,7 +44,7 @@ def is_observation(name: str) -> bool:
     return name == "obs" or name.startswith("obs.")
 
 
-def feature_columns(columns: Columns) -> list[str]:
+def feature_columns(columns: Columns) -> tuple[str, ...]:
     """The columns of z = [s; a]; for a goal-conditioned observation [s; desired goal; a].
 
     What is achieved is a function of s, and would count twice in distances.
@@ -52,7 +52,7 @@ def feature_columns(columns: Columns) -> list[str]:
     names = [name for name in columns if is_observation(name)]
     if {"obs.achieved_goal", "obs.desired_goal"} < set(names):
         names.remove("obs.achieved_goal")
-    return [*names, "actions"]
+    return (*names, "actions")
 
 
 def features(columns: Columns) -> int:
