@@ -80,6 +80,8 @@ class Relabel(Synthesizer):
         if not self.uses_neighbors:
             return anchors, None
         chosen = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(anchors.rewards.device)
+        if GOALS not in neighbors.extras:
+            raise ValueError("there are no goals beside the neighbours; expected the neighborhood Future")
         goals = neighbors.extras[GOALS]
         rows = self.judged(aimed(anchors, goals[:, 0], chosen), chosen)
         if self.blend is None:

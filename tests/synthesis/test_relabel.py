@@ -193,6 +193,10 @@ def test_mistakes_are_named():
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL | {"desired_goal": (3,)}))
     with pytest.raises(ValueError, match="cannot be relabelled"):
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL, obs_dtype=np.int64))
+    buffer = ReplayBuffer(10, neighborhood=Anyone(), synthesizer=Relabel(compute_reward=reward))
+    buffer.add(make(5, obs_shape=GOAL))
+    with pytest.raises(ValueError, match="expected the neighborhood Future"):
+        buffer.sample(4)
     buffer = HER()
     buffer.add(make(5, obs_shape=GOAL))
     with pytest.raises(ValueError, match=r"there is no compute_reward; pass .*env.unwrapped.compute_reward"):
