@@ -105,7 +105,7 @@ class Storage:
 
     def outcomes(self, slots: Tensor, part: str) -> Tensor:
         """The named part of next_obs of the rows in `slots` ``(n,)``, of single steps: ``(n, *shape)``."""
-        links = self.records.take(slots, ("link",))["link"]
+        links = self.records.column("link").index_select(0, slots)
         return self.chain.observations(links, [f"obs.{part}"])[f"obs.{part}"]
 
     # -- reading ----------------------------------------------------------------------------------
