@@ -83,8 +83,8 @@ def summary(buffers: dict[str, list[str]]) -> str:
                 goal = GOALS.get(env)
                 reached = curve[curve[:, 1] >= goal][:, 0] if goal is not None else []
                 first = f"{reached[0]:,.0f}" if len(reached) else "–" if goal is None else "not reached"
-                last, three = f"{curve[-1, 1]:.1f}", f"{curve[-3:, 1].mean():.1f}"
-                lines.append([env, buffer, seed, f"{curve[-1, 0]:,.0f}", first, last, three])
+                ends = [f"{value:.{2 if env in BUFFERS else 1}f}" for value in (curve[-1, 1], curve[-3:, 1].mean())]
+                lines.append([env, buffer, seed, f"{curve[-1, 0]:,.0f}", first, *ends])
     header = [
         "environment",
         "buffer",
