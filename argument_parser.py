@@ -123,6 +123,7 @@ DEFAULTS = {flag.name: flag.default for flags in GROUPS.values() for flag in fla
 # Other defaults where the usual ones, made for larger tasks, learn slowly; flags that are given come first.
 TUNED: dict[str, dict[str, Any]] = {
     "InvertedPendulum": {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.02, "initial_alpha": 0.2},
+    "FetchReach": {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.05, "gamma": 0.95},
 }
 # Settings that a resumed run may change; everything else is the checkpoint's.
 CHANGEABLE = {

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 ENV = "InvertedPendulum-v5"
 REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
@@ -122,15 +123,23 @@ def buffer_samples(name: str) -> str:
     ends = np.arange(1, n + 1) % 50 == 0
     obs = rng.normal(size=(n + 1, 4)).astype(np.float32)
     rows = {"actions": rng.uniform(-1, 1, (n, 2)).astype(np.float32), "rewards": rng.normal(size=n).astype(np.float32)}
-    buffer = getattr(importlib.import_module("replay_buffers"), name)(capacity=1_000, seed=0)
+    arguments, before, after = {}, obs[:-1], obs[1:]
+    if name == "HER":  # learns from goals only
+        arguments = {"compute_reward": lambda achieved, desired, info: -abs(achieved - desired).sum(axis=-1)}
+        before, after = with_goals(before), with_goals(after)
+    buffer = getattr(importlib.import_module("replay_buffers"), name)(capacity=1_000, seed=0, **arguments)
     buffer.add(
-        interreplay.Transitions(obs=obs[:-1], next_obs=obs[1:], terminated=ends, truncated=np.zeros(n, bool), **rows)
+        interreplay.Transitions(obs=before, next_obs=after, terminated=ends, truncated=np.zeros(n, bool), **rows)
     )
-    sample = buffer.sample(64)
-    for column in ("obs", "actions", "rewards", "next_obs"):
-        if not bool(getattr(sample.transitions, column).isfinite().all()):
+    for column, values in buffer.sample(64).transitions.columns().items():
+        if not bool(values.isfinite().all()):
             raise Failure(f"{column} of a sample are not finite", f"{REINSTALL} interreplay")
     return f"{n} transitions in, 64 out"
+
+
+def with_goals(obs: Any) -> dict[str, Any]:
+    """Observations of which two numbers are what is achieved, and two what is wanted."""
+    return {"observation": obs, "achieved_goal": obs[:, :2], "desired_goal": obs[:, 2:]}
 
 
 def training() -> str:

@@ -22,14 +22,17 @@ from benchmarks.measure import table
 
 HERE = Path(__file__).parent
 DATA, FIGURES = HERE / "data" / "learning", HERE / "figures"
-GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0}
-STEPS = {"InvertedPendulum-v5": 8_000, "Pendulum-v1": 6_000, "HalfCheetah-v5": 50_000}
+GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0, "FetchReach-v4": 0.9}
+STEPS = {"InvertedPendulum-v5": 8_000, "Pendulum-v1": 6_000, "HalfCheetah-v5": 50_000, "FetchReach-v4": 20_000}
+BUFFERS = {"FetchReach-v4": ["Uniform", "HER"]}
+"""Compared where no others are asked for: Uniform and NMER, and where there are goals to relabel, Uniform and HER."""
 FLAGS = {"Pendulum-v1": {"tau": 0.02, "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}}
-"""InvertedPendulum has its own defaults on the command line; HalfCheetah runs with the paper's."""
+"""InvertedPendulum and FetchReach have their own defaults on the command line; HalfCheetah runs with the paper's."""
 COLUMNS = {
     "env_steps": "num_env_steps_sampled_lifetime",
     "evaluation_return": "evaluation/env_runners/episode_return_mean",
     "training_return": "env_runners/episode_return_mean",
+    "evaluation_success": "evaluation/env_runners/success_rate",
 }
 
 
@@ -50,33 +53,38 @@ def run(env: str, buffer: str, seed: int) -> None:
         subprocess.run(words, cwd=HERE.parent, check=True, stdout=subprocess.DEVNULL)
         (progress,) = Path(folder).glob("*/progress.csv")
         with progress.open(newline="") as file:
-            rows = [[row.get(column, "") for column in COLUMNS.values()] for row in csv.DictReader(file)]
+            given = list(csv.DictReader(file))
+    columns = {name: column for name, column in COLUMNS.items() if column in given[-1]}
+    rows = [[row[column] for column in columns.values()] for row in given]
     DATA.mkdir(parents=True, exist_ok=True)
     with (DATA / f"{env}_{buffer}_s{seed}.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([list(COLUMNS), *(row for row in rows if row[1])])
+        csv.writer(file).writerows([list(columns), *(row for row in rows if row[1])])
 
 
 def curves(env: str, buffer: str) -> dict[int, np.ndarray]:
-    """Evaluations by seed, each ``(n, 2)``: env steps and return."""
+    """Evaluations by seed, each ``(n, 2)``: env steps and return, or success rate where the environment has one."""
     found = {}
     for path in sorted(DATA.glob(f"{env}_{buffer}_s*.csv")):
         with path.open(newline="") as file:
-            rows = [(float(row["env_steps"]), float(row["evaluation_return"])) for row in csv.DictReader(file)]
+            rows = [
+                (float(row["env_steps"]), float(row.get("evaluation_success", row["evaluation_return"])))
+                for row in csv.DictReader(file)
+            ]
         found[int(path.stem.rsplit("_s", 1)[1])] = np.array(rows)
     return found
 
 
-def summary(envs: list[str], buffers: list[str]) -> str:
+def summary(buffers: dict[str, list[str]]) -> str:
     """Every seed: the first evaluation that reached the goal, the last one, and the mean of the last three."""
     lines = []
-    for env in envs:
-        for buffer in buffers:
+    for env, compared in buffers.items():
+        for buffer in compared:
             for seed, curve in curves(env, buffer).items():
                 goal = GOALS.get(env)
                 reached = curve[curve[:, 1] >= goal][:, 0] if goal is not None else []
                 first = f"{reached[0]:,.0f}" if len(reached) else "–" if goal is None else "not reached"
-                last, three = f"{curve[-1, 1]:.1f}", f"{curve[-3:, 1].mean():.1f}"
-                lines.append([env, buffer, seed, f"{curve[-1, 0]:,.0f}", first, last, three])
+                ends = [f"{value:.{2 if env in BUFFERS else 1}f}" for value in (curve[-1, 1], curve[-3:, 1].mean())]
+                lines.append([env, buffer, seed, f"{curve[-1, 0]:,.0f}", first, *ends])
     header = [
         "environment",
         "buffer",
@@ -89,16 +97,17 @@ def summary(envs: list[str], buffers: list[str]) -> str:
     return table(header, lines)
 
 
-def draw(envs: list[str], buffers: list[str]) -> Path:
+def draw(buffers: dict[str, list[str]]) -> Path:
     """One panel per environment: every seed thin, the mean of the seeds thick."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, panels = plt.subplots(1, len(envs), figsize=(5 * len(envs), 3.6), squeeze=False, layout="constrained")
-    for panel, env in zip(panels[0], envs, strict=True):
-        for color, buffer in zip(("C0", "C1", "C2"), buffers, strict=False):
+    size = 5 * len(buffers), 3.6
+    figure, panels = plt.subplots(1, len(buffers), figsize=size, squeeze=False, layout="constrained")
+    for panel, (env, compared) in zip(panels[0], buffers.items(), strict=True):
+        for color, buffer in zip(("C0", "C1", "C2"), compared, strict=False):
             found = list(curves(env, buffer).values())
             for curve in found:
                 panel.plot(curve[:, 0], curve[:, 1], color=color, alpha=0.35, linewidth=1)
@@ -114,7 +123,7 @@ def draw(envs: list[str], buffers: list[str]) -> Path:
                 )
         if env in GOALS:
             panel.axhline(GOALS[env], color="0.6", linestyle=":", linewidth=1)
-        panel.set(title=env, xlabel="env steps", ylabel="evaluation return")
+        panel.set(title=env, xlabel="env steps", ylabel="evaluation success" if env in BUFFERS else "evaluation return")
         panel.legend(frameon=False)
     FIGURES.mkdir(exist_ok=True)
     figure.savefig(FIGURES / "learning.png", dpi=110)
@@ -125,16 +134,17 @@ def main() -> None:
     """Run, print the table, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--envs", nargs="+", default=list(STEPS))
-    parser.add_argument("--buffers", nargs="+", default=["Uniform", "NMER"])
+    parser.add_argument("--buffers", nargs="+", help="instead of those that go with each environment")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
     arguments = parser.parse_args()
+    buffers = {env: arguments.buffers or BUFFERS.get(env, ["Uniform", "NMER"]) for env in arguments.envs}
     for env in [] if arguments.draw else arguments.envs:
         for seed in arguments.seeds:
-            for buffer in arguments.buffers:
+            for buffer in buffers[env]:
                 run(env, buffer, seed)
-    print(summary(arguments.envs, arguments.buffers))
-    print(f"figure: {draw(arguments.envs, arguments.buffers)}")
+    print(summary(buffers))
+    print(f"figure: {draw(buffers)}")
 
 
 if __name__ == "__main__":

@@ -87,8 +87,8 @@ class ReplayBuffer:
         self.synthesizer = synthesizer if synthesizer is not None else Keep()
         self.credit = credit if credit is not None else CreditAnchor()
         self.credit.check(self.selector)
-        if self.synthesizer.recomputes_termination and n_step > 1:
-            raise ValueError(f"n_step is {n_step}; expected 1 where the synthesizer recomputes termination")
+        if (self.synthesizer.recomputes_termination or self.synthesizer.recomputes_rewards) and n_step > 1:
+            raise ValueError(f"n_step is {n_step}; expected 1 where rewards or termination are recomputed")
         self.rng = np.random.default_rng(seed)
 
     def __len__(self) -> int:

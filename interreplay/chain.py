@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns, observation_columns, stored_columns
+from interreplay.layout import Columns, feature_columns, observation_columns, stored_columns
 from interreplay.links import EpisodeLinks, observation_bytes
 from interreplay.records import Records
 from interreplay.tails import Tails
@@ -29,7 +29,7 @@ class Chain:
 
     def __init__(self, capacity: int, columns: Columns, device: torch.device):
         self.capacity, self.device, self.columns = capacity, device, columns
-        self.observed = list(observation_columns(columns))
+        self.observed, self.features = list(observation_columns(columns)), feature_columns(columns)
         self.records = Records(capacity, columns, device)
         self.tails = Tails(observation_columns(columns), device)
         self.episodes = EpisodeLinks()
@@ -42,24 +42,30 @@ class Chain:
 
     def next_obs(self, links: Tensor) -> Observation:
         """Observations that `links` ``(n,)`` point to."""
-        return self.observation(self._following(links.numpy(force=True)))
+        return self.observation(self._following(links.numpy(force=True), self.observed))
+
+    def observations(self, links: Tensor, names: list[str]) -> dict[str, Tensor]:
+        """Columns `names` of the observations that `links` ``(n,)`` point to."""
+        return self.records.columns(self._following(links.numpy(force=True), names), names)
 
     def read(self, slots: Tensor) -> tuple[Any, Any]:
         """Records in `slots` ``(n,)``, and records of which the observations are those that follow."""
         rows = self.records.copy(slots)
-        return rows, self._following(self.records.columns(rows, ["link"])["link"].numpy(force=True))
+        links = self.records.columns(rows, ["link"])["link"]
+        return rows, self._following(links.numpy(force=True), self.observed)
 
     def observation(self, rows: Any) -> Observation:
         """The observation in copied records ``(...)``."""
         return join_parts({name[4:]: column for name, column in self.records.columns(rows, self.observed).items()})
 
-    def _following(self, link: np.ndarray) -> Any:
+    def _following(self, link: np.ndarray, names: list[str]) -> Any:
+        """Records of which the columns `names` are those of the observations that follow."""
         rows = self.records.copy(self._index(np.maximum(link, 0)))
         apart = np.flatnonzero(link < 0)
         if len(apart):
-            ends = self.tails.records.take(self._index(-1 - link[apart]), self.observed)
+            ends = self.tails.records.take(self._index(-1 - link[apart]), names)
             index = self._index(apart)
-            for name, column in self.records.columns(rows, self.observed).items():
+            for name, column in self.records.columns(rows, names).items():
                 column[index] = ends[name]
         return rows
 

@@ -20,9 +20,13 @@ DERIVED = ("next_obs", "discounts", "episode", "link")
 
 
 def columns_of(transitions: Transitions) -> Columns:
-    """What a row of these transitions is made of, in the order in which it should lie in memory."""
+    """What a row of these transitions is made of, in the order in which it should lie in memory.
+
+    An achieved goal comes first, so that the columns of z lie side by side.
+    """
     given = {name: (tuple(c.shape[1:]), c.dtype) for name, c in stored_columns(transitions).items()}
-    return {"episode": ((), torch.int64)} | given | {"link": ((), torch.int32)}
+    achieved = {name: given.pop(name) for name in ("obs.achieved_goal",) if name in given}
+    return {"episode": ((), torch.int64)} | achieved | given | {"link": ((), torch.int32)}
 
 
 def stored_columns(transitions: Transitions) -> dict[str, Tensor]:
@@ -40,9 +44,20 @@ def is_observation(name: str) -> bool:
     return name == "obs" or name.startswith("obs.")
 
 
+def feature_columns(columns: Columns) -> tuple[str, ...]:
+    """The columns of z = [s; a]; for a goal-conditioned observation [s; desired goal; a].
+
+    What is achieved is a function of s, and would count twice in distances.
+    """
+    names = [name for name in columns if is_observation(name)]
+    if {"obs.achieved_goal", "obs.desired_goal"} < set(names):
+        names.remove("obs.achieved_goal")
+    return (*names, "actions")
+
+
 def features(columns: Columns) -> int:
     """Numbers in z = [s; a] of a row."""
-    return sum(math.prod(shape) for name, (shape, _) in columns.items() if is_observation(name) or name == "actions")
+    return sum(math.prod(columns[name][0]) for name in feature_columns(columns))
 
 
 def signature(transitions: Transitions) -> list[tuple[str, tuple[int, ...], torch.dtype]]:

@@ -11,7 +11,7 @@ from interreplay.transitions import Observation, observation_parts
 
 def observation_bytes(obs: Observation) -> list[bytes]:
     """Observations ``(n, ...)`` as n strings of bytes, for comparison bit by bit."""
-    parts = [part.numpy(force=True) for part in observation_parts(obs).values()]
+    parts = [part.numpy(force=True) for _, part in sorted(observation_parts(obs).items())]
     if len(parts) > 1:
         flat = [np.ascontiguousarray(part).reshape(len(part), -1).view(np.uint8) for part in parts]
         parts = [np.concatenate(flat, axis=1)]

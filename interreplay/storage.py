@@ -100,9 +100,14 @@ class Storage:
         return self.records.column(name)
 
     def features(self, slots: Tensor) -> Tensor:
-        """Z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``."""
-        parts = self.records.take(slots, [*self.chain.observed, "actions"]).values()
+        """Z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``; with goals, [s; desired goal; a]."""
+        parts = self.records.take(slots, self.chain.features).values()
         return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
+
+    def outcomes(self, slots: Tensor, part: str) -> Tensor:
+        """The named part of next_obs of the rows in `slots` ``(n,)``, of single steps: ``(n, *shape)``."""
+        links = self.records.column("link").index_select(0, slots)
+        return self.chain.observations(links, [f"obs.{part}"])[f"obs.{part}"]
 
     # -- reading ----------------------------------------------------------------------------------
 

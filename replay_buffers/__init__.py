@@ -5,6 +5,7 @@ from replay_buffers.bier import BIER
 from replay_buffers.cer import CER
 from replay_buffers.continuous_transition import ContinuousTransition
 from replay_buffers.elite import Elite
+from replay_buffers.her import HER
 from replay_buffers.knn import KNNOutcome
 from replay_buffers.mixup import NaiveMixup
 from replay_buffers.nmer import NMER
@@ -20,6 +21,7 @@ __all__ = [
     "CER",
     "ContinuousTransition",
     "Elite",
+    "HER",
     "KNNOutcome",
     "NaiveMixup",
     "NMER",

@@ -13,8 +13,36 @@ from scipy.stats import chisquare
 
 import replay_buffers
 from interreplay import ReplayBuffer, state
+from interreplay.neighborhood import KNN
 
-VARIANTS = {name: getattr(replay_buffers, name) for name in replay_buffers.__all__}
+
+def distance(achieved, desired, info):
+    """A reward of goals."""
+    return -np.linalg.norm(achieved - desired, axis=-1)
+
+
+def near(achieved, desired, info):
+    """Ends of episodes with goals, one row at a time."""
+    return bool(np.linalg.norm(achieved - desired) < 0.3)
+
+
+class HER(replay_buffers.HER):
+    """Has to know what an environment would tell it."""
+
+    def __init__(self, **arguments):
+        super().__init__(compute_reward=distance, compute_terminated=near, **arguments)
+
+
+class HERWithNMER(HER):
+    """Blends in hindsight."""
+
+    def __init__(self, **arguments):
+        super().__init__(neighborhood=KNN(k=3), **arguments)
+
+
+GOALS = {"obs_shape": {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}}
+HINDSIGHT = {"HER": HER, "HER with NMER": HERWithNMER}
+VARIANTS = {name: getattr(replay_buffers, name) for name in replay_buffers.__all__} | HINDSIGHT
 NEVER_DRAWS = {"Online"}  # what it selects does not depend on a seed
 RANKS_ROWS = {"Attentive", "Elite"}  # how often a row is kept depends on all others; what is told is the candidates'
 # As a user without an algorithm would try it: nothing is on- or off-policy then, which is said once.
@@ -33,8 +61,13 @@ def _recipe(request):
     return VARIANTS[request.param]
 
 
+def rows_for(recipe, **kind):
+    """What random rows are to look like: those that the recipe works with, else of this kind."""
+    return kind | GOALS if recipe in HINDSIGHT.values() else kind
+
+
 def filled(recipe, rows: int = 150, capacity: int = 100, seed: int = 0, **kind) -> ReplayBuffer:
-    buffer, episodes = recipe(capacity=capacity, seed=seed), Episodes(envs=2, **kind)
+    buffer, episodes = recipe(capacity=capacity, seed=seed), Episodes(envs=2, **rows_for(recipe, **kind))
     for _ in range(rows // 10):
         buffer.add(episodes.transitions(10))
     return buffer
@@ -42,7 +75,7 @@ def filled(recipe, rows: int = 150, capacity: int = 100, seed: int = 0, **kind) 
 
 def use(buffer: ReplayBuffer, rounds: int = 3) -> None:
     """Add, sample and update a few times."""
-    episodes = Episodes(seed=77, envs=2)
+    episodes = Episodes(seed=77, envs=2, **rows_for(type(buffer)))
     for step in range(rounds):
         buffer.add(episodes.transitions(7))
         sample = buffer.sample(32)
@@ -53,7 +86,7 @@ def use(buffer: ReplayBuffer, rounds: int = 3) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [1, 2, 20, 150])
 def test_shapes_dtypes_and_finiteness(recipe, kind, rows):
-    given, buffer = make(rows, envs=2, **KINDS[kind]), recipe(capacity=100, seed=0)
+    given, buffer = make(rows, envs=2, **rows_for(recipe, **KINDS[kind])), recipe(capacity=100, seed=0)
     buffer.add(given)
     sample = buffer.sample(64)
     columns = given.replace(discounts=torch.zeros_like(given.rewards)).columns()
@@ -73,7 +106,7 @@ def test_shapes_dtypes_and_finiteness(recipe, kind, rows):
 def test_only_rows_that_were_written_are_drawn(recipe):
     for rows in (1, 2, 37):
         buffer = recipe(capacity=100, seed=0)
-        buffer.add(make(rows, ends=0.0))
+        buffer.add(make(rows, ends=0.0, **rows_for(recipe)))
         for _ in range(20):
             sample = buffer.sample(64)
             for slots in (sample.slots, sample.neighbor_slots):
@@ -160,9 +193,9 @@ def test_a_state_on_disk_gives_the_same_batches(recipe, tmp_path):
 def test_the_state_of_an_empty_buffer(recipe):
     fresh = recipe(capacity=100, seed=1)
     fresh.load_state_dict(recipe(capacity=100, seed=0).state_dict())
-    fresh.add(make(50))
+    fresh.add(make(50, **rows_for(recipe)))
     expected = recipe(capacity=100, seed=0)
-    expected.add(make(50))
+    expected.add(make(50, **rows_for(recipe)))
     same_sample(fresh.sample(64), expected.sample(64))
 
 
@@ -176,7 +209,7 @@ def test_duplicates_go_their_own_way(recipe, rows, duplicate):
     use(buffer)
     use(other)
     same_sample(buffer.sample(64), other.sample(64))
-    buffer.add(make(50, seed=99))
+    buffer.add(make(50, seed=99, **rows_for(recipe)))
     buffer.sample(8)
     untouched = duplicate(other)
     same_sample(other.sample(64), untouched.sample(64))
@@ -195,7 +228,7 @@ def test_updates_after_everything_was_overwritten_change_nothing(recipe):
     sample = one.sample(64)
     other.sample(64)
     for buffer in (one, other):
-        buffer.add(make(100, seed=3))
+        buffer.add(make(100, seed=3, **rows_for(recipe)))
     one.update(sample, np.full(64, 1e3))
     same_sample(one.sample(64), other.sample(64))
 

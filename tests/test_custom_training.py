@@ -385,3 +385,26 @@ def test_a_wheel_trains_outside_the_checkout(tmp_path):
         )
         assert done.returncode == 0, done.stderr
     assert len(list((elsewhere / "results").iterdir())) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("asked", "env"), [("FetchReach-v1", "FetchReach-v4"), ("PointMaze_UMaze-v3",) * 2])
+def test_an_environment_with_goals_reports_success_and_goes_on(asked, env, tmp_path):
+    flags = ["--env", asked, "--buffer", "HER", "--buffer_arg", "k=8", *SHORT, "--local_dir", tmp_path]
+    done = run(*flags, "--total_env_steps", 400)
+    assert done.returncode == 0 and done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert (f"{asked} is retired; using {env}" in lines) == (asked != env)
+    assert f"SAC with HER(k=8) on {env}, seed 0" in lines
+    assert re.search(r", evaluation return .*, success [01].\d\d$", lines[-2])
+    folder = the_run(tmp_path)
+    assert 0 <= float(rows(folder)[-1]["evaluation/env_runners/success_rate"]) <= 1
+    on = run("--resume", folder, "--total_env_steps", 600)
+    assert on.returncode == 0 and on.stderr == ""
+    assert steps(folder) == [100, 200, 300, 400, 500, 600]
+
+
+def test_hindsight_without_goals_is_one_line(tmp_path):
+    done = run("--env", "Pendulum-v1", "--buffer", "HER", "--local_dir", tmp_path)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "HER cannot store Pendulum-v1: hindsight needs Dict observations with achieved_goal" in done.stderr

@@ -192,6 +192,27 @@ def test_features_are_state_and_action_side_by_side():
     assert torch.equal(storage.features(slots), expected) and expected.dtype == torch.float32
 
 
+def test_features_of_goals_are_state_desired_goal_and_action_side_by_side():
+    shapes = {"observation": (3,), "desired_goal": (2,), "achieved_goal": (2,)}
+    rows, storage = make(20, obs_shape=shapes), Storage(30)
+    storage.add(rows)
+    expected = torch.cat([rows.obs["observation"], rows.obs["desired_goal"], rows.actions], dim=1)
+    assert torch.equal(storage.features(torch.arange(20)), expected)
+    fields = storage.records.fields
+    assert fields["obs.achieved_goal"].start < fields["obs.observation"].start
+    assert fields["obs.observation"].stop == fields["obs.desired_goal"].start
+    assert fields["obs.desired_goal"].stop == fields["actions"].start
+
+
+def test_rows_continue_each_other_whatever_the_order_of_their_parts():
+    rows, storage = make(10, obs_shape={"b": (3,), "a": (2,)}, ends=0.0), Storage(30)
+    turned = rows.replace(obs=dict(reversed(rows.obs.items())), next_obs=dict(reversed(rows.next_obs.items())))
+    storage.add(rows[:5])
+    storage.add(turned[5:])
+    assert storage.successor(torch.arange(9)).tolist() == list(range(1, 10))
+    identical(storage[torch.arange(10)].replace(discounts=None), rows)
+
+
 def test_cut_truncates_running_episodes_and_nothing_continues_them():
     episodes = Episodes(envs=3, ends=0.0)
     storage = Storage(50)

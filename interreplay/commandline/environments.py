@@ -11,7 +11,10 @@ from typing import NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version, parse_env_id
 
+from interreplay import robotics
 from interreplay.commandline import UsageError
+
+ROBOTICS = "'interreplay[robotics]'"
 
 
 class Environment(NamedTuple):
@@ -41,6 +44,8 @@ def find_environment(asked: str) -> Environment:
     """
     gym.logger.min_level = gym.logger.ERROR
     _import_module(asked)
+    if not robotics.register(asked):
+        raise UsageError(f"environment {asked!r} needs gymnasium-robotics; install it with: pip install {ROBOTICS}")
     name, reason = _current_name(asked)
     try:
         with warnings.catch_warnings():
@@ -81,11 +86,13 @@ def _current_name(asked: str) -> tuple[str, str]:
 
 
 def _is_retired(name: str) -> bool:
-    """Whether a version is registered no more, or only as a function that explains its absence."""
+    """Whether a version is registered no more, only as a function that explains its absence, or for mujoco-py."""
     spec = gym.registry.get(name)
     if spec is None:
         return True
-    return callable(spec.entry_point) and getattr(spec.entry_point, "__name__", "").startswith("_raise")
+    if isinstance(spec.entry_point, str):
+        return ":MujocoPy" in spec.entry_point
+    return getattr(spec.entry_point, "__name__", "").startswith("_raise")
 
 
 def _nearest_names(asked: str) -> str:

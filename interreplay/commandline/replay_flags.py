@@ -29,6 +29,10 @@ ELSEWHERE |= {
     "selector": "--prioritized_replay",
     "credit": "--interp_prio_update",
     "termination_fn": "the Python interface",
+    "compute_reward": "the environment",
+    "compute_terminated": "the environment",
+    "neighborhood": "the Python interface",
+    "blend": "the Python interface",
 }
 # Flags that name a method, and flags that want one that blends by mixup: NMER, where none is named.
 METHODS = {

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 
 class Reporter:
-    """Shows steps, steps per second, return and evaluation return.
+    """Shows steps, steps per second, return and evaluation return, and the success rate where there is one.
 
     Args:
         total: Environment steps of the whole run.
@@ -23,7 +23,7 @@ class Reporter:
         self.start_steps, self.start_time = steps, time.monotonic()
         self._lap_steps, self._lap_time = steps, self.start_time
         self._total, self._stream, self._quiet = total, stream, quiet
-        self.last_return = self.last_evaluation = math.nan
+        self.last_return = self.last_evaluation = self.last_success = math.nan
         self._bar = None
         if stream.isatty() and not quiet:
             self._bar = tqdm(total=total, initial=steps, unit="step", file=stream, dynamic_ncols=True, smoothing=0.05)
@@ -44,11 +44,15 @@ class Reporter:
             steps: Environment steps so far.
             result: What ``algo.train()`` returned.
         """
-        self.last_return = _return(result, self.last_return)
-        self.last_evaluation = _return(result.get("evaluation", {}), self.last_evaluation)
+        evaluation = result.get("evaluation", {})
+        self.last_return = _mean(result, "episode_return_mean", self.last_return)
+        self.last_evaluation = _mean(evaluation, "episode_return_mean", self.last_evaluation)
+        # That of episodes with deterministic actions, where there are any.
+        self.last_success = _mean(evaluation or result, "success_rate", self.last_success)
         if self._bar is not None:
             self._bar.update(steps - self._bar.n)
-            self._bar.set_postfix_str(f"return {shown(self.last_return)}, evaluation {shown(self.last_evaluation)}")
+            returns = f"return {shown(self.last_return)}, evaluation {shown(self.last_evaluation)}"
+            self._bar.set_postfix_str(returns + self._success(", "))
         elif not self._quiet:
             self._line(steps)
         self._lap_steps, self._lap_time = steps, time.monotonic()
@@ -57,8 +61,12 @@ class Reporter:
         rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
         self.note(
             f"{steps:>9,} / {self._total:,} steps  {rate:6.0f} steps/s  return {shown(self.last_return):>8}"
-            f"  evaluation {shown(self.last_evaluation):>8}"
+            f"  evaluation {shown(self.last_evaluation):>8}{self._success('  ')}"
         )
+
+    def _success(self, separator: str) -> str:
+        """The success rate; nothing in environments that know no success."""
+        return "" if math.isnan(self.last_success) else f"{separator}success {self.last_success:.2f}"
 
     def note(self, line: str) -> None:
         """Writes a line, above the bar where there is one."""
@@ -79,7 +87,7 @@ class Reporter:
         rate = (steps - self.start_steps) / max(seconds, 1e-9)
         return (
             f"{steps:,} steps, {seconds:,.0f} s ({rate:.0f} steps/s), return {shown(self.last_return)}, "
-            f"evaluation return {shown(self.last_evaluation)} (best {shown(best_evaluation)})"
+            f"evaluation return {shown(self.last_evaluation)} (best {shown(best_evaluation)}){self._success(', ')}"
         )
 
     def close(self) -> None:
@@ -93,6 +101,6 @@ def shown(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:,.1f}"
 
 
-def _return(part: dict[str, Any], otherwise: float) -> float:
-    value = float(part.get("env_runners", {}).get("episode_return_mean", math.nan))
+def _mean(part: dict[str, Any], name: str, otherwise: float) -> float:
+    value = float(part.get("env_runners", {}).get(name, math.nan))
     return otherwise if math.isnan(value) else value

@@ -21,6 +21,7 @@ from interreplay.memory import columns_of_spaces
 from interreplay.on_manifold import OnManifold
 from interreplay.rllib import checkpoints, remote_runners
 from interreplay.rllib.global_rng import global_rng, set_global_rng
+from interreplay.rllib.goals import show_goals
 from interreplay.rllib.recipes import make_buffer
 from interreplay.transitions import Transitions
 
@@ -47,8 +48,7 @@ class OffPolicy(Algorithm):
     @override(Algorithm)
     def setup(self, config: Any) -> None:
         super().setup(config)
-        self.env_steps, self._owed = 0, 0.0
-        self.stop_requested = False
+        self.env_steps, self._owed, self.stop_requested = 0, 0.0, False
         self.on_progress: Callable[[int], None] | None = None
         self.learner = self.learner_group._learner
         self.replay_buffer = self._make_buffer()
@@ -56,6 +56,7 @@ class OffPolicy(Algorithm):
         self._compares_policies = hasattr(self.replay_buffer.selector, "set_policy")
         if self._compares_policies:
             self.replay_buffer.selector.set_policy(self._behavior)
+        show_goals(self.replay_buffer, config, self.env_runner.env)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)

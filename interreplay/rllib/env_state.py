@@ -1,8 +1,8 @@
 """Saving and restoring the state of environments, so that a resumed run goes on in the middle of an episode.
 
-Gymnasium has no interface for this. Its MuJoCo and classic-control environments, and the wrappers that
-`gymnasium.make` puts around them, hold everything in plain attributes, numpy arrays, a random generator, and MuJoCo's
-`MjData`; these are copied.
+Gymnasium has no interface for this. Its MuJoCo and classic-control environments, Fetch and PointMaze of
+gymnasium-robotics, and the wrappers that `gymnasium.make` puts around them, hold everything in plain attributes, numpy
+arrays, a random generator, MuJoCo's `MjData`, and an environment within; these are copied.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+KNOWN = (
+    "gymnasium.envs.mujoco.",
+    "gymnasium.envs.classic_control.",
+    "gymnasium_robotics.envs.fetch.",
+    "gymnasium_robotics.envs.maze.point",
+)
 PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic)
 KEEP = ("spec", "metadata", "render_mode", "observation_space", "action_space")
 WRAPPERS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RescaleAction", "ClipAction", "FlattenObservation")
@@ -29,8 +35,9 @@ def chain(env: gym.Env) -> list[gym.Env]:
 def can_save(env: gym.Env) -> bool:
     """Whether `save_env` captures everything this environment will do."""
     *wrappers, core = chain(env)
-    known = core.__class__.__module__.startswith(("gymnasium.envs.mujoco.", "gymnasium.envs.classic_control."))
-    return known and all(type(w).__name__ in WRAPPERS and type(w).__module__.startswith("gymnasium.") for w in wrappers)
+    return core.__class__.__module__.startswith(KNOWN) and all(
+        type(w).__name__ in WRAPPERS and type(w).__module__.startswith("gymnasium.") for w in wrappers
+    )
 
 
 def save_env(env: gym.Env) -> list[dict[str, Any]]:
@@ -58,7 +65,15 @@ def _save_layer(layer: gym.Env) -> dict[str, Any]:
         state["rng"] = rng.bit_generator.state
     if "data" in vars(layer) and "model" in vars(layer):
         state["mujoco"] = _save_mujoco(layer.model, layer.data)  # type: ignore[attr-defined]
+    state["within"] = {name: _save_layer(env) for name, env in _within(layer).items()}
     return state
+
+
+def _within(layer: gym.Env) -> dict[str, gym.Env]:
+    """Environments that an environment, which is no wrapper, is made of."""
+    if isinstance(layer, gym.Wrapper):
+        return {}
+    return {name: value for name, value in vars(layer).items() if isinstance(value, gym.Env)}
 
 
 def _restore_layer(layer: gym.Env, state: dict[str, Any]) -> None:
@@ -67,6 +82,8 @@ def _restore_layer(layer: gym.Env, state: dict[str, Any]) -> None:
         layer.np_random.bit_generator.state = state["rng"]
     if "mujoco" in state:
         _restore_mujoco(layer.model, layer.data, state["mujoco"])  # type: ignore[attr-defined]
+    for name, env in _within(layer).items():
+        _restore_layer(env, state["within"][name])
 
 
 def _save_mujoco(model: Any, data: Any) -> dict[str, np.ndarray]:

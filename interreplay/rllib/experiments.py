@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,9 @@ class Experiment:
     checkpoint_freq: int = 0
     checkpoint_at_end: bool = True
 
-    def tuner(self, local_dir: Path, verbose: int = 1) -> tune.Tuner:
-        """Ray Tune's part, ready to `fit`."""
-        config = configured(config_for(self.run, self.env), self.config)
+    def tuner(self, local_dir: Path, verbose: int = 1, say: Callable[[str], object] = str) -> tune.Tuner:
+        """Ray Tune's part, ready to `fit`; `say` is told what a retired environment was taken for."""
+        config = configured(config_for(self.run, self.env, say), self.config)
         run_config = tune.RunConfig(
             name=self.name,
             storage_path=str(local_dir.absolute()),

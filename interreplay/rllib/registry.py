@@ -19,7 +19,7 @@ OURS = {"SAC": "SACConfig"}
 STOCK = "-stock"
 
 
-def config_for(run: str, env: str, say: Callable[[str], object] = print) -> AlgorithmConfig:
+def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmConfig:
     """The configuration of an algorithm for an environment, all else at its defaults.
 
     SAC and the like are ours where the actions are continuous and RLlib's own where they are not; ``SAC-stock`` is

@@ -77,6 +77,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def say(line: str) -> None:
+    """Print a line."""
+    sys.stdout.write(f"{line}\n")
+
+
 def train(given: argparse.Namespace) -> int:
     """`rllib train`: one experiment after the other, each with its trials side by side."""
     if bool(given.config_file) == bool(given.run or given.env) or bool(given.run) != bool(given.env):
@@ -85,14 +90,14 @@ def train(given: argparse.Namespace) -> int:
     if given.resume:
         _check_resumable(given.local_dir, experiments)
     ensure_writable(given.local_dir)
-    tuners = [experiment.tuner(given.local_dir, given.verbose) for experiment in experiments]
+    tuners = [experiment.tuner(given.local_dir, given.verbose, say) for experiment in experiments]
     start_ray(given.num_cpus)
     failed = False
     for experiment, tuner in zip(experiments, tuners, strict=True):
         results = (_restored(given.local_dir / experiment.name, tuner) if given.resume else tuner).fit()
         failed |= results.num_errors > 0
         for result in results:
-            print(_summary(result))
+            say(_summary(result))
     return int(failed)
 
 
@@ -146,8 +151,8 @@ def evaluate(given: argparse.Namespace) -> int:
         given.checkpoint, given.run, given.steps, given.episodes or (None if given.steps else 10), given.render_to
     )
     for number, episode in enumerate(watched.episodes, 1):
-        print(f"episode {number}: return {episode.ret:.1f} in {episode.length} steps")
-    print(watched.summary())
+        say(f"episode {number}: return {episode.ret:.1f} in {episode.length} steps")
+    say(watched.summary())
     return 0
 
 

@@ -11,6 +11,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
 
+from interreplay import robotics
 from interreplay.learning.update import flat_observation
 from interreplay.rllib.columns import ActionScale, as_column, as_tensors, concatenate, pick
 from interreplay.rllib.env_state import can_save, restore_env, save_env
@@ -46,6 +47,12 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._steps_since_report = 0
         self._cut: list[int] = []
         self._tell_behavior = False
+
+    @override(SingleAgentEnvRunner)
+    def make_env(self) -> None:
+        if isinstance(self.config.env, str):
+            robotics.register(self.config.env)
+        super().make_env()
 
     def use_module(self, module: Any, device: torch.device) -> None:
         """Act with `module`, which lies on `device` and is shared, not copied."""

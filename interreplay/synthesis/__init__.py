@@ -7,6 +7,7 @@ from interreplay.synthesis.keep import Keep
 from interreplay.synthesis.mixup import Mixup
 from interreplay.synthesis.nearest_outcome import NearestOutcome
 from interreplay.synthesis.noise import Noise
+from interreplay.synthesis.relabel import Relabel
 from interreplay.synthesis.state_augmentation import StateAugmentation
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Mixup",
     "NearestOutcome",
     "Noise",
+    "Relabel",
     "StateAugmentation",
     "Synthesizer",
 ]

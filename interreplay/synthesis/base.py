@@ -36,11 +36,15 @@ class Synthesizer(Part, ABC):
         uses_neighbors: False where `neighbors` is never looked at, so that the buffer need not gather any;
             it then passes the anchors.
         recomputes_termination: True where `terminated` may differ from the anchor's. The rows then come
-            back without discounts, and the buffer fills in γ·(1 − terminated).
+            back without discounts, and the buffer fills in γ·(1 − terminated). Rows without a neighbour keep
+            their anchor's.
+        recomputes_rewards: True where rewards, and with them termination, are those of other goals; of single steps
+            only. The buffer fills in discounts then as well.
     """
 
     uses_neighbors: bool = True
     recomputes_termination: bool = False
+    recomputes_rewards: bool = False
 
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
         """Look at what is stored, before a batch is made."""

@@ -5,6 +5,7 @@ import sys
 import gymnasium as gym
 import pytest
 
+from interreplay import robotics
 from interreplay.commandline import UsageError
 from interreplay.commandline.environments import find_environment
 
@@ -25,6 +26,10 @@ def test_what_can_be_made_stays_as_it_is(name):
         ("HalfCheetah-v1", "HalfCheetah-v5"),
         ("Pendulum-v0", "Pendulum-v1"),
         ("Hopper", "Hopper-v5"),
+        ("FetchReach-v1", "FetchReach-v4"),
+        ("FetchReach-v2", "FetchReach-v4"),
+        ("FetchPush", "FetchPush-v4"),
+        ("PointMaze_UMaze-v1", "PointMaze_UMaze-v3"),
     ],
 )
 def test_retired_ids_mean_the_newest_version(asked, name):
@@ -45,6 +50,7 @@ def test_retired_ids_mean_the_newest_version(asked, name):
         ("Zzzzzz-v0", "pprint_registry"),
         ("no_such_module:Env-v0", "'no_such_module'"),
         ("not an id!", "Malformed"),
+        ("FetchReech-v4", "FetchReach-v4"),
     ],
 )
 def test_unknown_ids_name_the_nearest(asked, part):
@@ -52,6 +58,22 @@ def test_unknown_ids_name_the_nearest(asked, part):
         find_environment(asked)
     assert part in str(caught.value)
     assert repr(asked) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["FetchReach-v4", "PointMaze_UMaze-v3"])
+def test_robotics_environments_are_known_by_their_ids(name, capfd):
+    found = find_environment(name)
+    assert (found.name, found.note) == (name, "")
+    assert {"achieved_goal", "desired_goal", "observation"} == set(found.observation_space)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["FetchReach-v4", "FetchReach-v1", "AntMaze_Open-v5"])
+def test_robotics_environments_without_their_package_say_how_to_get_it(name, monkeypatch):
+    monkeypatch.setattr(gym, "registry", {k: v for k, v in gym.registry.items() if "Fetch" not in k and "Ant" not in k})
+    monkeypatch.setattr(robotics.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=f"'{name}' needs gymnasium-robotics; install it with: pip install 'interr"):
+        find_environment(name)
 
 
 def test_a_module_before_the_colon_is_imported(tmp_path, monkeypatch):

@@ -62,5 +62,26 @@ def test_the_summary_counts_the_steps_of_this_process_only():
     assert reporter.summary(2000, 9.0) == "2,000 steps, 10 s (50 steps/s), return 3.0, evaluation return 4.0 (best 9.0)"
 
 
+def test_the_success_rate_where_the_environment_has_one():
+    stream = io.StringIO()
+    reporter = Reporter(3000, 0, stream)
+    trained = result(-40.0)
+    trained["env_runners"]["success_rate"] = 0.3
+    reporter.iteration(1000, trained)
+    evaluated = result(-20.0, -10.0)
+    evaluated["env_runners"]["success_rate"] = 0.6
+    evaluated["evaluation"]["env_runners"]["success_rate"] = 0.75
+    reporter.iteration(2000, evaluated)
+    lines = stream.getvalue().splitlines()
+    assert lines[0].endswith("return    -40.0  evaluation        -  success 0.30")
+    assert lines[1].endswith("return    -20.0  evaluation    -10.0  success 0.75")
+    assert reporter.summary(3000, -10.0).endswith("evaluation return -10.0 (best -10.0), success 0.75")
+    bar = Terminal()
+    reporter = Reporter(3000, 0, bar)
+    reporter.iteration(2000, evaluated)
+    reporter.close()
+    assert "evaluation -10.0, success 0.75" in bar.getvalue()
+
+
 def test_numbers():
     assert [shown(math.nan), shown(-1234.56)] == ["-", "-1,234.6"]

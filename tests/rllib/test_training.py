@@ -121,7 +121,7 @@ def test_td_errors_reach_the_selector():
     assert len(raw.unique()) > 50
 
 
-@pytest.mark.parametrize("buffer", [n for n in replay_buffers.__all__ if n not in ("Uniform", "PER", "NMER")])
+@pytest.mark.parametrize("buffer", [n for n in replay_buffers.__all__ if n not in ("Uniform", "PER", "NMER", "HER")])
 def test_every_other_method_trains(buffer):
     algorithm, results = run(config(buffer=buffer))
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])

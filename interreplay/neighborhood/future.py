@@ -1,0 +1,102 @@
+"""Future: what an anchor's episode achieved, for hindsight to aim at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.layout import Columns
+from interreplay.neighborhood.base import Neighborhood
+from interreplay.neighborhood.trajectories import Trajectories
+from interreplay.transitions import NAMES, Transitions, unchecked
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+STRATEGIES = ("future", "final", "episode")
+LAST = np.nextafter(1.0, 0.0)
+GOALS = "hindsight_goals"
+"""Name of the extra column ``(n, 1 + m, d)`` of goals: for the anchor, then for each of its m partners."""
+
+
+class Future(Neighborhood):
+    """The achieved goal of one step of a row's own episode, after that step.
+
+    ``"future"``: of the row's own step or a later one, each with the same probability; ``"final"``: of the episode's
+    last; ``"episode"``: of any (Andrychowicz et al. 2017, §3.3 and §4.5, arXiv:1707.01495). Only what is stored
+    counts, of a running episode what there is so far.
+
+    Neighbours, ``(n, m, ...)``, are the partners that another neighbourhood gathers, with the goals beside them; a
+    partner that is no stored row has no episode and is given the anchor's goal, and so is a missing one. Without
+    another neighbourhood there are goals alone.
+
+    Args:
+        strategy: ``"future"``, ``"final"`` or ``"episode"``.
+        partners: Gathers what anchors are blended with; None where nothing is blended.
+
+    Raises:
+        ValueError: When the strategy is none of these.
+    """
+
+    def __init__(self, strategy: str = "future", partners: Neighborhood | None = None):
+        if strategy not in STRATEGIES:
+            raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(map(repr, STRATEGIES))}")
+        self.strategy, self.partners = strategy, partners
+        self.trajectories = Trajectories()
+
+    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
+        """Partners ``(n, m, ...)`` with ``extras[GOALS]`` ``(n, 1 + m, d)``, and the partners' slots ``(n, m)``."""
+        if self.partners is None:
+            goals = self.goals(storage, slots, rng).unsqueeze(1)
+            alone = torch.full_like(slots, -1).unsqueeze(1)
+            return unchecked(**dict.fromkeys(NAMES) | {"extras": {GOALS: goals}}), alone
+        partners, found = self.partners.gather(storage, slots, rng)
+        rows = torch.cat([slots.unsqueeze(1), torch.where(found >= 0, found, slots.unsqueeze(1))], dim=1)
+        goals = self.goals(storage, rows.flatten(), rng).unflatten(0, rows.shape)
+        stored = (found >= 0).view(found.shape + (1,) * (goals.dim() - 2))
+        goals = torch.cat([goals[:, :1], torch.where(stored, goals[:, 1:], goals[:, :1])], dim=1)
+        return partners.replace(extras={**partners.extras, GOALS: goals}), found
+
+    def goals(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
+        """What the episodes of the rows in `slots` ``(n,)`` achieved, ``(n, d)``."""
+        return storage.outcomes(self.steps(storage, slots, rng), "achieved_goal")
+
+    def steps(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
+        """Slots ``(n,)`` of the steps drawn for the rows in `slots` ``(n,)``, by the strategy."""
+        self.trajectories.follow(storage)
+        draws = np.full(len(slots), LAST) if self.strategy == "final" else rng.random(len(slots))
+        return torch.from_numpy(self.trajectories.rows(slots, draws, past=self.strategy == "episode")).to(slots.device)
+
+    # -- a part's other duties: trajectories follow from what is stored, partners may have some ---
+
+    def check(self, columns: Columns) -> None:
+        if self.partners is not None:
+            self.partners.check(columns)
+
+    def observe(self, storage: Storage, slots: Tensor) -> None:
+        if self.partners is not None:
+            self.partners.observe(storage, slots)
+
+    def anneal(self, progress: float) -> None:
+        if self.partners is not None:
+            self.partners.anneal(progress)
+
+    def statistics(self) -> dict[str, float]:
+        """What the partners' neighbourhood says of itself, for diagnostics."""
+        theirs = getattr(self.partners, "statistics", None)
+        return theirs() if theirs is not None else {}
+
+    def nbytes(self, capacity: int, features: int) -> int:
+        """Bytes beside a full storage: of each row block, place, and slot in a block half empty; and the partners'."""
+        return 24 * capacity + (self.partners.nbytes(capacity, features) if self.partners is not None else 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self.partners is None else {"partners": self.partners.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.trajectories = Trajectories()
+        if self.partners is not None:
+            self.partners.load_state_dict(state["partners"])

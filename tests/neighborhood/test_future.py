@@ -1,0 +1,172 @@
+"""Future: steps of the own episode, against a naive scan of everything that was ever added."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from builders import Episodes, make, stack
+from scipy.stats import chisquare
+
+from interreplay import Storage
+from interreplay.neighborhood import Anyone, Future, Neighborhood
+from interreplay.neighborhood.future import GOALS
+
+GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
+
+
+class World:
+    """A storage, and beside it every row ever added with the number of its episode."""
+
+    def __init__(self, capacity=60, **kind):
+        self.storage, self.episodes = Storage(capacity), Episodes(obs_shape=GOAL, **kind)
+        self.rows = []
+
+    def add(self, n):
+        rows = self.episodes.rows(n)
+        self.rows += rows
+        for start in range(0, n, self.storage.capacity):
+            self.storage.add(stack(rows[start : start + self.storage.capacity]))
+
+    def stored(self):
+        """Write numbers by slot."""
+        last = len(self.rows)
+        return {write % self.storage.capacity: write for write in range(max(0, last - self.storage.capacity), last)}
+
+    def legal(self, slot, strategy):
+        """Slots of the steps that may be drawn, by definition."""
+        mine, episode = self.stored()[slot], self.rows[self.stored()[slot]]["episode"]
+        same = {s: w for s, w in self.stored().items() if self.rows[w]["episode"] == episode}
+        if strategy == "episode":
+            return set(same)
+        later = {s: w for s, w in same.items() if w >= mine}
+        return set(later) if strategy == "future" else {max(later, key=later.get)}
+
+
+@pytest.mark.parametrize("envs", [1, 3])
+@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
+def test_steps_are_those_of_a_naive_scan_at_any_moment(strategy, envs):
+    world, future, rng = World(envs=envs), Future(strategy), np.random.default_rng(0)
+    for n in (1, 5, 30, 40, 7, 200, 1, 33):  # 200 go round the ring three times between two looks at it
+        world.add(n)
+        slots = torch.arange(len(world.storage))
+        seen = [set() for _ in slots]
+        for _ in range(60):
+            for slot, step in enumerate(future.steps(world.storage, slots, rng).tolist()):
+                seen[slot].add(step)
+        for slot, steps in enumerate(seen):
+            legal = world.legal(slot, strategy)
+            assert steps <= legal
+            assert steps == legal or len(legal) > 8
+
+
+@pytest.mark.parametrize("strategy", ["future", "episode"])
+def test_every_step_has_the_same_probability(strategy):
+    world, future, rng = World(envs=2, ends=0.02), Future(strategy), np.random.default_rng(1)
+    world.add(150)
+    slot = min(world.stored(), key=lambda s: -len(world.legal(s, strategy)))
+    legal = sorted(world.legal(slot, strategy))
+    assert len(legal) > 10
+    drawn = future.steps(world.storage, torch.full((20_000,), slot), rng).numpy()
+    assert chisquare([np.sum(drawn == s) for s in legal]).pvalue > 1e-4
+
+
+def test_a_storage_that_was_followed_from_the_start_and_one_seen_late_say_the_same():
+    world, early = World(envs=3, ends=0.03), Future()
+    for _ in range(40):
+        world.add(9)
+        early.steps(world.storage, torch.arange(len(world.storage)), np.random.default_rng(0))
+    late, slots = Future(), torch.arange(60)
+    one, other = (f.steps(world.storage, slots, np.random.default_rng(2)) for f in (early, late))
+    assert torch.equal(one, other)
+    for duplicate in (copy.deepcopy(early), Future()):
+        duplicate.load_state_dict(early.state_dict())
+        assert torch.equal(duplicate.steps(world.storage, slots, np.random.default_rng(2)), one)
+
+
+def test_an_episode_that_never_ends_takes_no_more_room_than_the_ring():
+    world, future, rng = World(capacity=20, ends=0.0), Future("episode"), np.random.default_rng(0)
+    for n in (15, 300, 13, 15, 15, 15, 15, 15):
+        world.add(n)
+        slots = torch.arange(len(world.storage))
+        for step in future.steps(world.storage, slots, rng).tolist():
+            assert step in world.stored()
+        later = Future("future")
+        later.trajectories = future.trajectories
+        for slot, step in enumerate(later.steps(world.storage, slots, rng).tolist()):
+            assert step in world.legal(slot, "future")
+    assert future.trajectories.used < 200
+
+
+def test_what_is_over_is_forgotten():
+    world, future = World(capacity=20, envs=4), Future()
+    for episode in range(200):  # cut without a word, as a failing environment does
+        world.episodes.running[0] = (10_000 + episode, world.episodes.running[0][1])
+        world.add(5)
+        future.steps(world.storage, torch.arange(len(world.storage)), np.random.default_rng(0))
+    assert len(future.trajectories.running) <= 20 and future.trajectories.used < 1000
+
+
+def test_an_id_that_is_used_again_is_another_episode():
+    rows = make(6, obs_shape=GOAL, ends=0.0)
+    rows = rows.replace(episode=torch.zeros(6, dtype=torch.int64), truncated=torch.arange(6) == 2)
+    storage = Storage(10)
+    storage.add(rows)
+    steps = Future("final").steps(storage, torch.arange(6), np.random.default_rng(0))
+    assert steps.tolist() == [2, 2, 2, 5, 5, 5]
+
+
+def test_rows_without_ids_are_told_apart_by_their_observations():
+    rows = make(40, obs_shape=GOAL, ids=False, ends=0.2)
+    storage = Storage(64)
+    storage.add(rows)
+    steps = Future("final").steps(storage, torch.arange(40), np.random.default_rng(0)).tolist()
+    ends = (rows.terminated | rows.truncated).tolist()
+    expected, last = [], 39
+    for row in range(39, -1, -1):
+        last = row if ends[row] else last
+        expected.append(last)
+    assert steps == expected[::-1]
+
+
+def test_goals_are_what_was_achieved_after_the_step():
+    world, future = World(envs=2), Future("final")
+    world.add(100)
+    slots = torch.tensor([0, 7, 7, 33])
+    alone, found = future.gather(world.storage, slots, np.random.default_rng(0))
+    assert found.tolist() == [[-1]] * 4 and alone.extras[GOALS].shape == (4, 1, 2)
+    for row, slot in enumerate(slots.tolist()):
+        (step,) = world.legal(slot, "final")
+        expected = world.rows[world.stored()[step]]["next_obs"]["achieved_goal"]
+        assert np.array_equal(alone.extras[GOALS][row, 0], expected)
+
+
+class Made(Neighborhood):
+    """Two partners each: the anchor shifted, which is no stored row, and one that is missing."""
+
+    def gather(self, storage, slots, rng):
+        rows = storage[slots.unsqueeze(1).expand(-1, 2)]
+        return rows.replace(rewards=rows.rewards + 1), torch.tensor([[-2, -1]]).expand(len(slots), -1)
+
+
+def test_partners_get_goals_of_their_own_episodes_or_else_the_anchors():
+    world, slots = World(envs=3), torch.arange(60)
+    world.add(200)
+    finals = {s: world.legal(s, "final").pop() for s in range(60)}
+    achieved = world.storage[slots].next_obs["achieved_goal"]
+    rows, found = Future("final", Anyone()).gather(world.storage, slots, np.random.default_rng(0))
+    assert torch.equal(rows.obs["observation"], world.storage[found].obs["observation"])
+    goals = rows.extras[GOALS]
+    for slot, partner in enumerate(found[:, 0].tolist()):
+        assert torch.equal(goals[slot], achieved[[finals[slot], finals[partner]]])
+    rows, found = Future("final", Made()).gather(world.storage, slots, np.random.default_rng(0))
+    assert found[0].tolist() == [-2, -1] and rows.extras[GOALS].shape == (60, 3, 2)
+    for slot in range(60):
+        assert torch.equal(rows.extras[GOALS][slot], achieved[[finals[slot]] * 3])
+
+
+def test_an_unknown_strategy_is_refused():
+    with pytest.raises(ValueError, match="strategy is 'past'; expected one of 'future', 'final', 'episode'"):
+        Future("past")

@@ -1,0 +1,170 @@
+"""Goal-conditioned environments in RLlib: hindsight with the environment's own functions, success, going on."""
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from interreplay import robotics
+from interreplay.neighborhood import KNN
+from interreplay.rllib.env_state import can_save, restore_env, save_env
+from tests.rllib.test_training import cluster, config, run, same, weights  # noqa: F401
+
+ENVS = ["FetchReach-v4", "PointMaze_UMaze-v3"]
+EPISODIC = {"continuing_task": False, "reset_target": False}
+
+
+class Reach(gym.Env):
+    """A point of one dimension that goes where it is sent, and ends there."""
+
+    observation_space = gym.spaces.Dict(
+        {
+            "observation": gym.spaces.Box(-2, 2, (1,), np.float32),
+            "achieved_goal": gym.spaces.Box(-2, 2, (1,), np.float32),
+            "desired_goal": gym.spaces.Box(-2, 2, (1,), np.float32),
+        }
+    )
+    action_space = gym.spaces.Box(-0.5, 0.5, (1,), np.float32)
+
+    def __init__(self, config=None):
+        self.reach = (config or {}).get("reach", 0.1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t, self.at = 0, np.zeros(1, np.float32)
+        self.goal = self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return self._observation(), {}
+
+    def _observation(self):
+        return {"observation": self.at.copy(), "achieved_goal": self.at.copy(), "desired_goal": self.goal.copy()}
+
+    def compute_reward(self, achieved, desired, info):
+        return -(np.abs(achieved - desired)[..., 0] > self.reach).astype(np.float32)
+
+    def compute_terminated(self, achieved, desired, info):
+        return bool(np.abs(achieved - desired)[0] <= self.reach)
+
+    def step(self, action):
+        self.t += 1
+        self.at = np.clip(self.at + action, -2, 2).astype(np.float32)
+        over = self.compute_terminated(self.at, self.goal, {})
+        reward = self.compute_reward(self.at, self.goal, {})
+        return self._observation(), float(reward), over, self.t == 20, {"is_success": over}
+
+
+def learned(result):
+    return np.isfinite(result["learners"]["default_policy"]["critic_loss"])
+
+
+def check_batch(algorithm, env):
+    """Rewards and terminations of a batch are the environment's, and some goals were exchanged."""
+    sample = algorithm.replay_buffer.sample(256)
+    rows, stored = sample.transitions, algorithm.replay_buffer.storage[sample.slots]
+    changed = (rows.obs["desired_goal"] != stored.obs["desired_goal"]).any(1).numpy()
+    assert 0.5 < changed.mean() < 0.95
+    goals = [rows.next_obs[name].numpy()[changed] for name in ("achieved_goal", "desired_goal")]
+    assert np.array_equal(rows.rewards[changed], env.compute_reward(*goals, {}).astype(np.float32))
+    assert rows.terminated[changed].tolist() == [env.compute_terminated(a, d, {}) for a, d in zip(*goals, strict=True)]
+    return rows
+
+
+def test_an_environment_of_ones_own_that_ends_at_its_goal():
+    algorithm, results = run(config(Reach, "HER").environment(Reach, env_config={"reach": 0.2}))
+    rows = check_batch(algorithm, Reach({"reach": 0.2}))
+    assert rows.terminated.any() and learned(results[-1])
+    assert 0 <= results[-1]["env_runners"]["success_rate"] <= 1
+
+
+def test_a_registered_environment_and_one_without_goals():
+    from ray.tune import register_env
+
+    register_env("reach-for-a-test", lambda context: Reach(context))
+    algorithm, _ = run(config("reach-for-a-test", "HER"), 1)
+    check_batch(algorithm, Reach())
+    with pytest.raises(ValueError, match=r"hindsight needs Dict observations .*; got obs; the observation space"):
+        config("Pendulum-v1", "HER").build_algo()
+    with pytest.raises(ValueError, match="hindsight needs an environment with compute_reward"):
+        config(Goalless, "HER").build_algo()
+
+
+class Goalless(Reach):
+    """Has goals but does not say what they are worth."""
+
+    compute_reward = None
+
+
+def test_vector_environments_relabel_within_their_own_episodes():
+    made = config(Reach, "HER", strategy="final", k=1e12).env_runners(num_envs_per_env_runner=3)
+    algorithm, _ = run(made, 1)
+    buffer = algorithm.replay_buffer
+    everything = buffer.storage[torch.arange(len(buffer))]
+    sample = buffer.sample(256)
+    for slot, goal in zip(sample.slots.tolist(), sample.transitions.obs["desired_goal"], strict=True):
+        mine = everything.episode == everything.episode[slot]
+        assert torch.equal(everything.next_obs["achieved_goal"][mine][-1], goal)
+
+
+def test_functions_that_were_given_stay():
+    algorithm = config(Reach, "HER", compute_reward=constant).build_algo()
+    assert algorithm.replay_buffer.synthesizer.compute_reward is constant
+
+
+def constant(achieved, desired, info):
+    return np.ones(len(achieved))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("near", [None, lambda: KNN(k=5)], ids=["HER", "HER with NMER"])
+@pytest.mark.parametrize(("env", "settings"), [*((env, {}) for env in ENVS), (ENVS[1], EPISODIC)])
+def test_robotics_environments_train_and_go_on(env, settings, near, tmp_path):
+    def made():
+        return config(env, "HER", neighborhood=near and near()).environment(env, env_config=settings).build_algo()
+
+    straight = made()
+    results = [straight.train() for _ in range(4)]
+    assert learned(results[-1]) and 0 <= results[-1]["env_runners"]["success_rate"] <= 1
+    stopped, resumed = made(), made()
+    stopped.train()
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train()
+    resumed.train()
+    assert resumed.env_steps == straight.env_steps and same(weights(straight), weights(resumed))
+    one, other = straight.replay_buffer.sample(64), resumed.replay_buffer.sample(64)
+    assert torch.equal(one.slots, other.slots) and torch.equal(one.transitions.rewards, other.transitions.rewards)
+    if near is None:
+        check_batch(straight, gym.make(env, **settings).unwrapped)
+
+
+@pytest.mark.slow
+def test_remote_runners_know_robotics_environments_and_evaluation_reports_success():
+    made = config("FetchReach-v4", "HER").env_runners(num_env_runners=1)
+    algorithm, results = run(made.evaluation(evaluation_interval=1, evaluation_duration=2), 1)
+    assert results[0]["evaluation"]["env_runners"]["success_rate"] in (0.0, 0.5, 1.0)
+    check_batch(algorithm, gym.make("FetchReach-v4").unwrapped)
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_the_state_of_a_robotics_environment_is_everything(name):
+    robotics.register(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one, other = gym.make(name, max_episode_steps=30), gym.make(name, max_episode_steps=30)
+    assert can_save(one)
+    one.reset(seed=3)
+    other.reset(seed=4)
+    actions = np.random.default_rng(0).uniform(-1, 1, (60, *one.action_space.shape)).astype(np.float32)
+    for action in actions[:10]:
+        one.step(action)
+    restore_env(other, save_env(one))
+    for action in actions[10:]:
+        mine, theirs = one.step(action), other.step(action)
+        if mine[3]:
+            mine, theirs = one.reset(), other.reset()
+        for part, column in mine[0].items():
+            assert np.array_equal(column, theirs[0][part]), part
+        assert mine[1:] == theirs[1:]

@@ -1,0 +1,223 @@
+"""Relabel and HER: goals, rewards and terminations in hindsight, against the definition row by row."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from builders import Episodes, make, same_sample
+from scipy.stats import binomtest
+
+from interreplay import ReplayBuffer
+from interreplay.neighborhood import KNN, Anyone, Successor
+from interreplay.synthesis import Mixup, NearestOutcome, Relabel
+from replay_buffers import HER, Uniform
+
+GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
+CERTAIN = 1e12  # a k with which every row is relabelled
+
+
+def reward(achieved, desired, info):
+    """Sparse: 0 within 1, else −1."""
+    return -(np.linalg.norm(achieved - desired, axis=-1) > 1.0).astype(np.float32)
+
+
+def terminated(achieved, desired, info):
+    """One row at a time, as PointMaze computes it: of many rows it gives one wrong value."""
+    return bool(np.linalg.norm(achieved - desired) <= 0.5)
+
+
+def filled(rows=500, capacity=300, envs=3, **arguments):
+    buffer = HER(capacity=capacity, seed=0, compute_reward=reward, compute_terminated=terminated, **arguments)
+    buffer.add(make(rows, envs=envs, obs_shape=GOAL, ends=0.05))
+    return buffer
+
+
+def futures(buffer, slot):
+    """What the episode of a row achieved from its own step on, by a scan of the whole storage."""
+    storage = buffer.storage
+    slots = torch.arange(len(storage))
+    writes, episodes = storage.write_numbers(slots), storage.column("episode")[: len(storage)]
+    later = slots[(episodes == episodes[slot]) & (writes >= writes[slot])]
+    return {tuple(goal) for goal in storage[later].next_obs["achieved_goal"].tolist()}
+
+
+def test_relabelled_rows_want_what_their_own_episode_achieved_later():
+    buffer = filled()
+    relabelled = 0
+    for _ in range(4):
+        sample = buffer.sample(256)
+        rows, stored = sample.transitions, buffer.storage[sample.slots]
+        changed = (rows.obs["desired_goal"] != stored.obs["desired_goal"]).any(1)
+        relabelled += int(changed.sum())
+        for i, slot in enumerate(sample.slots.tolist()):
+            if not changed[i]:
+                assert torch.equal(rows.next_obs["desired_goal"][i], stored.next_obs["desired_goal"][i])
+                assert rows.rewards[i] == stored.rewards[i] and rows.terminated[i] == stored.terminated[i]
+                continue
+            goal, achieved = rows.obs["desired_goal"][i], rows.next_obs["achieved_goal"][i]
+            assert tuple(goal.tolist()) in futures(buffer, slot)
+            assert torch.equal(rows.next_obs["desired_goal"][i], goal)
+            assert rows.rewards[i] == reward(achieved.numpy(), goal.numpy(), {})
+            assert bool(rows.terminated[i]) == terminated(achieved.numpy(), goal.numpy(), {})
+        assert torch.equal(rows.discounts, 0.99 * (~rows.terminated).float())
+        for name in ("observation", "achieved_goal"):
+            assert torch.equal(rows.obs[name], stored.obs[name])
+            assert torch.equal(rows.next_obs[name], stored.next_obs[name])
+        assert torch.equal(rows.actions, stored.actions) and torch.equal(rows.truncated, stored.truncated)
+        assert sample.mix is None and (sample.neighbor_slots == -1).all()
+    assert binomtest(relabelled, 4 * 256, 0.8).pvalue > 1e-4
+    assert 0 < int(rows.terminated.sum()) < 256 and len(rows.rewards.unique()) > 2
+
+
+def test_without_compute_terminated_termination_stays_as_it_was_stored():
+    buffer = HER(capacity=300, seed=0, compute_reward=reward)
+    buffer.add(make(300, envs=2, obs_shape=GOAL))
+    sample = buffer.sample(256)
+    assert torch.equal(sample.transitions.terminated, buffer.storage[sample.slots].terminated)
+
+
+def test_k_0_is_uniform_bit_for_bit():
+    hindsight, uniform = HER(capacity=100, k=0, seed=3), Uniform(capacity=100, seed=3)
+    for seed in range(3):
+        for buffer in (hindsight, uniform):
+            buffer.add(make(70, seed=seed, obs_shape=GOAL))
+        same_sample(hindsight.sample(64), uniform.sample(64))
+
+
+@pytest.mark.parametrize("k", [1, 4, 9])
+def test_k_is_relabelled_rows_per_row_that_keeps_its_goal(k):
+    buffer = filled(k=k, strategy="final")
+    sample = buffer.sample(4096)
+    changed = sample.transitions.obs["desired_goal"] != buffer.storage[sample.slots].obs["desired_goal"]
+    assert binomtest(int(changed.any(1).sum()), 4096, k / (k + 1)).pvalue > 1e-4
+
+
+def finals(buffer, slots):
+    """The last achieved goals of the episodes of rows."""
+    steps = buffer.neighborhood.steps(buffer.storage, slots, np.random.default_rng(0))
+    return buffer.storage[steps].next_obs["achieved_goal"]
+
+
+@pytest.mark.parametrize("neighborhood", [Anyone, lambda: KNN(k=5), Successor])
+def test_a_blend_has_blended_goals_of_both_episodes_and_the_reward_of_these(neighborhood):
+    buffer = filled(k=CERTAIN, strategy="final", neighborhood=neighborhood(), blend=Mixup())
+    sample = buffer.sample(256)
+    rows, mix, blended = sample.transitions, sample.mix, sample.mix < 1
+    assert blended.any() and ((sample.neighbor_slots >= 0) == blended).all()
+    anchors, partners = sample.slots, torch.where(blended, sample.neighbor_slots, sample.slots)
+    share = mix.unsqueeze(1)
+    goals = share * finals(buffer, anchors) + (1 - share) * finals(buffer, partners)
+    achieved = [buffer.storage[slots].next_obs["achieved_goal"] for slots in (anchors, partners)]
+    torch.testing.assert_close(rows.obs["desired_goal"], goals)
+    torch.testing.assert_close(rows.next_obs["desired_goal"], goals)
+    torch.testing.assert_close(rows.next_obs["achieved_goal"], share * achieved[0] + (1 - share) * achieved[1])
+    mine, wanted = rows.next_obs["achieved_goal"].numpy(), rows.next_obs["desired_goal"].numpy()
+    assert np.array_equal(rows.rewards, reward(mine, wanted, {}))  # 0 or −1, never between
+    assert rows.terminated.tolist() == [terminated(a, d, {}) for a, d in zip(mine, wanted, strict=True)]
+
+
+def test_rows_with_an_end_that_is_terminated_for_its_new_goal_are_not_blended():
+    buffer = filled(k=CERTAIN, strategy="final", neighborhood=Anyone(), blend=Mixup())
+    sample = buffer.sample(256)
+    for slots in (sample.slots, sample.neighbor_slots):
+        blended = slots[sample.mix < 1]
+        ends = buffer.storage[blended].next_obs["achieved_goal"].numpy(), finals(buffer, blended).numpy()
+        assert not any(terminated(a, d, {}) for a, d in zip(*ends, strict=True))
+    assert (sample.mix == 1).any()
+
+
+def test_rows_that_keep_their_goal_are_blended_with_goals_as_stored():
+    buffer = filled(k=0, neighborhood=Anyone())
+    sample = buffer.sample(256)
+    share = sample.mix.unsqueeze(1)
+    ends = [buffer.storage[s].obs["desired_goal"] for s in (sample.slots, sample.neighbor_slots.clamp(min=0))]
+    torch.testing.assert_close(sample.transitions.obs["desired_goal"], share * ends[0] + (1 - share) * ends[1])
+
+
+def test_other_ways_to_mix():
+    buffer = filled(k=CERTAIN, neighborhood=KNN(k=1), blend=NearestOutcome())
+    rows = buffer.sample(256).transitions
+    torch.testing.assert_close(rows.obs["desired_goal"], rows.next_obs["desired_goal"])
+    assert np.array_equal(rows.rewards, reward(*(rows.next_obs[name].numpy() for name in list(GOAL)[:2]), {}))
+
+
+def test_distances_are_taken_in_state_desired_goal_and_action():
+    buffer = filled(neighborhood=KNN(k=5))
+    slots = torch.arange(50)
+    rows = buffer.storage[slots]
+    expected = torch.cat([rows.obs["desired_goal"], rows.obs["observation"], rows.actions], dim=1)
+    assert torch.equal(buffer.storage.features(slots), expected)
+
+
+class Broken:
+    """Functions of one row that cannot take many."""
+
+    @staticmethod
+    def reward(achieved, desired, info):
+        return 1.0 if (achieved > desired).all() and not (info or achieved.ndim != 1) else float(achieved[0] > 0)
+
+    @staticmethod
+    def terminated(achieved, desired, info):
+        return True if achieved[0] > desired[0] else False  # noqa: SIM210 - an array has no truth value
+
+
+def test_functions_of_one_row_are_called_row_by_row():
+    buffer = HER(capacity=300, k=CERTAIN, compute_reward=reward, compute_terminated=Broken.terminated, seed=0)
+    buffer.add(make(200, obs_shape=GOAL))
+    rows = buffer.sample(64).transitions
+    expected = rows.next_obs["achieved_goal"][:, 0] > rows.next_obs["desired_goal"][:, 0]
+    assert torch.equal(rows.terminated, expected) and expected.any()
+
+
+def test_a_duplicate_by_pickle_draws_the_same():
+    buffer = filled(neighborhood=Anyone())
+    same_sample(pickle.loads(pickle.dumps(buffer)).sample(64), buffer.sample(64))
+
+
+def test_whatever_selects_may_select():
+    from interreplay.selection import Prioritized
+
+    buffer = filled(selector=Prioritized())
+    sample = buffer.sample(64)
+    buffer.update(sample, np.ones(64))
+    assert len(buffer.sample(64)) == 64
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match=r"hindsight needs Dict observations with achieved_goal and .*; got obs$"):
+        HER(compute_reward=reward).add(make(5))
+    with pytest.raises(ValueError, match="achieved_goal is .* desired_goal .*; expected the same"):
+        HER(compute_reward=reward).add(make(5, obs_shape=GOAL | {"desired_goal": (3,)}))
+    with pytest.raises(ValueError, match="cannot be relabelled"):
+        HER(compute_reward=reward).add(make(5, obs_shape=GOAL, obs_dtype=np.int64))
+    buffer = ReplayBuffer(10, neighborhood=Anyone(), synthesizer=Relabel(compute_reward=reward))
+    buffer.add(make(5, obs_shape=GOAL))
+    with pytest.raises(ValueError, match="expected the neighborhood Future"):
+        buffer.sample(4)
+    buffer = HER()
+    buffer.add(make(5, obs_shape=GOAL))
+    with pytest.raises(ValueError, match=r"there is no compute_reward; pass .*env.unwrapped.compute_reward"):
+        buffer.sample(4)
+    with pytest.raises(ValueError, match="k is -1"):
+        HER(k=-1)
+    with pytest.raises(ValueError, match="n_step is 3"):
+        HER(n_step=3)
+    with pytest.raises(ValueError, match="without a neighborhood"):
+        HER(blend=Mixup())
+    with pytest.raises(ValueError, match="the blend has a termination_fn"):
+        HER(neighborhood=Anyone(), blend=Mixup(termination_fn=lambda s, a, t: torch.zeros(len(a), dtype=torch.bool)))
+
+
+def test_parts_can_be_put_together_by_hand():
+    from interreplay.neighborhood import Future
+
+    relabel = Relabel(k=4)
+    relabel.use_goals(reward, None)
+    relabel.use_goals(Broken.reward, Broken.terminated)  # what was given first stays
+    assert relabel.compute_reward is reward and relabel.compute_terminated is None
+    buffer, episodes = ReplayBuffer(100, None, Future(), relabel, seed=0), Episodes(obs_shape=GOAL, envs=2)
+    buffer.add(episodes.transitions(1))
+    assert torch.isfinite(buffer.sample(8).transitions.rewards).all()
