@@ -27,7 +27,7 @@ class Sample:
         transitions: What to learn from, ``(n, ...)``.
         slots: Slots of the anchors ``(n,)``.
         weights: Importance weights ``(n,)``, for the loss of the critic.
-        neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was.
+        neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was, or none that is stored.
         mix: λ ``(n,)``, the anchor's share in each row, or None when the method blends nothing.
         probabilities: Probability ``(n,)`` with which each anchor was drawn.
         written: Number of rows ever added when the batch was drawn.
@@ -158,8 +158,8 @@ class ReplayBuffer:
         anchors, neighbors, partners = self._gather(slots)
         rows, mix = self.synthesizer(anchors, neighbors, self.rng)
         if mix is not None:
-            mix = mix.masked_fill(partners < 0, 1.0)
-            partners = partners.masked_fill(mix >= 1, -1)
+            mix = mix.masked_fill(partners == -1, 1.0)
+            partners = partners.masked_fill((mix >= 1) | (partners < 0), -1)
             if self.synthesizer.recomputes_termination:
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, anchors.terminated))
         if rows.discounts is None:
@@ -168,7 +168,7 @@ class ReplayBuffer:
         return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written)
 
     def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor]:
-        """Anchors ``(n, ...)``, their neighbours ``(n, k, ...)``, and the slot of each one's first ``(n,)`` or −1."""
+        """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, and the slot of each one's first ``(n,)``, −1 or −2."""
         if not self.synthesizer.uses_neighbors:
             anchors = self.storage[slots]
             return anchors, anchors, torch.full_like(slots, -1)

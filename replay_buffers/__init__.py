@@ -5,6 +5,7 @@ from replay_buffers.cer import CER
 from replay_buffers.continuous_transition import ContinuousTransition
 from replay_buffers.elite import Elite
 from replay_buffers.knn import KNNOutcome
+from replay_buffers.lcer import LCER
 from replay_buffers.mixup import NaiveMixup
 from replay_buffers.nmer import NMER
 from replay_buffers.noise import Noise
@@ -19,6 +20,7 @@ __all__ = [
     "ContinuousTransition",
     "Elite",
     "KNNOutcome",
+    "LCER",
     "NaiveMixup",
     "NMER",
     "Noise",

@@ -15,6 +15,7 @@ import replay_buffers
 from interreplay import ReplayBuffer, state
 
 VARIANTS = {name: getattr(replay_buffers, name) for name in replay_buffers.__all__}
+VARIANTS["LCER, member"] = lambda **arguments: replay_buffers.LCER(variant="member", **arguments)
 NEVER_DRAWS = {"Online"}  # what it selects does not depend on a seed
 RANKS_ROWS = {"Attentive", "Elite"}  # how often a row is kept depends on all others; what is told is the candidates'
 # As a user without an algorithm would try it: nothing is on- or off-policy then, which is said once.
