@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from interreplay.neighborhood.members import Members
 from interreplay.neighborhood.minibatch import Centers
 from interreplay.neighborhood.oldest import Oldest, Reader
 from interreplay.neighborhood.settled import Settled
-from interreplay.neighborhood.tally import Tally
 
 if TYPE_CHECKING:
     from interreplay.storage import Storage
@@ -22,7 +22,7 @@ BATCH = 4096  # rows of one step of mini-batch k-means
 DRAWN = 16  # rows that centres learn from for each row added
 LEARNED = 64  # and per centre at most, in one refresh
 LOOKED = 1 << 16  # rows that look for their nearest centre again in one refresh
-LOOP = 1024  # more rows at once are put into lists by sorting all
+PART = 1 << 14  # rows read at a time
 
 
 class Clustering:
@@ -53,11 +53,10 @@ class Clustering:
         sums: ClusterSums | None = None,
         n_step: int = 1,
     ):
-        self.capacity, self.dims, self.n_step, self.read = capacity, dims, n_step, read
+        self.capacity, self.dims, self.read, self.sums = capacity, dims, read, sums
         self.n_clusters, self.refresh_every = n_clusters, refresh_every
-        self.centers, self.members, self.oldest = Centers(dims), Members(capacity), Oldest(read)
-        self.tally = Tally(self.centers.scale)
-        self.sums = sums
+        self.centers, self.members = Centers(dims), Members(capacity)
+        self.oldest = Oldest(capacity, 2 * refresh_every)  # enough, when no more than refresh_every come at once
         self.settled = Settled(capacity) if sums is not None and n_step > 1 else None
         self.written = self.refreshed = self.turn = 0  # rows seen, rows seen at the last refresh, next cluster
 
@@ -74,31 +73,42 @@ class Clustering:
         vectors = self.read(storage, slots)
         if since == 0:
             self.centers.scale.center(vectors[0, : self.dims])
-        self._leave(storage, added, self.oldest.gone(storage, since))
-        self.tally.add(vectors[:, : self.dims])
+        gone = self.oldest.gone(since, self.written)
+        self._leave(added, gone)
         due = self.written - self.refreshed >= min(self.refresh_every, max(1, self.count // 4))
         if due:
-            self._refresh(storage)
+            self._refresh(storage, everything=gone is None)
         self._join(added, vectors, due)
         if self.settled is not None:
             self._settle(storage, added)
-        self.oldest.follow(storage)
+        if due:
+            self.oldest.copy(storage, self.read)
 
-    def _leave(self, storage: Storage, slots: np.ndarray, gone: np.ndarray | None) -> None:
-        """Take the rows out that lay in `slots` ``(n,)``; they were `gone` ``(m, D)``, None where that is not known."""
+    def _leave(self, slots: np.ndarray, gone: np.ndarray | None) -> None:
+        """Take out the rows that lay in `slots` ``(n,)``, `gone` ``(m, D)``; where that is None all is counted anew."""
         left = slots[self.members.cluster[slots] >= 0]
         clusters = self.members.cluster[left]
-        if len(left) > LOOP:
-            self.members.cluster[left] = -1
+        self.members.remove(left)
+        if gone is not None:
+            self._note(left, clusters, gone, -1)
+
+    def _join(self, slots: np.ndarray, vectors: np.ndarray, rebuild: bool) -> None:
+        """Put rows into the clusters of their nearest centres."""
+        clusters = self.centers.nearest(vectors[:, : self.dims])
+        if rebuild:
+            self.members.cluster[slots] = clusters
             self.members.build(len(self.centers))
         else:
-            for slot in left.tolist():
-                self.members.remove(slot)
-        if gone is None:
-            self._recount(storage)
-        elif len(left):
-            self.tally.remove(gone[:, : self.dims])
-            self._note(left, clusters, gone, -1)
+            self.members.insert(slots, clusters)
+        if self.settled is None:
+            self._note(slots, clusters, vectors)
+
+    def _settle(self, storage: Storage, added: np.ndarray) -> None:
+        assert self.settled is not None
+        slots = self.settled(storage, added)
+        for part, vectors in self._vectors(storage, slots):
+            self._note(part, self.members.cluster[part], vectors)
+            self.oldest.put(storage.write_numbers(torch.from_numpy(part)).numpy(), vectors)
 
     def _note(self, slots: np.ndarray, clusters: np.ndarray, vectors: np.ndarray, sign: int = 1) -> None:
         """Let the moments know of rows that joined clusters, or with `sign` −1 left."""
@@ -110,64 +120,52 @@ class Clustering:
         if len(clusters):
             self.sums.add(clusters, vectors, sign)
 
-    def _recount(self, storage: Storage) -> None:
-        """Scale and moments of all rows that are in a cluster, from the beginning."""
-        self.tally.restart()
-        if self.sums is not None:
-            self.sums.reset(np.arange(len(self.centers)))
-        slots = np.flatnonzero(self.members.cluster >= 0)
-        for start in range(0, len(slots), LOOKED):
-            part = slots[start : start + LOOKED]
-            vectors = self._vectors(storage, part)
-            self.tally.add(vectors[:, : self.dims])
-            self._note(part, self.members.cluster[part], vectors)
-
-    def _join(self, slots: np.ndarray, vectors: np.ndarray, rebuild: bool) -> None:
-        """Put rows into the clusters of their nearest centres."""
-        clusters = self.centers.nearest(vectors[:, : self.dims])
-        if rebuild or len(slots) > LOOP:
-            self.members.cluster[slots] = clusters
-            self.members.build(len(self.centers))
-        else:
-            for slot, cluster in zip(slots.tolist(), clusters.tolist(), strict=True):
-                self.members.insert(slot, cluster)
-        if self.settled is None:
-            self._note(slots, clusters, vectors)
-
-    def _settle(self, storage: Storage, added: np.ndarray) -> None:
-        assert self.settled is not None
-        slots = self.settled(storage, added)
-        if not len(slots):
-            return
-        vectors = self._vectors(storage, slots)
-        self._note(slots, self.members.cluster[slots], vectors)
-        self.oldest.put(storage.write_numbers(torch.from_numpy(slots)).numpy(), vectors)
-
-    def _vectors(self, storage: Storage, slots: np.ndarray) -> np.ndarray:
-        return self.read(storage, torch.from_numpy(slots).to(storage.device))
+    def _vectors(self, storage: Storage, slots: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Slots and vectors, some at a time."""
+        for start in range(0, len(slots), PART):
+            part = slots[start : start + PART]
+            yield part, self.read(storage, torch.from_numpy(part).to(storage.device))
 
     # -- refresh ----------------------------------------------------------------------------------
 
-    def _refresh(self, storage: Storage) -> None:
-        """Move the centres; `_join` puts the lists in order afterwards."""
+    def _refresh(self, storage: Storage, everything: bool) -> None:
+        """Move the centres; `_join` puts the lists in order afterwards.
+
+        Args:
+            storage: The newest rows are in it, but in no cluster yet.
+            everything: Count all rows anew for scale and moments.
+        """
         rng = np.random.default_rng([1, self.written])
-        self.tally.flush()
-        self.centers.scale.freeze()
-        self.centers.rescale()
-        members = self.members.size
+        self._rescale(storage, everything)
         count = max(1, min(self.n_clusters, self.count // 2))
-        empty = np.flatnonzero(np.pad(members[: len(self.centers)], (0, count - len(self.centers))) == 0)
-        weights = np.pad(members, (0, max(0, count - len(members))))[:count].astype(np.float64)
+        weights = np.pad(self.members.size, (0, count - len(self.members.size))).astype(np.float64)
+        empty = np.flatnonzero(weights == 0)
         split = self._seed(storage, empty, rng)
         weights[empty] = 1.0
+        size = min(BATCH, self.count)
         rows = min(DRAWN * (self.written - self.refreshed), LEARNED * count)
-        for _ in range(-(-rows // min(BATCH, self.count))):
-            batch = rng.integers(0, self.count, min(BATCH, self.count))
-            self.centers.step(self._features(storage, batch), weights)
+        for _ in range(-(-rows // size)):
+            self.centers.step(self._features(storage, rng.integers(0, self.count, size)), weights)
         self.refreshed = self.written
         if self.sums is not None:
             self.sums.grow(count)
-        self._look_again(storage, split, len(members))
+        self._look_again(storage, split, everything)
+
+    def _rescale(self, storage: Storage, everything: bool) -> None:
+        """Let the scale be that of what is stored now: what came and went since the last refresh changes it."""
+        scale, came = self.centers.scale, np.arange(self.count)
+        if everything:
+            scale.restart()
+        else:
+            came = np.arange(self.refreshed, self.written) % self.capacity
+            gone = self.oldest.gone(self.refreshed, self.written)
+            assert gone is not None
+            if len(gone):
+                scale.add(gone[:, : self.dims], -1)
+        for _, vectors in self._vectors(storage, came):
+            scale.add(vectors[:, : self.dims])
+        scale.freeze()
+        self.centers.rescale()
 
     def _seed(self, storage: Storage, empty: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Start the centres `empty` at random rows; returns the clusters that these rows are in."""
@@ -178,18 +176,17 @@ class Clustering:
         home = self.members.cluster[chosen]
         return np.unique(home[home >= 0])
 
-    def _look_again(self, storage: Storage, split: np.ndarray, lists: int) -> None:
+    def _look_again(self, storage: Storage, split: np.ndarray, everything: bool) -> None:
         """Let the rows of clusters `split` and of those next in turn look for their nearest centres."""
+        lists = len(self.members.size)
         turn = (self.turn + np.arange(lists)) % lists
-        taken = min(int(np.searchsorted(np.cumsum(self.members.size[turn]), LOOKED)) + 1, lists)
-        self.turn = (self.turn + taken) % max(lists, len(self.centers))
+        enough = int(np.searchsorted(np.cumsum(self.members.size[turn]), LOOKED)) + 1
+        taken = lists if everything else min(enough, lists)
+        self.turn = (self.turn + taken) % lists
         clusters = np.union1d(turn[:taken], split)
-        slots = self.members.of(clusters)
         if self.sums is not None:
             self.sums.reset(clusters)
-        for start in range(0, len(slots), LOOKED // 4):
-            part = slots[start : start + LOOKED // 4]
-            vectors = self._vectors(storage, part)
+        for part, vectors in self._vectors(storage, self.members.of(clusters)):
             nearest = self.centers.nearest(vectors[:, : self.dims])
             self.members.cluster[part] = nearest
             self._note(part, nearest, vectors)
@@ -199,22 +196,17 @@ class Clustering:
 
     # -- state ------------------------------------------------------------------------------------
 
-    def _kept(self) -> dict[str, Any]:
-        parts = {name: getattr(self, name) for name in ("centers", "oldest", "sums", "tally")}
+    def _parts(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name) for name in ("centers", "members", "oldest", "sums", "settled")}
         return {name: part for name, part in parts.items() if part is not None}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything; large arrays share memory."""
-        state = {name: part.state_dict() for name, part in self._kept().items()}
-        state |= {name: getattr(self, name) for name in ("written", "refreshed", "turn")}
-        state["members"] = self.members.state_dict(self.count)
-        return state | ({} if self.settled is None else {"settled": self.settled.state_dict(self.count)})
+        state = {name: getattr(self, name) for name in ("written", "refreshed", "turn")}
+        return state | {name: part.state_dict() for name, part in self._parts().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, part in self._kept().items():
-            part.load_state_dict(state[name])
         for name in ("written", "refreshed", "turn"):
             setattr(self, name, int(state[name]))
-        self.members.load_state_dict(state["members"])
-        if self.settled is not None:
-            self.settled.load_state_dict(state["settled"])
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])

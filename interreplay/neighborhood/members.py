@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 SPARE = 8  # a cluster of m members gets room for m·(1 + 1/8) + 8
+ARRAYS = ("cluster", "place", "size", "room", "start", "pool")
+MANY = 1024  # rows at once from which on it is quicker to put all lists in order
 
 
 class Members:
@@ -39,13 +41,18 @@ class Members:
         self.pool[self.start[clusters] + rank] = slots
         self.place[slots] = rank
 
-    def insert(self, slot: int, cluster: int) -> None:
-        """Put a row into a cluster."""
-        size = int(self.size[cluster])
-        if size == self.room[cluster]:
-            self._move(cluster, size)
-        self.pool[self.start[cluster] + size] = slot
-        self.cluster[slot], self.place[slot], self.size[cluster] = cluster, size, size + 1
+    def insert(self, slots: np.ndarray, clusters: np.ndarray) -> None:
+        """Put the rows in `slots` ``(n,)`` into `clusters` ``(n,)``."""
+        if len(slots) > MANY:
+            self.cluster[slots] = clusters
+            self.build(len(self.size))
+            return
+        for slot, cluster in zip(slots.tolist(), clusters.tolist(), strict=True):
+            size = int(self.size[cluster])
+            if size == self.room[cluster]:
+                self._move(cluster, size)
+            self.pool[self.start[cluster] + size] = slot
+            self.cluster[slot], self.place[slot], self.size[cluster] = cluster, size, size + 1
 
     def _move(self, cluster: int, size: int) -> None:
         room, start = 2 * size + SPARE, int(self.start[cluster])
@@ -54,13 +61,18 @@ class Members:
         self.pool[self.end : self.end + size] = self.pool[start : start + size]
         self.start[cluster], self.room[cluster], self.end = self.end, room, self.end + room
 
-    def remove(self, slot: int) -> None:
-        """Take a row out of its cluster."""
-        cluster = self.cluster[slot]
-        start, last = self.start[cluster], self.size[cluster] - 1
-        moved, at = self.pool[start + last], self.place[slot]
-        self.pool[start + at], self.place[moved] = moved, at
-        self.size[cluster], self.cluster[slot] = last, -1
+    def remove(self, slots: np.ndarray) -> None:
+        """Take the rows in `slots` ``(n,)`` out of their clusters."""
+        if len(slots) > MANY:
+            self.cluster[slots] = -1
+            self.build(len(self.size))
+            return
+        for slot in slots.tolist():
+            cluster = self.cluster[slot]
+            start, last = self.start[cluster], self.size[cluster] - 1
+            moved, at = self.pool[start + last], self.place[slot]
+            self.pool[start + at], self.place[moved] = moved, at
+            self.size[cluster], self.cluster[slot] = last, -1
 
     def of(self, clusters: np.ndarray) -> np.ndarray:
         """Slots of all members of `clusters` ``(c,)``, one cluster after the other, int64."""
@@ -79,17 +91,11 @@ class Members:
         found[rest == 0] = -1
         return found
 
-    def state_dict(self, count: int) -> dict[str, Any]:
-        """Everything about the first `count` slots; the large arrays share memory."""
-        lists = {name: getattr(self, name) for name in ("size", "room", "start")}
-        slots = {name: getattr(self, name)[:count] for name in ("cluster", "place")}
-        return lists | slots | {"pool": self.pool[: self.end], "end": self.end, "length": len(self.pool)}
+    def state_dict(self) -> dict[str, Any]:
+        """Everything; the arrays share memory."""
+        return {name: getattr(self, name) for name in (*ARRAYS, "end")}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in ("size", "room", "start"):
+        for name in ARRAYS:
             setattr(self, name, np.array(state[name]))
-        for name in ("cluster", "place"):
-            getattr(self, name)[: len(state[name])] = np.asarray(state[name])
         self.end = int(state["end"])
-        self.pool = np.zeros(int(state["length"]), np.int32)
-        self.pool[: self.end] = np.asarray(state["pool"])

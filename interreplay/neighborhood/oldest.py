@@ -23,40 +23,36 @@ class Oldest:
     the cost of one more read per row and memory for `ahead` vectors instead of a second copy of everything.
 
     Args:
-        read: Gives the vectors.
-        ahead: Rows to read at a time; overwriting more than half as many at once goes beyond what is kept.
+        capacity: Number of slots.
+        ahead: Rows to copy at a time.
     """
 
-    def __init__(self, read: Reader, ahead: int = 2048):
-        self.read, self.ahead = read, ahead
-        self.first = 0  # write number of the first row kept
+    def __init__(self, capacity: int, ahead: int):
+        self.capacity, self.ahead = capacity, ahead
+        self.first = 0  # write number of the first row copied
         self.vectors = np.empty((0, 0), np.float32)
 
-    def gone(self, storage: Storage, since: int) -> np.ndarray | None:
-        """What was overwritten while `storage` went from `since` rows written to where it is.
+    def copy(self, storage: Storage, read: Reader) -> None:
+        """Copy the oldest rows, if any of them may be overwritten soon."""
+        if storage.written + self.ahead > self.capacity:
+            self.first = max(0, storage.written - self.capacity)
+            writes = torch.arange(self.first, min(self.first + self.ahead, storage.written), device=storage.device)
+            self.vectors = read(storage, torch.remainder(writes, self.capacity))
+
+    def gone(self, since: int, written: int) -> np.ndarray | None:
+        """What was overwritten from `since` rows written to `written`, both since the last copy was taken.
 
         Returns:
-            Vectors ``(n, D)`` in write order, or None where they are not all kept.
+            Vectors ``(n, D)`` in write order, or None where they were not all copied.
         """
-        begin, end = (max(0, written - storage.capacity) - self.first for written in (since, storage.written))
-        return self.vectors[begin:end] if begin >= 0 and end <= len(self.vectors) else None
+        begin, end = (max(0, count - self.capacity) - self.first for count in (since, written))
+        return self.vectors[begin:end] if end <= len(self.vectors) else None
 
     def put(self, writes: np.ndarray, vectors: np.ndarray) -> None:
         """Rows of write numbers `writes` ``(n,)`` have become `vectors` ``(n, D)``."""
-        kept = (writes >= self.first) & (writes < self.first + len(self.vectors))
-        if kept.any():
-            self.vectors[writes[kept] - self.first] = vectors[kept]
-
-    def follow(self, storage: Storage) -> None:
-        """Read on where rows that may be overwritten next are not kept."""
-        oldest = max(0, storage.written - storage.capacity)
-        if storage.written + self.ahead // 2 <= storage.capacity:
-            return
-        stop = self.first + len(self.vectors)
-        if self.first <= oldest and min(oldest + self.ahead // 2, storage.written) <= stop:
-            return
-        writes = torch.arange(oldest, min(oldest + self.ahead, storage.written), device=storage.device)
-        self.first, self.vectors = oldest, self.read(storage, torch.remainder(writes, storage.capacity))
+        copied = (writes >= self.first) & (writes < self.first + len(self.vectors))
+        if copied.any():
+            self.vectors[writes[copied] - self.first] = vectors[copied]
 
     def state_dict(self) -> dict[str, Any]:
         return {"first": self.first, "vectors": self.vectors}

@@ -46,9 +46,9 @@ class Settled:
                 last = torch.where(following >= 0, following, last)
         return (ended | (steps >= storage.n_step)).numpy(force=True)
 
-    def state_dict(self, count: int) -> dict[str, Any]:
-        return {"slots": self.slots[:count], "waiting": self.waiting}
+    def state_dict(self) -> dict[str, Any]:
+        return {"slots": self.slots, "waiting": self.waiting}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.slots[: len(state["slots"])] = np.asarray(state["slots"])
+        self.slots = np.array(state["slots"], bool)
         self.waiting = np.array(state["waiting"], np.int64)
