@@ -1,55 +1,66 @@
-"""LCER: time to draw a batch beside Uniform's, its upkeep per 1,000 added rows, and how far its clusters lag behind.
+"""LCER: time to draw a batch beside Uniform's, its upkeep per added row beside a SAC update, and how far clusters lag.
 
     python -m benchmarks.clusters [--rows 100000] [--repeats 500] [--data z.npy]
 
-Rows are those of HalfCheetah-v5 under random actions, or what a file holds that `benchmarks.nmer --data` wrote. Buffers
-are full; batches of 256 are drawn from them in turn, in one process on one thread. Then 2,000 rows are added one by one and
-2,000 in portions of 100, both beyond the capacity. The last table says which share of the rows is not in the cluster of
-its nearest centre, in the scale that the clusters use and in the scale of now.
+Rows are those of HalfCheetah-v5 under random actions, or what a file holds that `benchmarks.nmer --data` wrote.
+Buffers are full; batches of 256 are drawn from them in turn, in one process on one thread. Then 2,000 rows are added
+one by one and 2,000 in portions of 100, both beyond the capacity, with updates of SAC (batch 256, two layers of 256) in
+between. Upkeep is what the neighbourhood takes, in processor time; storing the rows does not count. The last table
+says which share of the rows is not in the cluster of its nearest centre, in the scale that the clusters use and in the
+scale of now.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.measure import interleaved, single_thread, table
-from benchmarks.nmer import rows_of, simulate
+from benchmarks.nmer import OBS, rows_of, simulate
 
 ADDED = 2_000
+UPDATES = 50  # of SAC while these are added
 
 
-def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[float, list[float]]:
-    """Seconds per 1,000 rows without refreshes, and those of each refresh, of adding 2,000 rows of z from `start`."""
-    usual, refreshes = [], []
-    clustering = buffer.neighborhood.clustering
+def sac_update(buffer: Any) -> Callable[[], object]:
+    """One update of SAC with a batch that was drawn beforehand."""
+    import torch
+
+    from interreplay.learning.sac import SACNetworks, SACUpdate
+
+    update, sample = SACUpdate(SACNetworks(OBS, 6), -6.0), buffer.sample(256)
+    rng = torch.Generator().manual_seed(0)
+    return lambda: update.apply(sample.transitions, sample.weights, rng)
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Processor time of a call."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[float], list[float], list[float]]:
+    """Seconds of each call of `observe` without a refresh, of each with one, and of SAC updates in between."""
+    usual, refreshes, updates = [], [], []
+    clustering, update = buffer.neighborhood.clustering, sac_update(buffer)
     for at in range(start, start + ADDED, portion):
-        rows, before = rows_of(z, at, at + portion), clustering.refreshed
-        begin = time.perf_counter()
-        buffer.neighborhood.observe(buffer.storage, buffer.storage.add(rows))
-        (usual if clustering.refreshed == before else refreshes).append(time.perf_counter() - begin)
-    return sum(usual) / (len(usual) * portion) * 1_000, refreshes
-
-
-def storing(z: np.ndarray, rows: int, portion: int) -> float:
-    """Seconds per 1,000 rows that storing alone takes."""
-    from replay_buffers import Uniform
-
-    buffer = Uniform(capacity=rows)
-    begin = time.perf_counter()
-    for at in range(0, ADDED, portion):
-        buffer.add(rows_of(z, at, at + portion))
-    return (time.perf_counter() - begin) / ADDED * 1_000
+        slots, before = buffer.storage.add(rows_of(z, at, at + portion)), clustering.refreshed
+        spent = seconds_of(lambda slots=slots: buffer.neighborhood.observe(buffer.storage, slots))
+        (usual if clustering.refreshed == before else refreshes).append(spent)
+        if (at - start) % (ADDED // UPDATES) < portion:
+            updates.append(seconds_of(update))
+    return usual, refreshes, updates
 
 
 def stale(buffer: Any) -> tuple[float, float]:
     """Shares of rows that are not in the cluster of their nearest centre: in the clusters' scale, in that of now."""
-    import copy
-
     import torch
 
     clustering, slots = buffer.neighborhood.clustering, np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
@@ -108,12 +119,13 @@ def main() -> None:
     lines = []
     for name in filling:
         for turn, portion in enumerate((1, 100)):
-            usual, refreshes = upkeep(buffers[name], z, rows + turn * ADDED, portion)
-            alone = storing(z, rows, portion)
-            costs = [f"{(usual - alone) * 1e3:.0f}", f"{np.mean(refreshes) * 1e3:.0f}", f"{max(refreshes) * 1e3:.0f}"]
+            usual, refreshes, updates = upkeep(buffers[name], z, rows + turn * ADDED, portion)
+            per_row = np.mean(refreshes) / max(1_000, portion)
+            costs = [f"{np.mean(usual) / portion * 1e6:.0f}", f"{np.mean(refreshes) * 1e3:.0f}"]
+            costs += [f"{np.median(updates) * 1e3:.1f}", f"{per_row / np.median(updates):.4f}"]
             lines.append([f"{name}, {portion} at a time", *costs, f"{filling[name]:.1f}"])
-    head = ["upkeep per 1,000 added rows, storing not counted", "ms", "refresh, ms", "longest", "filling by 1,000, s"]
-    print(table(head, lines) + "\n")
+    head = ["upkeep", "ms per 1,000 rows", "ms per refresh", "ms per SAC update", "refresh per row ÷ update"]
+    print(table([*head, "filling by 1,000, s"], lines) + "\n")
     lines = [[n, *(f"{share:.4f}" for share in stale(buffers[n])), f"{spread(buffers[n]):.3f}"] for n in filling]
     print(table(["rows not with their nearest centre", "scale in use", "scale of now", "d² per dim."], lines))
 

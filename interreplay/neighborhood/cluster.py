@@ -91,7 +91,11 @@ class Cluster(Neighborhood):
         numbers = 2 * features + 1 if self.moments else features
         clusters = min(self.n_clusters, max(1, capacity // 2))
         moments = 24 * numbers + 8 if self.moments else 0
-        return 13 * capacity + clusters * (12 * features + 60 + moments) + 4 * numbers * min(capacity, 2 * self.refresh_every)
+        return (
+            13 * capacity
+            + clusters * (12 * features + 60 + moments)
+            + 4 * numbers * min(capacity, 2 * self.refresh_every)
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on bit for bit; large arrays share memory."""
