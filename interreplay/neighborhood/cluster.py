@@ -56,7 +56,7 @@ class Cluster(Neighborhood):
         if self.clustering is None:
             self._size = {"capacity": storage.capacity, "n_step": storage.n_step}
             self._size |= {"dims": features(storage.columns), "numbers": length(storage.columns)}
-            self._size["itemsize"] = transition_vectors(storage, slots[:1]).itemsize
+            self._size["itemsize"] = transition_vectors(storage, slots[:1].numpy(force=True)).itemsize
             self.clustering = self._begin(**self._size)
         self.clustering.add(storage, slots)
 
@@ -171,7 +171,7 @@ class ClusterCenter(Cluster):
         vectors = self._noisy(mean, std, action_range(storage.columns), rng)
         alone = (clustering.members.size.take(clusters) < 2) | (clustering.sums.counts.take(clusters) == 0)
         if alone.any():
-            vectors[alone] = transition_vectors(storage, slots[torch.from_numpy(alone).to(slots.device)])
+            vectors[alone] = transition_vectors(storage, anchors[alone])
         made = as_transitions(torch.from_numpy(vectors).to(slots.device), storage.columns)
         found = torch.from_numpy(np.where(alone, -1, MADE)).to(slots.device)
         return made.map(lambda column: column.unsqueeze(1)), found.unsqueeze(1)

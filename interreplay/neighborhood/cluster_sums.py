@@ -51,12 +51,13 @@ class ClusterSums:
 
     def _add_to(self, cluster: int, vector: np.ndarray, sign: int) -> None:
         shifted = vector - self.shift[cluster]
+        sums, squares = self.sums[cluster], self.squares[cluster]
         if sign < 0:
-            self.sums[cluster] -= shifted
-            self.squares[cluster] -= shifted * shifted
+            sums -= shifted
+            squares -= shifted * shifted
         else:
-            self.sums[cluster] += shifted
-            self.squares[cluster] += shifted * shifted
+            sums += shifted
+            squares += shifted * shifted
         self.counts[cluster] += sign
         if self.counts[cluster] == 0:
             self._clear(cluster)

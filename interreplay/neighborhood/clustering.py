@@ -14,6 +14,7 @@ from interreplay.neighborhood.members import Members
 from interreplay.neighborhood.minibatch import Centers
 from interreplay.neighborhood.oldest import Oldest, Reader
 from interreplay.neighborhood.settled import Settled
+from interreplay.neighborhood.vectors import feature_vectors
 
 if TYPE_CHECKING:
     from interreplay.storage import Storage
@@ -70,11 +71,11 @@ class Clustering:
         """Take in the newest rows of `storage`, in `slots` ``(n,)``; what lay there before is gone."""
         added, since = slots.numpy(force=True), self.written
         self.written = storage.written
-        vectors = self.read(storage, slots)
+        vectors = self.read(storage, added)
         if since == 0:
             self.centers.scale.center(vectors[0, : self.dims])
         gone = self.oldest.gone(since, self.written)
-        self._leave(added, gone)
+        self._leave(added[max(0, self.capacity - since) :], gone)
         due = self.written - self.refreshed >= min(self.refresh_every, max(1, self.count // 4))
         if due:
             self._refresh(storage, everything=gone is None)
@@ -85,12 +86,11 @@ class Clustering:
             self.oldest.copy(storage, self.read)
 
     def _leave(self, slots: np.ndarray, gone: np.ndarray | None) -> None:
-        """Take out the rows that lay in `slots` ``(n,)``, `gone` ``(m, D)``; where that is None all is counted anew."""
-        left = slots[self.members.cluster[slots] >= 0]
-        clusters = self.members.cluster[left]
-        self.members.remove(left)
+        """Take out the rows that lay in `slots` ``(n,)``, `gone` ``(n, D)``; where that is None all is counted anew."""
+        clusters = self.members.cluster[slots]
+        self.members.remove(slots)
         if gone is not None:
-            self._note(left, clusters, gone, -1)
+            self._note(slots, clusters, gone, -1)
 
     def _join(self, slots: np.ndarray, vectors: np.ndarray, rebuild: bool) -> None:
         """Put rows into the clusters of their nearest centres."""
@@ -124,7 +124,7 @@ class Clustering:
         """Slots and vectors, some at a time."""
         for start in range(0, len(slots), PART):
             part = slots[start : start + PART]
-            yield part, self.read(storage, torch.from_numpy(part).to(storage.device))
+            yield part, self.read(storage, part)
 
     # -- refresh ----------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Clustering:
         size = min(BATCH, self.count)
         rows = min(DRAWN * (self.written - self.refreshed), LEARNED * count)
         for _ in range(-(-rows // size)):
-            self.centers.step(self._features(storage, rng.integers(0, self.count, size)), weights)
+            self.centers.step(feature_vectors(storage, rng.integers(0, self.count, size)), weights)
         self.refreshed = self.written
         if self.sums is not None:
             self.sums.grow(count)
@@ -172,7 +172,7 @@ class Clustering:
         if not len(empty):
             return empty
         rows = rng.choice(self.count, min(self.count, max(BATCH, 2 * len(empty))), replace=False)
-        chosen = rows[self.centers.seed(empty, self._features(storage, rows), rng)]
+        chosen = rows[self.centers.seed(empty, feature_vectors(storage, rows), rng)]
         home = self.members.cluster[chosen]
         return np.unique(home[home >= 0])
 
@@ -190,9 +190,6 @@ class Clustering:
             nearest = self.centers.nearest(vectors[:, : self.dims])
             self.members.cluster[part] = nearest
             self._note(part, nearest, vectors)
-
-    def _features(self, storage: Storage, slots: np.ndarray) -> np.ndarray:
-        return storage.features(torch.from_numpy(slots).to(storage.device)).numpy(force=True)
 
     # -- state ------------------------------------------------------------------------------------
 

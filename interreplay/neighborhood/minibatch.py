@@ -30,8 +30,7 @@ class Centers:
         """Compare in the scale that `scale` has now."""
         self.weights = self.scale.weights
         scaled = self._scaled(self.centers)
-        # one product with [z, 1] is |c|² − 2 z·c
-        self.table = np.concatenate([-2.0 * scaled, (scaled * scaled).sum(1, keepdims=True)], axis=1).T.copy()
+        self.slopes, self.squares = (-2.0 * scaled).T.copy(), (scaled * scaled).sum(1)  # |c|² − 2 z·c
 
     def _scaled(self, rows: np.ndarray) -> np.ndarray:
         return ((rows - self.scale.mean) * self.weights).astype(np.float32)
@@ -39,8 +38,8 @@ class Centers:
     def nearest(self, rows: np.ndarray) -> np.ndarray:
         """Number of the nearest centre of each of `rows` ``(n, d)``, int64 ``(n,)``."""
         if len(rows) <= BLOCK:
-            distances = self._scaled(rows) @ self.table[:-1]
-            distances += self.table[-1]
+            distances = self._scaled(rows) @ self.slopes
+            distances += self.squares
             return distances.argmin(1)
         return np.concatenate([self.nearest(rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK)])
 

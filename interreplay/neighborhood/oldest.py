@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 if TYPE_CHECKING:
     from interreplay.storage import Storage
 
-Reader = Callable[["Storage", Tensor], np.ndarray]
+Reader = Callable[["Storage", np.ndarray], np.ndarray]
 """``(storage, slots (n,)) -> (n, D)``: rows as vectors."""
 
 
@@ -36,8 +34,8 @@ class Oldest:
         """Copy the oldest rows, if any of them may be overwritten soon."""
         if storage.written + self.ahead > self.capacity:
             self.first = max(0, storage.written - self.capacity)
-            writes = torch.arange(self.first, min(self.first + self.ahead, storage.written), device=storage.device)
-            self.vectors = read(storage, torch.remainder(writes, self.capacity))
+            writes = np.arange(self.first, min(self.first + self.ahead, storage.written))
+            self.vectors = read(storage, writes % self.capacity)
 
     def gone(self, since: int, written: int) -> np.ndarray | None:
         """What was overwritten from `since` rows written to `written`, both since the last copy was taken.
@@ -45,7 +43,8 @@ class Oldest:
         Returns:
             Vectors ``(n, D)`` in write order, or None where they were not all copied.
         """
-        begin, end = (max(0, count - self.capacity) - self.first for count in (since, written))
+        before = self.capacity + self.first
+        begin, end = max(0, since - before), max(0, written - before)
         return self.vectors[begin:end] if end <= len(self.vectors) else None
 
     def put(self, writes: np.ndarray, vectors: np.ndarray) -> None:

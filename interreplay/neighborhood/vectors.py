@@ -16,26 +16,23 @@ if TYPE_CHECKING:
     from interreplay.storage import Storage
 
 
-def transition_vectors(storage: Storage, slots: Tensor) -> np.ndarray:
+def transition_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
     """[s; a; r; s'] of the rows in `slots` ``(n,)``, flattened: ``(n, D)`` in the widest of their float dtypes.
 
     It begins with z = [s; a] as `Storage.features` gives it. With n-step transitions r and s' are those.
     """
-    if storage.n_step == 1:  # reads no more than is needed: of one row, half the time
-        chain = storage.chain
-        columns = chain.records.take(slots, [*chain.observed, "actions", "rewards", "link"])
-        next_obs = chain.next_obs(columns.pop("link"))
-        parts = [*columns.values()]
-    else:
-        rows = storage[slots]
-        parts, next_obs = [*observation_parts(rows.obs).values(), rows.actions, rows.rewards], rows.next_obs
-    parts += observation_parts(next_obs).values()
+    if storage.n_step == 1:
+        return storage.chain.vectors(slots)
+    rows = storage[torch.from_numpy(slots).to(storage.device)]
+    parts = [*observation_parts(rows.obs).values(), rows.actions, rows.rewards]
+    parts += observation_parts(rows.next_obs).values()
     return np.concatenate([part.numpy(force=True).reshape(len(slots), -1) for part in parts], axis=1)
 
 
-def feature_vectors(storage: Storage, slots: Tensor) -> np.ndarray:
+def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
     """Z = [s; a] of the rows in `slots` ``(n,)``: float32 ``(n, d)``."""
-    return storage.features(slots).numpy(force=True)
+    chain = storage.chain
+    return chain.records.flat(slots, (*chain.observed, "actions")).astype(np.float32, copy=False)
 
 
 def action_range(columns: Columns) -> slice:
