@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from builders import Episodes, identical, make, same_sample, stack
+from scipy.cluster.vq import kmeans2
 from scipy.stats import chisquare, kstest
 
 from interreplay import ReplayBuffer, Storage, Transitions
@@ -111,8 +112,7 @@ def test_deviations_much_smaller_than_the_values():
 def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
     """Of rows ``(n, d)`` to all centres, in the scale of the rows stored now."""
     everything = storage.features(torch.arange(len(storage))).numpy().astype(np.float64)
-    mean, std = everything.mean(0), everything.std(0)
-    return np.linalg.norm((z[:, None] - clustering.centers.centers[None]) / std + 0 * mean, axis=2)
+    return np.linalg.norm((z[:, None] - clustering.centers.centers[None]) / everything.std(0), axis=2)
 
 
 @pytest.mark.parametrize("part", [ClusterCenter, ClusterMember])
@@ -194,24 +194,38 @@ def test_a_member_is_any_other_of_the_cluster_alike():
 
 @pytest.mark.parametrize("variant", ["center", "member"])
 def test_a_lone_member_is_not_blended(variant):
-    rows = blobs(60, [0.0])
-    obs = rows.obs.clone()
-    obs[17] += 1000
-    buffer = LCER(capacity=60, variant=variant, n_clusters=3, refresh_every=10, seed=0)
-    for start in range(0, 60, 10):
-        buffer.add(rows.replace(obs=obs)[start : start + 10])
-    sizes = buffer.neighborhood.clustering.members.size
-    assert sizes[buffer.neighborhood.clustering.members.cluster[17]] == 1
+    buffer = LCER(capacity=60, variant=variant, n_clusters=25, refresh_every=10, seed=0)
+    for seed in range(9):
+        buffer.add(make(10, seed=seed, ends=0.0))
+    clustering, slots = buffer.neighborhood.clustering, np.arange(60)
+    sizes = np.bincount(clustering.members.cluster, minlength=25)
+    alone = torch.from_numpy(sizes[clustering.members.cluster] == 1)
+    assert 3 <= alone.sum() < 30
     sample = buffer.sample(2000)
-    lone = sample.slots == 17
-    assert lone.sum() > 10 and (sample.mix[lone] == 1).all() and (sample.neighbor_slots[lone] == -1).all()
+    lone = alone[sample.slots]
+    assert (sample.mix[lone] == 1).all() and (sample.neighbor_slots[lone] == -1).all()
     identical(sample.transitions[lone], buffer.storage[sample.slots[lone]])
     assert (sample.mix[~lone] < 1).float().mean() > 0.9
-    made, found = buffer.neighborhood.gather(buffer.storage, torch.tensor([17]), np.random.default_rng(0))
-    assert int(found) == -1 and np.array_equal(flat(made[:, 0]), flat(buffer.storage[torch.tensor([17])]))
-    statistics = buffer.neighborhood.statistics()
-    assert statistics["lone_members"] == pytest.approx((sizes == 1).sum() / 60)
-    assert statistics["cluster_size_max"] == sizes.max() and statistics["clusters"] == 3
+    made, found = buffer.neighborhood.gather(buffer.storage, torch.from_numpy(slots), np.random.default_rng(0))
+    assert torch.equal(found[:, 0] == -1, alone)
+    assert np.array_equal(flat(made[:, 0][alone]), flat(stored(buffer.storage)[alone]))
+
+
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_statistics(variant):
+    buffer = LCER(capacity=60, variant=variant, n_clusters=25, refresh_every=10, seed=0)
+    assert buffer.neighborhood.statistics() == {}
+    for seed in range(9):
+        buffer.add(make(10, seed=seed))
+    sizes = np.bincount(buffer.neighborhood.clustering.members.cluster, minlength=25)
+    assert buffer.neighborhood.statistics() == {
+        "clusters": 25,
+        "clusters_empty": (sizes == 0).sum(),
+        "cluster_size_mean": 60 / 25,
+        "cluster_size_median": np.median(sizes),
+        "cluster_size_max": sizes.max(),
+        "lone_members": pytest.approx((sizes == 1).sum() / 60),
+    }
 
 
 def test_a_center_is_the_mean_with_a_hundredth_of_the_deviation():
@@ -247,17 +261,26 @@ def test_noise_is_zero_where_a_cluster_has_no_deviation_and_stops_at_the_bounds(
     assert (made.actions.abs() < 1).any()
 
 
-def test_centres_follow_the_rows_and_none_is_left_behind():
-    part, storage = ClusterMember(n_clusters=30, refresh_every=100), Storage(2000)
-    for step in range(60):
-        obs = np.random.default_rng(step).normal(100 + 10 * step, 1.0, (100, 3)).astype(np.float32)
-        rows = make(100, seed=step, ids=False).replace(obs=torch.from_numpy(obs))
-        part.observe(storage, storage.add(rows))
-        clustering = part.clustering
-        assert len(clustering.centers) == min(30, max(1, len(storage) // 2))
-    centers, kept = clustering.centers.centers[:, :3], storage.features(torch.arange(2000))[:, :3].numpy()
-    assert (centers > kept.min(0) - 10).all() and (centers < kept.max(0)).all()
+@pytest.mark.parametrize(("drift", "worse"), [(0.0, 1.1), (0.01, 1.5)])
+def test_centres_are_about_as_good_as_if_they_had_been_found_anew(drift, worse):
+    """Against Lloyd's algorithm from k-means++; where rows wander off no centre is left behind, nor is any at zero."""
+    part, storage = ClusterMember(n_clusters=30, refresh_every=20), Storage(2000)
+    for step in range(250):
+        rows = make(20, seed=step, ids=False)
+        moved = (rows.obs * (0.01 if drift else 1.0) + 9.0 + drift * step).float()
+        part.observe(storage, storage.add(rows.replace(obs=moved, next_obs=moved)))
+    clustering, z = part.clustering, storage.features(torch.arange(2000)).numpy().astype(np.float64)
+    centers = clustering.centers.centers
+    margin = 0.05 * np.ptp(z, axis=0)
+    assert (centers > z.min(0) - margin).all() and (centers < z.max(0) + margin).all()
+    scaled = (z - z.mean(0)) / z.std(0)
+    anew = min(mean_square(scaled, kmeans2(scaled, 30, minit="++", seed=seed)[0]) for seed in range(3))
+    assert mean_square(scaled, (centers - z.mean(0)) / z.std(0)) < worse * anew
     assert part.statistics()["clusters_empty"] <= 1
+
+
+def mean_square(rows: np.ndarray, centers: np.ndarray) -> float:
+    return float(((rows[:, None] - centers) ** 2).sum(2).min(1).mean())
 
 
 def test_there_are_never_more_clusters_than_half_the_rows():
