@@ -28,7 +28,7 @@ class Sample:
         transitions: What to learn from, ``(n, ...)``.
         slots: Slots of the anchors ``(n,)``.
         weights: Importance weights ``(n,)``, for the loss of the critic.
-        neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was.
+        neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was, or none that is stored.
         mix: λ ``(n,)``, the anchor's share in each row, or None when the method blends nothing.
         probabilities: Probability ``(n,)`` with which each anchor was drawn.
         written: Number of rows ever added when the batch was drawn.
@@ -166,7 +166,7 @@ class ReplayBuffer:
         rows, mix, *certainty = self.synthesizer(anchors, neighbors, self.rng)
         if mix is not None:
             mix = mix if alone is None else mix.masked_fill(alone, 1.0)
-            partners = partners.masked_fill(mix >= 1, -1)
+            partners = partners.masked_fill((mix >= 1) | (partners < 0), -1)
             if self.synthesizer.recomputes_termination:
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, anchors.terminated))
         if rows.discounts is None:
@@ -177,7 +177,7 @@ class ReplayBuffer:
     def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor, Tensor | None]:
         """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, slots of the first of these ``(n,)``, who has none.
 
-        The slot is −1 where a row has none; the last is None where every row has one.
+        The slot is −1 where a row has none, −2 where it was made of several; the last is None where all have one.
         """
         if not self.synthesizer.uses_neighbors:
             anchors, none = self.storage[slots], torch.full_like(slots, -1)
@@ -185,7 +185,7 @@ class ReplayBuffer:
         found = self.neighborhood.neighbor_slots(self.storage, slots, self.rng)
         if found is None:
             neighbors, found = self.neighborhood.gather(self.storage, slots, self.rng)
-            return self.storage[slots], neighbors, found[:, 0], found[:, 0] < 0
+            return self.storage[slots], neighbors, found[:, 0], found[:, 0] == -1
         if found.numpy(force=True).min() >= 0:
             return *self.storage.around(slots, found), found[:, 0], None
         # A row without a neighbour stands beside itself.

@@ -69,6 +69,18 @@ class Chain:
                 column[index] = ends[name]
         return rows
 
+    def vectors(self, slots: np.ndarray) -> np.ndarray:
+        """[s; a; r; s'] of the rows in `slots` ``(n,)``, each flattened: ``(n, D)`` in the widest of their dtypes."""
+        observed = tuple(self.observed)
+        own = self.records.flat(slots, (*observed, "actions", "rewards"))
+        link = self.records.flat(slots, ("link",))[:, 0]
+        apart = link < 0
+        if apart.all():  # a row that was just added
+            return np.concatenate([own, self.tails.records.flat(-1 - link, observed)], axis=1)
+        following = self.records.flat(np.maximum(link, 0), observed)
+        following[apart] = self.tails.records.flat(-1 - link[apart], observed)
+        return np.concatenate([own, following], axis=1)
+
     def _index(self, index: np.ndarray) -> Tensor:
         return torch.from_numpy(index.astype(np.int64, copy=False)).to(self.device)
 

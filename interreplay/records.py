@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,7 @@ class Records:
     @rows.setter
     def rows(self, rows: Tensor) -> None:
         self._rows = rows
+        self._runs: dict[tuple[str, ...], tuple[np.ndarray | None, slice]] = {}
         self._table = rows.numpy().view(self._structure())[:, 0] if shares_numpy(self.device) else None
 
     def _structure(self) -> np.dtype:
@@ -112,8 +114,8 @@ class Records:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The structured array is a view, which pickle would copy."""
-        return {name: value for name, value in self.__dict__.items() if name != "_table"}
+        """Arrays that are views are made again: pickle would copy them."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_table", "_runs")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -143,6 +145,26 @@ class Records:
         if self._table is None:
             return {name: self.fields[name].view(rows) for name in names}
         return {name: torch.from_numpy(rows[name]) for name in names}
+
+    def flat(self, index: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+        """Columns of the rows at `index` ``(n,)`` side by side, ``(n, D)`` in the widest of their dtypes; a copy.
+
+        Columns that are neighbours in a table on the CPU come as they lie there: a single row in a third of the time.
+        """
+        if names not in self._runs:
+            self._runs[names] = self._run([self.fields[name] for name in names])
+        words, columns = self._runs[names]
+        if words is not None:
+            return words.take(index, axis=0)[:, columns]
+        parts = self.take(torch.from_numpy(index).to(self.device), names).values()
+        return torch.cat([part.reshape(len(index), -1) for part in parts], dim=1).numpy(force=True)
+
+    def _run(self, fields: list[Field]) -> tuple[np.ndarray | None, slice]:
+        """The table in the dtype of `fields` and where these lie in it; None when they are no neighbours in it."""
+        first, last, size = fields[0], fields[-1], fields[0].dtype.itemsize
+        adjacent = all(a.stop == b.start and a.dtype == b.dtype for a, b in pairwise(fields))
+        table = self.rows.numpy().view(first.numpy_dtype) if adjacent and shares_numpy(self.device) else None
+        return table, slice(first.start // size, last.stop // size)
 
     def write(self, start: int, values: dict[str, Tensor]) -> None:
         """Set columns of the rows from `start` on."""

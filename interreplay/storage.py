@@ -12,7 +12,7 @@ from torch import Tensor
 from interreplay.chain import Chain
 from interreplay.layout import Columns, check_finite, columns_of, fit, signature
 from interreplay.n_step import accumulate
-from interreplay.records import Records
+from interreplay.records import Records, shares_numpy
 from interreplay.tails import Tails
 from interreplay.transitions import Transitions, join_parts, unchecked
 
@@ -101,6 +101,8 @@ class Storage:
 
     def features(self, slots: Tensor) -> Tensor:
         """Z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``; with goals, [s; desired goal; a]."""
+        if shares_numpy(self.device):
+            return torch.from_numpy(self.records.flat(slots.numpy(), self.chain.features)).float()
         parts = self.records.take(slots, self.chain.features).values()
         return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
 

@@ -7,6 +7,7 @@ from replay_buffers.continuous_transition import ContinuousTransition
 from replay_buffers.elite import Elite
 from replay_buffers.her import HER
 from replay_buffers.knn import KNNOutcome
+from replay_buffers.lcer import LCER
 from replay_buffers.mixup import NaiveMixup
 from replay_buffers.nmer import NMER
 from replay_buffers.noise import Noise
@@ -23,6 +24,7 @@ __all__ = [
     "Elite",
     "HER",
     "KNNOutcome",
+    "LCER",
     "NaiveMixup",
     "NMER",
     "Noise",

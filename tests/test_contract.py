@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 import replay_buffers
 from interreplay import ReplayBuffer, state
-from interreplay.neighborhood import KNN
+from interreplay.neighborhood import KNN, ClusterCenter
 
 
 def distance(achieved, desired, info):
@@ -40,9 +40,17 @@ class HERWithNMER(HER):
         super().__init__(neighborhood=KNN(k=3), **arguments)
 
 
+class HERWithLCER(HER):
+    """Blends with cluster means, which no episode has, in hindsight."""
+
+    def __init__(self, **arguments):
+        super().__init__(neighborhood=ClusterCenter(n_clusters=5), **arguments)
+
+
 GOALS = {"obs_shape": {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}}
-HINDSIGHT = {"HER": HER, "HER with NMER": HERWithNMER}
+HINDSIGHT = {"HER": HER, "HER with NMER": HERWithNMER, "HER with LCER": HERWithLCER}
 VARIANTS = {name: getattr(replay_buffers, name) for name in replay_buffers.__all__} | HINDSIGHT
+VARIANTS["LCER, member"] = lambda **arguments: replay_buffers.LCER(variant="member", **arguments)
 NEVER_DRAWS = {"Online"}  # what it selects does not depend on a seed
 RANKS_ROWS = {"Attentive", "Elite"}  # how often a row is kept depends on all others; what is told is the candidates'
 # As a user without an algorithm would try it: nothing is on- or off-policy then, which is said once.

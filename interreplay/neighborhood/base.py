@@ -33,7 +33,8 @@ class Neighborhood(Part):
 
         Returns:
             Transitions ``(n, k, ...)`` and their slots ``(n, k)`` int64. Where a row has no neighbour the
-            slot is −1 and the transition is the anchor itself.
+            slot is −1 and the transition is the anchor itself; where a neighbour is no stored row but was
+            made from some the slot is −2, and a batch says −1 but keeps its λ.
         """
         found = self.neighbor_slots(storage, slots, rng)
         if found is None:

@@ -86,8 +86,7 @@ class Future(Neighborhood):
 
     def statistics(self) -> dict[str, float]:
         """What the partners' neighbourhood says of itself, for diagnostics."""
-        theirs = getattr(self.partners, "statistics", None)
-        return theirs() if theirs is not None else {}
+        return {} if self.partners is None else self.partners.statistics()
 
     def nbytes(self, capacity: int, features: int) -> int:
         """Bytes beside a full storage: of each row block, place, and slot in a block half empty; and the partners'."""

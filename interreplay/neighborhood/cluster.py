@@ -1,0 +1,197 @@
+"""Local clusters: partners from the cluster that an anchor belongs to (LCER; Zahlner 2022).
+
+Clusters are those of `Clustering`. A row joins its nearest centre when it is added. How soon older rows follow centres
+that have moved the paper leaves open: here 65,536 rows look again at each refresh, that is all of them up to
+that number, and beyond it in turn. `benchmarks/clusters.py` measures how many are not with their nearest centre.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.layout import features
+from interreplay.neighborhood.base import Neighborhood
+from interreplay.neighborhood.cluster_sums import ClusterSums
+from interreplay.neighborhood.clustering import Clustering
+from interreplay.neighborhood.vectors import (
+    action_range,
+    as_transitions,
+    feature_vectors,
+    lead,
+    length,
+    transition_vectors,
+)
+from interreplay.synthesis.normal import standard_normal
+from interreplay.transitions import Transitions
+
+if TYPE_CHECKING:
+    from interreplay.storage import Storage
+
+MADE = -2
+"""The slot of a neighbour that was made from stored rows and is none itself."""
+
+
+class Cluster(Neighborhood):
+    """What neighbourhoods of one cluster share: the clusters.
+
+    Args:
+        n_clusters: K, of which there are never more than half as many as rows.
+        refresh_every: Added rows between refreshes of the centres and the scale; with fewer than four times as many
+            stored, a quarter of these.
+
+    Raises:
+        ValueError: When either is not a positive integer.
+    """
+
+    moments = False
+
+    def __init__(self, n_clusters: int = 1000, refresh_every: int = 1000):
+        for name, value in (("n_clusters", n_clusters), ("refresh_every", refresh_every)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} is {value!r}; expected an integer of 1 or more")
+        self.n_clusters, self.refresh_every = int(n_clusters), int(refresh_every)
+        self.clustering: Clustering | None = None
+        self._size: dict[str, int] = {}
+
+    def observe(self, storage: Storage, slots: Tensor) -> None:
+        if not len(slots):
+            return
+        if self.clustering is None:
+            self._size = {"capacity": storage.capacity, "n_step": storage.n_step}
+            self._size |= {"dims": features(storage.columns), "numbers": length(storage.columns)}
+            self._size["before"] = lead(storage.columns)
+            self._size["itemsize"] = transition_vectors(storage, slots[:1].numpy(force=True)).itemsize
+            self.clustering = self._begin(**self._size)
+        self.clustering.add(storage, slots)
+
+    def _begin(self, capacity: int, n_step: int, dims: int, before: int, numbers: int, itemsize: int) -> Clustering:
+        sizes = self.n_clusters, self.refresh_every
+        if not self.moments:
+            return Clustering(capacity, slice(0, dims), *sizes, feature_vectors, None, n_step)
+        z, sums = slice(before, before + dims), ClusterSums(numbers, f"f{itemsize}")
+        return Clustering(capacity, z, *sizes, transition_vectors, sums, n_step)
+
+    def _clustering(self, storage: Storage) -> Clustering:
+        if self.clustering is None or self.clustering.written != storage.written:
+            seen = 0 if self.clustering is None else self.clustering.written
+            raise RuntimeError(f"{storage.written} rows were stored but {seen} observed; call observe after each add")
+        return self.clustering
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers of clusters and of empty ones, rows per cluster, and the share of rows that are alone in theirs."""
+        if self.clustering is None:
+            return {}
+        sizes = self.clustering.members.size
+        return {
+            "clusters": float(len(sizes)),
+            "clusters_empty": float((sizes == 0).sum()),
+            "cluster_size_mean": float(sizes.mean()),
+            "cluster_size_median": float(np.median(sizes)),
+            "cluster_size_max": float(sizes.max()),
+            "lone_members": float((sizes == 1).sum() / max(1, sizes.sum())),
+        }
+
+    def nbytes(self, capacity: int, features: int) -> int:
+        """Bytes beside a full storage: three numbers per row, centres, moments, and copies of the oldest rows."""
+        numbers = 2 * features + 1 if self.moments else features
+        clusters = min(self.n_clusters, max(1, capacity // 2))
+        moments = 24 * numbers + 8 if self.moments else 0
+        return (
+            13 * capacity
+            + clusters * (12 * features + 60 + moments)
+            + 4 * numbers * min(capacity, 2 * self.refresh_every)
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on bit for bit; large arrays share memory."""
+        state: dict[str, Any] = {"n_clusters": self.n_clusters}
+        if self.clustering is None:
+            return state
+        return state | {"size": dict(self._size), "clustering": self.clustering.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state.
+
+        Raises:
+            ValueError: When the state is that of another number of clusters.
+        """
+        if int(state["n_clusters"]) != self.n_clusters:
+            raise ValueError(f"the state has n_clusters = {state['n_clusters']}; this has {self.n_clusters}")
+        self.clustering = None
+        if "clustering" in state:
+            self._size = {name: int(value) for name, value in state["size"].items()}
+            self.clustering = self._begin(**self._size)
+            self.clustering.load_state_dict(state["clustering"])
+
+
+class ClusterMember(Cluster):
+    """A random other member of the anchor's cluster (LCER-RM); a row that is alone in its cluster has none."""
+
+    def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
+        found = self._clustering(storage).members.others(slots.numpy(force=True), rng)
+        return torch.from_numpy(found).to(slots.device).unsqueeze(1)
+
+
+class ClusterCenter(Cluster):
+    """The mean transition of the anchor's cluster with a little noise (LCER-CC).
+
+    The mean is that of s, a, r and s' over the members stored now, the anchor and terminated ones among them; it is not
+    the k-means centre. The noise is N(0, (noise·σ_c)²), σ_c the cluster's deviation per dimension, and carries no
+    action beyond its bounds. A mean is never terminated itself: anchors that are revert, and terminated
+    members count in it with the s' and r they have. With n-step transitions members count once their n steps are known.
+    The slot of a mean is −2, as it is no stored row; a row that is alone in its cluster has no neighbour, −1.
+
+    Args:
+        n_clusters: K.
+        refresh_every: Added rows between refreshes.
+        noise: Deviation of the noise in units of σ_c.
+        bounds: Smallest and largest action; stored actions are normalised to ±1 where they have bounds.
+
+    Raises:
+        ValueError: When an argument is out of range.
+    """
+
+    moments = True
+
+    def __init__(
+        self,
+        n_clusters: int = 1000,
+        refresh_every: int = 1000,
+        noise: float = 0.01,
+        bounds: tuple[float, float] = (-1.0, 1.0),
+    ):
+        super().__init__(n_clusters, refresh_every)
+        if not 0 <= noise < float("inf"):
+            raise ValueError(f"noise is {noise}; expected 0 or more")
+        if not bounds[0] < bounds[1]:
+            raise ValueError(f"bounds are {bounds}; expected the smallest and the largest action")
+        self.noise, self.bounds = float(noise), (float(bounds[0]), float(bounds[1]))
+
+    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
+        """Means ``(n, 1, ...)`` and −2, or the anchors themselves and −1 where these are alone: slots ``(n, 1)``."""
+        clustering, anchors = self._clustering(storage), slots.numpy(force=True)
+        clusters = clustering.members.cluster.take(anchors)
+        assert clustering.sums is not None
+        mean, std = clustering.sums.moments(clusters)
+        vectors = self._noisy(mean, std, action_range(storage.columns), rng)
+        alone = (clustering.members.size.take(clusters) < 2) | (clustering.sums.counts.take(clusters) == 0)
+        if alone.any():
+            vectors[alone] = transition_vectors(storage, anchors[alone])
+        made = as_transitions(torch.from_numpy(vectors).to(slots.device), storage.columns)
+        found = torch.from_numpy(np.where(alone, -1, MADE)).to(slots.device)
+        return made.map(lambda column: column.unsqueeze(1)), found.unsqueeze(1)
+
+    def _noisy(self, mean: np.ndarray, std: np.ndarray, actions: slice, rng: np.random.Generator) -> np.ndarray:
+        """Vectors ``(n, D)`` around `mean`; noise stops at the bounds of the actions, or at a mean beyond them."""
+        noise = standard_normal(mean.shape, rng, torch.device("cpu")).numpy()
+        std *= self.noise
+        std *= noise
+        std += mean
+        low, high = self.bounds
+        middle = mean[:, actions]
+        np.clip(std[:, actions], np.minimum(low, middle), np.maximum(high, middle), out=std[:, actions])
+        return std

@@ -1,0 +1,401 @@
+"""Clusters against everything recomputed from the rows stored now, and LCER's partners against their definition."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from builders import Episodes, identical, make, same_sample, stack
+from scipy.cluster.vq import kmeans2
+from scipy.stats import chisquare, kstest
+
+from interreplay import ReplayBuffer, Storage, Transitions
+from interreplay.neighborhood import ClusterCenter, ClusterMember
+from interreplay.synthesis import Mixup
+from interreplay.synthesis.coefficient import Uniform as UniformMix
+from replay_buffers import LCER, Uniform
+
+NAMES = ("obs", "actions", "rewards", "next_obs")
+KINDS = {
+    "one env": {},
+    "interleaved": {"envs": 3},
+    "gaps": {"envs": 2, "gaps": 0.2},
+    "dict": {"obs_shape": {"observation": (3,), "desired_goal": (2,)}},
+    "float64": {"obs_dtype": np.float64, "action_dtype": np.float64},
+}
+
+
+def flat(rows: Transitions) -> np.ndarray:
+    """[s; a; r; s'] of each row, float64 ``(n, D)``."""
+
+    def parts(column) -> list:
+        return [column[name] for name in column] if isinstance(column, dict) else [column]
+
+    columns = [part for name in NAMES for part in parts(getattr(rows, name))]
+    return np.concatenate([column.numpy().reshape(len(rows), -1).astype(np.float64) for column in columns], axis=1)
+
+
+def stored(storage: Storage) -> Transitions:
+    return storage[torch.arange(len(storage))]
+
+
+def fed(part, capacity: int, portions: list[int], n_step: int = 1, seed: int = 0, shift: float = 0.0, **kind):
+    """A storage and what observed it, portion after portion; yields after each."""
+    storage, episodes = Storage(capacity, n_step=n_step), Episodes(seed=seed, **kind)
+    for portion in portions:
+        rows = episodes.transitions(portion)
+        if shift:
+            rows = rows.replace(obs=rows.obs + shift, next_obs=rows.next_obs + shift)
+        part.observe(storage, storage.add(rows))
+        yield storage, part.clustering
+
+
+def outcome_known(storage: Storage, slot: int) -> bool:
+    """Whether the row's n-step transition is what it will stay."""
+    for step in range(storage.n_step):
+        if storage.column("terminated")[slot] or storage.column("truncated")[slot] or step == storage.n_step - 1:
+            return True
+        slot = int(storage.successor(torch.tensor([slot]))[0])
+        if slot < 0:
+            return False
+    raise AssertionError
+
+
+def check_lists(storage: Storage, clustering) -> None:
+    """Every stored row is in the list of its cluster, once, and nothing else is."""
+    cluster, members = clustering.members.cluster, clustering.members
+    n = len(storage)
+    assert (cluster[:n] >= 0).all() and (cluster[n:] == -1).all()
+    for number in range(len(members.size)):
+        assert sorted(members.of(np.array([number]))) == np.flatnonzero(cluster == number).tolist()
+
+
+def check_moments(storage: Storage, clustering, tolerance: float = 1e-5) -> None:
+    vectors, cluster = flat(stored(storage)), clustering.members.cluster[: len(storage)]
+    counted = np.array([outcome_known(storage, slot) for slot in range(len(storage))])
+    for number in range(len(clustering.centers)):
+        mine = vectors[counted & (cluster == number)]
+        assert clustering.sums.counts[number] == len(mine)
+        if len(mine):
+            mean, std = clustering.sums.moments(np.array([number]))
+            np.testing.assert_allclose(mean[0], mine.mean(0), atol=tolerance, rtol=1e-6)
+            np.testing.assert_allclose(std[0], mine.std(0), atol=tolerance, rtol=1e-4)
+
+
+PORTIONS = {"by one": [1] * 330, "by seven": [7] * 50, "more than is copied": [30, 90, 150, 11, 200, 200, 3]}
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("portions", PORTIONS)
+def test_means_and_deviations_are_those_of_the_rows_stored_now(portions, kind, n_step):
+    part = ClusterCenter(n_clusters=12, refresh_every=25)
+    states = fed(part, 200, PORTIONS[portions], n_step, **KINDS[kind])
+    for step, (storage, clustering) in enumerate(states):
+        if step % max(1, len(PORTIONS[portions]) // 15) == 0:
+            check_lists(storage, clustering)
+            check_moments(storage, clustering)
+    assert storage.written > 1.5 * storage.capacity
+    check_moments(storage, clustering)
+
+
+def test_deviations_much_smaller_than_the_values():
+    *_, (storage, clustering) = fed(ClusterCenter(12, 25), 200, [7] * 50, shift=1e4)
+    vectors, cluster = flat(stored(storage)), clustering.members.cluster
+    for number in np.unique(cluster):
+        expected = vectors[cluster == number].std(0)
+        np.testing.assert_allclose(clustering.sums.moments(np.array([number]))[1][0], expected, atol=1e-5, rtol=1e-3)
+
+
+def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
+    """Of rows ``(n, d)`` to all centres, in the scale of the rows stored now."""
+    everything = storage.features(torch.arange(len(storage))).numpy().astype(np.float64)
+    return np.linalg.norm((z[:, None] - clustering.centers.centers[None]) / everything.std(0), axis=2)
+
+
+@pytest.mark.parametrize("part", [ClusterCenter, ClusterMember])
+@pytest.mark.parametrize("portions", PORTIONS)
+def test_after_a_refresh_every_row_is_with_its_nearest_centre(part, portions):
+    refreshes = 0
+    for storage, clustering in fed(part(12, 25), 200, PORTIONS[portions], envs=2):
+        if clustering.refreshed == storage.written and len(storage) > 3:
+            refreshes += 1
+            z = storage.features(torch.arange(len(storage))).numpy()
+            away = distances(z, storage, clustering)
+            own = away[np.arange(len(z)), clustering.members.cluster[: len(z)]]
+            np.testing.assert_allclose(own, away.min(1), atol=1e-3)
+    assert refreshes >= 5
+
+
+def test_between_refreshes_new_rows_join_the_nearest_centre():
+    part = ClusterMember(12, 100)
+    for storage, clustering in fed(part, 500, [400, *[3] * 30]):
+        if clustering.refreshed == storage.written:
+            frozen = storage.features(torch.arange(len(storage))).numpy().std(0)
+            continue
+        z = storage.features(torch.arange(storage.written - 3, storage.written)).numpy()
+        away = np.linalg.norm((z[:, None] - clustering.centers.centers) / frozen, axis=2)
+        own = away[np.arange(3), clustering.members.cluster[storage.written - 3 : storage.written]]
+        np.testing.assert_allclose(own, away.min(1), atol=1e-3)
+    assert clustering.refreshed == 400
+
+
+def test_rows_take_turns_to_look_again_when_they_are_many(monkeypatch):
+    monkeypatch.setattr("interreplay.neighborhood.clustering.LOOKED", 100)
+    *_, (storage, clustering) = fed(ClusterCenter(20, 50), 1000, [10] * 400)
+    check_lists(storage, clustering)
+    check_moments(storage, clustering)
+    away = distances(storage.features(torch.arange(1000)).numpy(), storage, clustering)
+    assert (away.argmin(1) == clustering.members.cluster).mean() > 0.8
+
+
+def blobs(rows: int, middles: list[float], seed: int = 0, spread: float = 0.01) -> Transitions:
+    """Rows around the `middles` in turn; r and s' hold the middle, so that a mean tells what it was made of."""
+    rng = np.random.default_rng(seed)
+    middle = np.resize(np.array(middles, np.float32), rows)
+    obs = (middle[:, None] + rng.normal(0, spread, (rows, 3))).astype(np.float32)
+    never, actions = np.zeros(rows, bool), rng.uniform(-0.5, 0.5, (rows, 2)).astype(np.float32) * spread
+    return Transitions(obs, actions, middle, obs + 1, never, never, np.arange(rows))
+
+
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_what_was_overwritten_is_in_no_blend(variant):
+    buffer = LCER(capacity=60, variant=variant, n_clusters=4, refresh_every=1000, seed=0)
+    buffer.add(blobs(60, [0.0, 10.0]))
+    for row in range(60):
+        buffer.add(blobs(1, [500.0], seed=row))
+        if row > 5:
+            new = buffer.sample(256)
+            fresh = new.slots < row + 1
+            assert (new.transitions.rewards[fresh] >= 10).all()  # never 0: not even λ of it comes from an old row
+    assert (buffer.sample(256).transitions.rewards == 500).all()
+    assert (buffer.neighborhood.clustering.members.cluster >= 0).all()
+
+
+def test_a_member_is_any_other_of_the_cluster_alike():
+    storage, part = Storage(40), ClusterMember(n_clusters=5, refresh_every=10)
+    for _ in range(9):
+        part.observe(storage, storage.add(make(10, seed=_, ends=0.0)))
+    cluster, rng = part.clustering.members.cluster, np.random.default_rng(0)
+    anchors = torch.arange(40).repeat(4000)
+    found = part.neighbor_slots(storage, anchors, rng)[:, 0].numpy().reshape(4000, 40)
+    tested = 0
+    for slot in range(40):
+        others = [other for other in np.flatnonzero(cluster == cluster[slot]) if other != slot]
+        counts = np.bincount(found[:, slot] + 1, minlength=41)[1:]
+        assert counts.sum() == counts[others].sum() == (4000 if others else 0)
+        if len(others) > 1:
+            tested += 1
+            assert chisquare(counts[others]).pvalue > 1e-5
+    assert tested >= 20
+
+
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_a_lone_member_is_not_blended(variant):
+    buffer = LCER(capacity=60, variant=variant, n_clusters=25, refresh_every=10, seed=0)
+    for seed in range(9):
+        buffer.add(make(10, seed=seed, ends=0.0))
+    clustering, slots = buffer.neighborhood.clustering, np.arange(60)
+    sizes = np.bincount(clustering.members.cluster, minlength=25)
+    alone = torch.from_numpy(sizes[clustering.members.cluster] == 1)
+    assert 3 <= alone.sum() < 30
+    sample = buffer.sample(2000)
+    lone = alone[sample.slots]
+    assert (sample.mix[lone] == 1).all() and (sample.neighbor_slots[lone] == -1).all()
+    identical(sample.transitions[lone], buffer.storage[sample.slots[lone]])
+    assert (sample.mix[~lone] < 1).float().mean() > 0.9
+    made, found = buffer.neighborhood.gather(buffer.storage, torch.from_numpy(slots), np.random.default_rng(0))
+    assert torch.equal(found[:, 0] == -1, alone)
+    assert np.array_equal(flat(made[:, 0][alone]), flat(stored(buffer.storage)[alone]))
+
+
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_statistics(variant):
+    buffer = LCER(capacity=60, variant=variant, n_clusters=25, refresh_every=10, seed=0)
+    assert buffer.neighborhood.statistics() == {}
+    for seed in range(9):
+        buffer.add(make(10, seed=seed))
+    sizes = np.bincount(buffer.neighborhood.clustering.members.cluster, minlength=25)
+    assert buffer.neighborhood.statistics() == {
+        "clusters": 25,
+        "clusters_empty": (sizes == 0).sum(),
+        "cluster_size_mean": 60 / 25,
+        "cluster_size_median": np.median(sizes),
+        "cluster_size_max": sizes.max(),
+        "lone_members": pytest.approx((sizes == 1).sum() / 60),
+    }
+
+
+def test_a_center_is_the_mean_with_a_hundredth_of_the_deviation():
+    part, storage = ClusterCenter(n_clusters=6, refresh_every=50), Storage(300)
+    for seed in range(4):
+        rows = make(100, seed=seed, ends=0.0)
+        part.observe(storage, storage.add(rows.replace(actions=rows.actions.clamp(-0.8, 0.8))))
+    cluster, rng, noise = part.clustering.members.cluster, np.random.default_rng(0), []
+    vectors, slots = flat(stored(storage)), torch.arange(300)
+    for _ in range(40):
+        made, found = part.gather(storage, slots, rng)
+        assert (found == -2).all() and not made.terminated.any()
+        noise.append(flat(made[:, 0]))
+    for number in np.unique(cluster):
+        mine = cluster == number
+        mean, std = vectors[mine].mean(0), vectors[mine].std(0)
+        drawn = (np.stack(noise)[:, mine] - mean) / (0.01 * std)
+        assert all(kstest(drawn[..., dim].ravel(), "norm").pvalue > 1e-5 for dim in range(len(mean)))
+
+
+def test_noise_is_zero_where_a_cluster_has_no_deviation_and_stops_at_the_bounds():
+    rng, never = np.random.default_rng(0), np.zeros(200, bool)
+    obs = np.repeat(rng.normal(size=(200, 1)), 3, axis=1).astype(np.float32)
+    obs[:, 2] = 7.0
+    actions = rng.choice([-1.0, 1.0], (200, 2), p=[0.02, 0.98]).astype(np.float32)
+    rows = Transitions(obs, actions, np.full(200, 3.0, np.float32), obs, never, never, np.arange(200))
+    part, storage = ClusterCenter(n_clusters=1, noise=5.0), Storage(200)
+    part.observe(storage, storage.add(rows))
+    made, _ = part.gather(storage, torch.arange(200), np.random.default_rng(0))
+    assert (made.rewards == 3).all() and (made.obs[..., 2] == 7).all()
+    assert made.obs[..., 0].std() > 3
+    assert made.actions.abs().max() == 1 and (made.actions == 1).float().mean() > 0.3
+    assert (made.actions.abs() < 1).any()
+
+
+@pytest.mark.parametrize(("drift", "worse"), [(0.0, 1.1), (0.01, 1.5)])
+def test_centres_are_about_as_good_as_if_they_had_been_found_anew(drift, worse):
+    """Against Lloyd's algorithm from k-means++; where rows wander off no centre is left behind, nor is any at zero."""
+    part, storage = ClusterMember(n_clusters=30, refresh_every=20), Storage(2000)
+    for step in range(250):
+        rows = make(20, seed=step, ids=False)
+        moved = (rows.obs * (0.01 if drift else 1.0) + 9.0 + drift * step).float()
+        part.observe(storage, storage.add(rows.replace(obs=moved, next_obs=moved)))
+    clustering, z = part.clustering, storage.features(torch.arange(2000)).numpy().astype(np.float64)
+    centers = clustering.centers.centers
+    margin = 0.05 * np.ptp(z, axis=0)
+    assert (centers > z.min(0) - margin).all() and (centers < z.max(0) + margin).all()
+    scaled = (z - z.mean(0)) / z.std(0)
+    anew = min(mean_square(scaled, kmeans2(scaled, 30, minit="++", seed=seed)[0]) for seed in range(3))
+    assert mean_square(scaled, (centers - z.mean(0)) / z.std(0)) < worse * anew
+    assert part.statistics()["clusters_empty"] <= 1
+
+
+def mean_square(rows: np.ndarray, centers: np.ndarray) -> float:
+    return float(((rows[:, None] - centers) ** 2).sum(2).min(1).mean())
+
+
+def test_there_are_never_more_clusters_than_half_the_rows():
+    for storage, clustering in fed(ClusterCenter(n_clusters=1000), 100, [1] * 150):
+        assert len(clustering.centers) <= max(1, len(storage) // 2)
+    assert len(clustering.centers) > 30
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_a_state_continues_bit_for_bit(variant, n_step):
+    def new():
+        return LCER(capacity=150, variant=variant, n_clusters=10, refresh_every=20, n_step=n_step, seed=0)
+
+    one, episodes = new(), Episodes(envs=2)
+    for _ in range(41):
+        one.add(episodes.transitions(5))
+    other = new()
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    for _ in range(30):
+        rows = episodes.transitions(3)
+        for buffer in (one, other):
+            buffer.add(rows)
+        same_sample(one.sample(32), other.sample(32))
+    check_lists(other.storage, other.neighborhood.clustering)
+    if variant == "center":
+        check_moments(other.storage, other.neighborhood.clustering)
+
+
+def blends_of(neighborhood, rows: int = 500, capacity: int = 300, ends: float = 0.05) -> ReplayBuffer:
+    buffer, episodes = ReplayBuffer(capacity, None, neighborhood, Mixup(UniformMix()), seed=0), Episodes(ends=ends)
+    for _ in range(rows // 10):
+        buffer.add(episodes.transitions(10))
+    return buffer
+
+
+def on_segment(sample, anchors: Transitions, partners: np.ndarray) -> None:
+    mix = sample.mix.numpy()[:, None].astype(np.float64)
+    np.testing.assert_allclose(flat(sample.transitions), mix * flat(anchors) + (1 - mix) * partners, atol=1e-5)
+
+
+def test_member_blends_lie_between_anchor_and_partner():
+    buffer = blends_of(ClusterMember(10, 50))
+    sample, cluster = buffer.sample(1000), buffer.neighborhood.clustering.members.cluster
+    anchors, found = buffer.storage[sample.slots], sample.neighbor_slots.numpy()
+    blended = found >= 0
+    assert np.array_equal(blended, sample.mix.numpy() < 1) and 0.6 < blended.mean() < 1
+    assert (cluster[found[blended]] == cluster[sample.slots.numpy()[blended]]).all()
+    assert not (anchors.terminated.numpy() & blended).any()
+    partners = flat(buffer.storage[torch.from_numpy(np.where(blended, found, sample.slots.numpy()))])
+    on_segment(sample, anchors, partners)
+
+
+def test_center_blends_lie_between_anchor_and_mean():
+    buffer = blends_of(ClusterCenter(10, 50, noise=0.0))
+    sample, cluster = buffer.sample(1000), buffer.neighborhood.clustering.members.cluster
+    vectors = flat(stored(buffer.storage))
+    means = np.stack([vectors[cluster == number].mean(0) for number in cluster])  # of the cluster of each row
+    anchors = buffer.storage[sample.slots]
+    on_segment(sample, anchors, means[sample.slots.numpy()])
+    assert torch.equal(sample.mix == 1, anchors.terminated) and (sample.neighbor_slots == -1).all()
+
+
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_shares_are_uniform(variant):
+    buffer, episodes = LCER(capacity=300, variant=variant, n_clusters=10, seed=3), Episodes(ends=0.0)
+    buffer.add(episodes.transitions(300))
+    mix = torch.cat([buffer.sample(256).mix for _ in range(40)]).numpy()
+    assert (mix == 1).mean() < 0.05
+    assert kstest(mix[mix < 1], "uniform").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_reduces_to_uniform_without_blending(variant):
+    rows = make(200)
+    one = LCER(capacity=100, variant=variant, prob_interpolation=0.0, seed=0)
+    other = Uniform(capacity=100, seed=0)
+    for buffer in (one, other):
+        buffer.add(rows)
+    mine, theirs = one.sample(64), other.sample(64)
+    assert torch.equal(mine.slots, theirs.slots) and (mine.mix == 1).all()
+    for name in (*NAMES, "terminated", "discounts"):
+        assert torch.equal(getattr(mine.transitions, name), getattr(theirs.transitions, name))
+
+
+def test_n_step_blends_keep_the_anchors_discounts():
+    buffer = LCER(capacity=200, n_clusters=10, n_step=3, gamma=0.9, seed=0)
+    buffer.add(make(300))
+    sample = buffer.sample(256)
+    assert (sample.mix < 1).any()
+    assert torch.equal(sample.transitions.discounts, buffer.storage[sample.slots].discounts)
+
+
+def test_rows_that_were_not_observed_are_noticed():
+    part, storage = ClusterMember(), Storage(10)
+    part.observe(storage, storage.add(make(5)))
+    storage.add(stack(Episodes(seed=1).rows(1)))
+    with pytest.raises(RuntimeError, match="6 rows were stored but 5 observed"):
+        part.neighbor_slots(storage, torch.tensor([0]), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters is 0"),
+        ({"refresh_every": 2.5}, "refresh_every is 2.5"),
+        ({"noise": -1}, "noise is -1"),
+        ({"bounds": (1.0, 1.0)}, "bounds are"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ClusterCenter(**arguments)
+
+
+def test_an_unknown_variant():
+    with pytest.raises(ValueError, match="variant is 'mean'; expected one of 'center', 'member'"):
+        LCER(variant="mean")
