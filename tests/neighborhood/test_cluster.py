@@ -13,6 +13,7 @@ from scipy.stats import chisquare, kstest
 
 from interreplay import ReplayBuffer, Storage, Transitions
 from interreplay.neighborhood import ClusterCenter, ClusterMember
+from interreplay.neighborhood.vectors import as_transitions, lead, transition_vectors
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Uniform as UniformMix
 from replay_buffers import LCER, Uniform
@@ -399,3 +400,17 @@ def test_bad_arguments(arguments, message):
 def test_an_unknown_variant():
     with pytest.raises(ValueError, match="variant is 'mean'; expected one of 'center', 'member'"):
         LCER(variant="mean")
+
+
+def test_rows_with_goals_are_clustered_by_state_goal_and_action():
+    storage = Storage(100)
+    goals = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
+    storage.add(make(80, obs_shape=goals))
+    slots = torch.arange(60)
+    vectors, before = transition_vectors(storage, slots.numpy()), lead(storage.columns)
+    z = storage.features(slots)
+    assert before == 2 and np.array_equal(vectors[:, before : before + z.shape[1]], z)
+    made, rows = as_transitions(torch.from_numpy(vectors), storage.columns), storage[slots]
+    assert all(torch.equal(made.obs[name], rows.obs[name]) for name in goals)
+    assert all(torch.equal(made.next_obs[name], rows.next_obs[name]) for name in goals)
+    assert torch.equal(made.actions, rows.actions) and torch.equal(made.rewards, rows.rewards)
