@@ -125,6 +125,16 @@ def test_every_other_method_trains(buffer):
     assert np.isfinite(results[-1]["replay_buffer"]["td_error_mean"])
 
 
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_clusters_train_and_are_reported(variant):
+    algorithm, results = run(config(buffer="LCER", variant=variant, n_clusters=20))
+    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+    described = results[-1]["replay_buffer"]
+    assert described["clusters"] == 20 and 1 < described["cluster_size_mean"] <= 15
+    assert 0 <= described["lone_members"] < 1 and described["blended_share"] > 0.8
+    assert ("neighbor_distance" in described) == (variant == "member")
+
+
 def test_elite_sees_the_policy():
     algorithm, _ = run(config(buffer="Elite"))
     rows = algorithm.replay_buffer.storage[torch.arange(8)]
