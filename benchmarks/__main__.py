@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("buffers", "nmer", "methods", "knn", "hindsight", "training")
+MODULES = ("buffers", "nmer", "methods", "knn", "clusters", "hindsight", "training")
 
 
 def main() -> None:

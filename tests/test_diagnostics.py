@@ -6,7 +6,7 @@ import torch
 
 from interreplay import Transitions
 from interreplay.diagnostics import Diagnostics, describe, same_share
-from replay_buffers import NMER, PER, Uniform
+from replay_buffers import LCER, NMER, PER, Uniform
 
 
 def filled(recipe, rows=400, length=50, **arguments):
@@ -59,6 +59,15 @@ def test_blends():
     assert 0 < found["neighbor_distance"] < 0.8
     _, none = numbers(filled(NMER, prob_interpolation=0.0))
     assert none["reverted_share"] == 1.0 and "neighbor_distance" not in none
+
+
+def test_clusters():
+    buffer = filled(LCER, n_clusters=30)
+    _, found = numbers(buffer)
+    sizes = np.bincount(buffer.neighborhood.clustering.members.cluster[:400], minlength=30)
+    assert (found["clusters"], found["cluster_size_max"]) == (30, sizes.max())
+    assert found["lone_members"] == pytest.approx((sizes == 1).sum() / 400)
+    assert 0 < found["blended_share"] <= 1
 
 
 def test_looking_changes_nothing_and_continues_from_its_state():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+
+import numpy as np
 import pytest
 import torch
 
@@ -55,3 +58,29 @@ def test_growing_keeps_what_is_there():
 def test_rows_are_padded_to_their_widest_word_only():
     assert Records(1, {"a": ((3,), torch.uint8)}, torch.device("cpu")).width == 3
     assert Records(1, {"a": ((), torch.uint8), "b": ((), torch.float64)}, torch.device("cpu")).width == 16
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b"), ("b", "c"), ("a", "d"), ("c", "a"), ("a", "b", "c")])
+def test_columns_side_by_side(names):
+    """Neighbours of one dtype, others, and in another order than they lie; also after growing and pickling."""
+    columns = {"e": ((), torch.int64), "a": ((3,), torch.float32), "b": ((2, 2), torch.float32)}
+    columns |= {"c": ((), torch.float64), "d": ((), torch.float32)}
+    records, rng = Records(10, columns, torch.device("cpu")), np.random.default_rng(0)
+    index = np.array([4, 0, 9, 4])
+
+    def check(records):
+        taken = records.take(torch.from_numpy(index), names).values()
+        expected = np.concatenate([column.numpy().reshape(4, -1) for column in taken], axis=1)
+        found = records.flat(index, names)
+        assert found.dtype == expected.dtype and np.array_equal(found, expected)
+        found[:] = -1
+        assert not (records.column(names[0]).numpy()[index] == -1).any()
+        assert records.flat(index[:0], names).shape == (0, expected.shape[1])
+
+    for _ in range(2):
+        values = {name: torch.from_numpy(rng.normal(size=(10, *shape))).to(dt) for name, (shape, dt) in columns.items()}
+        records.write(0, values)
+        check(records)
+    records.grow(25)
+    check(records)
+    check(pickle.loads(pickle.dumps(records)))

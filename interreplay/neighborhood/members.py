@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 SPARE = 8  # a cluster of m members gets room for m·(1 + 1/8) + 8
-ARRAYS = ("cluster", "place", "size", "room", "start", "pool")
 MANY = 1024  # rows at once from which on it is quicker to put all lists in order
 
 
@@ -92,10 +91,15 @@ class Members:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything; the arrays share memory."""
-        return {name: getattr(self, name) for name in (*ARRAYS, "end")}
+        """Everything, of slots only those with a row, which are the first ones; the arrays share memory."""
+        used = int(self.size.sum())
+        lists = {name: getattr(self, name) for name in ("size", "room", "start", "pool", "end")}
+        return lists | {"cluster": self.cluster[:used], "place": self.place[:used]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in ARRAYS:
+        """Continue from a state; no row is in a cluster so far."""
+        for name in ("size", "room", "start", "pool"):
             setattr(self, name, np.array(state[name]))
+        for name in ("cluster", "place"):
+            getattr(self, name)[: len(state[name])] = np.asarray(state[name])
         self.end = int(state["end"])

@@ -128,6 +128,16 @@ def test_every_other_method_trains(buffer):
     assert np.isfinite(results[-1]["replay_buffer"]["td_error_mean"])
 
 
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_clusters_train_and_are_reported(variant):
+    algorithm, results = run(config(buffer="LCER", variant=variant, n_clusters=20))
+    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+    described = results[-1]["replay_buffer"]
+    assert described["clusters"] == 20 and 1 < described["cluster_size_mean"] <= 15
+    assert 0 <= described["lone_members"] < 1 and described["blended_share"] > 0.8
+    assert ("neighbor_distance" in described) == (variant == "member")
+
+
 @pytest.mark.parametrize("distance", ["ln", "cosine", "kl"])
 def test_elite_compares_what_the_policy_gave_with_what_it_gives(distance):
     algorithm = config(buffer="Elite", distance=distance).build_algo()
