@@ -23,17 +23,17 @@ class BIER(ReplayBuffer):
         nu: ν of the Matérn kernel: .5, 1.5 or 2.5.
         ard: One length scale per feature.
         composite: A kernel for states times one for actions.
-        per_target: A kernel for each target; one for all without, which is faster.
+        per_target: A kernel for each target; one for all without, which takes half the time.
         mean: ``"zero"``, ``"constant"`` or ``"linear"``.
         scaling: Of features in a neighborhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
         pca_components: Principal components of the features to work on; None for the features themselves.
         hyperparameters: ``"monte_carlo"``: the mean of fits of `train_size` neighborhoods; ``"rows"``: one fit on
             `train_size` random rows; ``"local"``: a fit for every neighborhood of every batch.
-        train_size: See there; 64 neighborhoods or 256 rows by default.
+        train_size: See there; 32 neighborhoods or 256 rows by default.
         retrain_interval: Batches between two fits of shared hyperparameters.
         warm_start: Fits start where the last one ended.
-        epochs: Steps of a fit; 100, and 10 for local ones, by default.
-        optimizer: ``"adam"`` or ``"lbfgs"``.
+        epochs: Steps of a fit; 30, and 10 for local ones, by default.
+        optimizer: ``"adam"`` or ``"lbfgs"``; the latter finds extremes of flat likelihoods without `priors`.
         priors: Gamma priors on hyperparameters.
         sample_posterior: Outcomes are drawn from the posterior; its mean without.
         weighted_updates: Learners weigh rows by how sure the processes are of them.
@@ -54,9 +54,9 @@ class BIER(ReplayBuffer):
         alpha: float = 0.75,
         kernel: str = "rq",
         nu: float = 2.5,
-        ard: bool = False,
+        ard: bool = True,
         composite: bool = False,
-        per_target: bool = False,
+        per_target: bool = True,
         mean: str = "zero",
         scaling: str = "standardize",
         pca_components: int | None = None,
@@ -82,7 +82,7 @@ class BIER(ReplayBuffer):
         device: str = "cpu",
     ):
         local = hyperparameters == "local"
-        fit = Fit((10 if local else 100) if epochs is None else epochs, optimizer, priors=priors)
+        fit = Fit((10 if local else 30) if epochs is None else epochs, optimizer, priors=priors)
         synthesizer = GaussianProcess(
             Form(kernel, nu, ard, mean, per_target, composite),
             Preparation(scaling, pca_components, precision),

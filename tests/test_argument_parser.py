@@ -103,7 +103,7 @@ def replay(line: str):
             (
                 "BIER",
                 {"pca_components": 8, "precision": "float64", "optimizer": "lbfgs", "holdout_split": 0.2}
-                | {"alpha": 0.4, "k": 8},
+                | {"priors": True, "alpha": 0.4, "k": 8},
                 None,
                 False,
             ),

@@ -38,7 +38,7 @@ def smoothness(text: str) -> float:
 GAUSSIAN_PROCESS_FLAGS = (
     Flag("kernel", choice("rbf", "matern", "rq"), "rq", "covariance of the processes"),
     Flag("matern_nu", smoothness, 2.5, "smoothness of the Matern kernel: .5, 1.5 or 2.5"),
-    Flag("use_ard", boolean, False, "a length scale for every feature"),
+    Flag("use_ard", boolean, True, "a length scale for every feature"),
     Flag("composite_kernel", boolean, False, "a kernel of states times one of actions"),
     Flag("mean_type", choice("zero", "constant", "linear"), "zero", "mean of the processes"),
     Flag("use_priors", boolean, False, "Gamma priors on hyperparameters"),
@@ -55,10 +55,10 @@ GAUSSIAN_PROCESS_FLAGS = (
         "shared by all neighborhoods: of --train_size random rows without"
         " --mc_hyper; False: a fit for every neighborhood of every batch",
     ),
-    Flag("train_size", whole(1), None, "neighborhoods or rows of a fit (default: 64 or 256)"),
+    Flag("train_size", whole(1), None, "neighborhoods or rows of a fit (default: 32 or 256)"),
     Flag("retrain_interval", whole(1), 1_000, "updates between two fits of shared hyperparameters"),
     Flag("warmstart_global", boolean, True, "a fit starts at what the last one found"),
-    Flag("use_botorch", boolean, False, "fit by L-BFGS, as BoTorch does, not by Adam"),
+    Flag("use_botorch", boolean, False, "fit by L-BFGS with priors, as BoTorch does, not by Adam"),
     Flag("sample_gp_cov", boolean, False, "draw outcomes from the posterior, do not take its mean"),
     Flag("weighted_updates", boolean, False, "weigh rows in all losses by how sure the processes are of them"),
     Flag("fp32", boolean, True, "float32; False: float64"),
@@ -84,6 +84,8 @@ def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, tupl
         raise UsageError("--gp_pca_components needs --gp_pca")
     if "use_botorch" in given:
         found.append(("--use_botorch", ("optimizer", "lbfgs" if given["use_botorch"] else "adam")))
+        if given["use_botorch"] and "use_priors" not in given:
+            found.append(("--use_botorch", ("priors", True)))
     if "fp32" in given:
         found.append(("--fp32", ("precision", "float32" if given["fp32"] else "float64")))
     if given.get("perform_holdout_eval"):

@@ -175,11 +175,11 @@ def linear_dynamics(rows=2_000, seed=0):
 
 LINEAR = (
     {},
-    {"kernel": "rbf", "ard": True},
+    {"kernel": "rbf", "ard": False},
     {"kernel": "matern", "scaling": "minmax", "ard": True},
-    {"per_target": True},
+    {"per_target": False},
     {"hyperparameters": "rows"},
-    {"optimizer": "lbfgs", "epochs": 30},
+    {"optimizer": "lbfgs", "priors": True, "ard": False},
     {"hyperparameters": "local", "epochs": 100},
     {"hyperparameters": "local", "mean": "linear"},
 )

@@ -89,7 +89,7 @@ def test_priors_count_once_per_kernel():
     gamma = torch.distributions.Gamma
     expected = N * sum(
         gamma(a, b).log_prob(torch.tensor(v, dtype=torch.float64)).item()
-        for a, b, v in ((3.0, 3.0 / D**0.5, D**0.5), (2.0, 1.0, 1.0), (1.1, 10.0, 0.05))
+        for a, b, v in ((3.0, 1.0 / D**0.5, 3 * D**0.5), (2.0, 2.0 / 9, 9.0), (1.1, 10.0, 0.02))
     )
     assert extra == pytest.approx(expected, rel=1e-5)
 
@@ -170,14 +170,24 @@ def test_monte_carlo_hyperparameters_are_means_and_are_refitted_on_time(warm):
     form, schedule = Form("rq").over(D, 1), MonteCarlo(3, every=4, how=Fit(4), warm_start=warm)
     found = [schedule(form, batch(seed)) for seed in range(6)]
     first, second = batch(0), batch(4)
-    expected = fit(Fit(4), form, initial(form), first.x[:3], first.y[:3]).hyper.map(lambda v: v.mean(0, keepdim=True))
+    expected = fit(Fit(4), form, initial(form), first.x[:3], first.y[:3]).hyper.average()
     for number in range(4):
         close(found[number], expected)
     start = expected if warm else initial(form)
-    expected = fit(Fit(4), form, start, second.x[:3], second.y[:3]).hyper.map(lambda v: v.mean(0, keepdim=True))
+    expected = fit(Fit(4), form, start, second.x[:3], second.y[:3]).hyper.average()
     close(found[4], expected)
     close(found[5], expected)
     assert schedule.fits == 2
+
+
+def test_an_average_is_geometric_where_numbers_are_positive():
+    form = Form("rq", mean="linear").over(D, 1)
+    hyper = random_hyper(form, 4, T)
+    mean = hyper.average().as_dict()
+    for name, value in hyper.as_dict().items():
+        one = value.numpy()
+        expected = one.mean(0) if name in ("constant", "slope") else one.prod(0) ** 0.25
+        np.testing.assert_allclose(mean[name][0], expected, rtol=1e-12)
 
 
 def test_a_schedule_continues_from_its_state():

@@ -24,7 +24,8 @@ class Fit:
 
     Attributes:
         epochs: Steps at most.
-        method: ``"adam"``, or ``"lbfgs"`` with a strong Wolfe line search, which settles where it stops improving.
+        method: ``"adam"``, or ``"lbfgs"`` with a strong Wolfe line search, which settles where it stops improving. That
+            may be at an extreme: the likelihood of a dozen points is flat. Give it priors.
         lr: Learning rate of Adam.
         priors: Gamma priors on the hyperparameters.
 
@@ -32,7 +33,7 @@ class Fit:
         ValueError: When one of them is out of range.
     """
 
-    epochs: int = 100
+    epochs: int = 30
     method: str = "adam"
     lr: float = 0.1
     priors: bool = False

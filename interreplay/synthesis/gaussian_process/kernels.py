@@ -15,6 +15,8 @@ from torch import Tensor
 KERNELS = ("rbf", "matern", "rq")
 MEANS = ("zero", "constant", "linear")
 NU = (0.5, 1.5, 2.5)
+LENGTH = 3.0
+"""Length scale at the start, as a multiple of √d standard deviations of a feature."""
 
 
 @dataclass(frozen=True)
@@ -102,16 +104,30 @@ class Hyperparameters:
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in named.items() if value is not None}
 
+    def average(self) -> Hyperparameters:
+        """One set, the mean over all b: of their logarithms for what is positive.
+
+        Likelihoods of a few points are flat; with the mean of the numbers themselves, the one neighbourhood whose
+        length scale or noise runs away would decide for all.
+        """
+        means = {}
+        for name, value in self.as_dict().items():
+            signed = name in ("constant", "slope")
+            mean = (value if signed else value.log()).mean(dim=0, keepdim=True)
+            means[name] = mean if signed else mean.exp()
+        return Hyperparameters(**means)
+
     def finite(self) -> Tensor:
         """Which of the b sets are finite throughout, bool ``(b,)``."""
         return torch.stack([v.isfinite().flatten(1).all(1) for v in self.as_dict().values()]).all(0)
 
     @classmethod
     def initial(cls, form: Form, targets: int, spread: float, dtype: torch.dtype, device: Any) -> Hyperparameters:
-        """Where fits start: a length scale of √d standard deviations, and a signal far above the noise.
+        """Where fits start: nearly linear functions, as dynamics are within a neighbourhood.
 
         Distances between points in d features grow as √d. A length scale that does not grow along leaves all points
-        uncorrelated, and every prediction at the mean (Hvarfner et al. 2024, arXiv:2402.02229).
+        uncorrelated, and every prediction at the mean (Hvarfner et al. 2024, arXiv:2402.02229). It starts at 3√d
+        standard deviations. With σ_f² = 9 targets then vary by about 1 within a neighbourhood.
 
         Args:
             form: Of the processes.
@@ -126,9 +142,9 @@ class Hyperparameters:
             return torch.full((1, *shape), value, dtype=dtype, device=device)
 
         return cls(
-            lengthscale=full(groups, d, value=spread * math.sqrt(d)),
-            outputscale=full(groups, value=1.0),
-            noise=full(groups, value=0.05),
+            lengthscale=full(groups, d, value=LENGTH * spread * math.sqrt(d)),
+            outputscale=full(groups, value=LENGTH**2),
+            noise=full(groups, value=0.02),
             alpha=full(groups, len(form.blocks), value=1.0),
             constant=full(targets, value=0.0),
             slope=full(targets, d, value=0.0) if form.mean == "linear" else None,

@@ -17,7 +17,7 @@ from gpytorch.means import ConstantMean, LinearMean, Mean, ZeroMean
 from gpytorch.priors import GammaPrior
 from torch import Tensor
 
-from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
+from interreplay.synthesis.gaussian_process.kernels import LENGTH, Form, Hyperparameters
 
 NOISE_FLOOR = 1e-3
 """Least σ_n², in units of the scaled targets."""
@@ -30,7 +30,7 @@ class Model(gpytorch.models.ExactGP):
         form: Of the processes.
         x: Features ``(b, m, d)``.
         y: Targets ``(b, m, T)``.
-        priors: Gamma priors: means √d on length scales in standard deviations, 2 on σ_f², .11 on σ_n².
+        priors: Gamma priors: means 3√d standard deviations on length scales, 9 on σ_f², .11 on σ_n².
         spread: Standard deviation of a feature.
     """
 
@@ -49,12 +49,14 @@ class Model(gpytorch.models.ExactGP):
         super().__init__(x.unsqueeze(1), y.mT, noise)
         self.form = form
         self.mean_module = _mean(form, means)
-        length = GammaPrior(3.0, 3.0 / (spread * math.sqrt(form.features))) if priors else None
+        length = GammaPrior(3.0, 3.0 / (LENGTH * spread * math.sqrt(form.features))) if priors else None
         self.parts = [_kernel(form, block, kernels, length) for block in form.slices]
         product = self.parts[0]
         for part in self.parts[1:]:
             product = product * part
-        self.covar_module = ScaleKernel(product, GammaPrior(2.0, 1.0) if priors else None, batch_shape=kernels)
+        self.covar_module = ScaleKernel(
+            product, GammaPrior(2.0, 2.0 / LENGTH**2) if priors else None, batch_shape=kernels
+        )
         self.to(x)
 
     def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:

@@ -81,7 +81,7 @@ class Schedule(ABC):
         self.fits += 1
         self.failures += found.failures
         self.retried += found.retried
-        self.current = found.hyper.map(lambda value: value.mean(dim=0, keepdim=True))
+        self.current = found.hyper.average()
         return self.used(found.hyper)
 
     def used(self, found: Hyperparameters) -> Hyperparameters:
@@ -151,7 +151,7 @@ class MonteCarlo(Global):
         warm_start: A fit starts at what the last one found.
     """
 
-    def __init__(self, count: int = 64, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
+    def __init__(self, count: int = 32, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
         if count < 1:
             raise ValueError(f"train_size is {count}; expected 1 or more")
         super().__init__(every, how, warm_start)
@@ -201,7 +201,7 @@ def schedule_named(name: str, how: Fit, count: int | None, every: int, warm_star
     Args:
         name: ``"monte_carlo"``, ``"rows"`` or ``"local"``.
         how: Method and length of a fit.
-        count: Neighbourhoods or rows of a fit; 64 or 256 for None.
+        count: Neighbourhoods or rows of a fit; 32 or 256 for None.
         every: Batches between two fits of shared hyperparameters.
         warm_start: A fit starts at what the last one found.
 
@@ -214,7 +214,7 @@ def schedule_named(name: str, how: Fit, count: int | None, every: int, warm_star
         return Local(how, warm_start)
     if name == "rows":
         return RandomRows(256 if count is None else count, every, how, warm_start)
-    return MonteCarlo(64 if count is None else count, every, how, warm_start)
+    return MonteCarlo(32 if count is None else count, every, how, warm_start)
 
 
 def means(hyper: Hyperparameters) -> dict[str, float]:

@@ -42,7 +42,7 @@ class GaussianProcess(Blend):
     Args:
         form: Kernel and mean.
         preparation: Scaling, principal components and precision.
-        schedule: Where hyperparameters come from; the mean of fits of 64 neighbourhoods every 1,000 batches by default.
+        schedule: Where hyperparameters come from; the mean of fits of 32 neighbourhoods every 1,000 batches by default.
         coefficient: Distribution of λ; Beta(.75, .75) by default.
         sample_posterior: Outcomes are drawn from the posterior of the function; its mean without.
         weighted: The batch comes with likelihood weights.

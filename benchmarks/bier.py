@@ -1,0 +1,149 @@
+"""BIER's batches and fits beside one SAC update, and the same predictions through GPyTorch.
+
+    python -m benchmarks.bier [--rows 50000] [--repeats 40]
+
+HalfCheetah-v5, random behaviour: 18 targets, 23 features, k 10, batch 256. All in this process on one thread, in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleaved, single_thread, table
+
+ORIGINAL = {"float32": 1.5, "float64": 9.0}
+"""Seconds that the original's batched fit took for one epoch of 64 neighbourhoods, as reported with the task."""
+
+
+def sac_update(buffer: Any) -> Callable[[], object]:
+    """One update of SAC with networks of 2×256 from one batch of the buffer."""
+    import torch
+
+    from interreplay.learning.sac import SACNetworks, SACUpdate
+
+    batch, rng = buffer.sample(256), torch.Generator().manual_seed(0)
+    update = SACUpdate(SACNetworks(17, 6), target_entropy=-6.0)
+    return lambda: update.apply(batch.transitions, batch.weights, rng)
+
+
+def with_synthesizer(buffer: Any, synthesizer: Any) -> Callable[[], object]:
+    """A batch of this buffer made by another synthesizer."""
+
+    def draw() -> object:
+        buffer.synthesizer = synthesizer
+        return buffer.sample(256)
+
+    return draw
+
+
+def through_gpytorch(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], object]:
+    """The same predictions from a GPyTorch model in evaluation mode."""
+    import torch
+
+    from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
+    from interreplay.synthesis.gaussian_process.model import Model
+
+    form = Form(per_target=per_target).over(x.shape[2], 6)
+    model = Model(form, x, y)
+    model.write(Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype, "cpu"))
+    model.train()
+
+    def predict() -> object:
+        model.set_train_data(x.unsqueeze(1), y.mT, strict=False)
+        model.train()
+        model.eval()
+        with torch.no_grad():
+            found = model.likelihood(model(queries.unsqueeze(1)))
+            return found.mean, found.variance
+
+    return predict
+
+
+def directly(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], object]:
+    """Our posterior."""
+    from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
+    from interreplay.synthesis.gaussian_process.posterior import posterior
+
+    form = Form(per_target=per_target).over(x.shape[2], 6)
+    hyper = Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype, "cpu")
+    return lambda: posterior(form, hyper, x, y, queries)
+
+
+def seconds_per_epoch(x: Any, y: Any, per_target: bool, epochs: int = 10) -> float:
+    """Seconds that one epoch of a fit of these neighbourhoods takes, the model's setting up included."""
+    from interreplay.synthesis.gaussian_process.fit import Fit, fit
+    from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
+
+    form = Form("rbf", ard=True, per_target=per_target).over(x.shape[2], 6)
+    start = Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype, "cpu")
+    spent = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        fit(Fit(epochs), form, start, x, y)
+        spent.append((time.perf_counter() - begin) / epochs)
+    return float(np.median(spent))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--repeats", type=int, default=40)
+    arguments = parser.parse_args()
+    single_thread()
+    warnings.simplefilter("ignore")
+    import torch
+
+    from benchmarks.training import fill
+    from interreplay.synthesis import Mixup
+    from interreplay.synthesis.gaussian_process import Form, GaussianProcess
+    from replay_buffers import BIER
+
+    buffer = BIER(capacity=arguments.rows, seed=0)
+    fill(buffer, "HalfCheetah-v5", arguments.rows)
+    makers = {
+        "shared kernel": GaussianProcess(),
+        "shared kernel, ARD, RBF": GaussianProcess(Form("rbf", ard=True)),
+        "a kernel per target": GaussianProcess(Form(per_target=True)),
+        "a kernel per target, ARD, RBF": GaussianProcess(Form("rbf", ard=True, per_target=True)),
+        "linear blend of the same neighborhoods": Mixup(),
+    }
+    contenders = {"one SAC update": sac_update(buffer)}
+    contenders |= {f"sample(256), {name}": with_synthesizer(buffer, maker) for name, maker in makers.items()}
+    seconds = interleaved(contenders, arguments.repeats)
+    base = seconds["one SAC update"]
+    rows = [[n, f"{np.median(s) * 1e3:.2f}", f"{np.median(s / base):.2f}"] for n, s in seconds.items()]
+    print(table(["what", "ms, median", "× one SAC update, median of pairs"], rows), "\n")
+
+    g = torch.Generator().manual_seed(0)
+    x, y, queries = (torch.randn(256, m, d, generator=g) for m, d in ((11, 23), (11, 18), (1, 23)))
+    contenders = {}
+    for per_target in (False, True):
+        name = "a kernel per target" if per_target else "shared kernel"
+        contenders[f"directly, {name}"] = directly(x, y, queries, per_target)
+        contenders[f"GPyTorch, {name}"] = through_gpytorch(x, y, queries, per_target)
+    seconds = interleaved(contenders, max(5, arguments.repeats // 4))
+    rows = [[n, f"{np.median(s) * 1e3:.2f}"] for n, s in seconds.items()]
+    print(table(["posterior of 256 neighborhoods × 18 targets", "ms, median"], rows), "\n")
+
+    rows = []
+    for per_target in (False, True):
+        found = seconds_per_epoch(x[:64], y[:64], per_target)
+        kernel = "a kernel per target" if per_target else "shared kernel"
+        faster = [f"{reported / found:.0f}" for reported in ORIGINAL.values()]
+        rows.append([kernel, f"{found * 1e3:.1f}", *faster])
+    print(
+        table(
+            ["an epoch of 64 local fits", "ms, median", "× faster than 1.5 s (fp32)", "× faster than 9 s (fp64)"], rows
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
