@@ -7,7 +7,7 @@ from interreplay.selection import Uniform as UniformSelector
 class Uniform(ReplayBuffer):
     """Every stored transition with the same probability, with replacement.
 
-    The yardstick for all others: no parameter, one gather per batch.
+    The yardstick for all others, and the one to begin with: no parameter, one gather per batch.
     """
 
     def __init__(
