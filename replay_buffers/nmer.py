@@ -12,9 +12,9 @@ from interreplay.synthesis.mixup import TerminationFn
 class NMER(ReplayBuffer):
     """Each anchor blended with one of its k nearest neighbours in z / std(z), z = [s; a]: local linear dynamics.
 
-    λ·anchor + (1 − λ)·neighbour over s, a, r and s', λ ~ Beta(α, α); where either is terminated, the anchor alone. Costs
-    a table of neighbours that follows what is stored: about 400 bytes per row and a twentieth of a SAC update per
-    added one, and a second gather per batch. Helps where few steps must do and dynamics are smooth, as in most
+    λ·anchor + (1 − λ)·neighbour over s, a, r and s', λ ~ Beta(α, α); where either is terminated, the anchor alone.
+    Costs a table of neighbours that follows what is stored, about 400 bytes per row and a twentieth of a SAC update
+    per added one, and a second gather per batch. Helps where few steps must do and dynamics are smooth, as in most
     locomotion; less where contacts or goals make neighbours end up far apart, and with images, where distances in
     pixels mean little.
 
