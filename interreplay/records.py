@@ -157,7 +157,8 @@ class Records:
         if words is not None:
             return words.take(index, axis=0)[:, columns]
         parts = self.take(torch.from_numpy(index).to(self.device), names).values()
-        return torch.cat([part.reshape(len(index), -1) for part in parts], dim=1).numpy(force=True)
+        flat = [part.reshape(len(index), math.prod(part.shape[1:])) for part in parts]
+        return torch.cat(flat, dim=1).numpy(force=True)
 
     def _run(self, fields: list[Field]) -> tuple[np.ndarray | None, slice]:
         """The table in the dtype of `fields` and where these lie in it; None when they are no neighbours in it."""
