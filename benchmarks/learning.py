@@ -2,9 +2,11 @@
 
     python -m benchmarks.learning                        # runs, then redraws
     python -m benchmarks.learning --draw                 # redraws from benchmarks/data/learning
+    python -m benchmarks.learning --trainer TD3          # with another algorithm than SAC
 
 Each run is the command that a user would type; it is printed before it starts. What it reported ends in
-``benchmarks/data/learning/<env>_<buffer>_s<seed>.csv``, one line per evaluation.
+``benchmarks/data/learning/<env>_<buffer>_s<seed>.csv``, one line per evaluation; of others than SAC in a folder
+with the algorithm's name there.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ HERE = Path(__file__).parent
 DATA, FIGURES = HERE / "data" / "learning", HERE / "figures"
 GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0}
 STEPS = {"InvertedPendulum-v5": 8_000, "Pendulum-v1": 6_000, "HalfCheetah-v5": 50_000}
-FLAGS = {"Pendulum-v1": {"tau": 0.02, "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}}
+OTHER_STEPS = {"InvertedPendulum-v5": 20_000, "Pendulum-v1": 15_000}
+"""Of other algorithms than SAC."""
+FLAGS = {("SAC", "Pendulum-v1"): {"tau": 0.02, "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}}
 """InvertedPendulum has its own defaults on the command line; HalfCheetah runs with the paper's."""
 COLUMNS = {
     "env_steps": "num_env_steps_sampled_lifetime",
@@ -33,45 +37,51 @@ COLUMNS = {
 }
 
 
-def command(env: str, buffer: str, seed: int, folder: Path) -> list[str]:
+def data_of(trainer: str) -> Path:
+    """Where an algorithm's curves are kept."""
+    return DATA if trainer == "SAC" else DATA / trainer
+
+
+def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> list[str]:
     """What a user would type."""
-    flags = {"trainer": "SAC", "env": env, "buffer": buffer, "seed": seed, "total_env_steps": STEPS[env]}
+    steps = STEPS if trainer == "SAC" else OTHER_STEPS
+    flags = {"trainer": trainer, "env": env, "buffer": buffer, "seed": seed, "total_env_steps": steps[env]}
     flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "local_dir": folder}
-    flags |= FLAGS.get(env, {})
+    flags |= FLAGS.get((trainer, env), {})
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     return [sys.executable, "custom_training.py", *words, "--quiet"]
 
 
-def run(env: str, buffer: str, seed: int) -> None:
+def run(trainer: str, env: str, buffer: str, seed: int) -> None:
     """One run; keeps its evaluations."""
     with tempfile.TemporaryDirectory() as folder:
-        words = command(env, buffer, seed, Path(folder))
+        words = command(trainer, env, buffer, seed, Path(folder))
         print("python " + " ".join(words[1:]), flush=True)
         subprocess.run(words, cwd=HERE.parent, check=True, stdout=subprocess.DEVNULL)
         (progress,) = Path(folder).glob("*/progress.csv")
         with progress.open(newline="") as file:
             rows = [[row.get(column, "") for column in COLUMNS.values()] for row in csv.DictReader(file)]
-    DATA.mkdir(parents=True, exist_ok=True)
-    with (DATA / f"{env}_{buffer}_s{seed}.csv").open("w", newline="") as file:
+    data_of(trainer).mkdir(parents=True, exist_ok=True)
+    with (data_of(trainer) / f"{env}_{buffer}_s{seed}.csv").open("w", newline="") as file:
         csv.writer(file).writerows([list(COLUMNS), *(row for row in rows if row[1])])
 
 
-def curves(env: str, buffer: str) -> dict[int, np.ndarray]:
+def curves(trainer: str, env: str, buffer: str) -> dict[int, np.ndarray]:
     """Evaluations by seed, each ``(n, 2)``: env steps and return."""
     found = {}
-    for path in sorted(DATA.glob(f"{env}_{buffer}_s*.csv")):
+    for path in sorted(data_of(trainer).glob(f"{env}_{buffer}_s*.csv")):
         with path.open(newline="") as file:
             rows = [(float(row["env_steps"]), float(row["evaluation_return"])) for row in csv.DictReader(file)]
         found[int(path.stem.rsplit("_s", 1)[1])] = np.array(rows)
     return found
 
 
-def summary(envs: list[str], buffers: list[str]) -> str:
+def summary(trainer: str, envs: list[str], buffers: list[str]) -> str:
     """Every seed: the first evaluation that reached the goal, the last one, and the mean of the last three."""
     lines = []
     for env in envs:
         for buffer in buffers:
-            for seed, curve in curves(env, buffer).items():
+            for seed, curve in curves(trainer, env, buffer).items():
                 goal = GOALS.get(env)
                 reached = curve[curve[:, 1] >= goal][:, 0] if goal is not None else []
                 first = f"{reached[0]:,.0f}" if len(reached) else "–" if goal is None else "not reached"
@@ -89,7 +99,7 @@ def summary(envs: list[str], buffers: list[str]) -> str:
     return table(header, lines)
 
 
-def draw(envs: list[str], buffers: list[str]) -> Path:
+def draw(trainer: str, envs: list[str], buffers: list[str]) -> Path:
     """One panel per environment: every seed thin, the mean of the seeds thick."""
     import matplotlib
 
@@ -99,7 +109,7 @@ def draw(envs: list[str], buffers: list[str]) -> Path:
     figure, panels = plt.subplots(1, len(envs), figsize=(5 * len(envs), 3.6), squeeze=False, layout="constrained")
     for panel, env in zip(panels[0], envs, strict=True):
         for color, buffer in zip(("C0", "C1", "C2"), buffers, strict=False):
-            found = list(curves(env, buffer).values())
+            found = list(curves(trainer, env, buffer).values())
             for curve in found:
                 panel.plot(curve[:, 0], curve[:, 1], color=color, alpha=0.35, linewidth=1)
             if found:
@@ -113,24 +123,27 @@ def draw(envs: list[str], buffers: list[str]) -> Path:
         panel.set(title=env, xlabel="env steps", ylabel="evaluation return")
         panel.legend(frameon=False)
     FIGURES.mkdir(exist_ok=True)
-    figure.savefig(FIGURES / "learning.png", dpi=110)
-    return FIGURES / "learning.png"
+    path = FIGURES / ("learning.png" if trainer == "SAC" else f"learning_{trainer}.png")
+    figure.savefig(path, dpi=110)
+    return path
 
 
 def main() -> None:
     """Run, print the table, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envs", nargs="+", default=list(STEPS))
+    parser.add_argument("--trainer", default="SAC")
+    parser.add_argument("--envs", nargs="+", help="all by default")
     parser.add_argument("--buffers", nargs="+", default=["Uniform", "NMER"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
     arguments = parser.parse_args()
+    arguments.envs = arguments.envs or list(STEPS if arguments.trainer == "SAC" else OTHER_STEPS)
     for env in [] if arguments.draw else arguments.envs:
         for seed in arguments.seeds:
             for buffer in arguments.buffers:
-                run(env, buffer, seed)
-    print(summary(arguments.envs, arguments.buffers))
-    print(f"figure: {draw(arguments.envs, arguments.buffers)}")
+                run(arguments.trainer, env, buffer, seed)
+    print(summary(arguments.trainer, arguments.envs, arguments.buffers))
+    print(f"figure: {draw(arguments.trainer, arguments.envs, arguments.buffers)}")
 
 
 if __name__ == "__main__":
