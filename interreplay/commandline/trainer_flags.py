@@ -22,10 +22,11 @@ TRAINER_DEFAULTS: dict[str, dict[str, Any]] = {
 """The settings that each algorithm has beside those of all, as in its paper; `interreplay.rllib` has the same."""
 
 # Other defaults where the usual ones, made for larger tasks, learn slowly; flags that are given come first.
+_FAST = {"actor_lr": 1e-3, "critic_lr": 1e-3, "tau": 0.02}
 TUNED: dict[str, dict[str, dict[str, Any]]] = {
-    "SAC": {
-        "InvertedPendulum": {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.02, "initial_alpha": 0.2},
-    },
+    "SAC": {"InvertedPendulum": _FAST | {"alpha_lr": 1e-3, "initial_alpha": 0.2}},
+    "TD3": dict.fromkeys(("InvertedPendulum", "Pendulum"), _FAST),
+    "DDPG": dict.fromkeys(("InvertedPendulum", "Pendulum"), _FAST | {"critic_l2": 0.0}),
 }
 
 

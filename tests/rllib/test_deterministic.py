@@ -10,7 +10,6 @@ from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
 from interreplay.rllib.job import trainer_settings
 from tests.rllib.test_training import CONFIGS, cluster, config, run, same, weights  # noqa: F401
 
-
 FAST = ("NMER", "PER", "S4RL")
 
 
