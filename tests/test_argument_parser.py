@@ -15,7 +15,7 @@ from custom_training import main
 from interreplay.commandline import UsageError
 from interreplay.commandline.flags import Flag, FlagParser
 from interreplay.commandline.replay_flags import REPLAY_FLAGS
-from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS, TUNED
+from interreplay.commandline.trainer_flags import TUNED
 from interreplay.commandline.values import boolean
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -296,7 +296,7 @@ def test_defaults_of_an_environment_give_way_to_flags():
 def test_defaults_of_environments_are_what_flags_accept():
     for trainer, environments in TUNED.items():
         for values in environments.values():
-            assert values.keys() <= TRAINER_DEFAULTS[trainer].keys()
+            assert values.keys() <= vars(settings_for({"trainer": trainer})).keys()
             assert {name: FLAGS[name].type(str(value)) for name, value in values.items()} == values
 
 
