@@ -13,19 +13,12 @@ from interreplay.commandline.environments import find_environment
 from interreplay.commandline.flags import Flag, FlagParser
 from interreplay.commandline.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
 from interreplay.commandline.replay_flags import CHOOSING_FLAGS, METHODS, REPLAY_FLAGS, accepted_names, replay_for
-from interreplay.commandline.values import (
-    assignment,
-    boolean,
-    choice,
-    number,
-    number_or,
-    updates_per_step,
-    whole,
-    widths,
-)
+from interreplay.commandline.trainer_flags import BATCH_FLAG, TRAINER_FLAGS, trainer_defaults
+from interreplay.commandline.trainer_flags import tuned_for as tuned_for_trainer
+from interreplay.commandline.values import assignment, boolean, choice, number, updates_per_step, whole
 
 # The name of each algorithm's configuration in interreplay.rllib.
-TRAINERS = {"SAC": "SACConfig"}
+TRAINERS = {"SAC": "SACConfig", "TD3": "TD3Config", "DDPG": "DDPGConfig"}
 CATALOGUE = {name: getattr(replay_buffers, name) for name in replay_buffers.__all__}
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
@@ -49,7 +42,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("buffer_arg", assignment, (), "argument of the replay method, such as k=10; may be repeated", repeat=True),
         Flag("buffer_size", whole(1), 1_000_000, "transitions to keep", aliases=("capacity",)),
         Flag("learning_starts", whole(0), 1_000, "environment steps with random actions before the first update"),
-        Flag("train_batch_size", whole(1), 256, "transitions per update"),
+        BATCH_FLAG,
         Flag(
             "round_robin_weights",
             updates_per_step,
@@ -83,18 +76,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "Gaussian processes, as in the original work (BIER)": GAUSSIAN_PROCESS_FLAGS,
     "learner": (
         Flag("gamma", number(0, 1), 0.99, "discount factor"),
-        Flag("tau", number(0, 1, open_low=True), 0.005, "share of the new weights in the target networks per update"),
-        Flag("actor_lr", number(0, open_low=True), 3e-4, "learning rate of the policy"),
-        Flag("critic_lr", number(0, open_low=True), 3e-4, "learning rate of the critics"),
-        Flag("alpha_lr", number(0), 3e-4, "learning rate of the temperature"),
-        Flag("hiddens", widths, (256, 256), "widths of the hidden layers", many=True),
-        Flag("initial_alpha", number(0, open_low=True), 1.0, "temperature at the start"),
-        Flag(
-            "target_entropy",
-            number_or("auto"),
-            "auto",
-            "entropy that the temperature aims at; auto is minus the action's size",
-        ),
+        *TRAINER_FLAGS,
     ),
     "sampling and machine": (
         Flag("num_workers", whole(0), 0, "processes that sample; 0 samples in this one"),
@@ -120,11 +102,6 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
 # Flags that are about this one start of the program, and no settings of a run.
 NOW = {"resume", "list_buffers"}
 DEFAULTS = {flag.name: flag.default for flags in GROUPS.values() for flag in flags}
-# Other defaults where the usual ones, made for larger tasks, learn slowly; flags that are given come first.
-TUNED: dict[str, dict[str, Any]] = {
-    "InvertedPendulum": {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.02, "initial_alpha": 0.2},
-    "FetchReach": {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.05, "gamma": 0.95},
-}
 # Settings that a resumed run may change; everything else is the checkpoint's.
 CHANGEABLE = {
     *("total_env_steps", "quiet", "checkpoint_freq", "keep_checkpoints", "evaluation_interval"),
@@ -149,12 +126,14 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     Raises:
         UsageError: Values that do not fit each other, or name nothing.
     """
-    settings = {name: value for name, value in DEFAULTS.items() if name not in REPLAY_FLAGS | NOW}
-    settings |= tuned_for(given)
+    trainer = given.get("trainer", DEFAULTS["trainer"])
+    if trainer not in TRAINERS:
+        raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, TRAINERS)}")
+    own = {flag.name for flag in (BATCH_FLAG, *TRAINER_FLAGS)}
+    settings = {name: value for name, value in DEFAULTS.items() if name not in REPLAY_FLAGS | NOW | own}
+    settings |= trainer_defaults(given, trainer) | tuned_for(given)
     settings |= {name: value for name, value in given.items() if name in settings} | replay_for(given, CATALOGUE)
     settings |= {"hiddens": list(settings["hiddens"]), "local_dir": str(settings["local_dir"])}
-    if settings["trainer"] not in TRAINERS:
-        raise UsageError(f"unknown trainer {settings['trainer']!r}; {accepted_names(settings['trainer'], TRAINERS)}")
     if settings["buffer_size"] < settings["train_batch_size"]:
         raise UsageError(
             f"--buffer_size {settings['buffer_size']} is smaller than one batch; "
@@ -164,13 +143,12 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
 
 
 def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of `TUNED` that the environment asks for and no flag overrides.
+    """The defaults that the environment asks for and no flag overrides.
 
     Args:
         given: Flags and values that were given.
     """
-    env = given.get("env", DEFAULTS["env"]).rpartition(":")[2].rsplit("-v", 1)[0]
-    return {name: value for name, value in TUNED.get(env, {}).items() if name not in given}
+    return tuned_for_trainer(given, *(given.get(name, DEFAULTS[name]) for name in ("trainer", "env")))
 
 
 def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleNamespace:

@@ -2,9 +2,11 @@
 
     python -m benchmarks.learning                        # runs, then redraws
     python -m benchmarks.learning --draw                 # redraws from benchmarks/data/learning
+    python -m benchmarks.learning --trainer TD3          # with another algorithm than SAC
 
 Each run is the command that a user would type; it is printed before it starts. What it reported ends in
-``benchmarks/data/learning/<env>_<buffer>_s<seed>.csv``, one line per evaluation.
+``benchmarks/data/learning/<env>_<buffer>_s<seed>.csv``, one line per evaluation; of others than SAC in a folder
+with the algorithm's name there.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ HERE = Path(__file__).parent
 DATA, FIGURES = HERE / "data" / "learning", HERE / "figures"
 GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0, "FetchReach-v4": 0.9}
 STEPS = {"InvertedPendulum-v5": 8_000, "Pendulum-v1": 6_000, "HalfCheetah-v5": 50_000, "FetchReach-v4": 20_000}
+OTHER_STEPS = {"InvertedPendulum-v5": 10_000, "Pendulum-v1": 6_000}
+"""Of other algorithms than SAC."""
 BUFFERS = {"FetchReach-v4": ["Uniform", "HER"]}
 """Compared where no others are asked for: Uniform and NMER, and where there are goals to relabel, Uniform and HER."""
-FLAGS = {"Pendulum-v1": {"tau": 0.02, "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}}
+FLAGS = {("SAC", "Pendulum-v1"): {"tau": 0.02, "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}}
 """InvertedPendulum and FetchReach have their own defaults on the command line; HalfCheetah runs with the paper's."""
 COLUMNS = {
     "env_steps": "num_env_steps_sampled_lifetime",
@@ -36,19 +40,25 @@ COLUMNS = {
 }
 
 
-def command(env: str, buffer: str, seed: int, folder: Path) -> list[str]:
+def data_of(trainer: str) -> Path:
+    """Where an algorithm's curves are kept."""
+    return DATA if trainer == "SAC" else DATA / trainer
+
+
+def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> list[str]:
     """What a user would type."""
-    flags = {"trainer": "SAC", "env": env, "buffer": buffer, "seed": seed, "total_env_steps": STEPS[env]}
+    steps = STEPS if trainer == "SAC" else OTHER_STEPS
+    flags = {"trainer": trainer, "env": env, "buffer": buffer, "seed": seed, "total_env_steps": steps[env]}
     flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "local_dir": folder}
-    flags |= FLAGS.get(env, {})
+    flags |= FLAGS.get((trainer, env), {})
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     return [sys.executable, "custom_training.py", *words, "--quiet"]
 
 
-def run(env: str, buffer: str, seed: int) -> None:
+def run(trainer: str, env: str, buffer: str, seed: int) -> None:
     """One run; keeps its evaluations."""
     with tempfile.TemporaryDirectory() as folder:
-        words = command(env, buffer, seed, Path(folder))
+        words = command(trainer, env, buffer, seed, Path(folder))
         print("python " + " ".join(words[1:]), flush=True)
         subprocess.run(words, cwd=HERE.parent, check=True, stdout=subprocess.DEVNULL)
         (progress,) = Path(folder).glob("*/progress.csv")
@@ -56,15 +66,15 @@ def run(env: str, buffer: str, seed: int) -> None:
             given = list(csv.DictReader(file))
     columns = {name: column for name, column in COLUMNS.items() if column in given[-1]}
     rows = [[row[column] for column in columns.values()] for row in given]
-    DATA.mkdir(parents=True, exist_ok=True)
-    with (DATA / f"{env}_{buffer}_s{seed}.csv").open("w", newline="") as file:
+    data_of(trainer).mkdir(parents=True, exist_ok=True)
+    with (data_of(trainer) / f"{env}_{buffer}_s{seed}.csv").open("w", newline="") as file:
         csv.writer(file).writerows([list(columns), *(row for row in rows if row[1])])
 
 
-def curves(env: str, buffer: str) -> dict[int, np.ndarray]:
+def curves(trainer: str, env: str, buffer: str) -> dict[int, np.ndarray]:
     """Evaluations by seed, each ``(n, 2)``: env steps and return, or success rate where the environment has one."""
     found = {}
-    for path in sorted(DATA.glob(f"{env}_{buffer}_s*.csv")):
+    for path in sorted(data_of(trainer).glob(f"{env}_{buffer}_s*.csv")):
         with path.open(newline="") as file:
             rows = [
                 (float(row["env_steps"]), float(row.get("evaluation_success", row["evaluation_return"])))
@@ -74,12 +84,12 @@ def curves(env: str, buffer: str) -> dict[int, np.ndarray]:
     return found
 
 
-def summary(buffers: dict[str, list[str]]) -> str:
+def summary(trainer: str, buffers: dict[str, list[str]]) -> str:
     """Every seed: the first evaluation that reached the goal, the last one, and the mean of the last three."""
     lines = []
     for env, compared in buffers.items():
         for buffer in compared:
-            for seed, curve in curves(env, buffer).items():
+            for seed, curve in curves(trainer, env, buffer).items():
                 goal = GOALS.get(env)
                 reached = curve[curve[:, 1] >= goal][:, 0] if goal is not None else []
                 first = f"{reached[0]:,.0f}" if len(reached) else "–" if goal is None else "not reached"
@@ -97,7 +107,7 @@ def summary(buffers: dict[str, list[str]]) -> str:
     return table(header, lines)
 
 
-def draw(buffers: dict[str, list[str]]) -> Path:
+def draw(trainer: str, buffers: dict[str, list[str]]) -> Path:
     """One panel per environment: every seed thin, the mean of the seeds thick."""
     import matplotlib
 
@@ -108,7 +118,7 @@ def draw(buffers: dict[str, list[str]]) -> Path:
     figure, panels = plt.subplots(1, len(buffers), figsize=size, squeeze=False, layout="constrained")
     for panel, (env, compared) in zip(panels[0], buffers.items(), strict=True):
         for color, buffer in zip(("C0", "C1", "C2"), compared, strict=False):
-            found = list(curves(env, buffer).values())
+            found = list(curves(trainer, env, buffer).values())
             for curve in found:
                 panel.plot(curve[:, 0], curve[:, 1], color=color, alpha=0.35, linewidth=1)
             if found:
@@ -126,25 +136,28 @@ def draw(buffers: dict[str, list[str]]) -> Path:
         panel.set(title=env, xlabel="env steps", ylabel="evaluation success" if env in BUFFERS else "evaluation return")
         panel.legend(frameon=False)
     FIGURES.mkdir(exist_ok=True)
-    figure.savefig(FIGURES / "learning.png", dpi=110)
-    return FIGURES / "learning.png"
+    path = FIGURES / ("learning.png" if trainer == "SAC" else f"learning_{trainer}.png")
+    figure.savefig(path, dpi=110)
+    return path
 
 
 def main() -> None:
     """Run, print the table, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envs", nargs="+", default=list(STEPS))
+    parser.add_argument("--trainer", default="SAC")
+    parser.add_argument("--envs", nargs="+", help="all by default")
     parser.add_argument("--buffers", nargs="+", help="instead of those that go with each environment")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
     arguments = parser.parse_args()
+    arguments.envs = arguments.envs or list(STEPS if arguments.trainer == "SAC" else OTHER_STEPS)
     buffers = {env: arguments.buffers or BUFFERS.get(env, ["Uniform", "NMER"]) for env in arguments.envs}
     for env in [] if arguments.draw else arguments.envs:
         for seed in arguments.seeds:
             for buffer in buffers[env]:
-                run(env, buffer, seed)
-    print(summary(buffers))
-    print(f"figure: {draw(buffers)}")
+                run(arguments.trainer, env, buffer, seed)
+    print(summary(arguments.trainer, buffers))
+    print(f"figure: {draw(arguments.trainer, buffers)}")
 
 
 if __name__ == "__main__":

@@ -185,6 +185,24 @@ def test_results_elsewhere(copy, tmp_path, capsys):
     assert steps(copy) == [100, 200, 300]
 
 
+def test_ddpg_by_the_original_works_command(tmp_path):
+    flags = "--trainer DDPG --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay".split()
+    done = run(*flags, *SHORT, "--total_env_steps", 200, "--local_dir", tmp_path)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "InvertedPendulum-v2 is retired; using InvertedPendulum-v5"
+    assert lines[1].startswith("defaults for this environment: --actor_lr 0.001")
+    assert lines[2] == "DDPG with PER on InvertedPendulum-v5, seed 0"
+    folder = the_run(tmp_path)
+    assert folder.name.startswith("DDPG_InvertedPendulum-v5_PER_s0_")
+    params = json.loads((folder / "params.json").read_text())
+    assert params["exploration"] == "OrnsteinUhlenbeck" and "alpha_lr" not in params
+    assert float(rows(folder)[-1]["learners/default_policy/critic_loss"]) > 0
+    done = run("--resume", folder, "--total_env_steps", 300, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert steps(folder) == [100, 200, 300]
+
+
 def tree(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
@@ -228,6 +246,9 @@ def check_error(text: str, parts: list[str]) -> None:
     [
         (["--env", "HalfCheeta-v5"], ["'HalfCheeta-v5'", "did you mean HalfCheetah-v5"]),
         (["--buffer", "NMERR"], ["'NMERR'", "did you mean NMER?"]),
+        (["--trainer", "TD3", "--alpha_lr", ".1"], ["--alpha_lr is a setting of SAC"]),
+        (["--trainer", "TD3", "--huber_delta", "-1"], ["huber_delta is -1"]),
+        (["--trainer", "TD3", "--buffer", "Elite", "--buffer-arg", "distance=kl"], ["'ln'", "no distribution"]),
         (["--buffer", "NMER", "--buffer-arg", "kk=3"], ["'kk'", "did you mean k?"]),
         (["--buffer", "NMER", "--buffer-arg", "k=0"], ["k", "0"]),
         (["--buffer", "NMER", "--buffer-arg", "k=ten"], ["k", "ten"]),

@@ -91,7 +91,8 @@ def _is_retired(name: str) -> bool:
     if spec is None:
         return True
     if isinstance(spec.entry_point, str):
-        return ":MujocoPy" in spec.entry_point
+        # gymnasium-robotics brings back versions 2 and 3 of Gymnasium's own environments, for mujoco-py as they were.
+        return ":MujocoPy" in spec.entry_point or spec.entry_point.startswith("gymnasium_robotics.envs.mujoco.")
     return getattr(spec.entry_point, "__name__", "").startswith("_raise")
 
 

@@ -62,6 +62,16 @@ class Critics(nn.Module):
                 x = torch.relu_(x)
         return x.squeeze(-1)
 
+    def single(self, j: int, state_actions: Tensor) -> Tensor:
+        """Q-values ``(n,)`` of the j-th critic alone."""
+        x = state_actions
+        last = len(self._layers) - 1
+        for i, (weight, bias) in enumerate(self._layers):
+            x = torch.addmm(bias[j], x, weight[j])
+            if i < last:
+                x = torch.relu_(x)
+        return x.squeeze(-1)
+
 
 class GaussianActor(nn.Module):
     """A Gaussian squashed by tanh into (−1, 1), as SAC's policy (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -95,3 +96,10 @@ class Update(ABC):
         Returns:
             TD errors ``(n,)``, the mean over the critics, and the metrics as one tensor, both detached.
         """
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next update depends on beside networks, optimisers and `rng`."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state
+        """Continue from a state."""

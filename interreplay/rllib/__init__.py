@@ -1,7 +1,9 @@
 """interreplay in Ray RLlib: fast off-policy algorithms, and a replay buffer for the stock ones."""
 
+from interreplay.rllib.ddpg import DDPG, DDPGConfig
 from interreplay.rllib.sac import SAC, SACConfig
 from interreplay.rllib.stock import ReplayBuffer
 from interreplay.rllib.stock_configs import ReplayMixin
+from interreplay.rllib.td3 import TD3, TD3Config
 
-__all__ = ["SAC", "ReplayBuffer", "ReplayMixin", "SACConfig"]
+__all__ = ["DDPG", "SAC", "TD3", "DDPGConfig", "ReplayBuffer", "ReplayMixin", "SACConfig", "TD3Config"]

@@ -55,7 +55,7 @@ class OffPolicy(Algorithm):
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
         self._compares_policies = hasattr(self.replay_buffer.selector, "set_policy")
         if self._compares_policies:
-            self.replay_buffer.selector.set_policy(self._behavior)
+            self.replay_buffer.selector.set_policy(self._behavior, self.learner.single_module.gaussian)
         show_goals(self.replay_buffer, config, self.env_runner.env)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.

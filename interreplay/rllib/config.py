@@ -9,6 +9,7 @@ from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
+from interreplay.learning.exploration import Exploration, Gaussian
 from interreplay.rllib.recipes import Kind, check_arguments, resolve
 
 
@@ -25,6 +26,7 @@ class OffPolicyConfig(AlgorithmConfig):
         hiddens: Widths of the hidden layers of all networks.
         grad_clip: Largest gradient norm, or None.
         anneal_steps: Env steps over which schedules such as PER's β run; None leaves them at their start.
+        exploration: Noise with which the policy acts while it trains; each runner has a copy of its own.
         on_manifold_rows: Blended rows of every batch looked at whose outcome the simulator is asked for; 0 for none.
             For Gymnasium's MuJoCo environments, see `interreplay.on_manifold`.
     """
@@ -43,6 +45,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self.tau = 0.005
         self.hiddens = (256, 256)
         self.anneal_steps: int | None = None
+        self.exploration: Exploration = Gaussian(1.0)
         self.on_manifold_rows = 0
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
@@ -135,7 +138,10 @@ class OffPolicyConfig(AlgorithmConfig):
     @property
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | {"hiddens": list(self.hiddens)}
+        return super()._model_config_auto_includes | {
+            "hiddens": list(self.hiddens),
+            "noise_scale": self.exploration.sigma,
+        }
 
 
 def check_positive(name: str, value: Any) -> None:

@@ -14,6 +14,8 @@ import torch
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.replay_flags import replay_arguments
+from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
+from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
 
 OBJECT_STORE = 256 * 1024**2
 _QUIET = {
@@ -68,6 +70,17 @@ def build(config_name: str, settings: SimpleNamespace) -> Any:
         raise UsageError(str(error)) from error
 
 
+def trainer_settings(settings: SimpleNamespace) -> dict[str, Any]:
+    """The settings that not every algorithm has, or not with the same default, as its configuration takes them."""
+    own = {name: getattr(settings, name) for name in TRAINER_DEFAULTS[settings.trainer] if name != "train_batch_size"}
+    if own.get("huber_delta") == "none":
+        own["huber_delta"] = None
+    if "exploration" in own:
+        kind, sigma, theta = (own.pop(f"exploration{part}") for part in ("", "_sigma", "_theta"))
+        own["exploration"] = Gaussian(sigma) if kind == "Gaussian" else OrnsteinUhlenbeck(sigma, theta)
+    return own
+
+
 def configure(config_name: str, settings: SimpleNamespace) -> Any:
     """RLlib's configuration of a job; arguments as in `build`."""
     s = settings
@@ -75,8 +88,9 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     config.environment(s.env)
     config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
     config.training(
-        **{name: getattr(s, name) for name in ("gamma", "tau", "actor_lr", "critic_lr", "alpha_lr", "n_step")},
-        **{name: getattr(s, name) for name in ("initial_alpha", "target_entropy", "hiddens")},
+        **trainer_settings(s),
+        gamma=s.gamma,
+        n_step=s.n_step,
         train_batch_size_per_learner=s.train_batch_size,
         updates_per_step=s.round_robin_weights,
         steps_per_iteration=s.steps_per_iteration,

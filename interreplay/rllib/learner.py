@@ -80,6 +80,7 @@ class OffPolicyLearner(TorchLearner):
                 "updates": self.updates,
                 "totals": self._totals.cpu().numpy(),
                 "since": self._since,
+                "rule": self._update_rule.state_dict(),
             }
         return state
 
@@ -91,6 +92,7 @@ class OffPolicyLearner(TorchLearner):
             self._rng.set_state(torch.as_tensor(mine["rng"]))
             self.updates, self._since = int(mine["updates"]), int(mine["since"])
             self._totals = torch.as_tensor(mine["totals"], device=self._device).clone()
+            self._update_rule.load_state_dict(mine["rule"])
 
     @property
     def single_module(self) -> RLModule:

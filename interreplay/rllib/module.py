@@ -1,8 +1,8 @@
-"""The RLModule of SAC: the networks of `interreplay.learning` in RLlib's clothes."""
+"""The RLModules: networks of `interreplay.learning` in RLlib's clothes."""
 
 from __future__ import annotations
 
-import math
+from abc import abstractmethod
 from typing import Any
 
 import gymnasium as gym
@@ -12,9 +12,8 @@ from ray.rllib.core.rl_module.apis import InferenceOnlyAPI
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.annotations import override
-from torch import Tensor
+from torch import Tensor, nn
 
-from interreplay.learning.sac import SACNetworks
 from interreplay.learning.update import flat_observation
 
 
@@ -35,41 +34,46 @@ def check_action_space(space: gym.Space) -> None:
         raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")
 
 
-class SACModule(TorchRLModule, InferenceOnlyAPI):
-    """Actor, twin critics, targets and temperature; actions lie in (−1, 1) and are scaled by RLlib's connectors.
+class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
+    """Actor, critics, targets; actions lie in [−1, 1] and are scaled by the runner, or by RLlib's connectors.
 
-    ``model_config``: ``hiddens`` widths of the hidden layers, ``initial_alpha`` first temperature.
+    ``model_config``: ``hiddens`` widths of the hidden layers, ``noise_scale`` standard deviation of the noise with
+    which `forward_exploration` acts; the runner has its own `Exploration`.
+
+    Attributes:
+        gaussian: Whether `behavior` gives [mean; log std].
+        nets: The networks, the policy among them as ``actor``.
     """
 
     framework = "torch"
+    gaussian: bool
+    nets: Any
 
     @override(RLModule)
     def setup(self) -> None:
         check_action_space(self.action_space)
-        self.nets = SACNetworks(
-            flat_size(self.observation_space),
-            flat_size(self.action_space),
-            self.model_config["hiddens"],
-            self.model_config["initial_alpha"],
-            inference_only=self.inference_only,
-        )
+        self.nets = self.make_networks(flat_size(self.observation_space), flat_size(self.action_space))
+
+    @abstractmethod
+    def make_networks(self, inputs: int, actions: int) -> nn.Module:
+        """The networks for so many numbers in observations and actions; the ``actor`` alone where `inference_only`."""
+
+    @abstractmethod
+    def behavior(self, obs: Tensor) -> Tensor:
+        """What the policy gives for observations ``(n, inputs)``, to compare policies by."""
+
+    @abstractmethod
+    def random_behavior(self, count: int) -> Tensor:
+        """What stands for `count` uniformly random actions in its place."""
 
     @override(InferenceOnlyAPI)
     def get_non_inference_attributes(self) -> list[str]:
-        return [] if self.inference_only else ["nets.critics", "nets.targets", "nets.log_alpha"]
+        parts = {name.partition(".")[0] for name, _ in self.nets.named_parameters()}
+        return [f"nets.{name}" for name in sorted(parts - {"actor"})]
 
     def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
-        """Actions ``(n, actions)`` in (−1, 1) for standard normal `noise` of their shape, or the mode for None."""
+        """Actions ``(n, actions)`` in [−1, 1] with `noise` of their shape, or the policy's own for None."""
         return self.nets.actor.act(obs, noise)
-
-    def behavior(self, obs: Tensor) -> Tensor:
-        """What the policy gives: [mean; log std] ``(n, 2·actions)`` of the Gaussian that it squashes."""
-        return self.nets.actor.distribution(obs)
-
-    def random_behavior(self, count: int) -> Tensor:
-        """What stands for uniformly random actions ``(count, 2·actions)``: their own mean and log std."""
-        size = flat_size(self.action_space)
-        return torch.tensor([0.0, -0.5 * math.log(3.0)]).repeat_interleave(size).expand(count, -1)
 
     @override(TorchRLModule)
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -79,7 +83,7 @@ class SACModule(TorchRLModule, InferenceOnlyAPI):
     def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         obs = flat_observation(batch[Columns.OBS])
         noise = torch.randn(len(obs), flat_size(self.action_space), device=obs.device)
-        return {Columns.ACTIONS: self._shaped(self.act(obs, noise))}
+        return {Columns.ACTIONS: self._shaped(self.act(obs, noise * self.model_config["noise_scale"]))}
 
     @override(TorchRLModule)
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:

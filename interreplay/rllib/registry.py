@@ -14,8 +14,9 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 from interreplay.commandline import UsageError
 from interreplay.commandline.environments import find_environment
 from interreplay.commandline.replay_flags import accepted_names
+from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
 
-OURS = {"SAC": "SACConfig"}
+OURS = {name: f"{name}Config" for name in TRAINER_DEFAULTS}
 STOCK = "-stock"
 
 
@@ -48,7 +49,11 @@ def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmCon
 
 def names() -> list[str]:
     """What `config_for` knows, those of its own first."""
-    return [*OURS, *(name for name in sorted(ALGORITHMS) if name not in OURS), *(name + STOCK for name in OURS)]
+    return [
+        *OURS,
+        *(name for name in sorted(ALGORITHMS) if name not in OURS),
+        *(name + STOCK for name in OURS if name in ALGORITHMS),
+    ]
 
 
 def _environment(env: str, say: Callable[[str], object]) -> tuple[str, Any]:

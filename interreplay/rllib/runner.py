@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._log = EpisodeLog(self.num_envs, first=(self.worker_index or 0) * IDS_PER_RUNNER)
         self._hooks = EpisodeHooks(self)
         self._scale = ActionScale(self.env.single_action_space) if self.env is not None else None
+        self._exploration = copy.deepcopy(config.exploration)
         self._obs: Any = None
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._seeded = False
@@ -115,9 +117,14 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._seeded, self._needs_initial_reset = True, False
         self._obs = as_column(obs)
         self._over = np.zeros(self.num_envs, dtype=bool)
-        self._log.start(~self._over)
+        self._start(~self._over, self._obs, infos)
+
+    def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
+        """Episodes begin in the environments `which` ``(environments,)``."""
+        self._log.start(which)
+        self._exploration.start(which)
         if self._hooks.active:
-            self._hooks.reset(~self._over, self._obs, infos)
+            self._hooks.reset(which, obs, infos)
 
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
         """One step of every environment; those whose episode was over begin a new one and give no row."""
@@ -137,24 +144,16 @@ class ColumnRunner(SingleAgentEnvRunner):
             self._hooks.step(live, actions, (next_obs, rewards, terminated, truncated, infos))
         rows = None
         if live.any():
-            rows = self._rows(live, actions, rewards, next_obs, terminated, truncated, extras)
+            rows = self._rows(live, actions, (next_obs, rewards, terminated, truncated), extras)
         if not live.all():
-            self._log.start(~live)
-            if self._hooks.active:
-                self._hooks.reset(~live, next_obs, infos)
+            self._start(~live, next_obs, infos)
         self._obs, self._over = next_obs, (terminated | truncated) & live
         return rows
 
     def _rows(
-        self,
-        live: np.ndarray,
-        actions: np.ndarray,
-        rewards: Any,
-        next_obs: Any,
-        terminated: Any,
-        truncated: Any,
-        extras: dict[str, np.ndarray],
+        self, live: np.ndarray, actions: np.ndarray, outcome: tuple[Any, ...], extras: dict[str, np.ndarray]
     ) -> Transitions:
+        next_obs, rewards, terminated, truncated = outcome
         self._steps_since_report += int(live.sum())
         self.num_env_steps_sampled_lifetime += int(live.sum())
         return Transitions(
@@ -177,7 +176,7 @@ class ColumnRunner(SingleAgentEnvRunner):
         assert self._scale is not None
         obs = flat_observation(as_tensors(self._obs, self._device))
         size = (self.num_envs, int(np.prod(self._scale.shape)))
-        noise = torch.randn(size, generator=self._torch_rng, device=self._device) if explore else None
+        noise = self._exploration.draw(size, self._torch_rng) if explore else None
         return self.module.act(obs, noise).cpu().numpy().reshape(self.num_envs, *self._scale.shape)
 
     @torch.no_grad()
@@ -232,6 +231,7 @@ class ColumnRunner(SingleAgentEnvRunner):
         return {
             "torch_rng": self._torch_rng.get_state().numpy(),
             "numpy_rng": self._numpy_rng.bit_generator.state,
+            "exploration": self._exploration.state_dict(),
             "log": self._log.state(),
             "obs": self._obs,
             "over": self._over.copy(),
@@ -244,6 +244,7 @@ class ColumnRunner(SingleAgentEnvRunner):
         """Continue from `runner_state`; where the environments were not saved, at the start of an episode."""
         self._torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
         self._numpy_rng.bit_generator.state = state["numpy_rng"]
+        self._exploration.load_state_dict(state["exploration"])
         self._log.load(state["log"])
         self._obs, self._over, self._seeded = state["obs"], np.array(state["over"]), state["seeded"]
         self._needs_initial_reset = state["needs_reset"] or state["envs"] is None

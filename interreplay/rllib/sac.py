@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
+from torch import Tensor, nn
 from typing_extensions import Self
 
-from interreplay.learning.sac import SACUpdate
+from interreplay.learning.sac import SACNetworks, SACUpdate
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithm import OffPolicy
 from interreplay.rllib.config import OffPolicyConfig, check_positive
 from interreplay.rllib.learner import OffPolicyLearner
-from interreplay.rllib.module import SACModule, flat_size
+from interreplay.rllib.module import OffPolicyModule, flat_size
 
 
 class SACConfig(OffPolicyConfig):
@@ -79,6 +82,28 @@ class SACConfig(OffPolicyConfig):
     @override(OffPolicyConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
         return super()._model_config_auto_includes | {"initial_alpha": self.initial_alpha}
+
+
+class SACModule(OffPolicyModule):
+    """Actor, twin critics, targets and temperature; ``model_config`` also has ``initial_alpha``."""
+
+    gaussian = True
+
+    @override(OffPolicyModule)
+    def make_networks(self, inputs: int, actions: int) -> nn.Module:
+        hiddens, alpha = self.model_config["hiddens"], self.model_config["initial_alpha"]
+        return SACNetworks(inputs, actions, hiddens, alpha, inference_only=self.inference_only)
+
+    @override(OffPolicyModule)
+    def behavior(self, obs: Tensor) -> Tensor:
+        """[mean; log std] ``(n, 2·actions)`` of the Gaussian that the policy squashes."""
+        return self.nets.actor.distribution(obs)
+
+    @override(OffPolicyModule)
+    def random_behavior(self, count: int) -> Tensor:
+        """Mean and log std ``(count, 2·actions)`` of uniform actions."""
+        size = flat_size(self.action_space)
+        return torch.tensor([0.0, -0.5 * math.log(3.0)]).repeat_interleave(size).expand(count, -1)
 
 
 class SACLearner(OffPolicyLearner):

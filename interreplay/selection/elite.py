@@ -74,8 +74,18 @@ class Elite(FromCandidates):
         self._replays = torch.empty(0, dtype=torch.int32)
         self._places = np.empty(0, np.int32)  # where in the candidates a slot was drawn
 
-    def set_policy(self, policy: Policy | None) -> None:
-        """Measure off-policyness against `policy` from now on; None for no policy."""
+    def set_policy(self, policy: Policy | None, gaussian: bool = True) -> None:
+        """Measure off-policyness against `policy` from now on; None for no policy.
+
+        Args:
+            policy: The policy.
+            gaussian: Whether it gives [mean; log std].
+
+        Raises:
+            ValueError: When the distance is ``"kl"`` and it does not.
+        """
+        if self.distance == "kl" and not gaussian:
+            raise ValueError('distance is "kl" and the policy is no distribution; expected "ln" or "cosine"')
         self._policy = policy
 
     # -- replays ----------------------------------------------------------------------------------

@@ -89,3 +89,10 @@ def test_a_module_before_the_colon_is_imported(tmp_path, monkeypatch):
     sys.modules.pop("my_envs_for_a_test")
     for name in ("Mine-v0", "Mine-v1"):
         del gym.registry[name]
+
+
+@pytest.mark.parametrize("asked", ["HalfCheetah-v2", "Hopper-v3"])
+def test_retired_versions_stay_retired_beside_environments_with_goals(asked):
+    find_environment("FetchReach-v4")
+    found = find_environment(asked)
+    assert found.name == f"{asked[:-3]}-v5" and "retired" in found.note

@@ -8,7 +8,9 @@ import torch
 
 import replay_buffers
 from interreplay.errors import NonFiniteError
-from interreplay.rllib import SACConfig
+from interreplay.rllib import DDPGConfig, SACConfig, TD3Config
+
+CONFIGS = {"SAC": SACConfig, "TD3": TD3Config, "DDPG": DDPGConfig}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -18,9 +20,9 @@ def cluster():
         ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
 
 
-def config(env="Pendulum-v1", buffer="Uniform", seed=0, **arguments):
+def config(env="Pendulum-v1", buffer="Uniform", seed=0, trainer="SAC", **arguments):
     return (
-        SACConfig()
+        CONFIGS[trainer]()
         .environment(env)
         .replay(buffer, capacity=5_000, **arguments)
         .training(

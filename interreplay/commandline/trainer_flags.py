@@ -1,0 +1,106 @@
+"""Flags about the algorithms: which have which, and their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from interreplay.commandline import UsageError
+from interreplay.commandline.flags import Flag
+from interreplay.commandline.values import choice, number, number_or, whole, widths
+
+_DETERMINISTIC = {"actor_l2": 0.0, "critic_l2": 0.0, "huber_delta": "none", "exploration_theta": 0.15}
+TRAINER_DEFAULTS: dict[str, dict[str, Any]] = {
+    "SAC": {"tau": 0.005, "actor_lr": 3e-4, "critic_lr": 3e-4, "hiddens": (256, 256), "train_batch_size": 256}
+    | {"alpha_lr": 3e-4, "initial_alpha": 1.0, "target_entropy": "auto"},
+    "TD3": {"tau": 0.005, "actor_lr": 3e-4, "critic_lr": 3e-4, "hiddens": (256, 256), "train_batch_size": 256}
+    | {**_DETERMINISTIC, "exploration": "Gaussian", "exploration_sigma": 0.1}
+    | {"policy_delay": 2, "target_policy_noise": 0.2, "target_noise_clip": 0.5},
+    "DDPG": {"tau": 0.001, "actor_lr": 1e-4, "critic_lr": 1e-3, "hiddens": (400, 300), "train_batch_size": 64}
+    | {**_DETERMINISTIC, "critic_l2": 0.01, "exploration": "OrnsteinUhlenbeck", "exploration_sigma": 0.2},
+}
+"""The settings that each algorithm has beside those of all, as in its paper; `interreplay.rllib` has the same."""
+
+# Other defaults where the usual ones, made for larger tasks, learn slowly; flags that are given come first.
+_FAST = {"actor_lr": 1e-3, "critic_lr": 1e-3, "tau": 0.02}
+TUNED: dict[str, dict[str, dict[str, Any]]] = {
+    "SAC": {
+        "InvertedPendulum": _FAST | {"alpha_lr": 1e-3, "initial_alpha": 0.2},
+        "FetchReach": {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.05, "gamma": 0.95},
+    },
+    "TD3": dict.fromkeys(("InvertedPendulum", "Pendulum"), _FAST),
+    "DDPG": dict.fromkeys(("InvertedPendulum", "Pendulum"), _FAST | {"critic_l2": 0.0}),
+}
+
+
+def _flag(name: str, type: Any, text: str, **options: Any) -> Flag:
+    """A flag whose help tells each algorithm's default, and which algorithms have it."""
+    values = {trainer: defaults[name] for trainer, defaults in TRAINER_DEFAULTS.items() if name in defaults}
+    shown = {trainer: ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for trainer, v in values.items()}
+    every = len(values) == len(TRAINER_DEFAULTS)
+    if len(set(shown.values())) == 1:
+        told = f"default: {next(iter(shown.values()))}"
+    else:
+        told = "default: " + ", ".join(f"{value} ({trainer})" for trainer, value in shown.items())
+    return Flag(name, type, None, f"{text} ({'' if every else ' and '.join(values) + ' only; '}{told})", **options)
+
+
+BATCH_FLAG = _flag("train_batch_size", whole(1), "transitions per update")
+TRAINER_FLAGS = (
+    _flag("tau", number(0, 1, open_low=True), "share of the new weights in the target networks per update"),
+    _flag("actor_lr", number(0, open_low=True), "learning rate of the policy"),
+    _flag("critic_lr", number(0, open_low=True), "learning rate of the critics"),
+    _flag("hiddens", widths, "widths of the hidden layers", many=True),
+    _flag("alpha_lr", number(0), "learning rate of the temperature"),
+    _flag("initial_alpha", number(0, open_low=True), "temperature at the start"),
+    _flag(
+        "target_entropy",
+        number_or("auto"),
+        "entropy that the temperature aims at; auto is minus the action's size",
+    ),
+    _flag("actor_l2", number(0), "weight of an L2 term on the policy's weights"),
+    _flag("critic_l2", number(0), "weight of an L2 term on the critics' weights"),
+    _flag("huber_delta", number_or("none"), "TD error from which on the critics' loss is linear; none: never"),
+    _flag("exploration", choice("Gaussian", "OrnsteinUhlenbeck"), "noise on actions while training"),
+    _flag("exploration_sigma", number(0), "its standard deviation per step, for actions in [-1, 1]"),
+    _flag("exploration_theta", number(0, 1), "share of Ornstein-Uhlenbeck noise that is lost per step"),
+    _flag("policy_delay", whole(1), "updates of the critics per update of the policy"),
+    _flag("target_policy_noise", number(0), "standard deviation of the noise on the target policy"),
+    _flag("target_noise_clip", number(0), "bound of that noise"),
+)
+
+
+def trainer_defaults(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
+    """The settings of an algorithm where no flag says another.
+
+    Args:
+        given: Flags and values that were given.
+        trainer: The algorithm.
+
+    Raises:
+        UsageError: A flag of another algorithm, or of another kind of exploration.
+    """
+    own = TRAINER_DEFAULTS[trainer]
+    for flag in TRAINER_FLAGS:
+        if flag.name in given and flag.name not in own:
+            having = " and ".join(name for name, defaults in TRAINER_DEFAULTS.items() if flag.name in defaults)
+            raise UsageError(f"--{flag.name} is a setting of {having}, and {trainer} has none such; leave it out")
+    kind = given.get("exploration", own.get("exploration"))
+    if "exploration_theta" in given and kind == "Gaussian":
+        raise UsageError("--exploration_theta needs --exploration OrnsteinUhlenbeck")
+    if kind == own.get("exploration"):
+        return dict(own)
+    others = (d["exploration_sigma"] for d in TRAINER_DEFAULTS.values() if d.get("exploration") == kind)
+    return own | {"exploration_sigma": next(others)}
+
+
+def tuned_for(given: Mapping[str, Any], trainer: str, env: str) -> dict[str, Any]:
+    """The defaults of `TUNED` that an environment asks for and no flag overrides.
+
+    Args:
+        given: Flags and values that were given.
+        trainer: The algorithm.
+        env: The environment's id.
+    """
+    name = env.rpartition(":")[2].rsplit("-v", 1)[0]
+    return {flag: value for flag, value in TUNED.get(trainer, {}).get(name, {}).items() if flag not in given}

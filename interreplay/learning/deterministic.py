@@ -1,0 +1,179 @@
+"""What DDPG and TD3 have in common: networks and update of a deterministic policy gradient."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.networks import MLP, Critics, polyak
+from interreplay.learning.optimizer import FastAdam
+from interreplay.learning.update import Update, flat_observation, over_views, step, views, weighted_mean
+from interreplay.transitions import Transitions
+
+
+class DeterministicActor(nn.Module):
+    """A policy with one action per observation, squashed by tanh into [−1, 1].
+
+    Args:
+        inputs: Numbers in an observation.
+        actions: Numbers in an action.
+        hiddens: Widths of the hidden layers.
+    """
+
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int]):
+        super().__init__()
+        self.body = MLP([inputs, *hiddens, actions])
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Actions ``(n, actions)`` for observations ``(n, inputs)``."""
+        return torch.tanh(self.body(obs))
+
+    def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
+        """Actions with `noise` of their shape added and clipped to [−1, 1], or the policy's own for None."""
+        actions = self(obs)
+        return actions if noise is None else (actions + noise).clamp(-1.0, 1.0)
+
+
+class DeterministicNetworks(nn.Module):
+    """Actor, m critics, and the targets of both.
+
+    Args:
+        inputs: Numbers in an observation.
+        actions: Numbers in an action.
+        hiddens: Widths of the hidden layers of all networks.
+        critics: m.
+        last_bound: Bound of the uniform weights with which last layers start; 1/√fan_in for None.
+        inference_only: Build the actor alone.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        actions: int,
+        hiddens: Sequence[int] = (256, 256),
+        critics: int = 2,
+        last_bound: float | None = None,
+        inference_only: bool = False,
+    ):
+        super().__init__()
+        self.actor = DeterministicActor(inputs, actions, hiddens)
+        last = [*self.actor.body.layers[-1].parameters()]
+        if not inference_only:
+            self.critics = Critics(critics, inputs + actions, hiddens)
+            last += [self.critics.weights[-1], self.critics.biases[-1]]
+        if last_bound is not None:
+            for parameter in last:
+                nn.init.uniform_(parameter, -last_bound, last_bound)
+        if inference_only:
+            return
+        self.target_actor = DeterministicActor(inputs, actions, hiddens).requires_grad_(False)
+        self.targets = Critics(critics, inputs + actions, hiddens).requires_grad_(False)
+        self.target_actor.load_state_dict(self.actor.state_dict())
+        self.targets.load_state_dict(self.critics.state_dict())
+
+
+class DeterministicUpdate(Update):
+    """An update of m critics and, when it is due, of the actor and all targets.
+
+    With q_t = r + discounts·min_j Q'_j(s', a'), a' from the target actor:
+
+    * critics: Σ_j mean(v·w·δ_j²), δ_j = Q_j(s, a) − q_t, w the importance weights, Q_j and q_t means over a row's
+      views; with `huber_delta` twice Huber's loss in place of δ², the same for |δ| up to it and linear beyond;
+    * actor: mean(−v·Q_1(s, π(s))).
+
+    v are the row weights, 1 where there are none. The L2 terms are in the gradients, not in the reported losses.
+
+    Args:
+        networks: What is learned.
+        actor_lr: Learning rate of the actor.
+        critic_lr: Learning rate of the critics.
+        tau: Share of the way that targets move per update of theirs.
+        actor_l2: c of the term c·½‖θ‖² in the actor's loss.
+        critic_l2: The same in the critics' loss.
+        huber_delta: Error up to which the critics' loss is square, or None for all.
+        grad_clip: Largest gradient norm per optimiser, or None.
+    """
+
+    metrics = ("critic_loss", "actor_loss", "q_mean")
+
+    def __init__(
+        self,
+        networks: DeterministicNetworks,
+        actor_lr: float = 3e-4,
+        critic_lr: float = 3e-4,
+        tau: float = 0.005,
+        actor_l2: float = 0.0,
+        critic_l2: float = 0.0,
+        huber_delta: float | None = None,
+        grad_clip: float | None = None,
+    ):
+        self.networks, self.tau, self.grad_clip, self.huber_delta = networks, tau, grad_clip, huber_delta
+        self.actor, self.critics = list(networks.actor.parameters()), list(networks.critics.parameters())
+        self.optimizers = {
+            "actor": FastAdam(self.actor, actor_lr, weight_decay=actor_l2),
+            "critic": FastAdam(self.critics, critic_lr, weight_decay=critic_l2),
+        }
+        self.updates = 0
+        self._actor_loss = torch.zeros((), device=self.critics[0].device)
+
+    @abstractmethod
+    def target_actions(self, next_obs: Tensor, rng: torch.Generator) -> Tensor:
+        """Actions a' ``(n, actions)`` at which targets are evaluated."""
+
+    def actor_due(self) -> bool:
+        """Whether this update is one of the actor and the targets too; `updates` counts from 1 on."""
+        return True
+
+    def apply(
+        self, rows: Transitions, weights: Tensor, rng: torch.Generator, row_weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        obs, next_obs, m = views(rows)
+        actions = rows.actions.flatten(1)
+        seen = actions if m == 1 else actions.repeat_interleave(m, dim=0)
+        target = self.target_values(rows, next_obs, m, rng)
+        errors = over_views(self.networks.critics(torch.cat([obs, seen], dim=1)), m) - target
+        critic_loss = self.critic_loss(errors, weights, row_weights)
+        step(self.optimizers["critic"], critic_loss, self.critics, self.grad_clip)
+        self.updates += 1
+        if self.actor_due():
+            actor_loss = self.actor_loss(flat_observation(rows.obs), row_weights)
+            step(self.optimizers["actor"], actor_loss, self.actor, self.grad_clip)
+            polyak(self.networks.targets, self.networks.critics, self.tau)
+            polyak(self.networks.target_actor, self.networks.actor, self.tau)
+            self._actor_loss = actor_loss.detach()
+        with torch.no_grad():
+            report = torch.stack([critic_loss, self._actor_loss.to(critic_loss), (errors + target).mean()])
+            return errors.mean(dim=0), report
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+        actions = self.target_actions(next_obs, rng)
+        values = self.networks.targets(torch.cat([next_obs, actions], dim=1)).amin(dim=0)
+        return rows.rewards + rows.discounts * over_views(values, m)
+
+    def critic_loss(self, errors: Tensor, weights: Tensor, row_weights: Tensor | None) -> Tensor:
+        """Scalar loss of TD errors ``(m, n)`` with importance weights ``(n,)`` and row weights ``(n,)``."""
+        if self.huber_delta is None:
+            losses = errors.square()
+        else:
+            losses = 2.0 * nn.functional.huber_loss(
+                errors, torch.zeros_like(errors), reduction="none", delta=self.huber_delta
+            )
+        return weighted_mean(losses * weights, row_weights).sum()
+
+    def actor_loss(self, obs: Tensor, row_weights: Tensor | None) -> Tensor:
+        """Scalar loss of the actor: the first critic's opinion of it."""
+        state_actions = torch.cat([obs, self.networks.actor(obs)], dim=1)
+        return -weighted_mean(self.networks.critics.single(0, state_actions), row_weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": self.updates, "actor_loss": self._actor_loss.cpu().numpy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.updates = int(state["updates"])
+        self._actor_loss = torch.as_tensor(state["actor_loss"], device=self._actor_loss.device).clone()

@@ -1,0 +1,150 @@
+"""TD3 and DDPG in RLlib: what is theirs; the loop, the runner and the buffers are tested with SAC."""
+
+import numpy as np
+import pytest
+import torch
+
+import replay_buffers
+from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
+from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
+from interreplay.rllib.job import trainer_settings
+from tests.rllib.test_training import CONFIGS, cluster, config, run, same, weights  # noqa: F401
+
+FAST = ("NMER", "PER", "S4RL")
+
+
+@pytest.mark.parametrize(
+    "buffer", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in replay_buffers.__all__]
+)
+def test_td3_trains_with_every_method(buffer):
+    algorithm, results = run(config(buffer=buffer, trainer="TD3"))
+    learned = results[-1]["learners"]["default_policy"]
+    assert learned["num_updates_lifetime"] == 201
+    assert all(np.isfinite(learned[name]) for name in ("critic_loss", "actor_loss", "q_mean"))
+    assert np.isfinite(results[-1]["replay_buffer"]["td_error_mean"])
+
+
+@pytest.mark.parametrize(("buffer", "arguments"), [("PER", {}), ("S4RL", {"views": 2})])
+def test_ddpg_trains_and_returns_its_td_errors(buffer, arguments):
+    algorithm, results = run(config(buffer=buffer, trainer="DDPG", **arguments).training(n_step=3))
+    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+    if buffer == "PER":
+        assert len(algorithm.replay_buffer.selector.priorities(torch.arange(300)).unique()) > 50
+
+
+@pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
+def test_two_runs_with_one_seed_are_identical_and_with_another_are_not(trainer):
+    first, second, other = (run(config(trainer=trainer, seed=s))[0] for s in (3, 3, 4))
+    assert same(weights(first), weights(second))
+    assert not same(weights(first), weights(other))
+
+
+def test_actions_are_random_first_and_then_the_policys_with_noise():
+    made = config(trainer="TD3").training(exploration=Gaussian(0.05), updates_per_step=0)
+    algorithm, _ = run(made)
+    rows = algorithm.replay_buffer.storage[torch.arange(300)]
+    warm_up = rows.actions[:100].numpy().ravel()
+    # Uniform: the largest distance of 100 to its distribution function is below .2 in all but .06 % of cases.
+    assert np.abs(np.sort(warm_up) - (2 * np.arange(1, 101) / 101 - 1)).max() / 2 < 0.2
+    away = rows.actions[100:] - algorithm.learner.single_module.act(rows.obs[100:], None).detach()
+    assert away.std().item() == pytest.approx(0.05, rel=0.2) and abs(away.mean().item()) < 0.02
+
+
+def test_noise_persists_within_episodes_and_begins_anew():
+    made = config(trainer="DDPG").training(
+        exploration=OrnsteinUhlenbeck(sigma=0.02, theta=0.02),
+        updates_per_step=0,
+        num_steps_sampled_before_learning_starts=0,
+        steps_per_iteration=600,
+    )
+    algorithm, _ = run(made, 1)
+    rows = algorithm.replay_buffer.storage[torch.arange(600)]
+    noise = (rows.actions - algorithm.learner.single_module.act(rows.obs, None).detach())[:, 0].numpy()
+    for start in (0, 200, 400):
+        assert abs(noise[start]) < 0.1  # 5 σ, where it has spread to .1 = one standard deviation before
+        fresh = noise[start + 1 : start + 200] - 0.98 * noise[start : start + 199]
+        assert fresh.std() == pytest.approx(0.02, rel=0.2)
+    algorithm.env_runner._exploration._x.fill_(9.0)
+    algorithm.train()
+    assert algorithm.config.exploration._x is None, "runners have copies"
+
+
+def test_the_state_of_the_noise_is_in_the_runners_state():
+    algorithm, _ = run(config(trainer="DDPG"), 1)
+    runner = algorithm.env_runner
+    state = runner.runner_state()
+    x = runner._exploration._x.clone()
+    assert np.array_equal(state["exploration"]["x"], x.numpy()) and x.abs().sum() > 0
+    algorithm.train()
+    assert not torch.equal(runner._exploration._x, x)
+    runner.load_runner_state(state)
+    assert torch.equal(runner._exploration._x, x)
+
+
+def test_rllibs_own_forward_methods():
+    module = config(trainer="TD3").build_algo().learner.single_module
+    obs = {"obs": torch.randn(2_000, 3)}
+    with torch.no_grad():
+        best, tried = (f(obs)["actions"] for f in (module.forward_inference, module.forward_exploration))
+    assert torch.equal(best, module.act(obs["obs"], None))
+    assert (tried - best).std().item() == pytest.approx(0.1, rel=0.1)
+
+
+@pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
+def test_elite_compares_actions_and_refuses_kl(trainer):
+    algorithm, _ = run(config(buffer="Elite", trainer=trainer).training(updates_per_step=0))
+    storage, selector = algorithm.replay_buffer.storage, algorithm.replay_buffer.selector
+    off = selector.off_policyness(storage, torch.arange(300))
+    assert torch.equal(storage.column("extras.behavior")[:100], torch.zeros(100, 1))
+    assert (off[100:] < 1e-6).all() and (off[:100] > 1e-6).all()
+    with pytest.raises(ValueError, match='distance is "kl" and the policy is no distribution'):
+        config(buffer="Elite", trainer=trainer, distance="kl").build_algo()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
+def test_remote_runners(trainer):
+    made = config(trainer=trainer).env_runners(num_env_runners=1, num_envs_per_env_runner=2)
+    algorithm, results = run(made)
+    assert algorithm.env_steps >= 300
+    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("trainer", CONFIGS)
+def test_the_command_lines_defaults_are_the_configurations(trainer):
+    import argument_parser
+
+    settings = argument_parser.settings_for({"trainer": trainer, "env": "HalfCheetah-v5"})
+    made = CONFIGS[trainer]()
+    for name, value in trainer_settings(settings).items():
+        mine = getattr(made, name)
+        if name == "exploration":
+            assert type(mine) is type(value) and vars(mine) == vars(value)
+        else:
+            assert (tuple(value) if name == "hiddens" else value) == mine, name
+    assert settings.train_batch_size == made.train_batch_size_per_learner
+    assert set(TRAINER_DEFAULTS[trainer]) <= set(vars(settings))
+
+
+@pytest.mark.parametrize(
+    ("trainer", "settings", "message"),
+    [
+        ("TD3", {"policy_delay": 0}, "policy_delay is 0"),
+        ("TD3", {"policy_delay": 1.5}, "policy_delay is 1.5"),
+        ("TD3", {"target_noise_clip": -0.1}, "target_noise_clip is -0.1"),
+        ("TD3", {"huber_delta": 0.0}, "huber_delta is 0.0"),
+        ("DDPG", {"critic_l2": -1}, "critic_l2 is -1"),
+        ("DDPG", {"exploration": "Gaussian"}, "exploration is 'Gaussian'"),
+        ("DDPG", {"actor_lr": 0.0}, "actor_lr is 0.0"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(trainer, settings, message):
+    with pytest.raises(ValueError, match=message):
+        config(trainer=trainer).training(**settings).validate()
+
+
+@pytest.mark.parametrize(("trainer", "settings"), [("TD3", {"alpha_lr": 0.1}), ("DDPG", {"policy_delay": 2})])
+def test_settings_of_another_algorithm_are_refused(trainer, settings):
+    with pytest.raises(TypeError, match=next(iter(settings))):
+        config(trainer=trainer).training(**settings)
