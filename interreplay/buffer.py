@@ -161,8 +161,8 @@ class ReplayBuffer:
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         slots, drawn = self.selector.select(self.storage, size, self.rng)
-        anchors, neighbors, partners, alone = self._gather(slots)
         self.synthesizer.prepare(self.storage, self.rng)
+        anchors, neighbors, partners, alone = self._gather(slots)
         rows, mix, *certainty = self.synthesizer(anchors, neighbors, self.rng)
         if mix is not None:
             mix = mix if alone is None else mix.masked_fill(alone, 1.0)
@@ -186,6 +186,7 @@ class ReplayBuffer:
         if found is None:
             neighbors, found = self.neighborhood.gather(self.storage, slots, self.rng)
             return self.storage[slots], neighbors, found[:, 0], found[:, 0] == -1
+        found = self.synthesizer.arrange(self.storage, slots, found)
         if found.numpy(force=True).min() >= 0:
             return *self.storage.around(slots, found), found[:, 0], None
         # A row without a neighbour stands beside itself.

@@ -49,6 +49,10 @@ class Synthesizer(Part, ABC):
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
         """Look at what is stored, before a batch is made."""
 
+    def arrange(self, storage: Storage, slots: Tensor, neighbors: Tensor) -> Tensor:
+        """The slots of neighbours ``(n, k)`` of the rows in `slots` ``(n,)``, each row in an order of one's own."""
+        return neighbors
+
     @abstractmethod
     def __call__(
         self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator

@@ -4,6 +4,7 @@ from interreplay.synthesis.gaussian_process.fit import Fit
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation
+from interreplay.synthesis.gaussian_process.queue import QueuedGaussianProcess
 from interreplay.synthesis.gaussian_process.schedule import Local, MonteCarlo, RandomRows, Schedule, schedule_named
 from interreplay.synthesis.gaussian_process.synthesizer import GaussianProcess
 
@@ -16,6 +17,7 @@ __all__ = [
     "Local",
     "MonteCarlo",
     "Preparation",
+    "QueuedGaussianProcess",
     "RandomRows",
     "Schedule",
     "schedule_named",

@@ -33,11 +33,14 @@ class Schedule(ABC):
 
     Attributes:
         current: What the last fit found, its mean over neighbourhoods where there were several; None before.
+        shared: Whether all neighbourhoods have the same; a fit then outdates what was predicted before.
         batches: Batches seen.
         fits: Fits begun.
         failures: Sets of hyperparameters whose fit broke off or ended in numbers that are none.
         retried: Factorisations within fits that needed jitter.
     """
+
+    shared = True
 
     def __init__(self, how: Fit | None = None, warm_start: bool = True):
         self.how, self.warm_start = how if how is not None else Fit(), warm_start
@@ -76,6 +79,10 @@ class Schedule(ABC):
         x = batch.x
         return Hyperparameters.initial(form, batch.y.shape[2], batch.spread, x.dtype, x.device)
 
+    def passed(self) -> None:
+        """Take note of a batch for which nothing had to be predicted."""
+        self.batches += 1
+
     def _fit(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
         found = self.fitted(form, batch, self._start(form, batch))
         self.fits += 1
@@ -105,6 +112,8 @@ class Schedule(ABC):
 
 class Local(Schedule):
     """A fit of each neighbourhood of each batch on its own. A warm start is the mean of the batch before."""
+
+    shared = False
 
     def __init__(self, how: Fit | None = None, warm_start: bool = True):
         super().__init__(how if how is not None else Fit(epochs=10), warm_start)

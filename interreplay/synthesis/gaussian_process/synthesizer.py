@@ -14,13 +14,7 @@ from interreplay.synthesis.blend import Blend, TerminationFn
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.kernels import Form
-from interreplay.synthesis.gaussian_process.neighborhoods import (
-    Neighborhoods,
-    Preparation,
-    features_of,
-    targets_of,
-    with_outcome,
-)
+from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, features_of, targets_of, with_outcome
 from interreplay.synthesis.gaussian_process.posterior import posterior
 from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule, means
 from interreplay.synthesis.gaussian_process.weights import likelihood_weights
@@ -86,36 +80,56 @@ class GaussianProcess(Blend):
         self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
     ) -> tuple[Transitions, Tensor, Certainty]:
         partners = self.partners(neighbors)
-        mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
+        mix = torch.from_numpy(self.shares(len(anchors), rng)).to(anchors.rewards)
         mix = self.kept(mix, anchors, partners, rng)
         blended = anchors.blend(partners, mix)
         z = torch.cat([features_of(anchors).unsqueeze(1), features_of(neighbors)], dim=1)
         y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
         actions = anchors.actions[0].numel()
-        batch = self.preparation(z, y)
         offset = (z[:, 1] - z[:, 0]) * (1.0 - mix).to(z).unsqueeze(1)
         mix = torch.where((offset == 0).all(dim=1), 1.0, mix)
-        form = self.form.over(batch.x.shape[2], actions)
-        outcome, variances, failed = self._predict(form, batch, offset.unsqueeze(1).to(batch.x), rng)
+        outcome, variances, failed = self.outcomes(z, y, actions, offset, rng)
         if self.holdout is not None:
             self.holdout(self.form, self.schedule, self.preparation, z, y, actions)
         made = blended.where(failed, with_outcome(blended, outcome))
         rows = anchors.where(mix >= 1, made)
         return self.ended(rows, anchors, mix), mix, self._certainty(variances, mix)
 
-    def _predict(
-        self, form: Form, batch: Neighborhoods, offset: Tensor, rng: np.random.Generator
+    def shares(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """λ ``(size,)``."""
+        return self.coefficient(size, rng)
+
+    def outcomes(
+        self, z: Tensor, y: Tensor, actions: int, offset: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Outcomes and predictive variances ``(n, T)`` at one query per neighbourhood, and which failed ``(n,)``."""
-        found = posterior(form, self.schedule(form, batch), batch.x, batch.y, batch.place(offset))
+        """What `predict` gives at one query per neighbourhood, at `offset` ``(n, d)`` from the anchor."""
+        outcome, variances, failed = self.predict(z, y, actions, offset.unsqueeze(1), rng)
+        return outcome.squeeze(1), variances.squeeze(1), failed
+
+    def predict(
+        self, z: Tensor, y: Tensor, actions: int, offsets: Tensor, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Outcomes and predictive variances ``(n, q, T)``, and which neighbourhoods failed ``(n,)``.
+
+        Args:
+            z: Features ``(n, m, d)``, the anchor first.
+            y: Targets ``(n, m, T)``.
+            actions: How many of the features are actions.
+            offsets: Queries relative to the anchors ``(n, q, d)``.
+            rng: Source of all randomness.
+        """
+        batch = self.preparation(z, y)
+        form = self.form.over(batch.x.shape[2], actions)
+        queries = batch.place(offsets.to(batch.x))
+        found = posterior(form, self.schedule(form, batch), batch.x, batch.y, queries)
         mean, variance = found.mean, found.variance
         if self.sample_posterior:
             mean = mean + variance.sqrt() * standard_normal(mean.shape, rng, mean.device).to(mean)
-        outcome = batch.targets.undo(mean).squeeze(1)
-        variances = ((variance + found.noise) * batch.targets.width.square()).squeeze(1)
-        failed = found.failed | ~outcome.isfinite().all(1) | ~variances.isfinite().all(1)
+        outcome = batch.targets.undo(mean)
+        variances = (variance + found.noise) * batch.targets.width.square()
+        failed = found.failed | ~(outcome.isfinite() & variances.isfinite()).flatten(1).all(1)
         # Nothing was learned of the outcome there: as uncertain as the targets of the neighbourhood are spread.
-        variances = torch.where(failed.unsqueeze(1), batch.targets.width.square().squeeze(1), variances)
+        variances = torch.where(failed[:, None, None], batch.targets.width.square(), variances)
         self._count(len(failed), int(failed.sum()), found.retried)
         return outcome, variances, failed
 
