@@ -191,7 +191,7 @@ def test_ddpg_by_the_original_works_command(tmp_path):
     assert done.returncode == 0 and done.stderr == "", done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "InvertedPendulum-v2 is retired; using InvertedPendulum-v5"
-    assert lines[1].startswith("defaults for this environment: --actor_lr 0.001")
+    assert lines[1] == "defaults for this environment: --tau 0.02 --critic_l2 0.0"
     assert lines[2] == "DDPG with PER on InvertedPendulum-v5, seed 0"
     folder = the_run(tmp_path)
     assert folder.name.startswith("DDPG_InvertedPendulum-v5_PER_s0_")
@@ -248,7 +248,7 @@ def check_error(text: str, parts: list[str]) -> None:
         (["--buffer", "NMERR"], ["'NMERR'", "did you mean NMER?"]),
         (["--trainer", "TD3", "--alpha_lr", ".1"], ["--alpha_lr is a setting of SAC"]),
         (["--trainer", "TD3", "--huber_delta", "-1"], ["huber_delta is -1"]),
-        (["--trainer", "TD3", "--buffer", "Elite", "--buffer-arg", "distance=kl"], ["'ln'", "no distribution"]),
+        (["--trainer", "TD3", "--buffer", "Elite", "--buffer-arg", "distance=kl"], ['"ln"', "no distribution"]),
         (["--buffer", "NMER", "--buffer-arg", "kk=3"], ["'kk'", "did you mean k?"]),
         (["--buffer", "NMER", "--buffer-arg", "k=0"], ["k", "0"]),
         (["--buffer", "NMER", "--buffer-arg", "k=ten"], ["k", "ten"]),

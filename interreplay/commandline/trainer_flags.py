@@ -29,7 +29,8 @@ TUNED: dict[str, dict[str, dict[str, Any]]] = {
         "FetchReach": {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.05, "gamma": 0.95},
     },
     "TD3": dict.fromkeys(("InvertedPendulum", "Pendulum"), _FAST),
-    "DDPG": dict.fromkeys(("InvertedPendulum", "Pendulum"), _FAST | {"critic_l2": 0.0}),
+    # With an actor that learns ten times faster, one run in three stuck at the bounds of InvertedPendulum's actions.
+    "DDPG": dict.fromkeys(("InvertedPendulum", "Pendulum"), {"tau": 0.02, "critic_l2": 0.0}),
 }
 
 

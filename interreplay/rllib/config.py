@@ -135,6 +135,12 @@ class OffPolicyConfig(AlgorithmConfig):
         if not isinstance(value, int | float) or value < least:
             raise ValueError(f"{name} is {value!r}; expected {least} or more")
 
+    @override(AlgorithmConfig)
+    def get_state(self) -> dict[str, Any]:
+        # RLlib's leaves out whatever equals -1, its mark of retired settings; a target entropy may be just that.
+        ours = vars(self).keys() - vars(AlgorithmConfig()).keys()
+        return {name: getattr(self, name) for name in ours} | super().get_state()
+
     @property
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:

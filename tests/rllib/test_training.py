@@ -216,6 +216,14 @@ def test_bad_settings_are_refused_by_name(change, message):
         change(config())
 
 
+def test_a_setting_of_minus_one_is_not_lost():
+    """RLlib takes -1 for its mark of retired settings, and algorithms are built from a configuration's state."""
+    algorithm = config("HalfCheetah-v5").training(target_entropy=-1.0).build_algo()
+    assert algorithm.learner._update_rule.target_entropy == -1.0
+    with pytest.raises(ValueError, match="actor_lr is -1"):
+        config().training(actor_lr=-1).build_algo()
+
+
 def test_n_step_and_gamma_reach_the_buffer():
     algorithm = config().training(n_step=3, gamma=0.9).build_algo()
     storage = algorithm.replay_buffer.storage
