@@ -118,3 +118,8 @@ def test_a_recipe_names_its_paper(path):
 @pytest.mark.parametrize("path", PACKAGED, ids=name_of)
 def test_every_package_folder_can_be_imported(path):
     assert (path.parent / "__init__.py").exists()
+
+
+def test_test_files_have_names_of_their_own():
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names)), "pytest imports them by these"
