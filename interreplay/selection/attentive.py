@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from interreplay.selection.candidates import FromCandidates, ascending, flat, next_observations, observations
+from interreplay.selection.candidates import FromCandidates, arrived, ascending, flat, observations
 from interreplay.selection.distance import named
 from interreplay.transitions import Observation
 
@@ -55,9 +55,8 @@ class Attentive(FromCandidates):
 
     @torch.no_grad()
     def keep(self, storage: Storage, slots: Tensor, size: int) -> Tensor:
-        newest = torch.full((1,), (storage.written - 1) % storage.capacity, device=storage.device)
-        now, seen = next_observations(storage, newest), observations(storage, slots)[0]
+        now, seen = arrived(storage), observations(storage, slots)[0]
         if self._features is not None:
             now, seen = self._features(now), self._features(seen)
         distances = named(self.distance, self.norm, "cosine", "ln")(flat(seen), flat(now))
-        return slots[ascending(distances)[:size]]
+        return slots.index_select(0, ascending(distances)[:size])

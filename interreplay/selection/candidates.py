@@ -78,9 +78,12 @@ def observations(storage: Storage, slots: Tensor, beside: str | None = None) -> 
     return join_parts({name[4:]: found[name] for name in observed}), found[beside] if beside is not None else None
 
 
-def next_observations(storage: Storage, slots: Tensor) -> Observation:
-    """Stored next observations of `slots` ``(n,)``, one step on."""
-    return storage.chain.next_obs(storage.records.take(slots, ["link"])["link"])
+def arrived(storage: Storage) -> Observation:
+    """Where the agent arrived last: the next observation ``(1, ...)`` of the newest row, one step on."""
+    chain = storage.chain
+    link = int(storage.column("link")[(storage.written - 1) % storage.capacity])
+    records, place = (chain.records, link) if link >= 0 else (chain.tails.records, -1 - link)
+    return join_parts({name[4:]: records.column(name)[place : place + 1] for name in chain.observed})
 
 
 def flat(values: Observation) -> Tensor:

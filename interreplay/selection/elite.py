@@ -114,9 +114,9 @@ class Elite(FromCandidates):
     @torch.no_grad()
     def keep(self, storage: Storage, slots: Tensor, size: int) -> Tensor:
         slots = self._once(slots)
-        ranked = slots[ascending(self.off_policyness(storage, slots))]
-        order = pick(self._counts(storage)[ranked], size, self.strategy)
-        return ranked[order]
+        ranked = slots.index_select(0, ascending(self.off_policyness(storage, slots)))
+        order = pick(self._counts(storage).index_select(0, ranked), size, self.strategy)
+        return ranked.index_select(0, order)
 
     def _once(self, slots: Tensor) -> Tensor:
         """`slots` ``(m,)`` without what comes again, in their order."""
