@@ -40,10 +40,6 @@ class Chain:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def next_obs(self, links: Tensor) -> Observation:
-        """Observations that `links` ``(n,)`` point to."""
-        return self.observation(self._following(links.numpy(force=True), self.observed))
-
     def observations(self, links: Tensor, names: list[str]) -> dict[str, Tensor]:
         """Columns `names` of the observations that `links` ``(n,)`` point to."""
         return self.records.columns(self._following(links.numpy(force=True), names), names)
