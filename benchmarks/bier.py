@@ -102,16 +102,18 @@ def main() -> None:
 
     from benchmarks.training import fill
     from interreplay.synthesis import Mixup
-    from interreplay.synthesis.gaussian_process import Form, GaussianProcess
+    from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, Local, MonteCarlo
     from replay_buffers import BIER
 
     buffer = BIER(capacity=arguments.rows, seed=0)
     fill(buffer, "HalfCheetah-v5", arguments.rows)
+    for slots in torch.arange(arguments.rows).split(1_000):  # rows added in bulk are searched for when first drawn
+        buffer.neighborhood.neighbor_slots(buffer.storage, slots, buffer.rng)
     makers = {
         "shared kernel": GaussianProcess(),
-        "shared kernel, ARD, RBF": GaussianProcess(Form("rbf", ard=True)),
+        "shared kernel, ARD": GaussianProcess(Form(ard=True)),
         "a kernel per target": GaussianProcess(Form(per_target=True)),
-        "a kernel per target, ARD, RBF": GaussianProcess(Form("rbf", ard=True, per_target=True)),
+        "a kernel per target, ARD (the default)": GaussianProcess(Form(ard=True, per_target=True)),
         "linear blend of the same neighborhoods": Mixup(),
     }
     contenders = {"one SAC update": sac_update(buffer)}
@@ -120,6 +122,16 @@ def main() -> None:
     base = seconds["one SAC update"]
     rows = [[n, f"{np.median(s) * 1e3:.2f}", f"{np.median(s / base):.2f}"] for n, s in seconds.items()]
     print(table(["what", "ms, median", "× one SAC update, median of pairs"], rows), "\n")
+
+    local = with_synthesizer(buffer, GaussianProcess(Form(ard=True, per_target=True), schedule=Local(Fit(10))))
+    seconds = interleaved({"update": sac_update(buffer), "local": local}, 5)
+    ratio = np.median(seconds["local"] / seconds["update"])
+    print(f"sample(256) with a 10-epoch fit per neighborhood: {np.median(seconds['local']):.2f} s, {ratio:.0f} updates")
+    refit = GaussianProcess(Form(ard=True, per_target=True), schedule=MonteCarlo(every=1))
+    seconds = interleaved({"refit": with_synthesizer(buffer, refit)}, 5)
+    print(
+        f"a batch with a refit of shared hyperparameters: {np.median(seconds['refit']):.2f} s, once in 1,000 batches\n"
+    )
 
     g = torch.Generator().manual_seed(0)
     x, y, queries = (torch.randn(256, m, d, generator=g) for m, d in ((11, 23), (11, 18), (1, 23)))

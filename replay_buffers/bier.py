@@ -60,43 +60,24 @@ class BIER(ReplayBuffer):
         termination_fn: ``(s, a, s') -> (n,) bool``; without it rows with a terminated end are not blended.
     """
 
+    # fmt: off
     def __init__(
-        self,
-        *,
-        capacity: int = 1_000_000,
-        k: int = 10,
-        alpha: float = 0.75,
-        kernel: str = "rq",
-        nu: float = 2.5,
-        ard: bool = True,
-        composite: bool = False,
-        per_target: bool = True,
-        mean: str = "zero",
-        scaling: str = "standardize",
-        pca_components: int | None = None,
-        hyperparameters: str = "monte_carlo",
-        train_size: int | None = None,
-        retrain_interval: int = 1000,
-        warm_start: bool = True,
-        epochs: int | None = None,
-        optimizer: str = "adam",
-        priors: bool = False,
-        sample_posterior: bool = False,
-        weighted_updates: bool = False,
-        holdout_split: float | None = None,
-        queue: int | None = None,
-        queue_rings: int = 100_000,
-        precision: str = "float32",
-        selector: Selector | None = None,
-        credit: Credit | None = None,
-        prob_interpolation: float = 1.0,
-        interp_decay: float = 0.0,
-        termination_fn: TerminationFn | None = None,
-        n_step: int = 1,
-        gamma: float = 0.99,
-        seed: int | None = None,
-        device: str = "cpu",
+        self, *, capacity: int = 1_000_000, k: int = 10, alpha: float = 0.75,
+        # the processes
+        kernel: str = "rq", nu: float = 2.5, ard: bool = True, composite: bool = False, per_target: bool = True,
+        mean: str = "zero", scaling: str = "standardize", pca_components: int | None = None,
+        # their hyperparameters
+        hyperparameters: str = "monte_carlo", train_size: int | None = None, retrain_interval: int = 1000,
+        warm_start: bool = True, epochs: int | None = None, optimizer: str = "adam", priors: bool = False,
+        # what comes out
+        sample_posterior: bool = False, weighted_updates: bool = False, holdout_split: float | None = None,
+        queue: int | None = None, queue_rings: int = 100_000, precision: str = "float32",
+        # as in every method that blends
+        selector: Selector | None = None, credit: Credit | None = None, prob_interpolation: float = 1.0,
+        interp_decay: float = 0.0, termination_fn: TerminationFn | None = None,
+        n_step: int = 1, gamma: float = 0.99, seed: int | None = None, device: str = "cpu",
     ):
+        # fmt: on
         local = hyperparameters == "local"
         fit = Fit((10 if local else 30) if epochs is None else epochs, optimizer, priors=priors)
         make = GaussianProcess if queue is None else partial(QueuedGaussianProcess, queue, queue_rings)

@@ -113,6 +113,22 @@ def envs(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
+def test_the_original_works_command_for_gaussian_processes(tmp_path):
+    command = (
+        "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
+        " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams"
+    )
+    done = run(*command.split(), *SHORT, "--total_env_steps", 300, "--local_dir", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "BIER(kernel=rbf, ard=True, mean=zero, hyperparameters=monte_carlo, scaling=minmax" in done.stdout
+    with (the_run(tmp_path) / "progress.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    assert float(last["replay_buffer/gp_fits"]) == 1 and float(last["replay_buffer/gp_failed_share"]) == 0
+    again = run("--resume", the_run(tmp_path), "--total_env_steps", 400)
+    assert again.returncode == 0, again.stderr
+
+
 def test_what_a_run_says(finished):
     folder, done = finished
     lines = done.stdout.splitlines()
