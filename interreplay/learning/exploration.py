@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from interreplay.errors import nearest
 
 
 class Exploration(ABC):
@@ -85,3 +88,26 @@ class OrnsteinUhlenbeck(Exploration):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._x = None if state["x"] is None else torch.as_tensor(np.array(state["x"]))
+
+
+KINDS: dict[str, type[Exploration]] = {"Gaussian": Gaussian, "OrnsteinUhlenbeck": OrnsteinUhlenbeck}
+
+
+def make_exploration(kind: Exploration | Mapping[str, Any]) -> Exploration:
+    """Exploration as it is, or from a mapping such as ``{"type": "Gaussian", "sigma": 0.1}``.
+
+    Raises:
+        ValueError: When it is neither, or the type or an argument is unknown.
+    """
+    if isinstance(kind, Exploration):
+        return kind
+    if not isinstance(kind, Mapping) or "type" not in kind:
+        raise ValueError(f"exploration is {kind!r}; expected an Exploration, or its type and arguments by name")
+    arguments = dict(kind)
+    name = arguments.pop("type")
+    if name not in KINDS:
+        raise ValueError(f"there is no exploration {name!r}; {nearest(str(name), list(KINDS))}")
+    try:
+        return KINDS[name](**arguments)
+    except TypeError as error:
+        raise ValueError(f"exploration {name}: {error}") from error

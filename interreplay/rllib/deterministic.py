@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from interreplay.learning.deterministic import DeterministicNetworks
-from interreplay.learning.exploration import Exploration, Gaussian
+from interreplay.learning.exploration import Exploration, Gaussian, make_exploration
 from interreplay.rllib.config import OffPolicyConfig, check_positive
 from interreplay.rllib.module import OffPolicyModule, flat_size
 
@@ -25,7 +25,8 @@ class DeterministicConfig(OffPolicyConfig):
         actor_l2: c of an L2 term c·½‖θ‖² in the actor's loss.
         critic_l2: The same in the critics' loss.
         huber_delta: TD error up to which the critics' loss is square, linear beyond; None for square everywhere.
-        exploration: `Gaussian`, `OrnsteinUhlenbeck`, or another `interreplay.learning.exploration.Exploration`.
+        exploration: `Gaussian`, `OrnsteinUhlenbeck`, or another `interreplay.learning.exploration.Exploration`; also
+            as ``{"type": "Gaussian", "sigma": 0.1}``.
     """
 
     def __init__(self, algo_class: type | None = None):
@@ -46,7 +47,7 @@ class DeterministicConfig(OffPolicyConfig):
         actor_l2: float | Any = NotProvided,
         critic_l2: float | Any = NotProvided,
         huber_delta: float | None | Any = NotProvided,
-        exploration: Exploration | Any = NotProvided,
+        exploration: Exploration | dict[str, Any] | Any = NotProvided,
         **settings: Any,
     ) -> Self:
         """Set training options; see the class, `OffPolicyConfig.training`, and RLlib for those not named here."""
@@ -64,8 +65,7 @@ class DeterministicConfig(OffPolicyConfig):
         self._check_range("critic_l2", 0)
         if self.huber_delta is not None:
             check_positive("huber_delta", self.huber_delta)
-        if not isinstance(self.exploration, Exploration):
-            raise ValueError(f"exploration is {self.exploration!r}; expected an Exploration such as Gaussian(0.1)")
+        self.exploration = make_exploration(self.exploration)
 
     def update_settings(self) -> dict[str, Any]:
         """Arguments of the update."""

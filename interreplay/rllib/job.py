@@ -15,7 +15,7 @@ import torch
 from interreplay.commandline import UsageError
 from interreplay.commandline.replay_flags import replay_arguments
 from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
-from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
+from interreplay.learning.exploration import make_exploration
 
 OBJECT_STORE = 256 * 1024**2
 _QUIET = {
@@ -77,7 +77,8 @@ def trainer_settings(settings: SimpleNamespace) -> dict[str, Any]:
         own["huber_delta"] = None
     if "exploration" in own:
         kind, sigma, theta = (own.pop(f"exploration{part}") for part in ("", "_sigma", "_theta"))
-        own["exploration"] = Gaussian(sigma) if kind == "Gaussian" else OrnsteinUhlenbeck(sigma, theta)
+        named = {"type": kind, "sigma": sigma} | ({} if kind == "Gaussian" else {"theta": theta})
+        own["exploration"] = make_exploration(named)
     return own
 
 

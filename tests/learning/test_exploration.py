@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
+from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck, make_exploration
 
 
 def rng(seed=0):
@@ -57,12 +57,21 @@ def test_its_state_is_all_it_needs_to_go_on(drawn):
         assert torch.equal(one.draw((2, 3), rng(50 + i)), other.draw((2, 3), rng(50 + i)))
 
 
+def test_it_is_made_by_name():
+    made = make_exploration({"type": "OrnsteinUhlenbeck", "theta": 0.3})
+    assert isinstance(made, OrnsteinUhlenbeck) and vars(made) == vars(OrnsteinUhlenbeck(theta=0.3))
+    assert make_exploration(made) is made
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Gaussian(-0.1), "sigma is -0.1"),
         (lambda: OrnsteinUhlenbeck(theta=1.5), "theta is 1.5"),
         (lambda: OrnsteinUhlenbeck(dt=0.0), "dt 0.0"),
+        (lambda: make_exploration("Gaussian"), "exploration is 'Gaussian'"),
+        (lambda: make_exploration({"type": "Gausian"}), "did you mean 'Gaussian'"),
+        (lambda: make_exploration({"type": "Gaussian", "theta": 0.1}), "theta"),
     ],
 )
 def test_bad_settings_are_refused(make, message):

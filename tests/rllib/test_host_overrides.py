@@ -58,6 +58,7 @@ SIGNATURES = [
     (Checkpointable.restore_from_path, "self path component filesystem kwargs"),
     (Checkpointable._check_component, "self name components not_components"),
     (InferenceOnlyAPI.get_non_inference_attributes, "self"),
+    (AlgorithmConfig.get_state, "self"),
     (RLlibCallback.on_episode_step, None),
     (RLlibCallback.on_episode_created, None),
 ]
@@ -95,6 +96,12 @@ def test_optimizers_are_registered_by_keyword():
 def test_model_settings_are_completed_by_a_property_of_the_configuration():
     assert isinstance(AlgorithmConfig._model_config_auto_includes, property)
     assert NotProvided is not None and not isinstance(NotProvided, type)
+
+
+def test_a_configurations_state_leaves_out_minus_one():
+    config = AlgorithmConfig()
+    config.some_setting = -1.0
+    assert "some_setting" not in config.get_state()
 
 
 def test_a_runner_has_the_attributes_that_ours_reads():

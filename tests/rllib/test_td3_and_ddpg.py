@@ -7,6 +7,7 @@ import torch
 import replay_buffers
 from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
+from interreplay.rllib import DDPG
 from interreplay.rllib.job import trainer_settings
 from tests.rllib.test_training import CONFIGS, cluster, config, run, same, weights  # noqa: F401
 
@@ -79,6 +80,14 @@ def test_the_state_of_the_noise_is_in_the_runners_state():
     assert not torch.equal(runner._exploration._x, x)
     runner.load_runner_state(state)
     assert torch.equal(runner._exploration._x, x)
+
+
+def test_a_configuration_as_tune_makes_it():
+    """A dict, in which exploration is named."""
+    plain = config(trainer="DDPG").to_dict() | {"exploration": {"type": "Gaussian", "sigma": 0.3}, "huber_delta": 2.0}
+    algorithm = DDPG(config=plain)
+    assert algorithm.env_runner._exploration.sigma == 0.3 and isinstance(algorithm.config.exploration, Gaussian)
+    assert algorithm.learner._update_rule.huber_delta == 2.0
 
 
 def test_rllibs_own_forward_methods():
