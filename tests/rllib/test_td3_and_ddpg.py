@@ -18,7 +18,8 @@ FAST = ("NMER", "PER", "S4RL")
     "buffer", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in replay_buffers.__all__]
 )
 def test_td3_trains_with_every_method(buffer):
-    algorithm, results = run(config(buffer=buffer, trainer="TD3"))
+    env = "FetchReach-v4" if buffer == "HER" else "Pendulum-v1"
+    algorithm, results = run(config(env, buffer, trainer="TD3"))
     learned = results[-1]["learners"]["default_policy"]
     assert learned["num_updates_lifetime"] == 201
     assert all(np.isfinite(learned[name]) for name in ("critic_loss", "actor_loss", "q_mean"))
