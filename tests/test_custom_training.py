@@ -201,6 +201,7 @@ def test_results_elsewhere(copy, tmp_path, capsys):
     assert steps(copy) == [100, 200, 300]
 
 
+@pytest.mark.slow
 def test_ddpg_by_the_original_works_command(tmp_path):
     flags = "--trainer DDPG --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay".split()
     done = run(*flags, *SHORT, "--total_env_steps", 200, "--local_dir", tmp_path)
@@ -313,6 +314,7 @@ def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp
     assert steps(folder) == [100]
 
 
+@pytest.mark.slow
 def test_a_bug_keeps_its_traceback(envs, tmp_path):
     local_dir = tmp_path / "results"
     flags = [*SHORT, "--evaluation_interval", 0, "--total_env_steps", 300, "--local_dir", local_dir]

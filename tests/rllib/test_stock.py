@@ -78,7 +78,7 @@ def assert_is(drawn: SingleAgentEpisode, row: dict) -> None:
 
 
 @pytest.mark.parametrize("discrete", [False, True])
-@pytest.mark.parametrize("n", [1, 3, 5])
+@pytest.mark.parametrize("n", [1, pytest.param(3, marks=pytest.mark.slow), 5])
 @pytest.mark.parametrize("numpy", [False, True])
 def test_what_was_added_comes_back_also_over_n_steps_chunks_and_the_seam(discrete, n, numpy):
     worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(60, buffer="Uniform", seed=0)

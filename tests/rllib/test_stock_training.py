@@ -119,6 +119,7 @@ def short(config, env):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONTINUOUS)
 @pytest.mark.parametrize("kind, core", [("NMER", NMER), ("PER", PER)])
 def test_sac_and_tqc_train(cluster, config, kind, core):
@@ -158,6 +159,7 @@ def test_dqn_with_a_blending_buffer_says_that_actions_are_discrete(cluster):
         algorithm.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["PER", "NMER"])
 def test_a_checkpoint_of_a_stock_algorithm_holds_the_buffer(cluster, tmp_path, kind):
     algorithm = short(StockSACConfig(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
