@@ -169,7 +169,7 @@ class DeterministicUpdate(Update):
     def actor_loss(self, obs: Tensor, row_weights: Tensor | None) -> Tensor:
         """Scalar loss of the actor: the first critic's opinion of it."""
         state_actions = torch.cat([obs, self.networks.actor(obs)], dim=1)
-        return -weighted_mean(self.networks.critics.single(0, state_actions), row_weights)
+        return -weighted_mean(self.networks.critics.fixed(state_actions, 0), row_weights)
 
     def state_dict(self) -> dict[str, Any]:
         return {"updates": self.updates, "actor_loss": self._actor_loss.cpu().numpy()}

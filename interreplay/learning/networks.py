@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-LOG_STD_RANGE = (-20.0, 2.0)
-"""Bounds of the log standard deviation (Haarnoja et al. 2018, arXiv:1812.05905, appendix and code)."""
+from interreplay.learning.batched_layers import BatchedLayers
+from interreplay.learning.squashed_gaussian import LOG_STD_RANGE, SquashedGaussian
 
 
 class MLP(nn.Module):
@@ -50,27 +50,17 @@ class Critics(nn.Module):
             self.weights.append(torch.empty(count, fan_in, fan_out).uniform_(-bound, bound))
             self.biases.append(torch.empty(count, 1, fan_out).uniform_(-bound, bound))
         self.count = count
-        self._layers = list(zip(self.weights, self.biases, strict=True))
 
     def forward(self, state_actions: Tensor) -> Tensor:
         """Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``."""
-        x = state_actions.unsqueeze(0).expand(self.count, -1, -1)
-        last = len(self._layers) - 1
-        for i, (weight, bias) in enumerate(self._layers):
-            x = torch.baddbmm(bias, x, weight)
-            if i < last:
-                x = torch.relu_(x)
-        return x.squeeze(-1)
+        return BatchedLayers.apply(state_actions, *self.weights, *self.biases)
 
-    def single(self, j: int, state_actions: Tensor) -> Tensor:
-        """Q-values ``(n,)`` of the j-th critic alone."""
-        x = state_actions
-        last = len(self._layers) - 1
-        for i, (weight, bias) in enumerate(self._layers):
-            x = torch.addmm(bias[j], x, weight[j])
-            if i < last:
-                x = torch.relu_(x)
-        return x.squeeze(-1)
+    def fixed(self, state_actions: Tensor, j: int | slice = slice(None)) -> Tensor:
+        """The same of all critics, or of the j-th alone ``(n,)``, for gradients of the rows only."""
+        which = slice(j, j + 1) if isinstance(j, int) else j
+        parameters = (parameter.detach()[which] for parameter in (*self.weights, *self.biases))
+        values = BatchedLayers.apply(state_actions, *parameters)
+        return values.squeeze(0) if isinstance(j, int) else values
 
 
 class GaussianActor(nn.Module):
@@ -101,16 +91,8 @@ class GaussianActor(nn.Module):
         return torch.tanh(mean if noise is None else mean + log_std.exp() * noise)
 
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions ``(n, actions)`` and their log density ``(n,)`` for standard normal `noise` ``(n, actions)``.
-
-        log π = Σ log N(u) − log(1 − tanh² u), the last term as 2·(log 2 − u − softplus(−2u)), which stays
-        exact for large |u|.
-        """
-        mean, log_std = self(obs)
-        raw = torch.addcmul(mean, log_std.exp(), noise)
-        squash = 2.0 * (math.log(2.0) - raw - nn.functional.softplus(-2.0 * raw))
-        normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi)
-        return torch.tanh(raw), (normal - squash).sum(dim=-1)
+        """Actions ``(n, actions)`` and their log density ``(n,)`` for standard normal `noise` ``(n, actions)``."""
+        return SquashedGaussian.apply(self.body(obs), noise)
 
 
 def polyak(targets: nn.Module, sources: nn.Module, tau: float) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 
 class FastAdam(torch.optim.Adam):
@@ -39,20 +38,20 @@ class FastAdam(torch.optim.Adam):
             self._moments = self._collect()
         averages, squares, steps = self._moments
         group = self.param_groups[0]
-        adam(
-            grads=[p.grad for p in group["params"] if p.grad is not None],
-            params=group["params"],
-            exp_avgs=averages,
-            exp_avg_sqs=squares,
-            max_exp_avg_sqs=[],
-            state_steps=steps,
-            fused=True,
-            amsgrad=False,
+        torch._foreach_add_(steps, 1)
+        torch._fused_adam_(
+            group["params"],
+            [p.grad for p in group["params"]],
+            averages,
+            squares,
+            [],
+            steps,
+            lr=group["lr"],
             beta1=group["betas"][0],
             beta2=group["betas"][1],
-            lr=group["lr"],
             weight_decay=group["weight_decay"],
             eps=group["eps"],
+            amsgrad=False,
             maximize=False,
         )
 

@@ -98,8 +98,7 @@ class SACUpdate(Update):
         actor_loss, log_prob = self.actor_loss(flat_observation(rows.obs), normal(actions, rng), alpha, row_weights)
         step(self.optimizers["actor"], actor_loss, self.actor, self.grad_clip)
         log_prob = log_prob.detach()
-        alpha_loss = self.alpha_loss(log_prob, row_weights)
-        step(self.optimizers["alpha"], alpha_loss, [self.networks.log_alpha], None)
+        alpha_loss = self.step_alpha(log_prob, row_weights)
         polyak(self.networks.targets, self.networks.critics, self.tau)
         with torch.no_grad():
             q_mean = (errors + target).mean()
@@ -122,9 +121,14 @@ class SACUpdate(Update):
     ) -> tuple[Tensor, Tensor]:
         """Scalar loss and log π(a|s) ``(n,)``."""
         actions, log_prob = self.networks.actor.sample(obs, noise)
-        values = self.networks.critics(torch.cat([obs, actions], dim=1)).amin(dim=0)
+        values = self.networks.critics.fixed(torch.cat([obs, actions], dim=1)).amin(dim=0)
         return weighted_mean(alpha * log_prob - values, row_weights), log_prob
 
-    def alpha_loss(self, log_prob: Tensor, row_weights: Tensor | None) -> Tensor:
-        """Scalar loss of the temperature for log π ``(n,)``."""
-        return -self.networks.log_alpha * weighted_mean(log_prob + self.target_entropy, row_weights)
+    @torch.no_grad()
+    def step_alpha(self, log_prob: Tensor, row_weights: Tensor | None) -> Tensor:
+        """Step the temperature for log π ``(n,)``; returns its loss, which is linear in log α."""
+        log_alpha = self.networks.log_alpha
+        log_alpha.grad = -weighted_mean(log_prob + self.target_entropy, row_weights)
+        loss = log_alpha * log_alpha.grad
+        self.optimizers["alpha"].apply()
+        return loss
