@@ -85,7 +85,7 @@ def test_gradcheck_of_the_squashed_gaussian():
 
 
 def test_squashed_gaussian_is_the_transformed_normal():
-    given, noise = float64(ROWS, 6), float64(ROWS, 3, seed=1)
+    given, noise = 0.5 * float64(ROWS, 6), float64(ROWS, 3, seed=1)
     actions, log_probs = SquashedGaussian.apply(given, noise)
     mean, log_std = given.chunk(2, dim=-1)
     raw = mean + log_std.exp() * noise
