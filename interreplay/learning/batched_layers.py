@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 
 class BatchedLayers(torch.autograd.Function):
-    """m fully connected networks with ReLU between layers, the last with one number out.
+    """m fully connected networks of one shape with ReLU between layers.
 
     A GPU takes all networks in one product per layer. A processor takes one network after the other, whose
     activations then stay in its cache, and leaves out rows that get no gradient, as do those of the critic that is
@@ -21,39 +21,40 @@ class BatchedLayers(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, *parameters: Tensor) -> Tensor:
-        """Outputs ``(m, n)`` for rows ``(n, inputs)`` that all m networks see.
+    def forward(ctx: Any, x: Tensor, learns: bool, *parameters: Tensor) -> Tensor:
+        """Outputs ``(m, n, out)`` for rows ``(n, in)`` that all m networks see.
 
         Args:
             ctx: Autograd's.
             x: Rows.
+            learns: Whether the parameters get gradients.
             *parameters: Weights ``(m, in, out)`` of every layer, then biases ``(m, 1, out)`` of every layer.
         """
-        weights, biases = halves(parameters)
-        ctx.groups = groups(len(weights[0]), x.device)
-        ctx.inputs, outputs = [], x.new_empty(len(weights[0]), len(x))
+        middle = len(parameters) // 2
+        weights, biases = parameters[:middle], parameters[middle:]
+        ctx.learns, ctx.groups, ctx.inputs = learns, groups(len(weights[0]), x.device), []
+        outputs = x.new_empty(len(weights[0]), len(x), weights[-1].shape[-1])
         for group in ctx.groups:
             inputs = [x if isinstance(group, int) else x.expand(len(outputs), *x.shape)]
-            affine = torch.addmm if isinstance(group, int) else torch.baddbmm
             for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-                inputs.append(affine(bias[group], inputs[-1], weight[group]).relu_())
-            torch.sum(inputs[-1] * weights[-1][group].mT, dim=-1, out=outputs[group])
+                inputs.append(affine(inputs[-1], weight[group], bias[group]).relu_())
+            affine(inputs[-1], weights[-1][group], biases[-1][group], out=outputs[group])
             ctx.inputs.append(inputs)
         ctx.save_for_backward(*weights)
-        return outputs.add_(biases[-1].squeeze(-1))
+        return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the rows and of all parameters, those that are needed."""
         weights: Sequence[Tensor] = ctx.saved_tensors
-        learns = ctx.needs_input_grad[1]
+        learns = ctx.learns and ctx.needs_input_grad[2]
         of_weights: list[Any] = [torch.empty_like(w) if learns else None for w in weights]
         of_biases: list[Any] = [w.new_empty(len(w), 1, w.shape[-1]) if learns else None for w in weights]
         of_rows = gradients.new_zeros(gradients.shape[1], weights[0].shape[1]) if ctx.needs_input_grad[0] else None
         for group, inputs in zip(ctx.groups, ctx.inputs, strict=True):
-            gradient, rows = gradients[group].unsqueeze(-1), None
-            if isinstance(group, int) and not learns:
+            gradient, rows = gradients[group], None
+            if isinstance(group, int) and gradient.shape[-1] == 1 and not learns:
                 rows = gradient[:, 0].nonzero().squeeze(1)
                 gradient, inputs = gradient[rows], [values[rows] for values in inputs]
             for i in reversed(range(len(weights))):
@@ -64,7 +65,7 @@ class BatchedLayers(torch.autograd.Function):
                     gradient = torch.ops.aten.threshold_backward(through(gradient, weights[i][group]), inputs[i], 0)
             if of_rows is not None:
                 add_rows(of_rows, rows, through(gradient, weights[0][group]))
-        return of_rows, *of_weights, *of_biases
+        return of_rows, None, *of_weights, *of_biases
 
 
 def groups(count: int, device: torch.device) -> list[int] | list[slice]:
@@ -72,10 +73,13 @@ def groups(count: int, device: torch.device) -> list[int] | list[slice]:
     return list(range(count)) if device.type == "cpu" else [slice(None)]
 
 
-def halves(tensors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The first and the second half."""
-    middle = len(tensors) // 2
-    return tensors[:middle], tensors[middle:]
+def affine(inputs: Tensor, weight: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
+    """``(..., n, out)`` for inputs ``(..., n, in)``, weights ``(..., in, out)`` and biases ``(..., 1, out)``."""
+    if weight.shape[-1] == 1:
+        return torch.sum(inputs * weight.mT, dim=-1, keepdim=True, out=out).add_(bias)
+    return (
+        torch.addmm(bias, inputs, weight, out=out) if inputs.ndim == 2 else torch.baddbmm(bias, inputs, weight, out=out)
+    )
 
 
 def weight_gradient(inputs: Tensor, gradient: Tensor, out: Tensor) -> None:

@@ -61,7 +61,7 @@ class DeterministicNetworks(nn.Module):
     ):
         super().__init__()
         self.actor = DeterministicActor(inputs, actions, hiddens)
-        last = [*self.actor.body.layers[-1].parameters()]
+        last = [self.actor.body.weights[-1], self.actor.body.biases[-1]]
         if not inference_only:
             self.critics = Critics(critics, inputs + actions, hiddens)
             last += [self.critics.weights[-1], self.critics.biases[-1]]
@@ -169,7 +169,7 @@ class DeterministicUpdate(Update):
     def actor_loss(self, obs: Tensor, row_weights: Tensor | None) -> Tensor:
         """Scalar loss of the actor: the first critic's opinion of it."""
         state_actions = torch.cat([obs, self.networks.actor(obs)], dim=1)
-        return -weighted_mean(self.networks.critics.fixed(state_actions, 0), row_weights)
+        return -weighted_mean(self.networks.critics.fixed(state_actions, 0).squeeze(0), row_weights)
 
     def state_dict(self) -> dict[str, Any]:
         return {"updates": self.updates, "actor_loss": self._actor_loss.cpu().numpy()}

@@ -12,28 +12,55 @@ from interreplay.learning.batched_layers import BatchedLayers
 from interreplay.learning.squashed_gaussian import LOG_STD_RANGE, SquashedGaussian
 
 
-class MLP(nn.Module):
-    """Fully connected layers with ReLU between them.
+class Layers(nn.Module):
+    """m fully connected networks of one shape with ReLU between layers; see `BatchedLayers`.
+
+    Weights start as those of `nn.Linear`: uniform within ±1/√fan_in.
+
+    Args:
+        count: Number of networks m.
+        sizes: Widths from the input to the output.
+    """
+
+    def __init__(self, count: int, sizes: Sequence[int]):
+        super().__init__()
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+            bound = 1.0 / math.sqrt(fan_in)
+            self.weights.append(torch.empty(count, fan_in, fan_out).uniform_(-bound, bound))
+            self.biases.append(torch.empty(count, 1, fan_out).uniform_(-bound, bound))
+        self.count = count
+        self._all = (*self.weights, *self.biases)
+
+    def outputs(self, rows: Tensor, learns: bool = True, which: int | None = None) -> Tensor:
+        """Outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``.
+
+        Args:
+            rows: What all networks see.
+            learns: Whether gradients reach the parameters, or the rows only.
+            which: Compute the network of this index alone; m is 1.
+        """
+        parameters = self._all if which is None else [p[which : which + 1] for p in self._all]
+        return BatchedLayers.apply(rows, learns, *parameters)
+
+
+class MLP(Layers):
+    """One such network.
 
     Args:
         sizes: Widths from the input to the output.
     """
 
     def __init__(self, sizes: Sequence[int]):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in zip(sizes[:-1], sizes[1:], strict=True))
+        super().__init__(1, sizes)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, rows: Tensor) -> Tensor:
         """``(n, sizes[0])`` to ``(n, sizes[-1])``."""
-        for layer in self.layers[:-1]:
-            x = torch.relu_(layer(x))
-        return self.layers[-1](x)
+        return self.outputs(rows).squeeze(0)
 
 
-class Critics(nn.Module):
-    """m critics Q(s, a) of one shape, each layer of all m in one batched product.
-
-    Weights start as those of `nn.Linear`: uniform within ±1/√fan_in.
+class Critics(Layers):
+    """m critics Q(s, a).
 
     Args:
         count: Number of critics m.
@@ -42,25 +69,15 @@ class Critics(nn.Module):
     """
 
     def __init__(self, count: int, inputs: int, hiddens: Sequence[int]):
-        super().__init__()
-        sizes = [inputs, *hiddens, 1]
-        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
-            bound = 1.0 / math.sqrt(fan_in)
-            self.weights.append(torch.empty(count, fan_in, fan_out).uniform_(-bound, bound))
-            self.biases.append(torch.empty(count, 1, fan_out).uniform_(-bound, bound))
-        self.count = count
+        super().__init__(count, [inputs, *hiddens, 1])
 
     def forward(self, state_actions: Tensor) -> Tensor:
         """Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``."""
-        return BatchedLayers.apply(state_actions, *self.weights, *self.biases)
+        return self.outputs(state_actions).squeeze(-1)
 
-    def fixed(self, state_actions: Tensor, j: int | slice = slice(None)) -> Tensor:
-        """The same of all critics, or of the j-th alone ``(n,)``, for gradients of the rows only."""
-        which = slice(j, j + 1) if isinstance(j, int) else j
-        parameters = (parameter.detach()[which] for parameter in (*self.weights, *self.biases))
-        values = BatchedLayers.apply(state_actions, *parameters)
-        return values.squeeze(0) if isinstance(j, int) else values
+    def fixed(self, state_actions: Tensor, which: int | None = None) -> Tensor:
+        """The same, of the critic `which` alone ``(1, n)`` where one is named, for gradients of the rows only."""
+        return self.outputs(state_actions, learns=False, which=which).squeeze(-1)
 
 
 class GaussianActor(nn.Module):

@@ -34,6 +34,10 @@ def plain(x, weights, biases):
     return torch.stack(outputs)
 
 
+def q_values(x, given, learns=True):
+    return BatchedLayers.apply(x, learns, *given).squeeze(-1)
+
+
 @pytest.fixture(params=["one after the other", "all at once"])
 def grouping(request, monkeypatch):
     if request.param == "all at once":
@@ -44,7 +48,7 @@ def test_layers_equal_plain_networks_and_their_gradients(grouping):
     x, given = float64(ROWS, SIZES[0]).requires_grad_(), parameters()
     gradients = float64(COUNT, ROWS, seed=5)
     expected = plain(x, given[:3], given[3:])
-    outputs = BatchedLayers.apply(x, *given)
+    outputs = q_values(x, given)
     torch.testing.assert_close(outputs, expected)
     of_plain = torch.autograd.grad(expected, [x, *given], gradients)
     for ours, theirs in zip(torch.autograd.grad(outputs, [x, *given], gradients), of_plain, strict=True):
@@ -54,29 +58,29 @@ def test_layers_equal_plain_networks_and_their_gradients(grouping):
 def test_rows_alone_and_parameters_alone_get_the_same_gradients(grouping):
     x, given = float64(ROWS, SIZES[0]).requires_grad_(), parameters()
     gradients = float64(COUNT, ROWS, seed=5)
-    both = torch.autograd.grad(BatchedLayers.apply(x, *given), [x, *given], gradients)
-    (of_rows,) = torch.autograd.grad(BatchedLayers.apply(x, *(p.detach() for p in given)), [x], gradients)
+    both = torch.autograd.grad(q_values(x, given), [x, *given], gradients)
+    (of_rows,) = torch.autograd.grad(q_values(x, given, learns=False), [x], gradients)
     torch.testing.assert_close(of_rows, both[0])
-    of_parameters = torch.autograd.grad(BatchedLayers.apply(x.detach(), *given), given, gradients)
+    of_parameters = torch.autograd.grad(q_values(x.detach(), given), given, gradients)
     for alone, together in zip(of_parameters, both[1:], strict=True):
         torch.testing.assert_close(alone, together)
 
 
 def test_the_minimum_sends_each_row_through_one_network(grouping):
     x, given = float64(ROWS, SIZES[0]).requires_grad_(), [p.detach() for p in parameters()]
-    (ours,) = torch.autograd.grad(BatchedLayers.apply(x, *given).amin(dim=0).sum(), [x])
+    (ours,) = torch.autograd.grad(q_values(x, given).amin(dim=0).sum(), [x])
     (theirs,) = torch.autograd.grad(plain(x, given[:3], given[3:]).amin(dim=0).sum(), [x])
     torch.testing.assert_close(ours, theirs)
 
 
 def test_without_any_gradient_rows_get_zeros(grouping):
     x, given = float64(ROWS, SIZES[0]).requires_grad_(), [p.detach() for p in parameters()]
-    (ours,) = torch.autograd.grad(BatchedLayers.apply(x, *given), [x], torch.zeros(COUNT, ROWS).double())
+    (ours,) = torch.autograd.grad(q_values(x, given), [x], torch.zeros(COUNT, ROWS).double())
     assert ours.shape == x.shape and not ours.any()
 
 
 def test_gradcheck_of_the_layers():
-    assert gradcheck(BatchedLayers.apply, (float64(ROWS, SIZES[0]).requires_grad_(), *parameters()))
+    assert gradcheck(lambda x, *given: q_values(x, given), (float64(ROWS, SIZES[0]).requires_grad_(), *parameters()))
 
 
 def test_gradcheck_of_the_squashed_gaussian():

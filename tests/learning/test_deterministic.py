@@ -36,9 +36,9 @@ def keep_float64(monkeypatch):
 
 def plain_policy(actor, obs):
     x = obs
-    for i, layer in enumerate(actor.body.layers):
-        x = x @ layer.weight.T + layer.bias
-        x = x.clamp(min=0) if i < len(actor.body.layers) - 1 else x
+    for i, (weight, bias) in enumerate(zip(actor.body.weights, actor.body.biases, strict=True)):
+        x = x @ weight[0] + bias[0]
+        x = x.clamp(min=0) if i < len(actor.body.weights) - 1 else x
     return torch.tanh(x)
 
 
@@ -131,7 +131,7 @@ def test_the_count_of_updates_is_state():
     assert other.updates == 1 and other.actor_due() is False
     before = copy.deepcopy(other.networks.actor.state_dict())
     other.apply(batch(), ALL, rng())
-    assert not torch.equal(before["body.layers.0.weight"], other.networks.actor.body.layers[0].weight)
+    assert not torch.equal(before["body.weights.0"], other.networks.actor.body.weights[0])
 
 
 def test_target_smoothing_is_clipped_and_of_the_given_scale():
@@ -146,7 +146,7 @@ def test_target_smoothing_is_clipped_and_of_the_given_scale():
     inside = actions[actions.abs() < 0.1]
     assert len(inside) / actions.numel() == pytest.approx(math.erf(0.1 / 0.3 / math.sqrt(2)), abs=0.01)
     with torch.no_grad():
-        networks.target_actor.body.layers[-1].bias.fill_(20.0)
+        networks.target_actor.body.biases[-1].fill_(20.0)
     actions = update.target_actions(torch.zeros(500, OBS, dtype=torch.float64), rng())
     assert actions.max().item() == 1.0 and actions.min().item() >= 1.0 - 0.4
 
@@ -253,7 +253,7 @@ def test_actions_with_noise_stay_in_bounds():
     actor = DeterministicActor(OBS, ACTIONS, (8,))
     obs = torch.randn(50, OBS)
     noise = torch.randn(50, ACTIONS)
-    assert torch.equal(actor.act(obs, None), plain_policy(actor, obs))
+    assert torch.allclose(actor.act(obs, None), plain_policy(actor, obs))
     assert torch.equal(actor.act(obs, noise), (plain_policy(actor, obs) + noise).clamp(-1, 1))
 
 
@@ -263,5 +263,5 @@ def test_small_last_layers():
     actions = networks.actor(obs)
     values = networks.critics(torch.cat([obs, actions], 1))
     assert actions.abs().max() < 0.1 and values.abs().max() < 0.1
-    assert 2e-3 < networks.actor.body.layers[-1].weight.abs().max() <= 3e-3
+    assert 2e-3 < networks.actor.body.weights[-1].abs().max() <= 3e-3
     assert torch.equal(networks.targets.weights[-1], networks.critics.weights[-1])

@@ -52,9 +52,9 @@ def plain_q(critics, j, x):
 
 def plain_policy(actor, obs, noise):
     x = obs
-    for i, layer in enumerate(actor.body.layers):
-        x = x @ layer.weight.T + layer.bias
-        x = x.clamp(min=0) if i < len(actor.body.layers) - 1 else x
+    for i, (weight, bias) in enumerate(zip(actor.body.weights, actor.body.biases, strict=True)):
+        x = x @ weight[0] + bias[0]
+        x = x.clamp(min=0) if i < len(actor.body.weights) - 1 else x
     mean, log_std = x[:, :ACTIONS], x[:, ACTIONS:].clamp(-20, 2)
     u = mean + log_std.exp() * noise
     a = torch.tanh(u)
@@ -185,7 +185,7 @@ def test_row_weights_of_shape_n_1_are_refused():
 def test_log_density_stays_finite_far_out():
     actor = GaussianActor(OBS, ACTIONS, (8,)).double()
     with torch.no_grad():
-        actor.body.layers[-1].bias[:ACTIONS] = 40.0
+        actor.body.biases[-1][..., :ACTIONS] = 40.0
     _, log_prob = actor.sample(torch.zeros(4, OBS, dtype=torch.float64), torch.zeros(4, ACTIONS, dtype=torch.float64))
     assert torch.isfinite(log_prob).all()
 
@@ -242,8 +242,8 @@ def test_equal_views_change_nothing():
         networks, update = make()
         networks.float()
         with torch.no_grad():
-            networks.actor.body.layers[-1].bias[ACTIONS:] = -20.0  # no noise, so that both draw the same actions
-            networks.actor.body.layers[-1].weight[ACTIONS:] = 0.0
+            networks.actor.body.biases[-1][..., ACTIONS:] = -20.0  # no noise, so that both draw the same actions
+            networks.actor.body.weights[-1][..., ACTIONS:] = 0.0
             networks.log_alpha.fill_(-40.0)  # nor any entropy, which depends on the noise drawn
         losses.append(update.apply(given, torch.ones(N), torch.Generator().manual_seed(0))[1])
     assert torch.allclose(losses[0][[0, 4]], losses[1][[0, 4]], atol=1e-5)
