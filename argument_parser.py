@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,8 @@ from interreplay.commandline import UsageError, presets
 from interreplay.commandline.environments import find_environment
 from interreplay.commandline.flags import Flag, FlagParser
 from interreplay.commandline.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
-from interreplay.commandline.replay_flags import CHOOSING_FLAGS, METHODS, REPLAY_FLAGS, accepted_names, replay_for
+from interreplay.commandline.original_flags import GONE
+from interreplay.commandline.replay_flags import METHODS, REPLAY_FLAGS, accepted_names, names_method, replay_for
 from interreplay.commandline.trainer_flags import BATCH_FLAG, TRAINER_FLAGS, trainer_defaults
 from interreplay.commandline.values import assignment, boolean, choice, number, updates_per_step, whole
 
@@ -94,7 +94,13 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("threads", whole(1), 1, "CPU threads of the learner"),
     ),
     "evaluation and results": (
-        Flag("steps_per_iteration", whole(1), 1_000, "environment steps per iteration, the unit of the flags below"),
+        Flag(
+            "steps_per_iteration",
+            whole(1),
+            1_000,
+            "environment steps per iteration, the unit of the flags below",
+            aliases=("timesteps_per_iteration",),
+        ),
         Flag(
             "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 for none"
         ),
@@ -121,6 +127,7 @@ def make_parser() -> FlagParser:
     """The parser of the whole command line."""
     return FlagParser(
         GROUPS,
+        GONE,
         description="Train an RLlib agent with a replay method. Flags are accepted with - or _ between their words.",
     )
 
@@ -138,11 +145,13 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     if trainer not in TRAINERS:
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, TRAINERS)}")
     own = {flag.name for flag in (BATCH_FLAG, *TRAINER_FLAGS)}
-    said = tuned_for(given) | given
+    preset, said = preset_for(given), {**tuned_for(given), **given}
     settings = {name: value for name, value in DEFAULTS.items() if name not in REPLAY_FLAGS | NOW | own}
     settings |= trainer_defaults(said, trainer)
-    settings |= {name: value for name, value in said.items() if name in settings} | preset_replay(given)
-    settings |= {"preset": preset_for(given).name, "local_dir": str(settings["local_dir"])}
+    settings |= {name: value for name, value in said.items() if name in settings} | presets.replay(
+        preset, given, CATALOGUE
+    )
+    settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
     settings |= {"hiddens": list(settings["hiddens"])}
     if settings["buffer_size"] < settings["train_batch_size"]:
         raise UsageError(
@@ -167,29 +176,11 @@ def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: The preset says something that no flag would accept.
     """
     preset = preset_for(given)
-    found = presets.fitting(preset.settings(*(given.get(name, DEFAULTS[name]) for name in ("trainer", "env"))), given)
+    found = preset.settings(*(given.get(name, DEFAULTS[name]) for name in ("trainer", "env")))
     flags = {flag.name: flag for group in GROUPS.values() for flag in group}
-    accepted = flags.keys() - REPLAY_FLAGS - NOW - {"trainer", "env", "preset"}
-    for name, value in found.items():
-        if name not in accepted:
-            raise UsageError(f"preset {preset.name} says {name!r}; {accepted_names(name, sorted(accepted))}")
-        try:
-            found[name] = flags[name].type(str(value))
-        except ArgumentTypeError as error:
-            raise UsageError(f"preset {preset.name}: {name} {error}") from None
-    return found
-
-
-def preset_replay(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What flags and preset say about replay: the preset's method where no flag names one, its arguments with that."""
-    preset = preset_for(given)
-    if preset.buffer is None:
-        return replay_for(given, CATALOGUE)
-    asked = replay_for(given if _names_method(given) else {**given, "buffer": preset.buffer}, CATALOGUE)
-    own = replay_for({"buffer": preset.buffer, "buffer_arg": list(preset.buffer_args.items())}, CATALOGUE)
-    if asked["buffer"] == preset.buffer:
-        asked["buffer_args"] = own["buffer_args"] | asked["buffer_args"]
-    return asked
+    refused = {"trainer", "env", "preset", *REPLAY_FLAGS, *NOW}
+    accepted = {name: flag.type for name, flag in flags.items() if name not in refused}
+    return presets.converted(preset.name, presets.fitting(found, given), accepted)
 
 
 def preset_told(given: Mapping[str, Any]) -> str:
@@ -228,16 +219,10 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What flags about replay say beside ``--resume``; what they leave open is the checkpoint's."""
-    asked = replay_for(given if _names_method(given) else {**given, "buffer": saved["buffer"]}, CATALOGUE)
+    asked = replay_for(given if names_method(given) else {**given, "buffer": saved["buffer"]}, CATALOGUE)
     asked["buffer_args"] = saved["buffer_args"] | asked["buffer_args"]
     if "prioritized_replay" not in given:
         asked["prioritized"] = saved["prioritized"]
     if "interp_prio_update" not in given:
         asked["credit_both"] = saved["credit_both"]
     return asked
-
-
-def _names_method(given: Mapping[str, Any]) -> bool:
-    """Whether flags name a replay method."""
-    chosen = any(given.get(name) for name in ("buffer", *CHOOSING_FLAGS))
-    return chosen or given.get("custom_replay_buffer") is False

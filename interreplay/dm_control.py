@@ -31,7 +31,7 @@ class FlatObservation(gym.ObservationWrapper):
 
     def observation(self, observation: object) -> np.ndarray:
         """The vector ``(d,)`` of an observation."""
-        return gym.spaces.flatten(self.env.observation_space, observation).astype(np.float32)
+        return np.asarray(gym.spaces.flatten(self.env.observation_space, observation), dtype=np.float32)
 
 
 FLAT = WrapperSpec(FlatObservation.__name__, f"{__name__}:{FlatObservation.__name__}", {})

@@ -7,7 +7,8 @@ flag under an algorithm's name is for that algorithm. Names of environments lack
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import argparse
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import yaml
 
 from interreplay.commandline import UsageError
-from interreplay.commandline.replay_flags import accepted_names
+from interreplay.commandline.replay_flags import accepted_names, names_method, replay_for
 from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
 
 FOLDER = Path(__file__).resolve().parents[1] / "presets"
@@ -137,3 +138,39 @@ def fitting(settings: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]
     """The settings of a preset that given flags leave in force; a kind of noise that was given has its own scale."""
     replaced = {*given} | ({"exploration_sigma", "exploration_theta"} if "exploration" in given else set())
     return {flag: value for flag, value in settings.items() if flag not in replaced}
+
+
+def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
+    """The settings of a preset as flags would give them.
+
+    Args:
+        name: Of the preset.
+        settings: Flags and values.
+        accepted: The readers of the flags that a preset may say.
+
+    Raises:
+        UsageError: For another flag, or a value that its reader refuses.
+    """
+    values = {}
+    for flag, value in settings.items():
+        if flag not in accepted:
+            raise UsageError(f"preset {name} says {flag!r}; {accepted_names(flag, sorted(accepted))}")
+        try:
+            values[flag] = accepted[flag](str(value))
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"preset {name}: {flag} {error}") from None
+    return values
+
+
+def replay(preset: Preset, given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """What flags and preset say about replay: the preset's method where no flag names one, its arguments with that.
+
+    Arguments, result and errors are those of `replay_for`.
+    """
+    if preset.buffer is None:
+        return replay_for(given, catalogue)
+    asked = replay_for(given if names_method(given) else {**given, "buffer": preset.buffer}, catalogue)
+    own = replay_for({"buffer": preset.buffer, "buffer_arg": list(preset.buffer_args.items())}, catalogue)
+    if asked["buffer"] == preset.buffer:
+        asked["buffer_args"] = own["buffer_args"] | asked["buffer_args"]
+    return asked
