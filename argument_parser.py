@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import replay_buffers
-from interreplay.commandline import UsageError
+from interreplay.commandline import UsageError, presets
 from interreplay.commandline.environments import find_environment
 from interreplay.commandline.flags import Flag, FlagParser
 from interreplay.commandline.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
-from interreplay.commandline.replay_flags import CHOOSING_FLAGS, METHODS, REPLAY_FLAGS, accepted_names, replay_for
+from interreplay.commandline.original_flags import GONE
+from interreplay.commandline.replay_flags import METHODS, REPLAY_FLAGS, accepted_names, names_method, replay_for
 from interreplay.commandline.trainer_flags import BATCH_FLAG, TRAINER_FLAGS, trainer_defaults
-from interreplay.commandline.trainer_flags import tuned_for as tuned_for_trainer
 from interreplay.commandline.values import assignment, boolean, choice, number, updates_per_step, whole
 
 # The name of each algorithm's configuration in interreplay.rllib.
@@ -28,8 +28,16 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "env",
             str,
             "InvertedPendulum-v5",
-            "Gymnasium id, also module:Env-v0; retired versions mean the newest; some change defaults, and say so",
+            "Gymnasium id, also module:Env-v0; retired versions mean the newest; many change defaults, and say so",
         ),
+        Flag(
+            "preset",
+            str,
+            None,
+            "defaults by environment and algorithm, also a .yaml file; the environment's own if none is given",
+        ),
+        Flag("list_presets", boolean, False, "print the presets, one line each, and do nothing else"),
+        Flag("horizon", whole(1), None, "steps after which an episode is cut off (default: the environment's own)"),
         Flag(
             "total_env_steps", whole(1), 15_000, "environment steps of the whole run, those before a --resume included"
         ),
@@ -86,7 +94,13 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("threads", whole(1), 1, "CPU threads of the learner"),
     ),
     "evaluation and results": (
-        Flag("steps_per_iteration", whole(1), 1_000, "environment steps per iteration, the unit of the flags below"),
+        Flag(
+            "steps_per_iteration",
+            whole(1),
+            1_000,
+            "environment steps per iteration, the unit of the flags below",
+            aliases=("timesteps_per_iteration",),
+        ),
         Flag(
             "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 for none"
         ),
@@ -100,7 +114,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
 }
 
 # Flags that are about this one start of the program, and no settings of a run.
-NOW = {"resume", "list_buffers"}
+NOW = {"resume", "list_buffers", "list_presets"}
 DEFAULTS = {flag.name: flag.default for flags in GROUPS.values() for flag in flags}
 # Settings that a resumed run may change; everything else is the checkpoint's.
 CHANGEABLE = {
@@ -113,12 +127,13 @@ def make_parser() -> FlagParser:
     """The parser of the whole command line."""
     return FlagParser(
         GROUPS,
+        GONE,
         description="Train an RLlib agent with a replay method. Flags are accepted with - or _ between their words.",
     )
 
 
 def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
-    """The settings of a new run: defaults, then what was given; plain values only, ready for JSON.
+    """The settings of a new run: defaults, a preset's, then what was given; plain values only, ready for JSON.
 
     Args:
         given: Flags and values as `FlagParser.given` returns them.
@@ -130,10 +145,14 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     if trainer not in TRAINERS:
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, TRAINERS)}")
     own = {flag.name for flag in (BATCH_FLAG, *TRAINER_FLAGS)}
+    preset, said = preset_for(given), {**tuned_for(given), **given}
     settings = {name: value for name, value in DEFAULTS.items() if name not in REPLAY_FLAGS | NOW | own}
-    settings |= trainer_defaults(given, trainer) | tuned_for(given)
-    settings |= {name: value for name, value in given.items() if name in settings} | replay_for(given, CATALOGUE)
-    settings |= {"hiddens": list(settings["hiddens"]), "local_dir": str(settings["local_dir"])}
+    settings |= trainer_defaults(said, trainer)
+    settings |= {name: value for name, value in said.items() if name in settings} | presets.replay(
+        preset, given, CATALOGUE
+    )
+    settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
+    settings |= {"hiddens": list(settings["hiddens"])}
     if settings["buffer_size"] < settings["train_batch_size"]:
         raise UsageError(
             f"--buffer_size {settings['buffer_size']} is smaller than one batch; "
@@ -142,13 +161,35 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     return SimpleNamespace(**settings)
 
 
+def preset_for(given: Mapping[str, Any]) -> presets.Preset:
+    """The preset that was asked for, or the environment's."""
+    return presets.load(given["preset"]) if "preset" in given else presets.automatic(given.get("env", DEFAULTS["env"]))
+
+
 def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults that the environment asks for and no flag overrides.
+    """The preset's settings that no flag overrides.
 
     Args:
         given: Flags and values that were given.
+
+    Raises:
+        UsageError: The preset says something that no flag would accept.
     """
-    return tuned_for_trainer(given, *(given.get(name, DEFAULTS[name]) for name in ("trainer", "env")))
+    preset = preset_for(given)
+    found = preset.settings(*(given.get(name, DEFAULTS[name]) for name in ("trainer", "env")))
+    flags = {flag.name: flag for group in GROUPS.values() for flag in group}
+    refused = {"trainer", "env", "preset", *REPLAY_FLAGS, *NOW}
+    accepted = {name: flag.type for name, flag in flags.items() if name not in refused}
+    return presets.converted(preset.name, presets.fitting(found, given), accepted)
+
+
+def preset_told(given: Mapping[str, Any]) -> str:
+    """A line that says which defaults a preset changed, "" where it changed none."""
+    kind = {name: given[name] for name in ("trainer", "env") if name in given}
+    plain, tuned = (vars(settings_for(line)) for line in (kind | {"preset": presets.NONE}, given))
+    changed = {name: value for name, value in tuned_for(given).items() if plain.get(name) != tuned[name]}
+    told = f"preset {given['preset']}" if "preset" in given else "defaults for this environment"
+    return f"{told}: {presets.shown(changed)}" if changed else ""
 
 
 def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleNamespace:
@@ -178,8 +219,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What flags about replay say beside ``--resume``; what they leave open is the checkpoint's."""
-    named = given.get("custom_replay_buffer") is False or any(given.get(name) for name in ("buffer", *CHOOSING_FLAGS))
-    asked = replay_for(given if named else {**given, "buffer": saved["buffer"]}, CATALOGUE)
+    asked = replay_for(given if names_method(given) else {**given, "buffer": saved["buffer"]}, CATALOGUE)
     asked["buffer_args"] = saved["buffer_args"] | asked["buffer_args"]
     if "prioritized_replay" not in given:
         asked["prioritized"] = saved["prioritized"]

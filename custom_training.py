@@ -13,8 +13,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from argument_parser import CATALOGUE, TRAINERS, make_parser, settings_for, settings_resumed, tuned_for
-from interreplay.commandline import UsageError
+from argument_parser import CATALOGUE, TRAINERS, make_parser, preset_told, settings_for, settings_resumed
+from interreplay.commandline import UsageError, presets
 from interreplay.commandline.environments import Environment, find_environment
 from interreplay.commandline.flags import program
 from interreplay.commandline.folders import RunFolder, ensure_writable, find_checkpoints
@@ -41,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.get("list_buffers"):
         print(list_buffers(CATALOGUE))
         return 0
+    if given.get("list_presets"):
+        print(presets.listed())
+        return 0
     try:
         return run(given)
     except (UsageError, InterreplayError) as error:
@@ -64,11 +67,11 @@ def run(given: Mapping[str, Any]) -> int:
     settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
     environment = find_environment(settings.env)
     settings.env = environment.name
-    tuned = {} if checkpoints else tuned_for(given)
+    told = "" if checkpoints else preset_told(given)
     if environment.note:
         print(environment.note)
-    if tuned:
-        print(f"defaults for this environment: {' '.join(f'--{name} {value}' for name, value in tuned.items())}")
+    if told:
+        print(told)
     home = home_of(checkpoints[0], given.get("local_dir")) if checkpoints else None
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
     ensure_writable(home or Path(settings.local_dir))

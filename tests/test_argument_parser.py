@@ -12,10 +12,9 @@ import pytest
 import argument_parser
 from argument_parser import CHANGEABLE, GROUPS, NOW, make_parser, settings_for, settings_resumed
 from custom_training import main
-from interreplay.commandline import UsageError
+from interreplay.commandline import UsageError, presets
 from interreplay.commandline.flags import Flag, FlagParser
 from interreplay.commandline.replay_flags import REPLAY_FLAGS
-from interreplay.commandline.trainer_flags import TUNED
 from interreplay.commandline.values import boolean
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -159,7 +158,10 @@ def test_what_the_replay_flags_mean(line, expected):
         ("--gaussian_process --holdout_split .3", ["--holdout_split", "--perform_holdout_eval"]),
         ("--trainer SACK", ["'SACK'", "did you mean SAC?"]),
         ("--trainer TD3 --alpha_lr .1", ["--alpha_lr is a setting of SAC, and TD3 has none such"]),
-        ("--trainer SAC --actor_l2 .1", ["--actor_l2 is a setting of TD3 and DDPG, and SAC has none such"]),
+        (
+            "--trainer SAC --exploration_sigma .1",
+            ["--exploration_sigma is a setting of TD3 and DDPG, and SAC has none"],
+        ),
         ("--trainer DDPG --policy_delay 2", ["--policy_delay is a setting of TD3, and DDPG has none such"]),
         ("--trainer TD3 --exploration_theta .1", ["--exploration_theta needs --exploration OrnsteinUhlenbeck"]),
         ("--buffer_size 100", ["100", "--train_batch_size, 256"]),
@@ -254,7 +256,7 @@ def test_every_flag_reaches_the_settings_or_the_translation():
     settings = set().union(*(vars(settings_for({"trainer": trainer})) for trainer in argument_parser.TRAINERS))
     for name in FLAGS:
         assert name in settings or name in REPLAY_FLAGS or name in NOW
-    source = "".join(path.read_text() for path in [ROOT / "custom_training.py", *(ROOT / "interreplay").rglob("*.py")])
+    source = "".join(path.read_text() for path in [*ROOT.glob("*.py"), *(ROOT / "interreplay").rglob("*.py")])
     for name in set(FLAGS) - REPLAY_FLAGS:
         assert f".{name}" in source or f'"{name}"' in source, f"--{name} is read nowhere"
 
@@ -283,7 +285,7 @@ def test_values_of_buffer_arguments(text, expected):
 
 
 def test_defaults_of_an_environment_give_way_to_flags():
-    tuned = TUNED["SAC"]["InvertedPendulum"]
+    tuned = presets.load("mujoco").environments["InvertedPendulum"]["SAC"]
     for line in ("", "--env InvertedPendulum-v2", "--env some.module:InvertedPendulum-v5", "--env InvertedPendulum"):
         assert tuned.items() <= vars(settings_for(given(line))).items()
     other = settings_for(given("--env HalfCheetah-v5"))
@@ -293,20 +295,13 @@ def test_defaults_of_an_environment_give_way_to_flags():
     assert argument_parser.tuned_for(line) == {name: value for name, value in tuned.items() if name != "tau"}
 
 
-def test_defaults_of_environments_are_what_flags_accept():
-    for trainer, environments in TUNED.items():
-        for values in environments.values():
-            assert values.keys() <= vars(settings_for({"trainer": trainer})).keys()
-            assert {name: FLAGS[name].type(str(value)) for name, value in values.items()} == values
-
-
 def test_defaults_of_an_algorithm_give_way_to_flags():
     shown = lambda line: settings_for(given(f"--env HalfCheetah-v5 {line}"))
     td3, ddpg = shown("--trainer TD3"), shown("--trainer DDPG --hiddens 64,64 --exploration_sigma .4")
     assert (td3.hiddens, td3.policy_delay, td3.exploration, td3.exploration_sigma) == ([256, 256], 2, "Gaussian", 0.1)
     assert (ddpg.hiddens, ddpg.actor_lr, ddpg.critic_lr, ddpg.tau) == ([64, 64], 1e-4, 1e-3, 1e-3)
     assert (ddpg.exploration, ddpg.exploration_sigma, ddpg.train_batch_size) == ("OrnsteinUhlenbeck", 0.4, 64)
-    assert not hasattr(td3, "alpha_lr") and not hasattr(ddpg, "policy_delay") and not hasattr(shown(""), "actor_l2")
+    assert not hasattr(td3, "alpha_lr") and not hasattr(ddpg, "policy_delay") and not hasattr(shown(""), "policy_delay")
     # Another kind of noise comes with its own scale.
     assert shown("--trainer DDPG --exploration Gaussian").exploration_sigma == 0.1
     assert shown("--trainer TD3 --exploration OrnsteinUhlenbeck --exploration_theta .3").exploration_sigma == 0.2
@@ -315,7 +310,7 @@ def test_defaults_of_an_algorithm_give_way_to_flags():
 def test_help_tells_the_default_of_every_algorithm():
     text = " ".join(make_parser().format_help().split())
     assert "default: 0.005 (SAC), 0.005 (TD3), 0.001 (DDPG)" in text
-    assert "(SAC only; default: 1.0)" in text and "(TD3 and DDPG only; default: none)" in text
+    assert "(SAC only; default: 1.0)" in text and "(TD3 and DDPG only; default: 0.15)" in text
 
 
 def saved():

@@ -11,10 +11,8 @@ from typing import NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import find_highest_version, parse_env_id
 
-from interreplay import robotics
+from interreplay import suites
 from interreplay.commandline import UsageError
-
-ROBOTICS = "'interreplay[robotics]'"
 
 
 class Environment(NamedTuple):
@@ -44,8 +42,11 @@ def find_environment(asked: str) -> Environment:
     """
     gym.logger.min_level = gym.logger.ERROR
     _import_module(asked)
-    if not robotics.register(asked):
-        raise UsageError(f"environment {asked!r} needs gymnasium-robotics; install it with: pip install {ROBOTICS}")
+    missing = suites.register(asked)
+    if missing:
+        raise UsageError(
+            f"environment {asked!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
+        )
     name, reason = _current_name(asked)
     try:
         with warnings.catch_warnings():

@@ -50,10 +50,17 @@ class _Joined(argparse.Action):
 
 
 class FlagParser(argparse.ArgumentParser):
-    """Reads flags from tables; the result holds only the flags that were given."""
+    """Reads flags from tables; the result holds only the flags that were given.
 
-    def __init__(self, groups: Mapping[str, Sequence[Flag]], **kwargs: Any):
+    Args:
+        groups: The flags by the title under which ``--help`` lists them.
+        gone: Flags that other versions had, and what to do instead.
+        **kwargs: As for ``argparse.ArgumentParser``.
+    """
+
+    def __init__(self, groups: Mapping[str, Sequence[Flag]], gone: Mapping[str, str] | None = None, **kwargs: Any):
         super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, **kwargs)
+        self._gone = gone or {}
         for title, flags in groups.items():
             group = self.add_argument_group(title)
             for flag in flags:
@@ -72,6 +79,8 @@ class FlagParser(argparse.ArgumentParser):
         return vars(known)
 
     def _unknown(self, word: str) -> str:
+        if word.startswith("--") and word[2:] in self._gone:
+            return f"{word} of the original work: {self._gone[word[2:]]}"
         options = [option for option in self._option_string_actions if option.startswith("--")]
         close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}? " if close else ""

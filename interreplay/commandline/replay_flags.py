@@ -96,6 +96,12 @@ def replay_for(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., A
     return {"buffer": name, "buffer_args": arguments, "prioritized": selector, "credit_both": credit_both}
 
 
+def names_method(given: Mapping[str, Any]) -> bool:
+    """Whether flags name a replay method."""
+    chosen = any(given.get(name) for name in ("buffer", *CHOOSING_FLAGS))
+    return chosen or given.get("custom_replay_buffer") is False
+
+
 def replay_arguments(settings: SimpleNamespace) -> dict[str, Any]:
     """The replay method's arguments, with parts in place of their names."""
     arguments = dict(settings.buffer_args)

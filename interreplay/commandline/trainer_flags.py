@@ -9,29 +9,18 @@ from interreplay.commandline import UsageError
 from interreplay.commandline.flags import Flag
 from interreplay.commandline.values import choice, number, number_or, whole, widths
 
-_DETERMINISTIC = {"actor_l2": 0.0, "critic_l2": 0.0, "huber_delta": "none", "exploration_theta": 0.15}
+_LOSS = {"actor_l2": 0.0, "critic_l2": 0.0, "huber_delta": "none"}
+_DETERMINISTIC = {"exploration_theta": 0.15}
 TRAINER_DEFAULTS: dict[str, dict[str, Any]] = {
     "SAC": {"tau": 0.005, "actor_lr": 3e-4, "critic_lr": 3e-4, "hiddens": (256, 256), "train_batch_size": 256}
-    | {"alpha_lr": 3e-4, "initial_alpha": 1.0, "target_entropy": "auto"},
+    | {**_LOSS, "alpha_lr": 3e-4, "initial_alpha": 1.0, "target_entropy": "auto"},
     "TD3": {"tau": 0.005, "actor_lr": 3e-4, "critic_lr": 3e-4, "hiddens": (256, 256), "train_batch_size": 256}
-    | {**_DETERMINISTIC, "exploration": "Gaussian", "exploration_sigma": 0.1}
+    | {**_LOSS, **_DETERMINISTIC, "exploration": "Gaussian", "exploration_sigma": 0.1}
     | {"policy_delay": 2, "target_policy_noise": 0.2, "target_noise_clip": 0.5},
     "DDPG": {"tau": 0.001, "actor_lr": 1e-4, "critic_lr": 1e-3, "hiddens": (400, 300), "train_batch_size": 64}
-    | {**_DETERMINISTIC, "critic_l2": 0.01, "exploration": "OrnsteinUhlenbeck", "exploration_sigma": 0.2},
+    | {**_LOSS, **_DETERMINISTIC, "critic_l2": 0.01, "exploration": "OrnsteinUhlenbeck", "exploration_sigma": 0.2},
 }
 """The settings that each algorithm has beside those of all, as in its paper; `interreplay.rllib` has the same."""
-
-# Other defaults where the usual ones, made for larger tasks, learn slowly; flags that are given come first.
-_FAST = {"actor_lr": 1e-3, "critic_lr": 1e-3, "tau": 0.02}
-TUNED: dict[str, dict[str, dict[str, Any]]] = {
-    "SAC": {
-        "InvertedPendulum": _FAST | {"alpha_lr": 1e-3, "initial_alpha": 0.2},
-        "FetchReach": {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "tau": 0.05, "gamma": 0.95},
-    },
-    "TD3": dict.fromkeys(("InvertedPendulum", "Pendulum"), _FAST),
-    # With an actor that learns ten times faster, one run in three stuck at the bounds of InvertedPendulum's actions.
-    "DDPG": dict.fromkeys(("InvertedPendulum", "Pendulum"), {"tau": 0.02, "critic_l2": 0.0}),
-}
 
 
 def _flag(name: str, type: Any, text: str, **options: Any) -> Flag:
@@ -52,7 +41,7 @@ TRAINER_FLAGS = (
     _flag("actor_lr", number(0, open_low=True), "learning rate of the policy"),
     _flag("critic_lr", number(0, open_low=True), "learning rate of the critics"),
     _flag("hiddens", widths, "widths of the hidden layers", many=True),
-    _flag("alpha_lr", number(0), "learning rate of the temperature"),
+    _flag("alpha_lr", number(0), "learning rate of the temperature; 0 leaves it as it is"),
     _flag("initial_alpha", number(0, open_low=True), "temperature at the start"),
     _flag(
         "target_entropy",
@@ -93,15 +82,3 @@ def trainer_defaults(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
         return dict(own)
     others = (d["exploration_sigma"] for d in TRAINER_DEFAULTS.values() if d.get("exploration") == kind)
     return own | {"exploration_sigma": next(others)}
-
-
-def tuned_for(given: Mapping[str, Any], trainer: str, env: str) -> dict[str, Any]:
-    """The defaults of `TUNED` that an environment asks for and no flag overrides.
-
-    Args:
-        given: Flags and values that were given.
-        trainer: The algorithm.
-        env: The environment's id.
-    """
-    name = env.rpartition(":")[2].rsplit("-v", 1)[0]
-    return {flag: value for flag, value in TUNED.get(trainer, {}).get(name, {}).items() if flag not in given}

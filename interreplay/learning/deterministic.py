@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from interreplay.learning.networks import MLP, Critics, polyak
 from interreplay.learning.optimizer import FastAdam
-from interreplay.learning.update import Update, flat_observation, over_views, step, views, weighted_mean
+from interreplay.learning.update import Update, flat_observation, half_squares, over_views, step, views, weighted_mean
 from interreplay.transitions import Transitions
 
 
@@ -158,12 +158,7 @@ class DeterministicUpdate(Update):
 
     def critic_loss(self, errors: Tensor, weights: Tensor, row_weights: Tensor | None) -> Tensor:
         """Scalar loss of TD errors ``(m, n)`` with importance weights ``(n,)`` and row weights ``(n,)``."""
-        if self.huber_delta is None:
-            losses = errors.square()
-        else:
-            losses = 2.0 * nn.functional.huber_loss(
-                errors, torch.zeros_like(errors), reduction="none", delta=self.huber_delta
-            )
+        losses = 2.0 * half_squares(errors, self.huber_delta)
         return weighted_mean(losses * weights, row_weights).sum()
 
     def actor_loss(self, obs: Tensor, row_weights: Tensor | None) -> Tensor:

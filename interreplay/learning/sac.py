@@ -10,7 +10,16 @@ from torch import Tensor, nn
 
 from interreplay.learning.networks import Critics, GaussianActor, polyak
 from interreplay.learning.optimizer import FastAdam
-from interreplay.learning.update import Update, flat_observation, normal, over_views, step, views, weighted_mean
+from interreplay.learning.update import (
+    Update,
+    flat_observation,
+    half_squares,
+    normal,
+    over_views,
+    step,
+    views,
+    weighted_mean,
+)
 from interreplay.transitions import Transitions
 
 
@@ -49,18 +58,22 @@ class SACUpdate(Update):
     With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
 
     * critics: Σ_j mean(v·w·½(Q_j(s, a) − q_t)²), w the importance weights, Q_j and q_t means over a row's views;
+      with `huber_delta` Huber's loss in place of ½δ², the same for |δ| up to it and linear beyond;
     * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) by reparametrisation;
     * temperature: mean(−v·log α·(log π(a|s) + target entropy)).
 
-    v are the row weights, 1 where there are none.
+    v are the row weights, 1 where there are none. The L2 terms are in the gradients, not in the reported losses.
 
     Args:
         networks: What is learned.
+        target_entropy: In nats; the paper takes −|A|.
         actor_lr: Learning rate of the actor.
         critic_lr: Learning rate of the critics.
-        alpha_lr: Learning rate of the temperature.
+        alpha_lr: Learning rate of the temperature; 0 leaves it as it is.
         tau: Share of the way that targets move per update.
-        target_entropy: In nats; the paper takes −|A|.
+        actor_l2: c of the term c·½‖θ‖² in the actor's loss, as Sander et al. 2022 have it.
+        critic_l2: The same in the critics' loss.
+        huber_delta: Error up to which the critics' loss is square, or None for all.
         grad_clip: Largest gradient norm per optimiser, or None.
     """
 
@@ -74,13 +87,17 @@ class SACUpdate(Update):
         critic_lr: float = 3e-4,
         alpha_lr: float = 3e-4,
         tau: float = 0.005,
+        actor_l2: float = 0.0,
+        critic_l2: float = 0.0,
+        huber_delta: float | None = None,
         grad_clip: float | None = None,
     ):
         self.networks, self.target_entropy, self.tau, self.grad_clip = networks, float(target_entropy), tau, grad_clip
+        self.huber_delta = huber_delta
         self.actor, self.critics = list(networks.actor.parameters()), list(networks.critics.parameters())
         self.optimizers = {
-            "actor": FastAdam(self.actor, actor_lr),
-            "critic": FastAdam(self.critics, critic_lr),
+            "actor": FastAdam(self.actor, actor_lr, weight_decay=actor_l2),
+            "critic": FastAdam(self.critics, critic_lr, weight_decay=critic_l2),
             "alpha": FastAdam([networks.log_alpha], alpha_lr),
         }
 
@@ -114,7 +131,7 @@ class SACUpdate(Update):
 
     def critic_loss(self, errors: Tensor, weights: Tensor, row_weights: Tensor | None) -> Tensor:
         """Scalar loss of TD errors ``(m, n)`` with importance weights ``(n,)`` and row weights ``(n,)``."""
-        return 0.5 * weighted_mean(errors.square() * weights, row_weights).sum()
+        return weighted_mean(half_squares(errors, self.huber_delta) * weights, row_weights).sum()
 
     def actor_loss(
         self, obs: Tensor, noise: Tensor, alpha: Tensor, row_weights: Tensor | None

@@ -54,6 +54,13 @@ def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
     return (values * weights).mean(dim=-1)
 
 
+def half_squares(errors: Tensor, huber_delta: float | None) -> Tensor:
+    """½e² of errors of any shape; with `huber_delta` d Huber's loss: the same for |e| ≤ d, d·(|e| − ½d) beyond."""
+    if huber_delta is None:
+        return 0.5 * errors.square()
+    return nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=huber_delta)
+
+
 def step(optimizer: FastAdam, loss: Tensor, parameters: list[nn.Parameter], grad_clip: float | None) -> None:
     """One gradient step on `parameters` alone, whatever else the loss depends on.
 

@@ -1,5 +1,10 @@
 """interreplay in Ray RLlib: fast off-policy algorithms, and a replay buffer for the stock ones."""
 
+# ruff: noqa: E402, I001
+from interreplay.rendering import choose_backend
+
+choose_backend()  # before RLlib imports dm_control
+
 from interreplay.rllib.ddpg import DDPG, DDPGConfig
 from interreplay.rllib.sac import SAC, SACConfig
 from interreplay.rllib.stock import ReplayBuffer

@@ -24,6 +24,11 @@ class OffPolicyConfig(AlgorithmConfig):
         n_step: Steps per transition.
         tau: Share of the way that target networks move per update.
         hiddens: Widths of the hidden layers of all networks.
+        actor_lr: Learning rate of the actor.
+        critic_lr: Learning rate of the critics.
+        actor_l2: c of an L2 term c·½‖θ‖² in the actor's loss.
+        critic_l2: The same in the critics' loss.
+        huber_delta: TD error up to which the critics' loss is square, linear beyond; None for square everywhere.
         grad_clip: Largest gradient norm, or None.
         anneal_steps: Env steps over which schedules such as PER's β run; None leaves them at their start.
         exploration: Noise with which the policy acts while it trains; each runner has a copy of its own.
@@ -44,6 +49,11 @@ class OffPolicyConfig(AlgorithmConfig):
         self.n_step = 1
         self.tau = 0.005
         self.hiddens = (256, 256)
+        self.actor_lr = 3e-4
+        self.critic_lr = 3e-4
+        self.actor_l2 = 0.0
+        self.critic_l2 = 0.0
+        self.huber_delta: float | None = None
         self.anneal_steps: int | None = None
         self.exploration: Exploration = Gaussian(1.0)
         self.on_manifold_rows = 0
@@ -79,6 +89,11 @@ class OffPolicyConfig(AlgorithmConfig):
         n_step: int | Any = NotProvided,
         tau: float | Any = NotProvided,
         hiddens: tuple[int, ...] | list[int] | Any = NotProvided,
+        actor_lr: float | Any = NotProvided,
+        critic_lr: float | Any = NotProvided,
+        actor_l2: float | Any = NotProvided,
+        critic_l2: float | Any = NotProvided,
+        huber_delta: float | None | Any = NotProvided,
         anneal_steps: int | None | Any = NotProvided,
         on_manifold_rows: int | Any = NotProvided,
         replay_buffer_config: dict[str, Any] | Any = NotProvided,
@@ -120,6 +135,12 @@ class OffPolicyConfig(AlgorithmConfig):
         self._check_range("n_step", 1)
         self._check_range("on_manifold_rows", 0)
         self._check_range("updates_per_step", 0)
+        self._check_range("actor_l2", 0)
+        self._check_range("critic_l2", 0)
+        for name in ("actor_lr", "critic_lr"):
+            check_positive(name, getattr(self, name))
+        if self.huber_delta is not None:
+            check_positive("huber_delta", self.huber_delta)
         if not 0 < self.tau <= 1:
             raise ValueError(f"tau is {self.tau}; expected more than 0 and at most 1")
         if self.num_learners > 0:
@@ -134,6 +155,11 @@ class OffPolicyConfig(AlgorithmConfig):
         value = getattr(self, name)
         if not isinstance(value, int | float) or value < least:
             raise ValueError(f"{name} is {value!r}; expected {least} or more")
+
+    def update_settings(self) -> dict[str, Any]:
+        """Arguments of the update."""
+        names = ("actor_lr", "critic_lr", "tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip")
+        return {name: getattr(self, name) for name in names}
 
     @override(AlgorithmConfig)
     def get_state(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 from ray import tune
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.replay_flags import accepted_names
@@ -25,6 +27,11 @@ RENAMED = {
     "episode_return_mean": "env_runners/episode_return_mean",
     "sampler_results/episode_reward_mean": "env_runners/episode_return_mean",
 }
+GRID, REPLAY = "grid_search", "replay_buffer_config"
+MOST_CHECKED = 100
+"""Points of a grid that are checked before anything starts."""
+RESULTS = ("training_iteration", "time_total_s", "num_env_steps_sampled_lifetime", *RENAMED)
+"""At which a run may stop, beside those within a part of the results, such as ``evaluation/env_runners/...``."""
 KEYS = ("run", "env", "stop", "config", "num_samples", "checkpoint_freq", "checkpoint_at_end")
 
 
@@ -54,11 +61,13 @@ class Experiment:
 
     def tuner(self, local_dir: Path, verbose: int = 1, say: Callable[[str], object] = str) -> tune.Tuner:
         """Ray Tune's part, ready to `fit`; `say` is told what a retired environment was taken for."""
+        for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
+            check(configured(config_for(self.run, self.env, str), settings))
         config = configured(config_for(self.run, self.env, say), self.config)
         run_config = tune.RunConfig(
             name=self.name,
             storage_path=str(local_dir.absolute()),
-            stop={RENAMED.get(name, name): value for name, value in self.stop.items()},
+            stop=stop_criteria(self.stop),
             checkpoint_config=tune.CheckpointConfig(
                 checkpoint_frequency=self.checkpoint_freq, checkpoint_at_end=self.checkpoint_at_end
             ),
@@ -66,6 +75,20 @@ class Experiment:
         )
         tune_config = tune.TuneConfig(num_samples=self.num_samples)
         return tune.Tuner(config.algo_class, param_space=config, run_config=run_config, tune_config=tune_config)
+
+
+def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
+    """Results at which to end, by their names of today.
+
+    Raises:
+        UsageError: For a result that there is not, which Tune would wait for, or a value that is no number.
+    """
+    for name, value in stop.items():
+        if name not in RESULTS and "/" not in name:
+            raise UsageError(f"--stop says {name!r}; {accepted_names(name, RESULTS)}, or part/of/the/results")
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+            raise UsageError(f"--stop says {name} {value!r}; expected a number")
+    return {RENAMED.get(name, name): value for name, value in stop.items()}
 
 
 def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> AlgorithmConfig:
@@ -80,11 +103,30 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
         if name not in known:
             raise UsageError(f"{config.algo_class.__name__} has no setting {name!r}; {_nearest(name, known)}")
     settings = dict(settings)
-    replay = settings.pop("replay_buffer_config", None)
-    config.update_from_dict(settings)
-    if replay is not None:
-        config.training(replay_buffer_config=replay)
+    replay = settings.pop(REPLAY, None)
+    try:
+        config.update_from_dict(settings)
+        if isinstance(replay, Mapping) and GRID in replay:
+            # Tune's choice stays open; each of its points is what it would be alone.
+            points = [config.copy().training(**{REPLAY: point}).replay_buffer_config for point in replay[GRID]]
+            config.replay_buffer_config = {GRID: points}
+        elif replay is not None:
+            config.training(**{REPLAY: replay})
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{config.algo_class.__name__}: {error}") from error
     return config
+
+
+def check(config: AlgorithmConfig) -> None:
+    """Refuse a configuration without open choices that could not be built.
+
+    Raises:
+        UsageError: With what the algorithm says.
+    """
+    try:
+        config.validate()
+    except ValueError as error:
+        raise UsageError(f"{config.algo_class.__name__}: {error}") from error
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -8,7 +8,7 @@ import gymnasium as gym
 from ray.rllib.env.env_context import EnvContext
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
-from interreplay import ReplayBuffer, robotics
+from interreplay import ReplayBuffer, suites
 from interreplay.synthesis.relabel import GoalFn
 
 
@@ -43,5 +43,5 @@ def make_one(config: Any) -> gym.Env:
         return config.env(context)
     if _global_registry.contains(ENV_CREATOR, config.env):
         return _global_registry.get(ENV_CREATOR, config.env)(context)
-    robotics.register(config.env)
+    suites.register(config.env)
     return gym.make(config.env, **config.env_config)

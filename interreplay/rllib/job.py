@@ -86,7 +86,7 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     """RLlib's configuration of a job; arguments as in `build`."""
     s = settings
     config = getattr(importlib.import_module("interreplay.rllib"), config_name)()
-    config.environment(s.env)
+    config.environment(s.env, env_config={"max_episode_steps": s.horizon} if s.horizon else {})
     config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
     config.training(
         **trainer_settings(s),

@@ -12,7 +12,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
 
-from interreplay import robotics
+from interreplay import suites
 from interreplay.learning.update import flat_observation
 from interreplay.rllib.columns import ActionScale, as_column, as_tensors, concatenate, pick
 from interreplay.rllib.env_state import can_save, restore_env, save_env
@@ -53,7 +53,7 @@ class ColumnRunner(SingleAgentEnvRunner):
     @override(SingleAgentEnvRunner)
     def make_env(self) -> None:
         if isinstance(self.config.env, str):
-            robotics.register(self.config.env)
+            suites.register(self.config.env)
         super().make_env()
 
     def use_module(self, module: Any, device: torch.device) -> None:

@@ -30,17 +30,13 @@ class SACConfig(OffPolicyConfig):
     ```
 
     Attributes:
-        actor_lr: Learning rate of the actor.
-        critic_lr: Learning rate of the critics.
-        alpha_lr: Learning rate of the temperature.
+        alpha_lr: Learning rate of the temperature; 0 leaves it as it is.
         initial_alpha: First temperature.
         target_entropy: In nats, or "auto" for −|A|.
     """
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class or SAC)
-        self.actor_lr = 3e-4
-        self.critic_lr = 3e-4
         self.alpha_lr = 3e-4
         self.initial_alpha = 1.0
         self.target_entropy: float | str = "auto"
@@ -49,8 +45,6 @@ class SACConfig(OffPolicyConfig):
     def training(
         self,
         *,
-        actor_lr: float | Any = NotProvided,
-        critic_lr: float | Any = NotProvided,
         alpha_lr: float | Any = NotProvided,
         initial_alpha: float | Any = NotProvided,
         target_entropy: float | str | Any = NotProvided,
@@ -65,8 +59,8 @@ class SACConfig(OffPolicyConfig):
     @override(OffPolicyConfig)
     def validate(self) -> None:
         super().validate()
-        for name in ("actor_lr", "critic_lr", "alpha_lr", "initial_alpha"):
-            check_positive(name, getattr(self, name))
+        self._check_range("alpha_lr", 0)
+        check_positive("initial_alpha", self.initial_alpha)
         if self.target_entropy != "auto" and not isinstance(self.target_entropy, int | float):
             raise ValueError(f"target_entropy is {self.target_entropy!r}; expected a number or 'auto'")
 
@@ -116,11 +110,8 @@ class SACLearner(OffPolicyLearner):
         return SACUpdate(
             module.nets,
             target_entropy=-float(flat_size(module.action_space)) if auto else config.target_entropy,
-            actor_lr=config.actor_lr,
-            critic_lr=config.critic_lr,
             alpha_lr=config.alpha_lr,
-            tau=config.tau,
-            grad_clip=config.grad_clip,
+            **config.update_settings(),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,8 +154,6 @@ def check_video(path: Path) -> None:
             raise UsageError(
                 f"--render_to {path} needs imageio-ffmpeg (pip install imageio-ffmpeg); or write a .gif"
             ) from None
-    if not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def write_video(path: Path, frames: list[np.ndarray]) -> None:

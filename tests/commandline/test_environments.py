@@ -72,7 +72,7 @@ def test_robotics_environments_are_known_by_their_ids(name, capfd):
 def test_robotics_environments_without_their_package_say_how_to_get_it(name, monkeypatch):
     monkeypatch.setattr(gym, "registry", {k: v for k, v in gym.registry.items() if "Fetch" not in k and "Ant" not in k})
     monkeypatch.setattr(robotics.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=f"'{name}' needs gymnasium-robotics; install it with: pip install 'interr"):
+    with pytest.raises(UsageError, match=f"'{name}' needs a package; install it with: pip install 'interr"):
         find_environment(name)
 
 

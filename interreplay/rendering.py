@@ -1,0 +1,40 @@
+"""How MuJoCo draws where there is no screen: with EGL, or else with OSMesa.
+
+MuJoCo's users (Gymnasium, dm_control) look at ``MUJOCO_GL`` when they are imported or when they draw first, and ask a
+screen for it otherwise; dm_control, which RLlib imports wherever it is installed, then complains that there is none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+VARIABLE = "MUJOCO_GL"
+LIBRARIES = {"egl": ("libEGL.so.1", "libEGL.so"), "osmesa": ("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")}
+
+
+def has_screen() -> bool:
+    """Whether a window can be opened, as far as the environment variables tell."""
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def choose_backend() -> str:
+    """Set ``MUJOCO_GL`` where there is neither a screen nor a choice made already.
+
+    Returns:
+        What it is then: ``egl``, ``osmesa``, ``disabled`` where neither is installed, or ``""`` for the screen.
+    """
+    if not os.environ.get(VARIABLE) and not has_screen():
+        os.environ[VARIABLE] = next((name for name in LIBRARIES if _loads(LIBRARIES[name])), "disabled")
+    return os.environ.get(VARIABLE, "")
+
+
+def _loads(names: tuple[str, ...]) -> bool:
+    for name in names:
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return True
+    return False
