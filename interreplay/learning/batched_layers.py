@@ -1,4 +1,4 @@
-"""Several networks of one shape as one function of autograd, with a backward pass of its own."""
+"""Several fully connected networks of one shape: their forward pass, and a backward pass written out."""
 
 from __future__ import annotations
 
@@ -9,66 +9,94 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+Group = int | slice
+Gradients = tuple[Tensor | None, list[Tensor], list[Tensor]]
 
-class BatchedLayers(torch.autograd.Function):
-    """m fully connected networks of one shape with ReLU between layers.
+
+class Pass:
+    """One forward pass of m networks with ReLU between layers, kept for the backward pass.
 
     A GPU takes all networks in one product per layer. A processor takes one network after the other, whose
     activations then stay in its cache, and leaves out rows that get no gradient, as do those of the critic that is
     not the minimum. Autograd's own backward of `torch.baddbmm` would hand out transposed gradients, which ReLU's
     backward walks through against the grain, and multiply matrices with one column as if they had many.
     `docs/performance.md` has the figures.
+
+    Args:
+        rows: What all networks see, ``(n, in)``.
+        weights: ``(m, in, out)`` of every layer.
+        biases: ``(m, 1, out)`` of every layer.
+
+    Attributes:
+        outputs: ``(m, n, out)``.
     """
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, learns: bool, *parameters: Tensor) -> Tensor:
-        """Outputs ``(m, n, out)`` for rows ``(n, in)`` that all m networks see.
-
-        Args:
-            ctx: Autograd's.
-            x: Rows.
-            learns: Whether the parameters get gradients.
-            *parameters: Weights ``(m, in, out)`` of every layer, then biases ``(m, 1, out)`` of every layer.
-        """
-        middle = len(parameters) // 2
-        weights, biases = parameters[:middle], parameters[middle:]
-        ctx.learns, ctx.groups, ctx.inputs = learns, groups(len(weights[0]), x.device), []
-        outputs = x.new_empty(len(weights[0]), len(x), weights[-1].shape[-1])
-        for group in ctx.groups:
-            inputs = [x if isinstance(group, int) else x.expand(len(outputs), *x.shape)]
+    @torch.no_grad()
+    def __init__(self, rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]):
+        self.rows, self.weights = rows, weights
+        self.groups = groups(len(weights[0]), rows.device)
+        self.inputs: list[list[Tensor]] = []
+        self.outputs = rows.new_empty(len(weights[0]), len(rows), weights[-1].shape[-1])
+        for group in self.groups:
+            inputs = [rows if isinstance(group, int) else rows.expand(len(self.outputs), *rows.shape)]
             for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
                 inputs.append(affine(inputs[-1], weight[group], bias[group]).relu_())
-            affine(inputs[-1], weights[-1][group], biases[-1][group], out=outputs[group])
-            ctx.inputs.append(inputs)
-        ctx.save_for_backward(*weights)
-        return outputs
+            affine(inputs[-1], weights[-1][group], biases[-1][group], out=self.outputs[group])
+            self.inputs.append(inputs)
+
+    @torch.no_grad()
+    def backward(self, gradients: Tensor, parameters: bool = True, rows: bool = False) -> Gradients:
+        """What a loss with gradients ``(m, n, out)`` of the outputs gives.
+
+        Args:
+            gradients: Of the outputs.
+            parameters: Whether gradients of the parameters are wanted.
+            rows: Whether gradients of the rows are wanted.
+
+        Returns:
+            Gradients of the rows ``(n, in)`` or None, of the weights and of the biases, empty where not wanted.
+        """
+        of_weights = [torch.empty_like(w) for w in self.weights] if parameters else []
+        of_biases = [w.new_empty(len(w), 1, w.shape[-1]) for w in of_weights]
+        of_rows = torch.zeros_like(self.rows) if rows else None
+        for group, inputs in zip(self.groups, self.inputs, strict=True):
+            gradient, which = gradients[group], None
+            if isinstance(group, int) and gradient.shape[-1] == 1 and not parameters:
+                which = gradient[:, 0].nonzero().squeeze(1)
+                gradient, inputs = gradient[which], [values[which] for values in inputs]
+            for i in reversed(range(len(self.weights))):
+                if parameters:
+                    weight_gradient(inputs[i], gradient, out=of_weights[i][group])
+                    torch.sum(gradient, dim=-2, keepdim=True, out=of_biases[i][group])
+                if i:
+                    back = through(gradient, self.weights[i][group])
+                    gradient = torch.ops.aten.threshold_backward(back, inputs[i], 0)
+            if of_rows is not None:
+                add_rows(of_rows, which, through(gradient, self.weights[0][group]))
+        return of_rows, of_weights, of_biases
+
+
+class BatchedLayers(torch.autograd.Function):
+    """A `Pass` as a function of autograd, for losses that are not differentiated by hand."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, *parameters: Tensor) -> Tensor:
+        """Outputs ``(m, n, out)`` for rows ``(n, in)``, the weights and then the biases of every layer."""
+        middle = len(parameters) // 2
+        ctx.save_for_backward(*parameters)  # so that autograd notices when they are changed before the backward pass
+        ctx.made = Pass(rows, parameters[:middle], parameters[middle:])
+        return ctx.made.outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the rows and of all parameters, those that are needed."""
-        weights: Sequence[Tensor] = ctx.saved_tensors
-        learns = ctx.learns and ctx.needs_input_grad[2]
-        of_weights: list[Any] = [torch.empty_like(w) if learns else None for w in weights]
-        of_biases: list[Any] = [w.new_empty(len(w), 1, w.shape[-1]) if learns else None for w in weights]
-        of_rows = gradients.new_zeros(gradients.shape[1], weights[0].shape[1]) if ctx.needs_input_grad[0] else None
-        for group, inputs in zip(ctx.groups, ctx.inputs, strict=True):
-            gradient, rows = gradients[group], None
-            if isinstance(group, int) and gradient.shape[-1] == 1 and not learns:
-                rows = gradient[:, 0].nonzero().squeeze(1)
-                gradient, inputs = gradient[rows], [values[rows] for values in inputs]
-            for i in reversed(range(len(weights))):
-                if learns:
-                    weight_gradient(inputs[i], gradient, out=of_weights[i][group])
-                    torch.sum(gradient, dim=-2, keepdim=True, out=of_biases[i][group])
-                if i:
-                    gradient = torch.ops.aten.threshold_backward(through(gradient, weights[i][group]), inputs[i], 0)
-            if of_rows is not None:
-                add_rows(of_rows, rows, through(gradient, weights[0][group]))
-        return of_rows, None, *of_weights, *of_biases
+        learns = ctx.needs_input_grad[1]
+        of_rows, *of_parameters = ctx.made.backward(gradients, learns, ctx.needs_input_grad[0])
+        return of_rows, *(sum(of_parameters, []) if learns else [None] * len(ctx.saved_tensors))
 
 
-def groups(count: int, device: torch.device) -> list[int] | list[slice]:
+def groups(count: int, device: torch.device) -> list[Group]:
     """Which of `count` networks are computed together."""
     return list(range(count)) if device.type == "cpu" else [slice(None)]
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.actor_critic import ActorCriticUpdate
 from interreplay.learning.networks import MLP, Critics, polyak
-from interreplay.learning.optimizer import FastAdam
-from interreplay.learning.update import Update, flat_observation, half_squares, over_views, step, views, weighted_mean
+from interreplay.learning.update import flat_observation, over_views, shares, views, weighted_mean
 from interreplay.transitions import Transitions
 
 
@@ -76,7 +76,7 @@ class DeterministicNetworks(nn.Module):
         self.targets.load_state_dict(self.critics.state_dict())
 
 
-class DeterministicUpdate(Update):
+class DeterministicUpdate(ActorCriticUpdate):
     """An update of m critics and, when it is due, of the actor and all targets.
 
     With q_t = r + discounts·min_j Q'_j(s', a'), a' from the target actor:
@@ -98,6 +98,7 @@ class DeterministicUpdate(Update):
         grad_clip: Largest gradient norm per optimiser, or None.
     """
 
+    scale = 2.0
     metrics = ("critic_loss", "actor_loss", "q_mean")
 
     def __init__(
@@ -111,12 +112,8 @@ class DeterministicUpdate(Update):
         huber_delta: float | None = None,
         grad_clip: float | None = None,
     ):
-        self.networks, self.tau, self.grad_clip, self.huber_delta = networks, tau, grad_clip, huber_delta
-        self.actor, self.critics = list(networks.actor.parameters()), list(networks.critics.parameters())
-        self.optimizers = {
-            "actor": FastAdam(self.actor, actor_lr, weight_decay=actor_l2),
-            "critic": FastAdam(self.critics, critic_lr, weight_decay=critic_l2),
-        }
+        super().__init__(networks, actor_lr, critic_lr, actor_l2, critic_l2, huber_delta, grad_clip)
+        self.tau = tau
         self.updates = 0
         self._actor_loss = torch.zeros((), device=self.critics[0].device)
 
@@ -135,19 +132,14 @@ class DeterministicUpdate(Update):
         actions = rows.actions.flatten(1)
         seen = actions if m == 1 else actions.repeat_interleave(m, dim=0)
         target = self.target_values(rows, next_obs, m, rng)
-        errors = over_views(self.networks.critics(torch.cat([obs, seen], dim=1)), m) - target
-        critic_loss = self.critic_loss(errors, weights, row_weights)
-        step(self.optimizers["critic"], critic_loss, self.critics, self.grad_clip)
+        errors, critic_loss = self.step_critics(torch.cat([obs, seen], dim=1), m, target, weights, row_weights)
         self.updates += 1
         if self.actor_due():
-            actor_loss = self.actor_loss(flat_observation(rows.obs), row_weights)
-            step(self.optimizers["actor"], actor_loss, self.actor, self.grad_clip)
+            self._actor_loss = self.step_actor(flat_observation(rows.obs), row_weights)
             polyak(self.networks.targets, self.networks.critics, self.tau)
             polyak(self.networks.target_actor, self.networks.actor, self.tau)
-            self._actor_loss = actor_loss.detach()
-        with torch.no_grad():
-            report = torch.stack([critic_loss, self._actor_loss.to(critic_loss), (errors + target).mean()])
-            return errors.mean(dim=0), report
+        report = torch.stack([critic_loss, self._actor_loss.to(critic_loss), (errors + target).mean()])
+        return errors.mean(dim=0), report
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
@@ -156,15 +148,19 @@ class DeterministicUpdate(Update):
         values = self.networks.targets(torch.cat([next_obs, actions], dim=1)).amin(dim=0)
         return rows.rewards + rows.discounts * over_views(values, m)
 
-    def critic_loss(self, errors: Tensor, weights: Tensor, row_weights: Tensor | None) -> Tensor:
-        """Scalar loss of TD errors ``(m, n)`` with importance weights ``(n,)`` and row weights ``(n,)``."""
-        losses = 2.0 * half_squares(errors, self.huber_delta)
-        return weighted_mean(losses * weights, row_weights).sum()
-
-    def actor_loss(self, obs: Tensor, row_weights: Tensor | None) -> Tensor:
-        """Scalar loss of the actor: the first critic's opinion of it."""
-        state_actions = torch.cat([obs, self.networks.actor(obs)], dim=1)
-        return -weighted_mean(self.networks.critics.fixed(state_actions, 0).squeeze(0), row_weights)
+    @torch.no_grad()
+    def step_actor(self, obs: Tensor, row_weights: Tensor | None) -> Tensor:
+        """Step the actor by the first critic's opinion of it; returns its loss before the step."""
+        made = self.networks.actor.body.run(obs)
+        actions = made.outputs.squeeze(0).tanh()
+        judged = self.networks.critics.run(torch.cat([obs, actions], dim=1), slice(0, 1))
+        values = judged.outputs.squeeze(-1).squeeze(0)
+        slopes = torch.zeros_like(values) - shares(values, row_weights)
+        of_rows, *_ = judged.backward(slopes.view(1, -1, 1), parameters=False, rows=True)
+        assert of_rows is not None
+        of_body = of_rows[:, obs.shape[1] :] * (1.0 - actions.square())
+        self.step(self.networks.actor.body, made, of_body.unsqueeze(0), "actor", self.actor)
+        return -weighted_mean(values, row_weights)
 
     def state_dict(self) -> dict[str, Any]:
         return {"updates": self.updates, "actor_loss": self._actor_loss.cpu().numpy()}

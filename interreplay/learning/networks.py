@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.batched_layers import BatchedLayers
-from interreplay.learning.squashed_gaussian import LOG_STD_RANGE, SquashedGaussian
+from interreplay.learning.batched_layers import BatchedLayers, Pass
+from interreplay.learning.squashed_gaussian import LOG_STD_RANGE, Draw
 
 
 class Layers(nn.Module):
@@ -30,18 +30,32 @@ class Layers(nn.Module):
             self.weights.append(torch.empty(count, fan_in, fan_out).uniform_(-bound, bound))
             self.biases.append(torch.empty(count, 1, fan_out).uniform_(-bound, bound))
         self.count = count
-        self._all = (*self.weights, *self.biases)
+        self._weights, self._biases = tuple(self.weights), tuple(self.biases)
 
-    def outputs(self, rows: Tensor, learns: bool = True, which: int | None = None) -> Tensor:
-        """Outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``.
+    def outputs(self, rows: Tensor) -> Tensor:
+        """Outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on."""
+        if torch.is_grad_enabled():
+            return BatchedLayers.apply(rows, *self._weights, *self._biases)
+        return self.run(rows).outputs
+
+    def run(self, rows: Tensor, which: slice = slice(None)) -> Pass:
+        """A forward pass of the networks `which`, kept for `learn` or for its own `backward`."""
+        if which == slice(None):
+            return Pass(rows, self._weights, self._biases)
+        return Pass(rows, [w[which] for w in self._weights], [b[which] for b in self._biases])
+
+    def learn(self, made: Pass, gradients: Tensor) -> None:
+        """Set the gradient of every parameter.
 
         Args:
-            rows: What all networks see.
-            learns: Whether gradients reach the parameters, or the rows only.
-            which: Compute the network of this index alone; m is 1.
+            made: A pass of all networks. Rows that require a gradient get theirs by autograd.
+            gradients: Of the loss by the outputs, ``(m, n, sizes[-1])``.
         """
-        parameters = self._all if which is None else [p[which : which + 1] for p in self._all]
-        return BatchedLayers.apply(rows, learns, *parameters)
+        of_rows, of_weights, of_biases = made.backward(gradients, rows=made.rows.requires_grad)
+        for parameter, gradient in zip((*self._weights, *self._biases), (*of_weights, *of_biases), strict=True):
+            parameter.grad = gradient
+        if of_rows is not None:
+            made.rows.backward(of_rows)
 
 
 class MLP(Layers):
@@ -75,10 +89,6 @@ class Critics(Layers):
         """Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``."""
         return self.outputs(state_actions).squeeze(-1)
 
-    def fixed(self, state_actions: Tensor, which: int | None = None) -> Tensor:
-        """The same, of the critic `which` alone ``(1, n)`` where one is named, for gradients of the rows only."""
-        return self.outputs(state_actions, learns=False, which=which).squeeze(-1)
-
 
 class GaussianActor(nn.Module):
     """A Gaussian squashed by tanh into (−1, 1), as SAC's policy (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
@@ -109,7 +119,8 @@ class GaussianActor(nn.Module):
 
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions ``(n, actions)`` and their log density ``(n,)`` for standard normal `noise` ``(n, actions)``."""
-        return SquashedGaussian.apply(self.body(obs), noise)
+        draw = Draw(self.body(obs), noise)
+        return draw.actions, draw.log_probs
 
 
 def polyak(targets: nn.Module, sources: nn.Module, tau: float) -> None:

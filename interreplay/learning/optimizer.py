@@ -38,7 +38,7 @@ class FastAdam(torch.optim.Adam):
             self._moments = self._collect()
         averages, squares, steps = self._moments
         group = self.param_groups[0]
-        torch._foreach_add_(steps, 1)
+        steps[0] += 1  # one count for all
         torch._fused_adam_(
             group["params"],
             [p.grad for p in group["params"]],
@@ -58,10 +58,12 @@ class FastAdam(torch.optim.Adam):
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """First moments, second moments and step counts of the parameters, begun at zero where there are none."""
         group = self.param_groups[0]
+        known = [self.state[p]["step"] for p in group["params"] if self.state.get(p)]
+        count = known[0] if known else torch.zeros((), dtype=torch.float32, device=group["params"][0].device)
         for parameter in group["params"]:
-            if parameter not in self.state or not self.state[parameter]:
+            if not self.state.get(parameter):
                 zeros = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-                count = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                self.state[parameter] = {"step": count, "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
+                self.state[parameter] = {"exp_avg": zeros, "exp_avg_sq": zeros.clone()}
+            self.state[parameter]["step"] = count
         states = [self.state[p] for p in group["params"]]
-        return [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [s["step"] for s in states]
+        return [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [count] * len(states)

@@ -8,18 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.actor_critic import ActorCriticUpdate
 from interreplay.learning.networks import Critics, GaussianActor, polyak
 from interreplay.learning.optimizer import FastAdam
-from interreplay.learning.update import (
-    Update,
-    flat_observation,
-    half_squares,
-    normal,
-    over_views,
-    step,
-    views,
-    weighted_mean,
-)
+from interreplay.learning.squashed_gaussian import Draw
+from interreplay.learning.update import flat_observation, normal, over_views, shares, views, weighted_mean
 from interreplay.transitions import Transitions
 
 
@@ -52,7 +45,7 @@ class SACNetworks(nn.Module):
         self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
 
 
-class SACUpdate(Update):
+class SACUpdate(ActorCriticUpdate):
     """The update of SAC: critics, actor, temperature, targets, in this order.
 
     With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
@@ -92,14 +85,9 @@ class SACUpdate(Update):
         huber_delta: float | None = None,
         grad_clip: float | None = None,
     ):
-        self.networks, self.target_entropy, self.tau, self.grad_clip = networks, float(target_entropy), tau, grad_clip
-        self.huber_delta = huber_delta
-        self.actor, self.critics = list(networks.actor.parameters()), list(networks.critics.parameters())
-        self.optimizers = {
-            "actor": FastAdam(self.actor, actor_lr, weight_decay=actor_l2),
-            "critic": FastAdam(self.critics, critic_lr, weight_decay=critic_l2),
-            "alpha": FastAdam([networks.log_alpha], alpha_lr),
-        }
+        super().__init__(networks, actor_lr, critic_lr, actor_l2, critic_l2, huber_delta, grad_clip)
+        self.target_entropy, self.tau = float(target_entropy), tau
+        self.optimizers["alpha"] = FastAdam([networks.log_alpha], alpha_lr)
 
     def apply(
         self, rows: Transitions, weights: Tensor, rng: torch.Generator, row_weights: Tensor | None = None
@@ -109,18 +97,14 @@ class SACUpdate(Update):
         seen = actions if m == 1 else actions.repeat_interleave(m, dim=0)
         alpha = self.networks.log_alpha.detach().exp()
         target = self.target_values(rows, next_obs, m, normal(seen, rng), alpha)
-        errors = over_views(self.networks.critics(torch.cat([obs, seen], dim=1)), m) - target
-        critic_loss = self.critic_loss(errors, weights, row_weights)
-        step(self.optimizers["critic"], critic_loss, self.critics, self.grad_clip)
-        actor_loss, log_prob = self.actor_loss(flat_observation(rows.obs), normal(actions, rng), alpha, row_weights)
-        step(self.optimizers["actor"], actor_loss, self.actor, self.grad_clip)
-        log_prob = log_prob.detach()
+        errors, critic_loss = self.step_critics(torch.cat([obs, seen], dim=1), m, target, weights, row_weights)
+        noise = normal(actions, rng)
+        actor_loss, log_prob = self.step_actor(flat_observation(rows.obs), noise, alpha, row_weights)
         alpha_loss = self.step_alpha(log_prob, row_weights)
         polyak(self.networks.targets, self.networks.critics, self.tau)
-        with torch.no_grad():
-            q_mean = (errors + target).mean()
-            report = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob.mean()])
-            return errors.mean(dim=0), report
+        q_mean = (errors + target).mean()
+        report = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob.mean()])
+        return errors.mean(dim=0), report
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, noise: Tensor, alpha: Tensor) -> Tensor:
@@ -129,17 +113,22 @@ class SACUpdate(Update):
         values = self.networks.targets(torch.cat([next_obs, actions], dim=1)).amin(dim=0)
         return rows.rewards + rows.discounts * over_views(values - alpha * log_prob, m)
 
-    def critic_loss(self, errors: Tensor, weights: Tensor, row_weights: Tensor | None) -> Tensor:
-        """Scalar loss of TD errors ``(m, n)`` with importance weights ``(n,)`` and row weights ``(n,)``."""
-        return weighted_mean(half_squares(errors, self.huber_delta) * weights, row_weights).sum()
-
-    def actor_loss(
+    @torch.no_grad()
+    def step_actor(
         self, obs: Tensor, noise: Tensor, alpha: Tensor, row_weights: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Scalar loss and log π(a|s) ``(n,)``."""
-        actions, log_prob = self.networks.actor.sample(obs, noise)
-        values = self.networks.critics.fixed(torch.cat([obs, actions], dim=1)).amin(dim=0)
-        return weighted_mean(alpha * log_prob - values, row_weights), log_prob
+        """Step the actor; returns its loss and log π(a|s) ``(n,)`` before the step."""
+        made = self.networks.actor.body.run(obs)
+        draw = Draw(made.outputs.squeeze(0), noise)
+        judged = self.networks.critics.run(torch.cat([obs, draw.actions], dim=1))
+        values, lowest = judged.outputs.min(dim=0, keepdim=True)
+        share = shares(draw.log_probs, row_weights)
+        slopes = torch.zeros_like(judged.outputs).scatter_(0, lowest, 1.0) * -torch.as_tensor(share).unsqueeze(-1)
+        of_rows, *_ = judged.backward(slopes, parameters=False, rows=True)
+        assert of_rows is not None
+        of_body = draw.backward(of_rows[:, obs.shape[1] :], (alpha * share).expand_as(draw.log_probs))
+        self.step(self.networks.actor.body, made, of_body.unsqueeze(0), "actor", self.actor)
+        return weighted_mean(alpha * draw.log_probs - values[0, :, 0], row_weights), draw.log_probs
 
     @torch.no_grad()
     def step_alpha(self, log_prob: Tensor, row_weights: Tensor | None) -> Tensor:

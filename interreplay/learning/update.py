@@ -41,6 +41,11 @@ def over_views(values: Tensor, m: int) -> Tensor:
     return values if m == 1 else values.unflatten(-1, (-1, m)).mean(dim=-1)
 
 
+def to_views(gradients: Tensor, m: int) -> Tensor:
+    """Gradients ``(..., n·m)`` by the values whose means `over_views` have gradients ``(..., n)``."""
+    return gradients if m == 1 else gradients.repeat_interleave(m, dim=-1) / m
+
+
 def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
     """Mean of values ``(..., n)`` over the rows, each times its weight ``(n,)`` where there are weights.
 
@@ -61,20 +66,17 @@ def half_squares(errors: Tensor, huber_delta: float | None) -> Tensor:
     return nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=huber_delta)
 
 
-def step(optimizer: FastAdam, loss: Tensor, parameters: list[nn.Parameter], grad_clip: float | None) -> None:
-    """One gradient step on `parameters` alone, whatever else the loss depends on.
+def shares(like: Tensor, row_weights: Tensor | None) -> Tensor | float:
+    """The gradient of `weighted_mean` of values like ``(n,)``: v/n, and 1/n where there are no weights.
 
-    Args:
-        optimizer: Of these parameters.
-        loss: Scalar.
-        parameters: What is stepped.
-        grad_clip: Largest norm of all gradients together, or None.
+    Raises:
+        ValueError: As `weighted_mean`.
     """
-    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-        parameter.grad = gradient
-    if grad_clip is not None:
-        nn.utils.clip_grad_norm_(parameters, grad_clip)
-    optimizer.apply()
+    if row_weights is None:
+        return 1.0 / len(like)
+    if row_weights.shape != like.shape:
+        raise ValueError(f"weights have shape {tuple(row_weights.shape)}; expected {tuple(like.shape)}")
+    return row_weights / len(like)
 
 
 class Update(ABC):

@@ -1,4 +1,4 @@
-"""The functions with a backward pass of their own, against finite differences and plain autograd."""
+"""The passes with gradients of their own, against finite differences and plain autograd."""
 
 import pytest
 import torch
@@ -6,8 +6,9 @@ from torch.autograd import gradcheck
 from torch.distributions import Normal
 
 from interreplay.learning import batched_layers
-from interreplay.learning.batched_layers import BatchedLayers
-from interreplay.learning.squashed_gaussian import SquashedGaussian
+from interreplay.learning.batched_layers import BatchedLayers, Pass
+from interreplay.learning.networks import Critics
+from interreplay.learning.squashed_gaussian import Draw
 
 ROWS, SIZES, COUNT = 7, (4, 6, 5, 1), 3
 
@@ -34,8 +35,8 @@ def plain(x, weights, biases):
     return torch.stack(outputs)
 
 
-def q_values(x, given, learns=True):
-    return BatchedLayers.apply(x, learns, *given).squeeze(-1)
+def q_values(x, given):
+    return BatchedLayers.apply(x, *given).squeeze(-1)
 
 
 @pytest.fixture(params=["one after the other", "all at once"])
@@ -56,57 +57,74 @@ def test_layers_equal_plain_networks_and_their_gradients(grouping):
 
 
 def test_rows_alone_and_parameters_alone_get_the_same_gradients(grouping):
-    x, given = float64(ROWS, SIZES[0]).requires_grad_(), parameters()
-    gradients = float64(COUNT, ROWS, seed=5)
-    both = torch.autograd.grad(q_values(x, given), [x, *given], gradients)
-    (of_rows,) = torch.autograd.grad(q_values(x, given, learns=False), [x], gradients)
-    torch.testing.assert_close(of_rows, both[0])
-    of_parameters = torch.autograd.grad(q_values(x.detach(), given), given, gradients)
-    for alone, together in zip(of_parameters, both[1:], strict=True):
-        torch.testing.assert_close(alone, together)
+    x, given = float64(ROWS, SIZES[0]), parameters()
+    made = Pass(x, given[:3], given[3:])
+    torch.testing.assert_close(made.outputs.squeeze(-1), plain(x, given[:3], given[3:]))
+    gradients = float64(COUNT, ROWS, 1, seed=5)
+    of_rows, of_weights, of_biases = made.backward(gradients, rows=True)
+    alone, *none = made.backward(gradients, parameters=False, rows=True)
+    torch.testing.assert_close(alone, of_rows)
+    assert none == [[], []]
+    nothing, *of_parameters = made.backward(gradients)
+    assert nothing is None
+    torch.testing.assert_close(of_parameters, [of_weights, of_biases])
 
 
 def test_the_minimum_sends_each_row_through_one_network(grouping):
     x, given = float64(ROWS, SIZES[0]).requires_grad_(), [p.detach() for p in parameters()]
-    (ours,) = torch.autograd.grad(q_values(x, given).amin(dim=0).sum(), [x])
+    made = Pass(x.detach(), given[:3], given[3:])
+    lowest = made.outputs.min(dim=0, keepdim=True).indices
+    slopes = torch.zeros_like(made.outputs).scatter_(0, lowest, 1.0)
     (theirs,) = torch.autograd.grad(plain(x, given[:3], given[3:]).amin(dim=0).sum(), [x])
-    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(made.backward(slopes, parameters=False, rows=True)[0], theirs)
 
 
 def test_without_any_gradient_rows_get_zeros(grouping):
-    x, given = float64(ROWS, SIZES[0]).requires_grad_(), [p.detach() for p in parameters()]
-    (ours,) = torch.autograd.grad(q_values(x, given), [x], torch.zeros(COUNT, ROWS).double())
-    assert ours.shape == x.shape and not ours.any()
+    given = [p.detach() for p in parameters()]
+    made = Pass(float64(ROWS, SIZES[0]), given[:3], given[3:])
+    ours, *_ = made.backward(torch.zeros(COUNT, ROWS, 1).double(), parameters=False, rows=True)
+    assert ours.shape == (ROWS, SIZES[0]) and not ours.any()
+
+
+def test_learning_sends_gradients_on_to_whatever_made_the_rows():
+    torch.manual_seed(0)
+    critics, encoder, x = Critics(2, 3, (8,)).double(), torch.nn.Linear(4, 3).double(), float64(ROWS, 4)
+    gradients = float64(2, ROWS, 1, seed=5)
+    critics.learn(critics.run(encoder(x)), gradients)
+    learned = [encoder.weight, *critics.parameters()]
+    expected = torch.autograd.grad(critics(encoder(x)), learned, gradients.squeeze(-1))
+    for parameter, gradient in zip(learned, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
 
 
 def test_gradcheck_of_the_layers():
     assert gradcheck(lambda x, *given: q_values(x, given), (float64(ROWS, SIZES[0]).requires_grad_(), *parameters()))
 
 
-def test_gradcheck_of_the_squashed_gaussian():
+def test_the_squashed_gaussian_has_the_gradients_of_autograd():
     given, noise = float64(ROWS, 6).requires_grad_(), float64(ROWS, 3, seed=1)
-    assert gradcheck(lambda p: SquashedGaussian.apply(p, noise), (given,))
+    draw, of_actions, of_log_probs = Draw(given, noise), float64(ROWS, 3, seed=2), float64(ROWS, seed=3)
+    (theirs,) = torch.autograd.grad([draw.actions, draw.log_probs], [given], [of_actions, of_log_probs])
+    torch.testing.assert_close(draw.backward(of_actions, of_log_probs), theirs)
 
 
 def test_squashed_gaussian_is_the_transformed_normal():
     given, noise = 0.5 * float64(ROWS, 6), float64(ROWS, 3, seed=1)
-    actions, log_probs = SquashedGaussian.apply(given, noise)
+    draw = Draw(given, noise)
     mean, log_std = given.chunk(2, dim=-1)
     raw = mean + log_std.exp() * noise
-    torch.testing.assert_close(actions, raw.tanh())
+    torch.testing.assert_close(draw.actions, raw.tanh())
     expected = Normal(mean, log_std.exp()).log_prob(raw) - torch.log(1 - raw.tanh().square())
-    torch.testing.assert_close(log_probs, expected.sum(dim=-1))
+    torch.testing.assert_close(draw.log_probs, expected.sum(dim=-1))
 
 
 def test_a_clamped_standard_deviation_gets_no_gradient():
-    given = torch.tensor([[0.3, -0.2, 3.0, -25.0]], dtype=torch.float64).requires_grad_()
-    actions, log_probs = SquashedGaussian.apply(given, float64(1, 2))
-    (gradient,) = torch.autograd.grad(log_probs.sum() + actions.sum(), [given])
+    draw = Draw(torch.tensor([[0.3, -0.2, 3.0, -25.0]], dtype=torch.float64), float64(1, 2))
+    gradient = draw.backward(torch.ones(1, 2).double(), torch.ones(1).double())
     assert gradient[0, :2].all() and not gradient[0, 2:].any()
 
 
 def test_density_stays_finite_far_out():
-    given = torch.tensor([[60.0, -60.0, 0.0, 0.0]], dtype=torch.float64).requires_grad_()
-    actions, log_probs = SquashedGaussian.apply(given, float64(1, 2))
-    (gradient,) = torch.autograd.grad(log_probs.sum(), [given])
-    assert torch.isfinite(log_probs).all() and torch.isfinite(gradient).all() and actions.abs().max() <= 1
+    draw = Draw(torch.tensor([[60.0, -60.0, 0.0, 0.0]], dtype=torch.float64), float64(1, 2))
+    gradient = draw.backward(torch.zeros(1, 2).double(), torch.ones(1).double())
+    assert torch.isfinite(draw.log_probs).all() and torch.isfinite(gradient).all() and draw.actions.abs().max() <= 1

@@ -1,0 +1,83 @@
+"""What the updates of an actor and its critics have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.networks import Layers, Pass
+from interreplay.learning.optimizer import FastAdam
+from interreplay.learning.update import Update, half_squares, over_views, shares, to_views, weighted_mean
+
+
+class ActorCriticUpdate(Update):
+    """Steps on critics by TD errors, and on actors by gradients of their outputs.
+
+    Losses are differentiated by hand, up to the outputs of the networks: the graph that autograd would build took
+    0.4 ms of 9 for SAC. Subclasses say how.
+
+    Args:
+        networks: What is learned, with ``actor`` and ``critics``.
+        actor_lr: Learning rate of the actor.
+        critic_lr: Learning rate of the critics.
+        actor_l2: c of the term c·½‖θ‖² in the actor's loss, as Sander et al. 2022 have it.
+        critic_l2: The same in the critics' loss.
+        huber_delta: Error up to which the critics' loss is square, or None for all.
+        grad_clip: Largest gradient norm per optimiser, or None.
+
+    Attributes:
+        scale: s in the critics' loss s·Σ_j mean(v·w·½δ_j²).
+    """
+
+    scale = 1.0
+
+    def __init__(
+        self,
+        networks: Any,
+        actor_lr: float,
+        critic_lr: float,
+        actor_l2: float,
+        critic_l2: float,
+        huber_delta: float | None,
+        grad_clip: float | None,
+    ):
+        self.networks, self.huber_delta, self.grad_clip = networks, huber_delta, grad_clip
+        self.actor, self.critics = list(networks.actor.parameters()), list(networks.critics.parameters())
+        self.optimizers = {
+            "actor": FastAdam(self.actor, actor_lr, weight_decay=actor_l2),
+            "critic": FastAdam(self.critics, critic_lr, weight_decay=critic_l2),
+        }
+
+    def step_critics(
+        self, state_actions: Tensor, m: int, target: Tensor, weights: Tensor, row_weights: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Step the critics towards targets.
+
+        Args:
+            state_actions: Rows [s; a] ``(n·m, inputs)``, m views of each.
+            m: Views.
+            target: q_t ``(n,)``.
+            weights: Importance weights w ``(n,)``.
+            row_weights: v ``(n,)`` or None.
+
+        Returns:
+            TD errors ``(critics, n)`` before the step, and the loss.
+        """
+        made = self.networks.critics.run(state_actions)
+        with torch.no_grad():
+            errors = over_views(made.outputs.squeeze(-1), m) - target
+            slopes = errors if self.huber_delta is None else errors.clamp(-self.huber_delta, self.huber_delta)
+            slopes = slopes * (weights * shares(target, row_weights) * self.scale)
+            losses = self.scale * half_squares(errors, self.huber_delta)
+            loss = weighted_mean(losses * weights, row_weights).sum()
+        self.step(self.networks.critics, made, to_views(slopes, m).unsqueeze(-1), "critic", self.critics)
+        return errors, loss
+
+    def step(self, layers: Layers, made: Pass, gradients: Tensor, name: str, parameters: list[nn.Parameter]) -> None:
+        """Step the optimiser `name` of these parameters by the gradients of the outputs of a pass."""
+        layers.learn(made, gradients)
+        if self.grad_clip is not None:
+            nn.utils.clip_grad_norm_(parameters, self.grad_clip)
+        self.optimizers[name].apply()
