@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -13,42 +13,12 @@ from torch import Tensor
 from interreplay.credit import Credit, CreditAnchor
 from interreplay.layout import Columns, features
 from interreplay.neighborhood import Alone, Neighborhood
+from interreplay.sample import Sample
 from interreplay.selection import Selector, Uniform
 from interreplay.state import copy_arrays
 from interreplay.storage import Storage
 from interreplay.synthesis import Keep, Synthesizer
 from interreplay.transitions import Transitions
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A batch of n rows and where they come from.
-
-    Attributes:
-        transitions: What to learn from, ``(n, ...)``.
-        slots: Slots of the anchors ``(n,)``.
-        weights: Importance weights ``(n,)``, for the loss of the critic.
-        neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was, or none that is stored.
-        mix: λ ``(n,)``, the anchor's share in each row, or None when the method blends nothing.
-        probabilities: Probability ``(n,)`` with which each anchor was drawn.
-        written: Number of rows ever added when the batch was drawn.
-        variances: Predictive variances of [r; Δs] ``(n, 1 + d_s)`` where rows are predicted, 0 for rows that are their
-            anchor; None where nothing is predicted.
-        row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
-    """
-
-    transitions: Transitions
-    slots: Tensor
-    weights: Tensor
-    neighbor_slots: Tensor
-    mix: Tensor | None
-    probabilities: Tensor
-    written: int
-    variances: Tensor | None = None
-    row_weights: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.slots)
 
 
 class ReplayBuffer:
@@ -173,6 +143,21 @@ class ReplayBuffer:
             rows = rows.replace(discounts=self.storage.gamma * (~rows.terminated).to(rows.rewards.dtype))
         weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
         return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written, *chain(*certainty))
+
+    def batches(self, size: int, count: int) -> Iterator[Sample]:
+        """Draw several batches, of one large draw where the rows of a batch are independent of each other.
+
+        Where they are not, as with priorities that follow each batch's errors, every batch waits for its turn.
+
+        Args:
+            size: Rows of each.
+            count: How many.
+        """
+        if all(part.independent_rows for part in self.parts.values()):
+            yield from self.sample(size * count).split(size)
+        else:
+            for _ in range(count):
+                yield self.sample(size)
 
     def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor, Tensor | None]:
         """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, slots of the first of these ``(n,)``, who has none.

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """A piece of a replay buffer. Every method here has a default that does nothing."""
+    """A piece of a replay buffer. Every method here has a default that does nothing.
+
+    Attributes:
+        independent_rows: Whether the rows of a batch come about without regard to each other, so that parts of one
+            large batch are as good as several batches.
+    """
+
+    independent_rows = True
 
     def check(self, columns: Columns) -> None:
         """Refuse rows that this part cannot work with.

@@ -146,6 +146,25 @@ def test_one_seed_gives_one_result(recipe):
     assert not torch.equal(different.sample(64).slots, filled(recipe).sample(64).slots)
 
 
+def test_several_batches_are_as_good_as_one_at_a_time(recipe):
+    """All of one draw where rows are independent, else each when its turn comes."""
+    buffer, twin = filled(recipe), filled(recipe)
+    independent = all(part.independent_rows for part in buffer.parts.values())
+    expected = iter(twin.sample(24).split(8)) if independent else (twin.sample(8) for _ in range(3))
+    for step, batch in enumerate(buffer.batches(8, 3)):
+        assert len(batch) == len(batch.transitions) == len(batch.weights) == 8
+        alone = next(expected)
+        same_sample(batch, alone)
+        errors = np.random.default_rng(step).normal(size=8)
+        buffer.update(batch, errors)
+        twin.update(alone, errors)
+
+
+def test_a_draw_is_split_into_equal_parts_only(recipe):
+    with pytest.raises(ValueError, match="cannot split 12 rows into batches of 8"):
+        filled(recipe).sample(12).split(8)
+
+
 def test_no_seed_gives_different_results(recipe):
     if recipe.__name__ in NEVER_DRAWS:
         pytest.skip("draws nothing")

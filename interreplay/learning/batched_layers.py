@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+MATRIX_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
+"""Types in which matrices between hidden layers may be multiplied, by name; None leaves them as they are."""
 Group = int | slice
 Gradients = tuple[Tensor | None, list[Tensor], list[Tensor]]
 
@@ -26,22 +28,32 @@ class Pass:
         rows: What all networks see, ``(n, in)``.
         weights: ``(m, in, out)`` of every layer.
         biases: ``(m, 1, out)`` of every layer.
+        dtype: In which the matrices between hidden layers are multiplied, and their gradients; the first and the
+            last layer, sums and ReLU keep the type of the rows. None for that type everywhere.
 
     Attributes:
         outputs: ``(m, n, out)``.
     """
 
     @torch.no_grad()
-    def __init__(self, rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]):
+    def __init__(
+        self,
+        rows: Tensor,
+        weights: Sequence[Tensor],
+        biases: Sequence[Tensor],
+        dtype: torch.dtype | None = None,
+    ):
         self.rows, self.weights = rows, weights
+        inner = len(weights) - 2
+        self.dtypes = [None, *[dtype] * inner, None] if inner > 0 else [None] * len(weights)
         self.groups = groups(len(weights[0]), rows.device)
         self.inputs: list[list[Tensor]] = []
         self.outputs = rows.new_empty(len(weights[0]), len(rows), weights[-1].shape[-1])
         for group in self.groups:
             inputs = [rows if isinstance(group, int) else rows.expand(len(self.outputs), *rows.shape)]
-            for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-                inputs.append(affine(inputs[-1], weight[group], bias[group]).relu_())
-            affine(inputs[-1], weights[-1][group], biases[-1][group], out=self.outputs[group])
+            for weight, bias, kind in zip(weights[:-1], biases[:-1], self.dtypes[:-1], strict=True):
+                inputs.append(affine(inputs[-1], weight[group], bias[group], kind).relu_())
+            affine(inputs[-1], weights[-1][group], biases[-1][group], None, out=self.outputs[group])
             self.inputs.append(inputs)
 
     @torch.no_grad()
@@ -66,13 +78,13 @@ class Pass:
                 gradient, inputs = gradient[which], [values[which] for values in inputs]
             for i in reversed(range(len(self.weights))):
                 if parameters:
-                    weight_gradient(inputs[i], gradient, out=of_weights[i][group])
+                    weight_gradient(inputs[i], gradient, self.dtypes[i], out=of_weights[i][group])
                     torch.sum(gradient, dim=-2, keepdim=True, out=of_biases[i][group])
                 if i:
-                    back = through(gradient, self.weights[i][group])
+                    back = through(gradient, self.weights[i][group], self.dtypes[i])
                     gradient = torch.ops.aten.threshold_backward(back, inputs[i], 0)
             if of_rows is not None:
-                add_rows(of_rows, which, through(gradient, self.weights[0][group]))
+                add_rows(of_rows, which, through(gradient, self.weights[0][group], None))
         return of_rows, of_weights, of_biases
 
 
@@ -80,20 +92,20 @@ class BatchedLayers(torch.autograd.Function):
     """A `Pass` as a function of autograd, for losses that are not differentiated by hand."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, dtype: torch.dtype | None, *parameters: Tensor) -> Tensor:
         """Outputs ``(m, n, out)`` for rows ``(n, in)``, the weights and then the biases of every layer."""
         middle = len(parameters) // 2
         ctx.save_for_backward(*parameters)  # so that autograd notices when they are changed before the backward pass
-        ctx.made = Pass(rows, parameters[:middle], parameters[middle:])
+        ctx.made = Pass(rows, parameters[:middle], parameters[middle:], dtype)
         return ctx.made.outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the rows and of all parameters, those that are needed."""
-        learns = ctx.needs_input_grad[1]
+        learns = ctx.needs_input_grad[2]
         of_rows, *of_parameters = ctx.made.backward(gradients, learns, ctx.needs_input_grad[0])
-        return of_rows, *(sum(of_parameters, []) if learns else [None] * len(ctx.saved_tensors))
+        return of_rows, None, *(sum(of_parameters, []) if learns else [None] * len(ctx.saved_tensors))
 
 
 def groups(count: int, device: torch.device) -> list[Group]:
@@ -101,31 +113,43 @@ def groups(count: int, device: torch.device) -> list[Group]:
     return list(range(count)) if device.type == "cpu" else [slice(None)]
 
 
-def affine(inputs: Tensor, weight: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
+def product(a: Tensor, b: Tensor, dtype: torch.dtype | None, out: Tensor | None = None) -> Tensor:
+    """a·b ``(..., n, out)``, computed in `dtype` where one is given, in the type of `a`."""
+    if dtype is None:
+        return torch.matmul(a, b, out=out)
+    made = torch.matmul(a.to(dtype), b.to(dtype))
+    return made.to(a.dtype) if out is None else out.copy_(made)
+
+
+def affine(
+    inputs: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype | None, out: Tensor | None = None
+) -> Tensor:
     """``(..., n, out)`` for inputs ``(..., n, in)``, weights ``(..., in, out)`` and biases ``(..., 1, out)``."""
     if weight.shape[-1] == 1:
         return torch.sum(inputs * weight.mT, dim=-1, keepdim=True, out=out).add_(bias)
+    if dtype is not None:
+        return product(inputs, weight, dtype).add_(bias)
     return (
         torch.addmm(bias, inputs, weight, out=out) if inputs.ndim == 2 else torch.baddbmm(bias, inputs, weight, out=out)
     )
 
 
-def weight_gradient(inputs: Tensor, gradient: Tensor, out: Tensor) -> None:
+def weight_gradient(inputs: Tensor, gradient: Tensor, dtype: torch.dtype | None, out: Tensor) -> None:
     """Fill ``(..., in, out)`` for inputs ``(..., n, in)`` and gradients ``(..., n, out)`` of a layer's outputs."""
     if gradient.shape[-1] == 1:
         torch.sum(inputs * gradient, dim=-2, out=out.squeeze(-1))
     else:
-        torch.matmul(inputs.mT, gradient, out=out)
+        product(inputs.mT, gradient, dtype, out=out)
 
 
-def through(gradient: Tensor, weight: Tensor) -> Tensor:
+def through(gradient: Tensor, weight: Tensor, dtype: torch.dtype | None) -> Tensor:
     """Gradients ``(..., n, in)`` of a layer's inputs for those of its outputs ``(..., n, out)``."""
     if gradient.shape[-1] == 1:
         return gradient * weight.mT
     if weight.shape[-2] < weight.shape[-1]:
         # The few inputs as rows of the product are faster than as its columns.
-        return torch.matmul(weight, gradient.mT).mT
-    return torch.matmul(gradient, weight.mT)
+        return product(weight, gradient.mT, dtype).mT
+    return product(gradient, weight.mT, dtype)
 
 
 def add_rows(total: Tensor, rows: Tensor | None, values: Tensor) -> None:

@@ -20,7 +20,12 @@ class Layers(nn.Module):
     Args:
         count: Number of networks m.
         sizes: Widths from the input to the output.
+
+    Attributes:
+        matrix_dtype: Of the products between hidden layers, None for that of the parameters.
     """
+
+    matrix_dtype: torch.dtype | None = None
 
     def __init__(self, count: int, sizes: Sequence[int]):
         super().__init__()
@@ -35,14 +40,14 @@ class Layers(nn.Module):
     def outputs(self, rows: Tensor) -> Tensor:
         """Outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on."""
         if torch.is_grad_enabled():
-            return BatchedLayers.apply(rows, *self._weights, *self._biases)
+            return BatchedLayers.apply(rows, self.matrix_dtype, *self._weights, *self._biases)
         return self.run(rows).outputs
 
     def run(self, rows: Tensor, which: slice = slice(None)) -> Pass:
         """A forward pass of the networks `which`, kept for `learn` or for its own `backward`."""
         if which == slice(None):
-            return Pass(rows, self._weights, self._biases)
-        return Pass(rows, [w[which] for w in self._weights], [b[which] for b in self._biases])
+            return Pass(rows, self._weights, self._biases, self.matrix_dtype)
+        return Pass(rows, [w[which] for w in self._weights], [b[which] for b in self._biases], self.matrix_dtype)
 
     def learn(self, made: Pass, gradients: Tensor) -> None:
         """Set the gradient of every parameter.

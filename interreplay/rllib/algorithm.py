@@ -105,7 +105,7 @@ class OffPolicy(Algorithm):
     # -- the loop ---------------------------------------------------------------------------------
 
     def request_stop(self) -> None:
-        """Let the running `train()` return after the update in hand; safe in signal handlers and threads."""
+        """Let the running `train()` return after the batches in hand; safe in signal handlers and threads."""
         self.stop_requested = True
 
     @override(Algorithm)
@@ -154,12 +154,14 @@ class OffPolicy(Algorithm):
 
     def _learn(self) -> None:
         """Do the updates that are owed."""
+        size = self.config.train_batch_size_per_learner
         while self._owed >= 1.0 and not self.stop_requested:
-            sample = self.replay_buffer.sample(self.config.train_batch_size_per_learner)
-            errors = self.learner.update_from_sample(sample)
-            self.replay_buffer.update(sample, errors)
-            self.diagnostics.observe(self.replay_buffer, sample, errors)
-            self._owed -= 1.0
+            count = min(int(self._owed), self.config.batches_per_draw)
+            for sample in self.replay_buffer.batches(size, count):
+                errors = self.learner.update_from_sample(sample)
+                self.replay_buffer.update(sample, errors)
+                self.diagnostics.observe(self.replay_buffer, sample, errors)
+            self._owed -= count
 
     def _report(self) -> None:
         if self.config.num_env_runners == 0:

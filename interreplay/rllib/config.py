@@ -9,6 +9,7 @@ from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
+from interreplay.learning.batched_layers import MATRIX_DTYPES
 from interreplay.learning.exploration import Exploration, Gaussian
 from interreplay.rllib.recipes import Kind, check_arguments, resolve
 
@@ -20,6 +21,10 @@ class OffPolicyConfig(AlgorithmConfig):
         train_batch_size_per_learner: Rows per update.
         num_steps_sampled_before_learning_starts: Env steps with uniformly random actions before the first update.
         updates_per_step: Updates per env step, below 1 for less than one (update-to-data ratio).
+        batches_per_draw: Updates that are owed at once, as with `updates_per_step` of 2 or more, get their batches
+            from one draw of the buffer, at most this many. Priorities change between draws.
+        matrix_dtype: "bfloat16" multiplies the matrices between hidden layers in that type, which processors with
+            matrix units for it do in half the time; everything else stays float32.
         steps_per_iteration: Env steps per `train()`; iterations end at its multiples.
         n_step: Steps per transition.
         tau: Share of the way that target networks move per update.
@@ -45,6 +50,8 @@ class OffPolicyConfig(AlgorithmConfig):
         self.train_batch_size_per_learner = 256
         self.num_steps_sampled_before_learning_starts = 1000
         self.updates_per_step = 1.0
+        self.batches_per_draw = 32
+        self.matrix_dtype = "float32"
         self.steps_per_iteration = 1000
         self.n_step = 1
         self.tau = 0.005
@@ -85,6 +92,8 @@ class OffPolicyConfig(AlgorithmConfig):
         *,
         num_steps_sampled_before_learning_starts: int | Any = NotProvided,
         updates_per_step: float | Any = NotProvided,
+        batches_per_draw: int | Any = NotProvided,
+        matrix_dtype: str | Any = NotProvided,
         steps_per_iteration: int | Any = NotProvided,
         n_step: int | Any = NotProvided,
         tau: float | Any = NotProvided,
@@ -130,6 +139,7 @@ class OffPolicyConfig(AlgorithmConfig):
         log_once(f"{self.algo_class.__name__}_on_new_api_stack")
         super().validate()
         self._check_range("train_batch_size_per_learner", 1)
+        self._check_range("batches_per_draw", 1)
         self._check_range("steps_per_iteration", 1)
         self._check_range("num_steps_sampled_before_learning_starts", 0)
         self._check_range("n_step", 1)
@@ -141,6 +151,8 @@ class OffPolicyConfig(AlgorithmConfig):
             check_positive(name, getattr(self, name))
         if self.huber_delta is not None:
             check_positive("huber_delta", self.huber_delta)
+        if self.matrix_dtype not in MATRIX_DTYPES:
+            raise ValueError(f"matrix_dtype is {self.matrix_dtype!r}; expected one of {', '.join(MATRIX_DTYPES)}")
         if not 0 < self.tau <= 1:
             raise ValueError(f"tau is {self.tau}; expected more than 0 and at most 1")
         if self.num_learners > 0:
@@ -172,6 +184,7 @@ class OffPolicyConfig(AlgorithmConfig):
     def _model_config_auto_includes(self) -> dict[str, Any]:
         return super()._model_config_auto_includes | {
             "hiddens": list(self.hiddens),
+            "matrix_dtype": self.matrix_dtype,
             "noise_scale": self.exploration.sigma,
         }
 

@@ -14,6 +14,8 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.annotations import override
 from torch import Tensor, nn
 
+from interreplay.learning.batched_layers import MATRIX_DTYPES
+from interreplay.learning.networks import Layers
 from interreplay.learning.update import flat_observation
 
 
@@ -37,8 +39,9 @@ def check_action_space(space: gym.Space) -> None:
 class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     """Actor, critics, targets; actions lie in [−1, 1] and are scaled by the runner, or by RLlib's connectors.
 
-    ``model_config``: ``hiddens`` widths of the hidden layers, ``noise_scale`` standard deviation of the noise with
-    which `forward_exploration` acts; the runner has its own `Exploration`.
+    ``model_config``: ``hiddens`` widths of the hidden layers, ``matrix_dtype`` of the products between them,
+    ``noise_scale`` standard deviation of the noise with which `forward_exploration` acts; the runner has its own
+    `Exploration`.
 
     Attributes:
         gaussian: Whether `behavior` gives [mean; log std].
@@ -53,6 +56,9 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     def setup(self) -> None:
         check_action_space(self.action_space)
         self.nets = self.make_networks(flat_size(self.observation_space), flat_size(self.action_space))
+        for layers in self.nets.modules():
+            if isinstance(layers, Layers):
+                layers.matrix_dtype = MATRIX_DTYPES[self.model_config["matrix_dtype"]]
 
     @abstractmethod
     def make_networks(self, inputs: int, actions: int) -> nn.Module:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class Selector(Part, ABC):
-    """Draws anchors."""
+    """Draws anchors. One whose rows are `independent_rows` says so."""
+
+    independent_rows = False
 
     @abstractmethod
     def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Uniform(Selector):
     """Every stored row with the same probability, with replacement (Lin 1992)."""
 
+    independent_rows = True
+
     def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         slots = torch.from_numpy(rng.integers(0, len(storage), size)).to(storage.device)
         return slots, torch.full((size,), 1.0 / len(storage), device=storage.device)

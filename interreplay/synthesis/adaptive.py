@@ -42,6 +42,8 @@ class AdaptiveMixup(Mixup):
         ValueError: When an argument is out of range.
     """
 
+    independent_rows = False  # what is learned from one batch shapes the next
+
     def __init__(
         self,
         threshold: float = 0.1,

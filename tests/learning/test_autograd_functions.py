@@ -7,7 +7,7 @@ from torch.distributions import Normal
 
 from interreplay.learning import batched_layers
 from interreplay.learning.batched_layers import BatchedLayers, Pass
-from interreplay.learning.networks import Critics
+from interreplay.learning.networks import Critics, Layers
 from interreplay.learning.squashed_gaussian import Draw
 
 ROWS, SIZES, COUNT = 7, (4, 6, 5, 1), 3
@@ -36,7 +36,7 @@ def plain(x, weights, biases):
 
 
 def q_values(x, given):
-    return BatchedLayers.apply(x, *given).squeeze(-1)
+    return BatchedLayers.apply(x, None, *given).squeeze(-1)
 
 
 @pytest.fixture(params=["one after the other", "all at once"])
@@ -128,3 +128,24 @@ def test_density_stays_finite_far_out():
     draw = Draw(torch.tensor([[60.0, -60.0, 0.0, 0.0]], dtype=torch.float64), float64(1, 2))
     gradient = draw.backward(torch.zeros(1, 2).double(), torch.ones(1).double())
     assert torch.isfinite(draw.log_probs).all() and torch.isfinite(gradient).all() and draw.actions.abs().max() <= 1
+
+
+@pytest.mark.parametrize("sizes", [(4, 64, 64, 1), (4, 64, 64, 64, 6), (4, 64, 1)])
+def test_bfloat16_products_stay_near_float32(grouping, sizes):
+    torch.manual_seed(0)
+    layers, x = Layers(2, sizes), torch.randn(ROWS, 4)
+    gradients = torch.randn(2, ROWS, sizes[-1])
+    exact = layers.run(x)
+    layers.matrix_dtype = torch.bfloat16
+    rough = layers.run(x)
+    assert rough.outputs.dtype == torch.float32
+    found = [rough.outputs, *chain_of(rough.backward(gradients, rows=True))]
+    wanted = [exact.outputs, *chain_of(exact.backward(gradients, rows=True))]
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert (ours - theirs).norm() <= 0.05 * theirs.norm()
+    assert torch.equal(rough.outputs, exact.outputs) == (len(sizes) == 3)
+
+
+def chain_of(gradients):
+    of_rows, of_weights, of_biases = gradients
+    return [of_rows, *of_weights, *of_biases]

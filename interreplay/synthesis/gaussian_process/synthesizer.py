@@ -49,6 +49,8 @@ class GaussianProcess(Blend):
         ValueError: When an argument is out of range, or principal components are to be split into states and actions.
     """
 
+    independent_rows = False  # weights have mean 1 in a batch, and schedules count batches
+
     def __init__(
         self,
         form: Form | None = None,
