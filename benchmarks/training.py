@@ -1,9 +1,9 @@
-"""Env steps per second of SAC: ours with Uniform and NMER, Stable-Baselines3's, stock RLlib's, side by side.
+"""Env steps per second: ours with Uniform and NMER, Stable-Baselines3's, stock RLlib's, side by side.
 
-    python -m benchmarks.training [--env HalfCheetah-v5] [--repeats 15]
+    python -m benchmarks.training [--trainer SAC|TD3] [--updates 20] [--env HalfCheetah-v5] [--repeats 15]
 
-All run in this process on one thread with batch 256, two layers of 256 and one update per step,
-in turn for a second or so each.
+All run in this process on one thread with batch 256, two layers of 256 and `--updates` per step, in turn for a
+second or so each. Stock RLlib has no TD3 and is left out with several updates per step.
 """
 
 from __future__ import annotations
@@ -16,20 +16,34 @@ from typing import Any
 
 from benchmarks.measure import interleaved, single_thread, table
 
-STEPS = {"ours, Uniform": 100, "ours, NMER": 100, "Stable-Baselines3": 100, "stock RLlib": 12}
-"""Env steps per timed call."""
+SECONDS = 1.2
+"""What a timed call should take, about."""
+RATES = {"ours": 90, "Stable-Baselines3": 75, "stock RLlib": 10}
+"""Env steps per second to expect with one update each."""
 
 
-def ours(env: str, buffer: str, prefill: int) -> Any:
-    """Our SAC, its buffer holding `prefill` rows of random behaviour."""
-    from interreplay.rllib import SACConfig
+def steps(kind: str, updates: int) -> int:
+    """Env steps per timed call."""
+    return max(1, round(SECONDS * RATES[kind] / updates))
 
-    config = SACConfig().environment(env).replay(buffer, capacity=1_000_000).debugging(seed=0)
-    algorithm = config.training(
-        num_steps_sampled_before_learning_starts=0, steps_per_iteration=STEPS[f"ours, {buffer}"]
-    ).build_algo()
-    if prefill:
-        fill(algorithm.replay_buffer, env, prefill)
+
+def ours(env: str, buffer: str, trainer: str = "SAC", updates: int = 1, prefill: int = 1_000, **settings: Any) -> Any:
+    """Our algorithm, its buffer holding `prefill` rows of random behaviour."""
+    from interreplay import rllib
+
+    config = getattr(rllib, f"{trainer}Config")().environment(env).debugging(seed=0)
+    algorithm = (
+        config.replay(buffer, capacity=1_000_000)
+        .training(
+            num_steps_sampled_before_learning_starts=0,
+            steps_per_iteration=steps("ours", updates),
+            updates_per_step=updates,
+            hiddens=(256, 256),
+            **settings,
+        )
+        .build_algo()
+    )
+    fill(algorithm.replay_buffer, env, prefill)
     return algorithm
 
 
@@ -58,35 +72,64 @@ def fill(buffer: Any, env: str, rows: int) -> None:
             columns = []
 
 
-def stable_baselines(env: str) -> Callable[[], Any]:
-    """SB3's SAC with its defaults, which are ours."""
-    from stable_baselines3 import SAC
+def stable_baselines(env: str, trainer: str = "SAC", updates: int = 1) -> Callable[[], Any]:
+    """SB3's algorithm; batch size, networks and frequency are those of ours."""
+    import stable_baselines3
 
-    model = SAC("MlpPolicy", env, learning_starts=0, seed=0, device="cpu", buffer_size=1_000_000)
-    return lambda: model.learn(STEPS["Stable-Baselines3"], reset_num_timesteps=False)
+    model = getattr(stable_baselines3, trainer)(
+        "MlpPolicy",
+        env,
+        learning_starts=0,
+        train_freq=1,
+        gradient_steps=updates,
+        batch_size=256,
+        policy_kwargs={"net_arch": [256, 256]},
+        seed=0,
+        device="cpu",
+        buffer_size=1_000_000,
+    )
+    return lambda: model.learn(steps("Stable-Baselines3", updates), reset_num_timesteps=False)
 
 
 def stock(env: str) -> Callable[[], Any]:
     """RLlib's SAC with its default buffer and networks, one update per env step."""
     from ray.rllib.algorithms.sac import SACConfig
 
+    count = steps("stock RLlib", 1)
     config = (
         SACConfig()
         .environment(env)
         .env_runners(num_env_runners=0, rollout_fragment_length=1)
         .training(train_batch_size_per_learner=256, num_steps_sampled_before_learning_starts=256)
-        .reporting(min_sample_timesteps_per_iteration=STEPS["stock RLlib"], min_time_s_per_iteration=0)
+        .reporting(min_sample_timesteps_per_iteration=count, min_time_s_per_iteration=0)
         .debugging(seed=0)
     )
     algorithm = config.build_algo()
-    for _ in range(256 // STEPS["stock RLlib"] + 2):
+    for _ in range(256 // count + 2):
         algorithm.train()
     return algorithm.train
+
+
+def contenders(arguments: argparse.Namespace) -> dict[str, tuple[int, Callable[[], Any]]]:
+    """Env steps per call and the call, by name."""
+    env, trainer, updates = arguments.env, arguments.trainer, arguments.updates
+    mine, theirs = steps("ours", updates), steps("Stable-Baselines3", updates)
+    found = {
+        "ours, Uniform": (mine, ours(env, "Uniform", trainer, updates).train),
+        "ours, NMER": (mine, ours(env, "NMER", trainer, updates, arguments.prefill).train),
+        "ours, Uniform, bfloat16": (mine, ours(env, "Uniform", trainer, updates, matrix_dtype="bfloat16").train),
+        "Stable-Baselines3": (theirs, stable_baselines(env, trainer, updates)),
+    }
+    if trainer == "SAC" and updates == 1:
+        found["stock RLlib"] = (steps("stock RLlib", 1), stock(env))
+    return found
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trainer", default="SAC", choices=["SAC", "TD3"])
+    parser.add_argument("--updates", type=int, default=1, help="per env step")
     parser.add_argument("--env", default="HalfCheetah-v5")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--prefill", type=int, default=100_000, help="rows in NMER's buffer before the start")
@@ -94,20 +137,16 @@ def main() -> None:
     single_thread()
     warnings.simplefilter("ignore")
     logging.getLogger("ray").setLevel(logging.ERROR)
-    contenders = {
-        "ours, Uniform": ours(arguments.env, "Uniform", 1_000).train,
-        "ours, NMER": ours(arguments.env, "NMER", arguments.prefill).train,
-        "Stable-Baselines3": stable_baselines(arguments.env),
-        "stock RLlib": stock(arguments.env),
-    }
-    seconds = interleaved(contenders, arguments.repeats)
-    rates = {name: STEPS[name] / values for name, values in seconds.items()}
+    found = contenders(arguments)
+    seconds = interleaved({name: run for name, (_, run) in found.items()}, arguments.repeats)
+    rates = {name: found[name][0] / values for name, values in seconds.items()}
     base = rates["ours, Uniform"]
     rows = []
     for name, rate in rates.items():
         low, median, high = (f"{float(q):.1f}" for q in _quantiles(rate))
         rows.append([name, median, f"{low}–{high}", f"{_median(base / rate):.2f}"])
-    print(table(["SAC", "env steps/s, median", "quartiles", "ours with Uniform is × as fast, median of pairs"], rows))
+    header = f"{arguments.trainer}, {arguments.updates} updates per step"
+    print(table([header, "env steps/s, median", "quartiles", "ours with Uniform is × as fast, median of pairs"], rows))
 
 
 def _quantiles(values: Any) -> Any:
