@@ -141,6 +141,9 @@ class OffPolicyConfig(AlgorithmConfig):
             check_positive(name, getattr(self, name))
         if self.huber_delta is not None:
             check_positive("huber_delta", self.huber_delta)
+        widths = self.hiddens if isinstance(self.hiddens, list | tuple) else ()
+        if not widths or not all(isinstance(width, int) and width > 0 for width in widths):
+            raise ValueError(f"hiddens is {self.hiddens!r}; expected whole numbers of at least 1 such as [256, 256]")
         if not 0 < self.tau <= 1:
             raise ValueError(f"tau is {self.tau}; expected more than 0 and at most 1")
         if self.num_learners > 0:
