@@ -134,12 +134,13 @@ def test_what_a_run_says(finished):
     lines = done.stdout.splitlines()
     assert done.stderr == ""
     assert lines[0] == "Pendulum-v0 is retired; using Pendulum-v1"
-    assert lines[1] == "SAC with NMER(k=5) on Pendulum-v1, seed 0"
-    assert re.fullmatch(r"replay buffer of 2,000 rows: [\d.e-]+ GB when full, [\d.]+ GB free", lines[2])
-    assert [line.split(" steps ")[0].strip() for line in lines[3:6]] == [f"{n} / 300" for n in (100, 200, 300)]
-    assert re.match(r"300 steps, \d+ s \(\d+ steps/s\), return -[\d,.]+, evaluation return -[\d,.]+ \(best -", lines[6])
-    assert lines[7] == f"results in {folder}, newest checkpoint checkpoint_00000300"
-    assert len(lines) == 8
+    assert lines[1] == "defaults for this environment: --actor_lr 0.001 --critic_lr 0.001 --alpha_lr 0.001 --tau 0.02"
+    assert lines[2] == "SAC with NMER(k=5) on Pendulum-v1, seed 0"
+    assert re.fullmatch(r"replay buffer of 2,000 rows: [\d.e-]+ GB when full, [\d.]+ GB free", lines[3])
+    assert [line.split(" steps ")[0].strip() for line in lines[4:7]] == [f"{n} / 300" for n in (100, 200, 300)]
+    assert re.match(r"300 steps, \d+ s \(\d+ steps/s\), return -[\d,.]+, evaluation return -[\d,.]+ \(best -", lines[7])
+    assert lines[8] == f"results in {folder}, newest checkpoint checkpoint_00000300"
+    assert len(lines) == 9
 
 
 def test_what_a_run_leaves_on_disk(finished):

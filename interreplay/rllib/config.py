@@ -153,6 +153,9 @@ class OffPolicyConfig(AlgorithmConfig):
             check_positive("huber_delta", self.huber_delta)
         if self.matrix_dtype not in MATRIX_DTYPES:
             raise ValueError(f"matrix_dtype is {self.matrix_dtype!r}; expected one of {', '.join(MATRIX_DTYPES)}")
+        widths = self.hiddens if isinstance(self.hiddens, list | tuple) else ()
+        if not widths or not all(isinstance(width, int) and width > 0 for width in widths):
+            raise ValueError(f"hiddens is {self.hiddens!r}; expected whole numbers of at least 1 such as [256, 256]")
         if not 0 < self.tau <= 1:
             raise ValueError(f"tau is {self.tau}; expected more than 0 and at most 1")
         if self.num_learners > 0:

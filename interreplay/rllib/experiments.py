@@ -13,11 +13,12 @@ from typing import Any
 import yaml
 from ray import tune
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.utils import replay_buffers as stock_buffers
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.replay_flags import accepted_names
-from interreplay.rllib.registry import config_for
+from interreplay.rllib.registry import config_for, with_our_buffers
 
 # What RLlib called them before, and where they are now.
 RENAMED = {
@@ -104,6 +105,8 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
             raise UsageError(f"{config.algo_class.__name__} has no setting {name!r}; {_nearest(name, known)}")
     settings = dict(settings)
     replay = settings.pop(REPLAY, None)
+    if _is_ours(replay):
+        config = with_our_buffers(config)
     try:
         config.update_from_dict(settings)
         if isinstance(replay, Mapping) and GRID in replay:
@@ -115,6 +118,13 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
     except (TypeError, ValueError) as error:
         raise UsageError(f"{config.algo_class.__name__}: {error}") from error
     return config
+
+
+def _is_ours(replay: Any) -> bool:
+    """Whether the settings of a replay buffer, or any of those to choose from, name one that RLlib does not have."""
+    points = replay.get(GRID, [replay]) if isinstance(replay, Mapping) else []
+    kinds = [point.get("type") for point in points if isinstance(point, Mapping)]
+    return any(isinstance(kind, str) and "." not in kind and not hasattr(stock_buffers, kind) for kind in kinds)
 
 
 def check(config: AlgorithmConfig) -> None:

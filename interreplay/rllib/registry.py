@@ -8,14 +8,18 @@ from typing import Any
 
 import gymnasium as gym
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.registry import ALGORITHMS
+from ray.rllib.algorithms.sac import SACConfig
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.environments import find_environment
 from interreplay.commandline.replay_flags import accepted_names
 from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
+from interreplay.rllib.stock_configs import StockDQNConfig, StockSACConfig
 
+WITH_OUR_BUFFERS = {DQNConfig: StockDQNConfig, SACConfig: StockSACConfig}
 OURS = {name: f"{name}Config" for name in TRAINER_DEFAULTS}
 STOCK = "-stock"
 
@@ -45,6 +49,12 @@ def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmCon
     else:
         raise UsageError(f"unknown algorithm {run!r}; {accepted_names(run, names())}")
     return config.environment(name)
+
+
+def with_our_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
+    """RLlib's own algorithm as one that takes the replay methods of the catalogue; others as they are."""
+    made = WITH_OUR_BUFFERS.get(type(config))
+    return made().environment(config.env) if made else config
 
 
 def names() -> list[str]:

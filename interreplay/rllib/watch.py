@@ -68,7 +68,7 @@ def watch(
         check_video(render_to)
     folder = newest(checkpoint)
     config = saved_config(folder)
-    made_by = config.algo_class.__name__
+    made_by = config.algo_class.__name__.removeprefix("Stock")
     if run is not None and run.removesuffix("-stock") != made_by:
         raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {run}; leave --run out")
     frames: list[np.ndarray] = []

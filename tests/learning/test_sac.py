@@ -126,6 +126,43 @@ def test_steps_equal_adam_on_plain_gradients():
         assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-12), name
 
 
+@pytest.mark.parametrize(("part", "setting"), [("actor", "actor_l2"), ("critic", "critic_l2")])
+def test_l2_terms_are_in_the_gradients_and_not_in_the_losses(part, setting):
+    rows, weights, c = batch(), torch.rand(N, dtype=torch.float64), 0.3
+    (_, plain), (networks, update) = make(), make(**{setting: c})
+    before = copy.deepcopy({"actor": networks.actor, "critic": networks.critics}[part])
+    reports = [each.apply(rows, weights, torch.Generator().manual_seed(7))[1] for each in (plain, update)]
+    assert reports[0][0].item() == reports[1][0].item()
+    ours, theirs = (each.optimizers[part] for each in (update, plain))
+    for p, q, first in zip(
+        ours.param_groups[0]["params"], theirs.param_groups[0]["params"], before.parameters(), strict=True
+    ):
+        # After the first step Adam's first moment is a tenth of the gradient.
+        with_term, without = ours.state[p]["exp_avg"] / 0.1, theirs.state[q]["exp_avg"] / 0.1
+        assert torch.allclose(with_term, without + c * first, rtol=1e-9, atol=1e-12)
+
+
+def test_huber_is_square_within_delta_and_linear_beyond():
+    _, update = make(huber_delta=0.5)
+    errors = torch.linspace(-2, 2, 2 * N, dtype=torch.float64).view(2, N)
+    e = errors.abs()
+    expected = torch.where(e <= 0.5, 0.5 * e**2, 0.5 * (e - 0.25)).mean(1).sum()
+    found = update.critic_loss(errors, torch.ones(N, dtype=torch.float64), None)
+    assert math.isclose(found.item(), expected.item(), rel_tol=1e-12)
+
+
+def test_huber_with_a_large_delta_is_the_squared_error():
+    weights = torch.rand(N, dtype=torch.float64)
+    reports = [make(huber_delta=d)[1].apply(batch(), weights, torch.Generator().manual_seed(1))[1] for d in (None, 1e6)]
+    assert torch.allclose(*reports, rtol=1e-12)
+
+
+def test_a_temperature_without_a_learning_rate_stays():
+    networks, update = make(alpha_lr=0.0)
+    update.apply(batch(), torch.ones(N, dtype=torch.float64), torch.Generator().manual_seed(1))
+    assert networks.log_alpha.exp().item() == pytest.approx(0.3)
+
+
 def test_a_zero_weight_removes_a_row_from_the_critics_loss():
     rows = batch()
     weights = torch.zeros(N, dtype=torch.float64)

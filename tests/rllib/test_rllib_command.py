@@ -62,6 +62,25 @@ def test_settings_of_an_algorithm():
         configured(config_for("SAC", "Pendulum-v1", str), {"taau": 0.1})
 
 
+def test_choices_of_a_grid_are_what_each_would_be_alone():
+    points = [{"type": "NMER", "k": 3}, {"type": "Uniform"}]
+    made = configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
+    assert made.replay_buffer_config == {"grid_search": points}
+    with pytest.raises(UsageError, match="no argument 'kk'"):
+        points[0]["kk"] = 1
+        configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
+
+
+@pytest.mark.parametrize(("run", "env"), [("SAC-stock", "Pendulum-v1"), ("DQN", "CartPole-v1")])
+def test_rllibs_own_algorithms_take_our_replay_methods(run, env):
+    replay = {"type": "CER" if run == "DQN" else "NMER", "capacity": 500}
+    made = configured(config_for(run, env, str), {"replay_buffer_config": replay, "num_env_runners": 0})
+    made.validate()
+    assert made.algo_class.__name__ == f"Stock{run.removesuffix('-stock')}" and made.env == env
+    kept = configured(config_for(run, env, str), {"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer"}})
+    assert kept.algo_class.__name__ == run.removesuffix("-stock")
+
+
 def test_settings_from_text_and_files(tmp_path):
     (tmp_path / "a.yaml").write_text("tau: 0.1\nhiddens: [8, 8]\n")
     expected = {"tau": 0.1, "hiddens": [8, 8]}
@@ -103,6 +122,13 @@ cartpole-ppo: {run: PPO, config: {env: CartPole-v1, lr: 0.001}, num_samples: 2}
         ("train --run SAC --env Pendulum-v1 -f x.yaml", ["--run and --env"]),
         ("train -f none.yaml", ["none.yaml"]),
         ("train --run SAC --env Pendulum-v1 --config {taau:1}", ["taau:1", "did you mean tau?"]),
+        ('train --run SAC --env Pendulum-v1 --config {"tau":7}', ["SAC: tau is 7; expected more than 0"]),
+        ('train --run SAC --env Pendulum-v1 --config {"hiddens":"x"}', ["hiddens"]),
+        ('train --run SAC --env Pendulum-v1 --config {"replay_buffer_config":{"type":"NMR"}}', ["did you mean 'NMER'"]),
+        ('train --run DQN --env CartPole-v1 --config {"replay_buffer_config":{"type":"NMR"}}', ["did you mean 'NMER'"]),
+        ('train --run DQN --env CartPole-v1 --config {"replay_buffer_config":{"type":"NMER","kk":1}}', ["'kk'"]),
+        ('train --run SAC --env Pendulum-v1 --stop {"env_step":1}', ["'env_step'", "did you mean env_steps?"]),
+        ('train --run SAC --env Pendulum-v1 --stop {"env_steps":"x"}', ["env_steps 'x'", "a number"]),
         ("train --run SAC --env Pendulum-v1 --resume --local-dir none", ["no experiment to go on with"]),
         ("evaluate none", ["none", "no checkpoint"]),
         ("evaluate none --render-to a.avi", ["a.avi", ".gif or .mp4"]),

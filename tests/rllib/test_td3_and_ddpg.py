@@ -5,10 +5,11 @@ import pytest
 import torch
 
 import replay_buffers
+from argument_parser import settings_for
 from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
 from interreplay.rllib import DDPG
-from interreplay.rllib.job import trainer_settings
+from interreplay.rllib.job import configure, trainer_settings
 from tests.rllib.test_training import CONFIGS, cluster, config, run, same, weights  # noqa: F401
 
 FAST = ("NMER", "PER", "S4RL")
@@ -89,6 +90,27 @@ def test_a_configuration_as_tune_makes_it():
     algorithm = DDPG(config=plain)
     assert algorithm.env_runner._exploration.sigma == 0.3 and isinstance(algorithm.config.exploration, Gaussian)
     assert algorithm.learner._update_rule.huber_delta == 2.0
+
+
+@pytest.mark.parametrize("trainer", CONFIGS)
+@pytest.mark.parametrize("setting", [{"actor_l2": 1.0}, {"critic_l2": 1.0}, {"huber_delta": 1e-3}])
+def test_the_loss_extras_change_what_every_algorithm_learns(trainer, setting):
+    plain, other = (run(config(trainer=trainer).training(**{"critic_l2": 0.0} | extra))[0] for extra in ({}, setting))
+    for name, value in setting.items():
+        assert getattr(other.config, name) == value
+    assert not same(weights(plain), weights(other))
+    if "actor_l2" in setting:
+        norms = [sum(w.norm() for n, w in weights(a).items() if n.startswith("nets.actor")) for a in (plain, other)]
+        assert norms[1] < 0.9 * norms[0]
+
+
+@pytest.mark.parametrize("trainer", CONFIGS)
+def test_the_loss_extras_are_flags_of_every_trainer(trainer):
+    line = {"trainer": trainer, "actor_l2": 0.1, "critic_l2": 0.2, "huber_delta": 0.3, "horizon": 50}
+    made = configure(f"{trainer}Config", settings_for(line))
+    update = made.build_algo().learner._update_rule
+    assert (update.huber_delta, made.env_config) == (0.3, {"max_episode_steps": 50})
+    assert [update.optimizers[name].param_groups[0]["weight_decay"] for name in ("actor", "critic")] == [0.1, 0.2]
 
 
 def test_rllibs_own_forward_methods():

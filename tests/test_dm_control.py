@@ -1,0 +1,86 @@
+"""The DeepMind control suite: flat observations, truncated at its time limit, trained on like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from custom_training import main
+from interreplay import dm_control, suites
+from interreplay.commandline import UsageError
+from interreplay.commandline.environments import find_environment
+
+NAME = "dm_control/cheetah-run-v0"
+installed = pytest.mark.skipif(not dm_control.register(NAME), reason="the extra dm_control is not installed")
+
+
+@installed
+def test_observations_are_the_parts_side_by_side_in_float32():
+    env = gym.make(NAME)
+    parts = env.unwrapped.observation_space
+    obs, _ = env.reset(seed=3)
+    expected = env.unwrapped._env.task.get_observation(env.unwrapped._env.physics)
+    assert list(parts) == ["position", "velocity"] and env.observation_space.shape == (17,)
+    assert obs.dtype == env.observation_space.dtype == np.float32
+    assert np.array_equal(obs, np.concatenate([expected[name] for name in parts]).astype(np.float32))
+    again, _ = gym.make(NAME).reset(seed=3)
+    assert np.array_equal(obs, again)
+
+
+@installed
+def test_the_time_limit_truncates():
+    env = gym.make("dm_control/pendulum-swingup-v0")
+    env.reset(seed=0)
+    ends = [env.step(env.action_space.sample())[2:4] for _ in range(1000)]
+    assert ends[-1] == (False, True) and not any(map(any, ends[:-1]))
+
+
+@installed
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [(NAME, NAME), ("dm_control/walker-walk", "dm_control/walker-walk-v0")],
+)
+def test_environments_by_name(asked, name):
+    assert find_environment(asked).name == name
+    with pytest.raises(UsageError, match="did you mean dm_control/cheetah-run-v0"):
+        find_environment("dm_control/cheeta-run-v0")
+
+
+@installed
+@pytest.mark.parametrize("buffer", ["NMER", pytest.param("LCER", marks=pytest.mark.slow)])
+def test_it_trains_and_goes_on(buffer, tmp_path, capsys):
+    line = f"--env {NAME} --buffer {buffer} --horizon 40 --steps_per_iteration 100 --learning_starts 50 --hiddens 8,8"
+    line += f" --buffer_size 500 --train_batch_size 16 --evaluation_num_episodes 1 --local_dir {tmp_path}"
+    assert main([*line.split(), "--total_env_steps", "200"]) == 0
+    out, err = capsys.readouterr()
+    assert "defaults for this environment: --initial_alpha 0.1\n" in out and err == ""
+    (folder,) = tmp_path.iterdir()
+    assert main(["--resume", str(folder), "--total_env_steps", "300"]) == 0
+    last = json.loads((folder / "result.json").read_text().splitlines()[-1])
+    assert last["evaluation"]["env_runners"]["episode_len_mean"] == 40, "the horizon holds in evaluation too"
+
+
+@installed
+def test_rllib_imports_it_without_a_word_where_there_is_no_screen():
+    code = "import interreplay.rllib, sys; sys.exit('dm_control' not in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=without_screen())
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def without_screen():
+    return {
+        name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
+    }
+
+
+def test_without_the_package_one_line_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(dm_control.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"'dm_control/cheetah-run-v0' .* pip install 'interreplay\[dm_control\]'"):
+        find_environment(NAME)
+    assert suites.register("Hopper-v5") == "" and suites.register(NAME) == "dm_control"
