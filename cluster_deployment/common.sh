@@ -70,7 +70,7 @@ is_network() {
 }
 
 # A folder of this job: on the node's own disk, since Ray keeps sockets and spilled objects there, and short, since
-# the path of a socket ends at 107 bytes, of which Ray's part takes 69.
+# the path of a socket ends at 107 bytes, of which Ray's part takes up to 69.
 choose_scratch() {
     local base path why
     for base in "${INTERREPLAY_SCRATCH:-}" "${SLURM_TMPDIR:-}" "${TMPDIR:-}" /tmp /dev/shm; do
@@ -108,7 +108,7 @@ isolate() {
 
 seconds_left() { # until the scheduler ends the job; preemption brings the end nearer, so ask
     local end
-    end=$(squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null | head -n 1)
+    end=$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null | head -n 1)
     end=$(date -d "$end" +%s 2>/dev/null) || end=${SLURM_JOB_END_TIME:-}
     if [ -n "$end" ]; then echo $((end - $(date +%s))); else echo 120; fi
 }

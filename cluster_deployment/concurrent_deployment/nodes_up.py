@@ -1,4 +1,4 @@
-"""Waits until the nodes of a job are in its Ray cluster: ``nodes_up.py NODES``; goes on without those that stay away."""
+"""``nodes_up.py NODES`` waits for the nodes of a job to join its Ray cluster, and goes on without those that do not."""
 
 from __future__ import annotations
 
