@@ -104,12 +104,13 @@ def test_more_runs_than_an_array_may_have(site):
     assert [first for _, first in batches] == [None, "5", "10"]
 
 
-def test_a_dry_run_submits_nothing(site, capsys):
+def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
     (site / "bin/sbatch").unlink()
     assert submit.main("single study.yaml --dry-run --sbatch=--mail-type=END".split()) == 0
     shown = capsys.readouterr().out
     assert "12 runs" in shown and "would submit:" in shown and "--array=0-11" in shown and "--mail-type=END" in shown
     assert not (site / "results").exists()
+    monkeypatch.setenv("PATH", str(site / "bin"))
     assert "no sbatch here" in refused(capsys, "single", "study.yaml")
 
 
