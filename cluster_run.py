@@ -21,7 +21,7 @@ from interreplay.commandline.study_flags import EXECUTION, GRID, STUDY_GROUPS
 from interreplay.errors import InterreplayError
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
-from interreplay.studies.grid import ELSEWHERE, Language, expand
+from interreplay.studies.grid import ELSEWHERE, Language, expand, typed
 from interreplay.studies.progress import StudyReporter
 from interreplay.studies.study import Execution, Run, Study
 from interreplay.studies.study_folder import StudyFolder
@@ -81,6 +81,8 @@ def act(given: Mapping[str, Any]) -> int:
 
         print(describe_cost(study, folder, lambda run: settings_of(study, folder, run)))
         return 0
+    if given.get("run", 0) >= len(study.runs):
+        raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
     folder.begin(study)
     if "run" in given:
         return run_one(study, folder, given["run"])
@@ -111,7 +113,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
         contents |= {name: given[name] for name in GRID if name in given}
         if "seeds" in given:
             contents["seeds"] = as_seeds(given["seeds"])
-        contents["settings"] = (contents.get("settings") or {}) | plain(settings)
+        contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
         runs = expand(contents, LANGUAGE)
         home = Path("results", Path(given.get("study", "study")).stem)
     execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
@@ -143,8 +145,6 @@ def settings_of(study: Study, folder: StudyFolder, run: Run) -> dict[str, Any]:
 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     """Runs one run here; returns the exit code."""
-    if number >= len(study.runs):
-        raise UsageError(f"--run {number}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
     run = study.runs[number]
     from interreplay.rllib.single import run_single
 

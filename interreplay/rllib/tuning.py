@@ -60,7 +60,7 @@ class Trial(tune.Trainable):
         try:
             self._last = next(self._results)
         except (StopIteration, HopelessError):
-            self._last |= {"done": True}
+            self._last |= {"done": True, "env_steps": self._run.folder.status()["env_steps"]}
         over = self._last.get("done", False)
         if over:
             self._run.__exit__()

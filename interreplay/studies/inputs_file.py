@@ -33,13 +33,13 @@ def read(
         first, *lines = path.read_text().splitlines() or [""]
     except OSError as error:
         raise UsageError(f"--inputs {path} cannot be read: {error.strerror}") from None
-    common = _flags(given, shlex.split(first), f"{path}, line 1")
+    common = _flags(given, _words(first, f"{path}, line 1"), f"{path}, line 1")
     runs, folders = [], []
     for number, line in enumerate(lines, 2):
-        words = shlex.split(line)
+        where = f"{path}, line {number}"
+        words = _words(line, where)
         if not words:
             continue
-        where = f"{path}, line {number}"
         if len(words) != len(FIELDS):
             raise UsageError(f"{where} has {len(words)} words; expected {len(FIELDS)}: {' '.join(FIELDS)}")
         fields = dict(zip(FIELDS, words, strict=True))
@@ -51,6 +51,13 @@ def read(
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
     return runs, folders
+
+
+def _words(line: str, where: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
 
 
 def _flags(given: Callable[[Sequence[str]], dict[str, Any]], words: Sequence[str], where: str) -> dict[str, Any]:
