@@ -55,12 +55,13 @@ child=
 # shellcheck disable=SC2317 # called by the trap
 ending() {
     kill "$child" 2>/dev/null
-    wait "$child"
-    rm -rf "$mine"
+    for _ in $(seq 10); do kill -0 "$child" 2>/dev/null && sleep 0.3; done
+    kill -KILL "$child" 2>/dev/null
+    for _ in 1 2 3; do sleep 0.5 && rm -rf "$mine" 2>/dev/null; done # what dies may still write there
     rmdir "$RAY_TMPDIR" 2>/dev/null
     exit 0
 }
-trap ending TERM INT
+trap ending TERM INT USR1
 for attempt in 1 2 3 4; do # daemons that were killed come back, and with them the node's CPUs
     ray start --address="$where" --temp-dir="$mine" "${own[@]}" &
     child=$!

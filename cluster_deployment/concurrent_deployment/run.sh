@@ -47,17 +47,17 @@ start_head() { # a port that another job takes in the same moment is the one thi
     die "Ray's head did not start on $head; the whole log: $logs/$head.log, this node's traps: python smoketest.py --cluster"
 }
 
-end() { # end PID...: what was started here, and nothing else: `ray stop` would end Ray in this user's other jobs too
-    kill "$@" 2>/dev/null
+end() { # end SIGNAL PID: what was started here, and nothing else: `ray stop` would end this user's other jobs too
+    kill -"$1" "$2" 2>/dev/null
     for _ in $(seq 30); do
-        kill -0 "$@" 2>/dev/null || return 0
+        kill -0 "$2" 2>/dev/null || return 0
         sleep 0.5
     done
-    kill -KILL "$@" 2>/dev/null
+    kill -KILL "$2" 2>/dev/null
 }
-stop_ray() { # workers first: they say goodbye to the head
-    [ -z "$workers_pid" ] || end "$workers_pid"
-    end "$head_pid"
+stop_ray() { # srun hands USR1 on to the workers' node.sh; at TERM it would kill them before they have cleaned up
+    [ -z "$workers_pid" ] || end USR1 "$workers_pid"
+    end TERM "$head_pid"
 }
 
 start_head
@@ -70,7 +70,7 @@ if [ "$nodes" -gt 1 ]; then
     scontrol show config | grep -q '^TaskPlugin .*affinity' && bind=(--cpu-bind=none)
     srun --overlap --nodes=$((nodes - 1)) --ntasks=$((nodes - 1)) --ntasks-per-node=1 --exclude="$SLURMD_NODENAME" \
         "${bind[@]}" --mem=0 --no-kill --kill-on-bad-exit=0 --wait=0 --input=none --output="$logs/%N.log" --open-mode=append \
-        "$here/concurrent_deployment/node.sh" worker "$RAY_ADDRESS" &
+        "$here/concurrent_deployment/node.sh" worker "$RAY_ADDRESS" 2>>"$logs/srun.log" &
     workers_pid=$!
 fi
 python "$here/concurrent_deployment/nodes_up.py" "$nodes" || { stop_ray; die "no Ray cluster; logs in $logs"; }
