@@ -116,11 +116,18 @@ def test_a_node_whose_daemons_are_killed(two_nodes, folder, array):
     for name in names:
         job.until(lambda name=name: job.has_saved(name), f"the first checkpoint of {name}")
     worker = next(path for path in job.results.glob("slurm/ray-*/*.log") if "worker of" in path.read_text())
-    folder_there = next(
-        word.split("/n0")[0] for word in worker.read_text().split() if "/n0/session_" in word
-    )
+    folder_there = next(word.split("/n0")[0] for word in worker.read_text().split() if "/n0/session_" in word)
     killed = command(
-        *("srun", f"--jobid={job.id}", "--overlap", "-N1", "-n1", "-w", worker.stem, f"--export=ALL,FOLDER={folder_there}"),
+        *(
+            "srun",
+            f"--jobid={job.id}",
+            "--overlap",
+            "-N1",
+            "-n1",
+            "-w",
+            worker.stem,
+            f"--export=ALL,FOLDER={folder_there}",
+        ),
         *("bash", "-c", KILL_DAEMONS),
     )
     assert "killed raylet" in killed
