@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 HOME = Path(__file__).resolve().parents[2]
+TMP = "/tmp"
 COMMON = HOME / "cluster_deployment/common.sh"
 SCRIPTS = [
     *sorted((HOME / "cluster_deployment").rglob("*.sh")),
@@ -115,9 +116,9 @@ def test_no_script_ends_other_jobs_rays():
 
 def test_a_short_scratch_folder_of_the_job(job, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(job / "too-long-a-name-for-sockets-in-it-by-far"))
-    assert bash("choose_scratch").stdout == "/tmp/ir12\n"
+    assert bash("choose_scratch").stdout == f"{TMP}/ir12\n"
     array = bash("choose_scratch", SLURM_ARRAY_JOB_ID="11", SLURM_ARRAY_TASK_ID="3")
-    assert array.stdout == "/tmp/ir11_3\n"
+    assert array.stdout == f"{TMP}/ir11_3\n"
 
 
 def test_a_scratch_folder_that_will_not_do_is_named(job):
@@ -134,7 +135,7 @@ def test_network_file_systems_are_passed_over(job):
 
 def test_isolation(job):
     text = 'isolate; env; stat -c "mode %a" "$RAY_TMPDIR"; rm -rf "$RAY_TMPDIR"'
-    shown = [bash(text, RAY_ADDRESS="elsewhere", INTERREPLAY_SCRATCH="/tmp").stdout for _ in range(2)]
+    shown = [bash(text, RAY_ADDRESS="elsewhere", INTERREPLAY_SCRATCH=TMP).stdout for _ in range(2)]
     values = [dict(line.partition("=")[::2] for line in out.splitlines()) for out in shown]
     assert all("RAY_ADDRESS" not in env and env["SLURM_EXPORT_ENV"] == "ALL" for env in values)
     assert len({env["RAY_AUTH_TOKEN"] for env in values}) == 2 and len(values[0]["RAY_AUTH_TOKEN"]) == 64

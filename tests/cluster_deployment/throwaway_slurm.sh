@@ -7,7 +7,7 @@
 # Where that is not possible, `up` says why in one line and returns 3. Needs root, and the right to make namespaces.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
-root=${THROWAWAY_SLURM:-${TMPDIR:-/tmp}/throwaway-slurm}
+root=${THROWAWAY_SLURM:-/tmp/throwaway-slurm} # short: sockets are made in it
 cpus=${THROWAWAY_SLURM_CPUS:-$(nproc)}
 nodes=(tn1 tn2)
 net=10.78.5
