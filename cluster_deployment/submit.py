@@ -162,7 +162,7 @@ def environment(args: argparse.Namespace) -> dict[str, str]:
         "INTERREPLAY_CONDA_EXE": args.conda_exe,
         "INTERREPLAY_MODULES": " ".join(args.module),
         "INTERREPLAY_SCRATCH": args.scratch,
-        "INTERREPLAY_STOP_BEFORE": args.warning // 2,
+        "INTERREPLAY_STOP_BEFORE": os.environ.get("INTERREPLAY_STOP_BEFORE", args.warning // 2),
     }
     return {name: str(value) for name, value in settings.items() if value}
 

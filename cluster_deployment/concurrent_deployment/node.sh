@@ -9,8 +9,10 @@ ulimit -S -n "$(ulimit -H -n)" 2>/dev/null || true
 unset OMP_NUM_THREADS # each run gets as many threads as it has CPUs
 
 cpus=${SLURM_CPUS_ON_NODE:-1}
-gpus=0
-[ -z "${CUDA_VISIBLE_DEVICES:-}" ] || gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l)
+case ${CUDA_VISIBLE_DEVICES:-} in
+    '' | -1 | NoDevFiles) gpus=0 ;; # the last is Slurm's word for none
+    *) gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l) ;;
+esac
 
 memory_mb() { # what the job may use here
     if [ "${SLURM_MEM_PER_NODE:-0}" -gt 0 ]; then
@@ -66,7 +68,8 @@ for attempt in 1 2 3 4; do # daemons that were killed come back, and with them t
     ray start --address="$where" --temp-dir="$mine" "${own[@]}" &
     child=$!
     wait $child
-    say "$(hostname): Ray ended with exit code $?, start $attempt of 4"
+    code=$?
+    say "$(hostname): Ray ended with exit code $code, start $attempt of 4"
     sleep 3
 done
 exit 1

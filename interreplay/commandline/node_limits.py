@@ -95,7 +95,7 @@ def limits() -> str:
 def gpus() -> str:
     """The GPUs that the job was given are those that torch sees."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("SLURM_JOB_GPUS", ""))
-    given = len([word for word in listed.split(",") if word])
+    given = len([word for word in listed.split(",") if word not in ("", "-1", "NoDevFiles")])
     import torch
 
     if "SLURM_JOB_ID" in os.environ and not given and torch.cuda.is_available():

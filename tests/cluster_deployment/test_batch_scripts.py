@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -265,6 +266,43 @@ def test_a_site_that_requeues_nothing(job):
     program(job / "bin/scontrol", "exit 1")
     code, out = Watched(job, "bash", "-c", "exit 75").end()
     assert code == 75 and "submit the same command again" in out
+
+
+def ray_start(job, role, **env):
+    """What node.sh says, and the arguments that it starts Ray with."""
+    program(job / "bin/ray", 'printf "%s\\n" "ray" "$@"; exit 1')
+    program(job / "bin/sleep", "exit 0")
+    program(job / "bin/df", "echo Avail; echo ${SHARED_MB:-100000}")
+    own = {"INTERREPLAY_HOME": str(HOME), "RAY_TMPDIR": str(job / "scratch"), "SLURM_CPUS_ON_NODE": "4", **env}
+    own = {name: value for name, value in {**os.environ, **own}.items() if value}
+    node = HOME / "cluster_deployment/concurrent_deployment/node.sh"
+    return subprocess.run(["bash", node, role, "10.0.0.1"], env=own, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_ray_is_told_what_the_job_owns(job):
+    head = ray_start(job, "head", SLURM_MEM_PER_NODE="10000", CUDA_VISIBLE_DEVICES="2,5")
+    assert {"--num-cpus=4", "--num-gpus=2", f"--memory={8000 * 2**20 * 9 // 10}"} < set(head.split())
+    assert {f"--object-store-memory={2000 * 2**20}", "--include-dashboard=false", "--port=0"} < set(head.split())
+    assert "--head" in head and head.count("ray\n") == 1
+    per_cpu = ray_start(job, "head", SLURM_MEM_PER_CPU="500", CUDA_VISIBLE_DEVICES="NoDevFiles")
+    assert f"--object-store-memory={400 * 2**20}" in per_cpu and "--num-gpus=0" in per_cpu
+
+
+def test_a_small_shared_memory_holds_a_small_object_store(job):
+    assert f"--object-store-memory={160 * 2**20}" in ray_start(job, "head", SLURM_MEM_PER_NODE="10000", SHARED_MB="200")
+    assert f"--object-store-memory={80 * 2**20}" in ray_start(job, "head", SLURM_MEM_PER_NODE="10000", SHARED_MB="64")
+
+
+def test_memory_without_a_limit_is_shared_by_cpus(job):
+    said = ray_start(job, "head", SLURM_MEM_PER_NODE="0", SLURM_CPUS_ON_NODE=str(os.cpu_count()))
+    total = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])
+    assert f"{total // 1024} MB" in said
+
+
+def test_daemons_of_a_worker_that_end_are_started_again_some_times(job):
+    said = ray_start(job, "worker", SLURM_NODEID="3", SLURM_MEM_PER_NODE="10000")
+    assert said.count("ray\n") == 4 and said.count("Ray ended with exit code 1") == 4
+    assert said.count("--address=10.0.0.1") == 4 and f"--temp-dir={job}/scratch/n3" in said and "--head" not in said
 
 
 @pytest.mark.parametrize(("kind", "word"), [("single_process", "--array"), ("concurrent", "STUDY.yaml RESULTS")])

@@ -81,7 +81,7 @@ def test_four_runs_on_two_nodes(two_nodes, folder, array):
 def test_two_jobs_on_one_node_at_the_same_time(slurm, folder):
     options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[0]}"
     short = Job(folder / "short", "concurrent", options, steps=200)
-    long = Job(folder / "long", "concurrent", options, steps=1_500)
+    long = Job(folder / "long", "concurrent", options, steps=1_000)
     short.finish()
     assert long.states() == {"RUNNING"}, "the longer one is to be there when the shorter one ends its Ray"
     long.finish()
