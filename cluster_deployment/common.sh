@@ -122,20 +122,27 @@ warned() { # the scheduler warns up to a minute earlier than it was asked to: sa
     left=$((left - ${INTERREPLAY_STOP_BEFORE:-60}))
     if [ $left -gt 0 ]; then
         (sleep $left && kill -TERM $$) &
-        timer=$!
+        timers+=($!)
     else
         stop
     fi
 }
 
 stop() {
-    signalled=1 stopping=1
+    signalled=1
+    [ "$stopping" = 0 ] || return
+    stopping=1
     say "saving and stopping"
     kill -TERM "$driver" 2>/dev/null
+    # A driver that hangs is not waited for until the job's end, after which there is no requeueing any more.
+    local left
+    left=$(($(seconds_left) - 15))
+    (sleep $((left > 10 ? left : 10)) && kill -KILL "$driver" 2>/dev/null) &
+    timers+=($!)
 }
 
 watch() { # watch COMMAND...: runs it with the signals above; leaves its exit code in $code
-    signalled=0 stopping=0 timer=
+    signalled=0 stopping=0 timers=()
     # Until Python has a handler of its own, SIGUSR1 would end it.
     (
         trap '' USR1
@@ -151,9 +158,9 @@ watch() { # watch COMMAND...: runs it with the signals above; leaves its exit co
         signalled=0
     done
     trap - USR1 TERM INT
-    [ -z "$timer" ] || kill "$timer" 2>/dev/null
+    [ ${#timers[@]} = 0 ] || kill "${timers[@]}" 2>/dev/null
     # Ended before it could save: it goes on from its last checkpoint.
-    if [ $stopping = 1 ] && [ "$code" = 143 ]; then code=75; fi
+    case $stopping$code in 1143 | 1137) code=75 ;; esac
 }
 
 finish() { # finish CODE: the job's end; 75 means that there is more to do
@@ -161,11 +168,15 @@ finish() { # finish CODE: the job's end; 75 means that there is more to do
     if [ "$1" = 75 ]; then
         if [ "${SLURM_RESTART_COUNT:-0}" -ge "${INTERREPLAY_MAX_REQUEUES:-100}" ]; then
             say "requeued ${SLURM_RESTART_COUNT} times already; submit it again to go on (INTERREPLAY_MAX_REQUEUES)" >&2
-        elif scontrol requeue "$(job_name)"; then
-            say "not finished: back into the queue"
-            sleep 120 # the scheduler ends this script
+        elif [ "$(squeue -h -j "$SLURM_JOB_ID" -o %T)" != RUNNING ]; then
+            say "the scheduler ended this job: it comes back only if the scheduler brings it back" # scancel, preemption
         else
-            say "cannot be requeued here; submit the same command again, it goes on where it was" >&2
+            say "not finished: back into the queue"
+            if scontrol requeue "$(job_name)"; then
+                sleep 120 # the scheduler ends this script
+            else
+                say "cannot be requeued here; submit the same command again, it goes on where it was" >&2
+            fi
         fi
     fi
     say "ended with exit code $1"

@@ -69,7 +69,8 @@ def program(path, text):
 
 def ends(job, seconds):
     """Sets when the scheduler will say that the job ends."""
-    program(job / "bin/squeue", f"date -d @$(($(date +%s) + {seconds})) +%FT%T")
+    end = f"date -d @$(($(date +%s) + {seconds})) +%FT%T"
+    program(job / "bin/squeue", f'case "$*" in *%e) {end} ;; *%T) echo "${{STATE:-RUNNING}}" ;; esac')
 
 
 def bash(text, **env):
@@ -247,6 +248,21 @@ def test_a_driver_that_ends_before_it_listens_is_started_again_later(job):
     watched.process.terminate()
     code, out = watched.end()
     assert code == 75 and "back into the queue" in out
+
+
+def test_a_driver_that_hangs_does_not_keep_the_job_from_going_on(job):
+    ends(job, 27)
+    watched = Watched(job, "bash", "-c", "trap '' TERM; echo ready; for i in {1..300}; do /bin/sleep 0.1; done")
+    watched.until("ready")
+    watched.process.terminate()
+    code, out = watched.end()
+    assert code == 75 and "back into the queue" in out
+
+
+def test_a_job_that_was_cancelled_does_not_come_back(job, monkeypatch):
+    monkeypatch.setenv("STATE", "CANCELLED")
+    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    assert code == 75 and "the scheduler ended this job" in out and not (job / "asked").exists()
 
 
 def test_an_array_s_task_requeues_itself_only(job, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,17 @@ def test_a_warned_job_saves_is_requeued_and_ends_as_if_nothing_had_been(folder, 
         assert "the scheduler warns" in job.log() and "back into the queue" in job.log()
         assert steps_of_curve(job.run()) == CURVE
         assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
+
+
+def test_a_cancelled_job_stays_cancelled(folder):
+    job = Job(folder / "cancelled", "single", "--cpus 1 --mem 2500M", steps=100_000, INTERREPLAY_STAGGER="0")
+    job.until(lambda: job.status().get("state") == "running", "the start")
+    command("scancel", job.id)
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        assert job.states() <= {"RUNNING", "COMPLETING", "CANCELLED"}
+        time.sleep(0.5)
+    assert job.states() == {"CANCELLED"}, job.log()
 
 
 def test_a_node_whose_daemons_are_killed(two_nodes, folder, array):
