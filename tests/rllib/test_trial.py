@@ -141,7 +141,8 @@ def test_a_run_that_fails_is_tried_again_from_its_checkpoint(tmp_path):
     assert code == 0 and status["state"] == FINISHED and status["starts"] == 2
     assert status["failures"] == ["RuntimeError: the simulator broke"]
     assert any("trying again from its last checkpoint: RuntimeError: the simulator broke" in line for line in said)
-    assert [row["num_env_steps_sampled_lifetime"] for row in rows(tmp_path / "run")] == ["100", "200", "300", "400"]
+    steps = [float(row["num_env_steps_sampled_lifetime"]) for row in rows(tmp_path / "run")]
+    assert steps == [100, 200, 300, 400]
 
 
 def test_a_run_that_always_fails_ends_with_the_reason(tmp_path):
