@@ -79,7 +79,7 @@ def act(given: Mapping[str, Any]) -> int:
     if given.get("dry_run"):
         from interreplay.rllib.estimate import describe_cost
 
-        print(describe_cost(study, folder, lambda run: settings_of(study, folder, run)))
+        print(describe_cost(study, folder, [settings_of(study, folder, run) for run in study.runs]))
         return 0
     if given.get("run", 0) >= len(study.runs):
         raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")

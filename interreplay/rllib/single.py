@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from interreplay.commandline.interrupts import Interrupts
 from interreplay.commandline.reporting import shown
 from interreplay.rllib import job
-from interreplay.rllib.trial import HopelessError, TrialRun
+from interreplay.rllib.trial import HopelessError, TrialRun, described
 from interreplay.studies.study import Execution
 from interreplay.studies.trial_folder import FAILED, OVER, TrialFolder
 
@@ -34,8 +35,9 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, sa
             return 1
         except Exception as error:
             last = attempt == how.max_failures
-            say(f"failed, {'for good' if last else 'trying again from its last checkpoint'}: {error}")
-    folder.note(state=FAILED)
+            say(f"failed, {'for good' if last else 'trying again from its last checkpoint'}: {described(error)}")
+    with contextlib.suppress(OSError):  # where the disk is full
+        folder.note(state=FAILED)
     return 1
 
 

@@ -131,10 +131,11 @@ class TrialRun:
         self.folder.note(state=state, seconds=round(seconds, 1), env_steps=steps)
 
     def _failed(self, error: BaseException) -> None:
-        (self.folder.path / "error.txt").write_text(traceback.format_exc())
         hopeless = isinstance(error, NonFiniteError | UsageError) and not _is_full(error)
-        line = f"{type(error).__name__}: {error}"
-        self.folder.note_failure(line, FAILED if hopeless else CRASHED)
+        line = described(error)
+        with contextlib.suppress(OSError):  # where the disk is full
+            self.folder.note_failure(line, FAILED if hopeless else CRASHED)
+            (self.folder.path / "error.txt").write_text(traceback.format_exc())
         if hopeless:
             self.over = FAILED
             raise HopelessError(line) from error
@@ -160,6 +161,14 @@ class TrialRun:
 def _is_full(error: BaseException) -> bool:
     """Whether a disk had no room, which may have changed at the next attempt."""
     return isinstance(error.__cause__, OSError)
+
+
+def described(error: BaseException) -> str:
+    """An error's kind and message; that of its cause where RLlib raised one without any."""
+    cause = error.__cause__ or error.__context__
+    if not str(error).strip() and cause is not None:
+        return described(cause)
+    return f"{type(error).__name__}: {error}"
 
 
 def figures(result: dict[str, Any], steps: int) -> dict[str, Any]:

@@ -195,7 +195,10 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
         ("\n0 Pendulum-v1 maybe A 1 out SAC\n", "must be True or False, got 'maybe'"),
         ("\n0 Pendulum-v1 True A 1 out SACC\n", "line 2: unknown trainer 'SACC'"),
         ("\n0 Pendulum-v1 True A 1 out SAC\n0 Pendulum-v1 True A 1 out SAC\n", "2 runs are called"),
-        ("\n0 Pendulum-v1 True A 1 a SAC\n1 Pendulum-v1 True A 1 b SAC\n", "names 2 folders; say one with --results_dir"),
+        (
+            "\n0 Pendulum-v1 True A 1 a SAC\n1 Pendulum-v1 True A 1 b SAC\n",
+            "names 2 folders; say one with --results_dir",
+        ),
         ("--gamma .9\n", "the grid is empty"),
         ("--seed '\n", "line 1: No closing quotation"),
     ],
