@@ -212,6 +212,7 @@ def max_array() -> int:
 def command(args: argparse.Namespace, array: str, first: int) -> tuple[list[str], dict[str, str]]:
     """The ``sbatch`` command line, and what its environment has beside the settings."""
     options = {
+        "export": "ALL",
         "job-name": args.name,
         "partition": args.partition,
         "account": args.account,

@@ -57,6 +57,9 @@ def nodes() -> list[str]:
     return sorted(set(command("sinfo", "-h", "-N", "-t", "idle,mix,alloc", "-o", "%N").split()))
 
 
+SUBMITTED: list[Job] = []
+
+
 class Job:
     """A study handed to Slurm by the launcher.
 
@@ -81,6 +84,7 @@ class Job:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         self.id = re.search(r"submitted job (\d+)", done.stdout)[1]
+        SUBMITTED.append(self)
 
     def states(self) -> set[str]:
         """The states of the job, or of all its tasks."""
@@ -97,15 +101,13 @@ class Job:
             assert time.monotonic() < end and not self.states() <= OVER, f"{what} did not happen:\n{self.log()}"
             time.sleep(0.3)
 
-    def finish(self, seconds: float = 240) -> None:
-        """Waits for the job's end, which has to be a good one."""
+    def finish(self, seconds: float = 240, expected: str = "COMPLETED") -> None:
+        """Waits for the job's end, which has to be as expected."""
         end = time.monotonic() + seconds
         while not (states := self.states()) <= OVER:
-            if time.monotonic() > end:
-                subprocess.run(["scancel", self.id], check=False, timeout=30)
-                raise AssertionError(f"{states} after {seconds} s:\n{self.log()}")
+            assert time.monotonic() < end, f"{states} after {seconds} s:\n{self.log()}"
             time.sleep(0.5)
-        assert states == {"COMPLETED"}, self.log()
+        assert states == {expected}, self.log()
 
     def told(self, task: str = "") -> dict[str, str]:
         """What the scheduler says of the job."""
@@ -121,14 +123,24 @@ class Job:
         path = self.run(name) / "status.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
-    def has_saved(self, name: str = "SAC_InvertedPendulum-v5_Uniform_s0") -> bool:
-        """Whether a run is past its first updates, and has a checkpoint."""
-        return any(int(path.name.split("_")[1]) >= 200 for path in self.run(name).glob("checkpoint_*"))
+    def saved_steps(self, name: str = "SAC_InvertedPendulum-v5_Uniform_s0") -> int:
+        """The env steps of a run's newest checkpoint, 0 without one."""
+        return max((int(path.name.split("_")[1]) for path in self.run(name).glob("checkpoint_????????")), default=0)
 
     def rows(self) -> list[dict[str, str]]:
         """The report's row for every run."""
         with (self.results / "runs.csv").open(newline="") as file:
             return list(csv.DictReader(file))
+
+
+def end_all() -> None:
+    """Cancels what tests left running, and waits until nothing of it writes any more."""
+    left = [job for job in SUBMITTED if not job.states() <= OVER]
+    for job in left:
+        command("scancel", job.id)
+    end = time.monotonic() + 30
+    while any(not job.states() <= OVER for job in left) and time.monotonic() < end:
+        time.sleep(0.5)
 
 
 def steps_of_curve(run: Path) -> list[int]:
