@@ -6,7 +6,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE := interreplay replay_buffers tests $(wildcard *.py benchmarks examples)
+CODE := interreplay replay_buffers tests cluster_deployment $(wildcard *.py benchmarks examples)
 
 .PHONY: help install train test check smoke bench format clean
 .DEFAULT_GOAL := help

@@ -19,7 +19,7 @@ from interreplay.commandline.environments import Environment, find_environment
 from interreplay.commandline.flags import program
 from interreplay.commandline.folders import RunFolder, ensure_writable, find_checkpoints
 from interreplay.commandline.interrupts import Interrupts
-from interreplay.commandline.machine import free_memory, versions
+from interreplay.commandline.machine import free_memory
 from interreplay.commandline.replay_flags import list_buffers, replay_arguments
 from interreplay.commandline.reporting import Reporter
 from interreplay.commandline.resume import first_settings, home_of, reopen, restore
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0, 2 after an error that the user can mend, 128 + n after signal n.
+        The exit code: 0, 2 after an error that the user can mend, 75 after SIGTERM, 130 after Ctrl-C.
     """
     parser = make_parser()
     given = parser.given(sys.argv[1:] if argv is None else argv)
@@ -140,16 +140,16 @@ def train(algo: Any, settings: SimpleNamespace, folder: RunFolder) -> int:
     Returns:
         The exit code.
     """
-    from interreplay.rllib.run_log import RunLog
+    from interreplay.rllib.training import Training
 
-    log = RunLog(folder.path, vars(settings) | {"versions": versions()}, algo.env_steps)
     reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet)
+    training = Training(algo, settings, folder, reporter.progress)
     try:
-        with Interrupts(algo.request_stop) as interrupts:
-            iterate(algo, settings, folder, log, reporter, interrupts)
-            checkpoint = save(algo, settings, folder)
+        with Interrupts(training.stop, training.save_soon) as interrupts:
+            for result in training.iterations():
+                reporter.iteration(algo.env_steps, result)
     except NonFiniteError as error:
-        checkpoint = save(algo, settings, folder, more=1)  # beside the others: it may stand right before the same error
+        checkpoint = training.save(more=1)  # beside the others: it may stand right before the same error
         raise UsageError(f"{error}; what was learned so far is kept in {checkpoint}") from error
     except UsageError:
         raise
@@ -158,47 +158,12 @@ def train(algo: Any, settings: SimpleNamespace, folder: RunFolder) -> int:
         raise
     finally:
         reporter.close()
-        log.close()
     print(reporter.summary(algo.env_steps, max(folder.evaluation_returns(), default=math.nan)))
-    print(f"results in {folder.path}, newest checkpoint {checkpoint.name}")
-    if algo.env_steps >= settings.total_env_steps:
+    print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}")
+    if training.complete:
         return 0
     print(f"stopped early; go on with: {program()} --resume {shlex.quote(str(folder.path))}")
-    return 128 + interrupts.received
-
-
-def iterate(
-    algo: Any, settings: SimpleNamespace, folder: RunFolder, log: Any, reporter: Reporter, interrupts: Interrupts
-) -> None:
-    """The loop: train, log, report, save."""
-    total, cut = settings.total_env_steps, settings.total_env_steps % settings.steps_per_iteration > 0
-
-    def progress(steps: int) -> None:
-        reporter.progress(steps)
-        if cut and steps >= total:
-            algo.request_stop()
-
-    algo.on_progress = progress
-    while algo.env_steps < total and not interrupts.received:
-        result = algo.train()
-        if cut and algo.env_steps >= total and not interrupts.received:
-            result |= last_evaluation(algo, settings, result["training_iteration"])
-        log.write(result, algo.env_steps)
-        reporter.iteration(algo.env_steps, result)
-        if settings.checkpoint_freq and result["training_iteration"] % settings.checkpoint_freq == 0:
-            save(algo, settings, folder)
-
-
-def last_evaluation(algo: Any, settings: SimpleNamespace, iteration: int) -> dict[str, Any]:
-    """The evaluation that is due after an iteration that the run's end cut short, as part of its result."""
-    algo.stop_requested = False
-    due = settings.evaluation_interval and iteration % settings.evaluation_interval == 0
-    return {"evaluation": algo.evaluate()} if due else {}
-
-
-def save(algo: Any, settings: SimpleNamespace, folder: RunFolder, more: int = 0) -> Path:
-    """Writes a checkpoint; ``more`` older ones than usual stay."""
-    return folder.save(algo.env_steps, algo.save_to_path, vars(settings), settings.keep_checkpoints + more)
+    return interrupts.exit_code
 
 
 if __name__ == "__main__":

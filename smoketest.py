@@ -1,7 +1,11 @@
-"""Is this installation sound? ``python smoketest.py`` says so in under a minute, and how to mend what is not."""
+"""Is this installation sound? ``python smoketest.py`` says so in under a minute, and how to mend what is not.
+
+``python smoketest.py --cluster`` asks instead whether runs on this node of a cluster would step into a known trap.
+"""
 
 from __future__ import annotations
 
+import argparse
 import configparser
 import importlib
 import importlib.metadata
@@ -9,7 +13,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +29,20 @@ class Failure(Exception):
         self.mend = mend
 
 
-def main() -> int:
+def main(argv: Sequence[str] = ()) -> int:
     """Runs all checks, one line each; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="smoketest.py", description=__doc__.splitlines()[0].replace("``", ""))
+    parser.add_argument("--cluster", action="store_true", help="check this node of a cluster; best inside of a job")
+    parser.add_argument("--results_dir", "--results-dir", default="results", help="where results will go (%(default)s)")
+    args = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     start, failed = time.monotonic(), 0
-    for name, check in checks():
+    for name, check in cluster_checks(Path(args.results_dir)) if args.cluster else checks():
         try:
             line = f"ok    {name}: {check()}"
-        except Failure as failure:
-            line, failed = f"FAIL  {name}: {failure}\n      mend: {failure.mend}", failed + 1
         except Exception as error:  # whatever is broken is to be reported, and the other checks are to run
-            line, failed = (
-                f"FAIL  {name}: {type(error).__name__}: {first_line(error)}\n      mend: {hint(error)}",
-                failed + 1,
-            )
+            problem = str(error) if hasattr(error, "mend") else f"{type(error).__name__}: {first_line(error)}"
+            line, failed = f"FAIL  {name}: {problem}\n      mend: {hint(error)}", failed + 1
         print(line, flush=True)
     verdict = f"{failed} checks failed; mend the first one first" if failed else "all is well"
     print(f"{verdict} ({time.monotonic() - start:.0f} s)")
@@ -59,6 +63,22 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
     for name in names:
         yield f"buffer {name}", lambda name=name: buffer_samples(name)  # type: ignore[misc]
     yield "training", training
+
+
+def cluster_checks(results: Path) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The checks of this node; ``results`` is where results will go."""
+    try:
+        module = importlib.import_module("interreplay.commandline.node_checks")
+    except Exception as error:
+        broken = error
+        yield "installation", lambda: raise_again(broken)
+    else:
+        yield from module.checks(Path(__file__).resolve().parent / "cluster_deployment", results)
+
+
+def raise_again(error: Exception) -> str:
+    """A check that fails with an error from before."""
+    raise error
 
 
 def python_version() -> str:
@@ -167,11 +187,13 @@ def first_line(error: BaseException) -> str:
 
 
 def hint(error: BaseException) -> str:
-    """What to do about an error that no check foresaw."""
+    """What to do about an error: what it says of that itself, or a guess."""
+    if hasattr(error, "mend"):
+        return str(error.mend)
     if isinstance(error, ImportError) and error.name:
         return f"{sys.executable} -m pip install {error.name.split('.')[0]}   (or: make install)"
     return "mend what failed above; if nothing did: make clean install"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from interreplay.commandline import UsageError
 from interreplay.commandline.values import boolean
 
 
@@ -89,6 +90,14 @@ class FlagParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Ends the program with exit code 2 and one line."""
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+
+
+class RaisingFlagParser(FlagParser):
+    """Raises what another parser would end the program with."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises `UsageError`."""
+        raise UsageError(message)
 
 
 def underscored(word: str) -> str:

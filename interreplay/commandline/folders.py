@@ -159,8 +159,8 @@ def read_settings(checkpoint: Path) -> dict[str, Any]:
     return settings
 
 
-def ensure_writable(folder: Path) -> None:
-    """Makes a folder and tries to write there.
+def ensure_writable(folder: Path, flag: str = "--local_dir") -> None:
+    """Makes a folder and tries to write there; ``flag`` is what named it.
 
     Raises:
         UsageError: That is not possible.
@@ -170,11 +170,11 @@ def ensure_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise _unwritable(folder, error, flag) from None
 
 
-def _unwritable(folder: Path, error: OSError) -> UsageError:
-    return UsageError(f"--local_dir {folder} cannot be written to ({error.strerror}); give a folder that can")
+def _unwritable(folder: Path, error: OSError, flag: str = "--local_dir") -> UsageError:
+    return UsageError(f"{flag} {folder} cannot be written to ({error.strerror}); give a folder that can")
 
 
 def _free_name(path: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import secrets
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -27,8 +28,13 @@ _QUIET = {
 
 def quiet() -> None:
     """Keeps back what Ray and its parts say of themselves."""
-    os.environ.update({name: os.environ.get(name, value) for name, value in _QUIET.items()})
+    os.environ.update(quieting())
     warnings.simplefilter("ignore")
+
+
+def quieting() -> dict[str, str]:
+    """The environment variables that do so, as they are set already or by default."""
+    return {name: os.environ.get(name, value) for name, value in _QUIET.items()}
 
 
 def prepare_host(threads: int, workers: int) -> None:
@@ -39,13 +45,32 @@ def prepare_host(threads: int, workers: int) -> None:
         workers: Processes that sample.
     """
     quiet()
-    os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.environ.update(thread_limits(threads))
     torch.set_num_threads(threads)
+    start_local(workers + 1)
+
+
+def thread_limits(threads: int) -> dict[str, str]:
+    """The environment variables from which libraries take how many threads they may start."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+
+
+def start_local(cpus: int | None, gpus: int | None = None) -> None:
+    """A Ray of this process, unless there is one already: without a dashboard, and with a token that nobody else has.
+
+    Args:
+        cpus: CPUs that it hands out; None for all of the machine.
+        gpus: GPUs likewise; None for those that it finds.
+    """
     if not ray.is_initialized():
+        if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
+            # Ray asks for a token by default, one file for all its clusters that two first starts would both write.
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         # What passes through the object store is small: weights, configurations and fragments of episodes.
         ray.init(
             address="local",
-            num_cpus=workers + 1,
+            num_cpus=cpus,
+            num_gpus=gpus,
             object_store_memory=OBJECT_STORE,
             include_dashboard=False,
             log_to_driver=False,

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import ray
 from ray import tune
 
 from interreplay.commandline import UsageError
@@ -138,10 +137,7 @@ def _summary(result: tune.Result) -> str:
 def start_ray(num_cpus: int | None) -> None:
     """A Ray of this process, quiet, or the one that is running already."""
     job.quiet()
-    if not ray.is_initialized():
-        ray.init(
-            address="local", num_cpus=num_cpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
-        )
+    job.start_local(num_cpus)
 
 
 def evaluate(given: argparse.Namespace) -> int:

@@ -233,6 +233,7 @@ class ColumnRunner(SingleAgentEnvRunner):
             "numpy_rng": self._numpy_rng.bit_generator.state,
             "exploration": self._exploration.state_dict(),
             "log": self._log.state(),
+            "steps_since_report": self._steps_since_report,
             "obs": self._obs,
             "over": self._over.copy(),
             "seeded": self._seeded,
@@ -246,6 +247,7 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._numpy_rng.bit_generator.state = state["numpy_rng"]
         self._exploration.load_state_dict(state["exploration"])
         self._log.load(state["log"])
+        self._steps_since_report = int(state["steps_since_report"])
         self._obs, self._over, self._seeded = state["obs"], np.array(state["over"]), state["seeded"]
         self._needs_initial_reset = state["needs_reset"] or state["envs"] is None
         if state["envs"] is None:

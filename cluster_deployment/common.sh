@@ -1,0 +1,184 @@
+# shellcheck shell=bash
+# What both batch scripts share: the environment, a scratch folder of the job's own, signals, requeueing.
+# Sourced, never run. Settings come from environment variables, which submit.py fills:
+#   INTERREPLAY_HOME         this repository; by default the folder that sbatch was called in
+#   INTERREPLAY_VENV         folder of a virtual environment, or
+#   INTERREPLAY_CONDA        name or folder of a conda environment; neither: .venv of the repository, or python as it is
+#   INTERREPLAY_MODULES      modules to load first, such as "python/3.11 cuda/12.4"
+#   INTERREPLAY_SCRATCH      node-local folder with a short path; by default the first that will do
+#   INTERREPLAY_STOP_BEFORE  seconds before the job's end at which it saves and stops (default 60)
+#   INTERREPLAY_MAX_REQUEUES how often a job may put itself back into the queue (default 100)
+#   INTERREPLAY_STAGGER      seconds between the starts of neighboring array tasks (default 1)
+
+say() { printf '%s %s\n' "$(date '+%F %T')" "$*"; }
+die() {
+    say "error: $*" >&2
+    exit 1
+}
+
+# The job in the words of scontrol: an array's task by its array, because an array's id alone means all its tasks.
+job_name() { echo "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"; }
+
+# -- the environment ------------------------------------------------------------------------------------------
+
+load_modules() {
+    [ -n "${INTERREPLAY_MODULES:-}" ] || return 0
+    # shellcheck source=/dev/null
+    type module >/dev/null 2>&1 || . /etc/profile
+    local name
+    for name in $INTERREPLAY_MODULES; do module load "$name" || die "module load $name failed; see: module avail"; done
+}
+
+activate_conda() {
+    local hook exe
+    for exe in "${INTERREPLAY_CONDA_EXE:-}" conda "${CONDA_EXE:-}" micromamba "${MAMBA_EXE:-}"; do
+        exe=$(command -v "${exe:-none}") && break
+    done
+    [ -n "$exe" ] || die "no conda here; name its program: submit.py --conda-exe, or INTERREPLAY_CONDA_EXE"
+    case $(basename "$exe") in
+        conda) hook=$("$exe" shell.bash hook) ;;
+        *) hook=$("$exe" shell hook --shell bash) ;;
+    esac || die "$exe does not print its shell hook"
+    eval "$hook"
+    "$(basename "$exe")" activate "$1" || die "conda environment $1 cannot be activated; see: conda env list"
+}
+
+activate() {
+    set +u # scripts of modules and environments read variables that are not set
+    load_modules
+    local venv=${INTERREPLAY_VENV:-}
+    if [ -n "${INTERREPLAY_CONDA:-}" ]; then
+        activate_conda "$INTERREPLAY_CONDA"
+    else
+        [ -z "$venv" ] && [ -r "$INTERREPLAY_HOME/.venv/bin/activate" ] && venv=$INTERREPLAY_HOME/.venv
+        # shellcheck source=/dev/null
+        [ -z "$venv" ] || . "$venv/bin/activate" || die "$venv is no virtual environment; expected $venv/bin/activate"
+    fi
+    set -u
+    python -c 'import ray' 2>/dev/null || die "$(command -v python || echo 'no python') cannot import ray;" \
+        "name an environment: submit.py --venv or --conda (INTERREPLAY_VENV, INTERREPLAY_CONDA)"
+    export PYTHONPATH=$INTERREPLAY_HOME${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+}
+
+# -- keeping out of other jobs' way ---------------------------------------------------------------------------
+
+is_network() {
+    case $(stat -f -c %T "$1" 2>/dev/null) in
+        nfs* | lustre | gpfs | fhgfs | beegfs | ceph | smb* | cifs | afs | panfs | pvfs2 | fuse*) return 0 ;;
+    esac
+    return 1
+}
+
+# A folder of this job: on the node's own disk, since Ray keeps sockets and spilled objects there, and short, since
+# the path of a socket ends at 107 bytes, of which Ray's part takes up to 69.
+choose_scratch() {
+    local base path why
+    for base in "${INTERREPLAY_SCRATCH:-}" "${SLURM_TMPDIR:-}" "${TMPDIR:-}" /tmp /dev/shm; do
+        [ -n "$base" ] || continue
+        path=${base%/}/ir$(job_name) why=
+        if [ ${#path} -gt 38 ]; then why="$path is longer than 38 characters"
+        elif ! [ -w "$base" ]; then why="$base cannot be written to"
+        elif is_network "$base"; then why="$base is on a network file system"; fi
+        [ -n "$why" ] || { echo "$path" && return; }
+        [ "$base" != "${INTERREPLAY_SCRATCH:-}" ] || die "scratch folder: $why; name another: submit.py --scratch"
+    done
+    die "no scratch folder: $why; name a short folder on the node's own disk: submit.py --scratch"
+}
+
+isolate() {
+    # A token of this job, so that nobody else's processes can reach its Ray, and no file left in the home folder counts.
+    local token
+    token=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+    export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$token
+    # No address of another cluster; after `sbatch --export=NONE`, srun would hand on none of these.
+    unset RAY_ADDRESS RAY_AUTH_TOKEN_PATH
+    export SLURM_EXPORT_ENV=ALL
+    RAY_TMPDIR=$(choose_scratch) || exit 1
+    export RAY_TMPDIR RAY_USAGE_STATS_ENABLED=0
+    rm -rf "$RAY_TMPDIR" # of an earlier start of this job
+    mkdir -m 700 "$RAY_TMPDIR" || die "$RAY_TMPDIR cannot be made on $(hostname)"
+    # Caches that lock their files would wait forever on a home folder without locking.
+    export MPLCONFIGDIR=$RAY_TMPDIR/mpl TRITON_CACHE_DIR=$RAY_TMPDIR/triton TORCHINDUCTOR_CACHE_DIR=$RAY_TMPDIR/inductor
+    # Nodes that many jobs share allow one user few threads and files.
+    export RAY_worker_num_grpc_internal_threads=1
+    ulimit -S -n "$(ulimit -H -n)" 2>/dev/null || true
+}
+
+# -- the driver and the scheduler's signals ---------------------------------------------------------------------
+
+seconds_left() { # until the scheduler ends the job; preemption brings the end nearer, so ask
+    local end
+    end=$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null | head -n 1)
+    end=$(date -d "$end" +%s 2>/dev/null) || end=${SLURM_JOB_END_TIME:-}
+    if [ -n "$end" ]; then echo $((end - $(date +%s))); else echo 120; fi
+}
+
+warned() { # the scheduler warns up to a minute earlier than it was asked to: save, and go on while there is time
+    signalled=1
+    local left
+    left=$(seconds_left)
+    say "the scheduler warns: $left s are left"
+    kill -USR1 "$driver" 2>/dev/null
+    left=$((left - ${INTERREPLAY_STOP_BEFORE:-60}))
+    if [ $left -gt 0 ]; then
+        (sleep $left && kill -TERM $$) &
+        timers+=($!)
+    else
+        stop
+    fi
+}
+
+stop() {
+    signalled=1
+    [ "$stopping" = 0 ] || return
+    stopping=1
+    say "saving and stopping"
+    kill -TERM "$driver" 2>/dev/null
+    # A driver that hangs is not waited for until the job's end, after which there is no requeueing any more.
+    local left
+    left=$(($(seconds_left) - 15))
+    (sleep $((left > 10 ? left : 10)) && kill -KILL "$driver" 2>/dev/null) &
+    timers+=($!)
+}
+
+watch() { # watch COMMAND...: runs it with the signals above; leaves its exit code in $code
+    signalled=0 stopping=0 timers=()
+    # Until Python has a handler of its own, SIGUSR1 would end it.
+    (
+        trap '' USR1
+        exec "$@"
+    ) </dev/null &
+    driver=$!
+    trap warned USR1
+    trap stop TERM INT
+    while :; do
+        wait "$driver"
+        code=$?
+        [ $signalled = 1 ] || break
+        signalled=0
+    done
+    trap - USR1 TERM INT
+    [ ${#timers[@]} = 0 ] || kill "${timers[@]}" 2>/dev/null
+    # Ended before it could save: it goes on from its last checkpoint.
+    case $stopping$code in 1143 | 1137) code=75 ;; esac
+}
+
+finish() { # finish CODE: the job's end; 75 means that there is more to do
+    rm -rf "$RAY_TMPDIR"
+    if [ "$1" = 75 ]; then
+        if [ "${SLURM_RESTART_COUNT:-0}" -ge "${INTERREPLAY_MAX_REQUEUES:-100}" ]; then
+            say "requeued ${SLURM_RESTART_COUNT} times already; submit it again to go on (INTERREPLAY_MAX_REQUEUES)" >&2
+        elif [ "$(squeue -h -j "$SLURM_JOB_ID" -o %T)" != RUNNING ]; then
+            say "the scheduler ended this job: it comes back only if the scheduler brings it back" # scancel, preemption
+        else
+            say "not finished: back into the queue"
+            if scontrol requeue "$(job_name)"; then
+                sleep 120 # the scheduler ends this script
+            else
+                say "cannot be requeued here; submit the same command again, it goes on where it was" >&2
+            fi
+        fi
+    fi
+    say "ended with exit code $1"
+    exit "$1"
+}

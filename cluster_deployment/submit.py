@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Submits a study to Slurm: ``submit.py concurrent|single STUDY.yaml``; ``--dry-run`` prints what it would submit.
+
+Needs nothing but Python 3.8: it may run outside of the environment in which the study runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HOME = Path(__file__).resolve().parents[1]
+SCRIPTS = {
+    "concurrent": HOME / "cluster_deployment/concurrent_deployment/run.sh",
+    "single": HOME / "cluster_deployment/single_process_deployment/run.sh",
+}
+# Arrays have at most this many tasks unless the site says otherwise.
+MAX_ARRAY = 1001
+TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d\d))?(?::(\d\d))?")
+
+
+class Refusal(Exception):
+    """What cannot be submitted, and what would be accepted."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Submits; returns 0, or 2 with one line that says what to change."""
+    parser = make_parser()
+    words = sys.argv[1:] if argv is None else argv
+    cut = words.index("--") if "--" in words else len(words)
+    args = parser.parse_args(words[:cut])
+    args.flags = words[cut + 1 :]
+    try:
+        return submit(args)
+    except Refusal as refusal:
+        sys.stderr.write(f"submit.py: error: {refusal}\n")
+        return 2
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser; what stands behind ``--`` is for ``cluster_run.py``."""
+    parser = argparse.ArgumentParser(
+        prog="submit.py",
+        description="Submit a study to Slurm. What stands behind -- is handed to cluster_run.py.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("kind", choices=SCRIPTS, help="concurrent: all runs in one job of any size; single: an array, one run per task")
+    add("study", type=Path, help="the study file")
+    add(
+        "--results_dir", "--results-dir", type=Path, help="the study's folder (default: results/NAME of the study file)"
+    )
+    job = parser.add_argument_group("the job").add_argument
+    job("--partition", help="as in sbatch")
+    job("--account", help="as in sbatch")
+    job("--qos", help="as in sbatch")
+    job("--constraint", help="as in sbatch")
+    job("--time", default="01:00:00", help="limit of one start, not of the study: it goes on in the next (%(default)s)")
+    job("--nodes", type=whole, default=1, help="nodes of a concurrent job (%(default)s)")
+    job("--cpus", type=whole, help="CPUs per node of a concurrent job (4), per run of an array (1)")
+    job("--mem", help="memory per node or array task, such as 16G (the site's default)")
+    job("--gpus", help="GPUs per node or array task, such as 1 or a100:2")
+    job("--at-once", type=whole, help="array tasks that may run at a time (all)")
+    job("--runs", help="only these runs of an array, such as 0-4,7 (all)")
+    job("--name", default="interreplay", help="the job's name (%(default)s)")
+    job("--warning", type=whole, default=120, help="seconds before the end at which runs save (%(default)s)")
+    job(
+        "--sbatch", action="append", default=[], metavar="OPTION", help="any other option, such as --sbatch=--exclusive"
+    )
+    env = parser.add_argument_group("the environment of the runs").add_argument
+    env("--venv", type=Path, help="folder of a virtual environment (.venv of the repository)")
+    env("--conda", help="name or folder of a conda environment, instead of --venv")
+    env("--conda-exe", help="conda or micromamba, where they are not in PATH")
+    env("--module", action="append", default=[], help="a module to load first; may be repeated")
+    env("--scratch", type=Path, help="node-local folder with a short path (the first that will do)")
+    add("--dry-run", "--dry_run", action="store_true", help="print what would be submitted, and submit nothing")
+    return parser
+
+
+def whole(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of at least 1")
+    return int(text)
+
+
+def submit(args: argparse.Namespace) -> int:
+    """Checks everything that can be checked here, then submits.
+
+    Raises:
+        Refusal: Something would fail in the queue.
+    """
+    check(args)
+    args.results_dir = (args.results_dir or Path("results") / args.study.stem).resolve()
+    settings = environment(args)
+    runs = count_runs(args, settings)
+    batches = [command(args, array, first) for array, first in arrays(args, runs)]
+    print(f"{runs} runs, results in {args.results_dir}")
+    if args.dry_run:
+        for words, more in batches:
+            print("would submit:")
+            print(" \\\n  ".join(shlex.quote(f"{k}={v}") for k, v in {**settings, **more}.items()) + " \\")
+            print("  " + " \\\n    ".join(map(shlex.quote, words)))
+        return 0
+    if not shutil.which("sbatch"):
+        raise Refusal("no sbatch here; run this on a login node of a cluster with Slurm, or add --dry-run")
+    try:
+        (args.results_dir / "slurm").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(f"--results_dir {args.results_dir} cannot be written to ({error.strerror})") from None
+    for words, more in batches:
+        hand_in(words, {**settings, **more}, args.results_dir)
+    return 0
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuses what Slurm or the job would refuse later, or silently misunderstand."""
+    if not args.study.is_file():
+        raise Refusal(f"study file {args.study} does not exist")
+    if args.conda and args.venv:
+        raise Refusal(f"--venv {args.venv} and --conda {args.conda}: give one of them")
+    if args.venv and not (args.venv / "bin/activate").is_file():
+        raise Refusal(f"--venv {args.venv} is no virtual environment; expected {args.venv}/bin/activate")
+    if args.mem and not re.fullmatch(r"\d+[KMGT]?", args.mem):
+        raise Refusal(f"--mem {args.mem}: expected something like 16G")
+    if args.gpus and not re.fullmatch(r"([\w.-]+:)?[1-9]\d*", args.gpus):
+        raise Refusal(f"--gpus {args.gpus}: expected something like 1 or a100:2")
+    if args.kind == "single" and args.nodes != 1:
+        raise Refusal(f"--nodes {args.nodes}: an array's runs have one node each; expected kind concurrent")
+    if args.kind == "concurrent" and (args.at_once or args.runs):
+        raise Refusal("--at-once and --runs are for arrays; in a concurrent job say: -- --max-concurrent N")
+    if args.runs and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", args.runs):
+        raise Refusal(f"--runs {args.runs}: expected something like 0-4,7")
+    if seconds(args.time) < 2 * args.warning:
+        raise Refusal(f"--time {args.time}: expected at least twice --warning, {2 * args.warning} seconds")
+
+
+def seconds(time: str) -> int:
+    """A time limit in seconds: ``MM``, ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM`` or ``D-HH:MM:SS``."""
+    match = TIME.fullmatch(time)
+    if not match:
+        raise Refusal(f"--time {time}: expected something like 08:00:00 or 2-00:00:00")
+    days, first, second, third = (None if group is None else int(group) for group in match.groups())
+    if days is not None or third is not None:
+        return (days or 0) * 86400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0)
+    return (first or 0) * 60 + (second or 0)
+
+
+def environment(args: argparse.Namespace) -> dict[str, str]:
+    """What the batch scripts read from their environment."""
+    settings: dict[str, Any] = {
+        "INTERREPLAY_HOME": HOME,
+        "INTERREPLAY_VENV": args.venv and args.venv.resolve(),
+        "INTERREPLAY_CONDA": args.conda,
+        "INTERREPLAY_CONDA_EXE": args.conda_exe,
+        "INTERREPLAY_MODULES": " ".join(args.module),
+        "INTERREPLAY_SCRATCH": args.scratch,
+        "INTERREPLAY_STOP_BEFORE": os.environ.get("INTERREPLAY_STOP_BEFORE", args.warning // 2),
+    }
+    return {name: str(value) for name, value in settings.items() if value}
+
+
+def outside(settings: dict[str, str]) -> dict[str, str]:
+    """This process's environment with the settings, and without a job's in which it may run itself."""
+    keep = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_") or name == "SLURM_CONF"}
+    return {**keep, **settings}
+
+
+def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
+    """Asks ``cluster_run.py`` in the environment of the runs, which also checks both."""
+    inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && exec python "$@"'
+    words = [str(HOME / "cluster_run.py"), str(args.study), "--count", *args.flags]
+    done = subprocess.run(
+        ["bash", "-c", inner, "bash", *words], env=outside(settings), stdout=subprocess.PIPE, text=True
+    )
+    lines = done.stdout.split()
+    if done.returncode or not lines or not lines[-1].isdigit():
+        raise Refusal(f"{args.study} cannot be run like this; see above")
+    return int(lines[-1])
+
+
+def arrays(args: argparse.Namespace, runs: int) -> list[tuple[str, int]]:
+    """The arrays to submit, as ``--array`` takes them, and the run that each one's first task is."""
+    if args.kind == "concurrent":
+        return [("", 0)]
+    limit = f"%{args.at_once}" if args.at_once else ""
+    if args.runs:
+        last = max(map(int, re.findall(r"\d+", args.runs)))
+        if last >= runs:
+            raise Refusal(f"--runs {args.runs}: the study has runs 0-{runs - 1}")
+        return [(args.runs + limit, 0)]
+    most = max_array()
+    return [(f"0-{min(most, runs - first) - 1}{limit}", first) for first in range(0, runs, most)]
+
+
+def max_array() -> int:
+    """How many tasks this site's arrays may have."""
+    if not shutil.which("scontrol"):
+        return MAX_ARRAY
+    shown = subprocess.run(["scontrol", "show", "config"], stdout=subprocess.PIPE, text=True).stdout
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", shown, re.MULTILINE)
+    return int(match[1]) if match else MAX_ARRAY
+
+
+def command(args: argparse.Namespace, array: str, first: int) -> tuple[list[str], dict[str, str]]:
+    """The ``sbatch`` command line, and what its environment has beside the settings."""
+    options = {
+        "export": "ALL",
+        "job-name": args.name,
+        "partition": args.partition,
+        "account": args.account,
+        "qos": args.qos,
+        "constraint": args.constraint,
+        "time": args.time,
+        "nodes": args.nodes if args.kind == "concurrent" else None,
+        "array": array,
+        "cpus-per-task": args.cpus,
+        "mem": args.mem,
+        "gres": args.gpus and f"gpu:{args.gpus}",
+        "signal": f"B:USR1@{args.warning}",
+        "output": args.results_dir / "slurm" / ("%x-%A_%a.out" if array else "%x-%j.out"),
+    }
+    given = [f"--{name}={value}" for name, value in options.items() if value]
+    words = ["sbatch", "--parsable", *given, *args.sbatch, str(SCRIPTS[args.kind])]
+    words += [str(args.study.resolve()), str(args.results_dir), *args.flags]
+    return words, {"INTERREPLAY_FIRST_RUN": str(first)} if first else {}
+
+
+def hand_in(words: list[str], settings: dict[str, str], results: Path) -> None:
+    """Calls ``sbatch`` and says how to follow the job."""
+    done = subprocess.run(words, env=outside(settings), stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Refusal("sbatch refused, see above; --dry-run shows its command line")
+    job = done.stdout.strip().split(";")[0]
+    print(f"submitted job {job}; follow: squeue -j {job}   log: {results}/slurm   end: scancel {job}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The flags of ``cluster_run``: what to run, and how; those of ``custom_training`` come beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from interreplay.commandline.flags import Flag
+from interreplay.commandline.values import boolean, number, whole
+from interreplay.studies.entries import split
+
+STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
+    "what to run; also as keys of a study file": (
+        Flag("buffers", split, None, "replay methods, such as Uniform,NMER{k: 10}", many=True),
+        Flag("envs", split, None, "environments", many=True),
+        Flag("trainers", split, None, "algorithms (default: SAC)", many=True),
+        Flag("seeds", split, None, "how many seeds, such as 5, or which, such as 0,3 (default: 1)", many=True),
+        Flag("inputs", Path, None, "the original's file: flags in its first line, then a line per run"),
+    ),
+    "how; also as keys of a study file": (
+        Flag("cpus_per_trial", whole(1), 1, "CPUs, and so threads, of a run; each of its --num_workers takes one more"),
+        Flag("gpus_per_trial", number(0), 0.0, "GPUs of a run; may be a fraction"),
+        Flag("max_concurrent", whole(0), 0, "runs at a time; 0 for as many as there are CPUs for"),
+        Flag("max_failures", whole(0), 2, "how often a run that fails is tried again from its checkpoint"),
+        Flag("hang_timeout", number(0, open_low=True), 900.0, "seconds without an env step until a run counts as hung"),
+    ),
+    "where, and which part of it": (
+        Flag("results_dir", Path, None, "the study's folder (default: results/<the study file's name>)"),
+        Flag("resume", Path, None, "go on with the study in this folder; needs nothing else"),
+        Flag("address", str, None, "of a Ray cluster, or auto; default: RAY_ADDRESS, else a Ray of its own; local"),
+        Flag("dry_run", boolean, False, "print the runs and what they would cost, and do nothing else"),
+        Flag("count", boolean, False, "print the number of runs, and do nothing else"),
+        Flag("run", whole(0), None, "only the run of this number, in this process, without a cluster"),
+    ),
+}
+EXECUTION = tuple(flag.name for flag in STUDY_GROUPS["how; also as keys of a study file"])
+GRID = ("buffers", "envs", "trainers", "seeds")

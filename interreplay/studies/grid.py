@@ -1,0 +1,159 @@
+"""From a study file's contents to its runs: every combination, seed by seed."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from interreplay.commandline import UsageError
+from interreplay.commandline.flags import Flag
+from interreplay.commandline.replay_flags import accepted_names
+from interreplay.studies.entries import entry, seeds_from
+from interreplay.studies.study import Run
+
+GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
+BUFFER_KEYS = ("settings", "label")
+# Each of these is said by a list of the study, or by its folder.
+ELSEWHERE = {"buffer": "buffers", "env": "envs", "trainer": "trainers", "seed": "seeds", "buffer_arg": "buffers"}
+ELSEWHERE |= {"threads": "cpus_per_trial", "local_dir": "--results_dir", "resume": "--resume"}
+ELSEWHERE |= {"quiet": "nothing here", "list_buffers": "custom_training.py --list_buffers"}
+
+
+class Language(NamedTuple):
+    """What the studies are written in.
+
+    Attributes:
+        flags: Every flag of ``custom_training`` by name.
+        settings_for: From given flags to a run's settings; raises `UsageError`.
+        environment: From an environment's name to its current id; raises `UsageError`.
+    """
+
+    flags: Mapping[str, Flag]
+    settings_for: Callable[[dict[str, Any]], SimpleNamespace]
+    environment: Callable[[str], str]
+
+
+def expand(contents: Mapping[str, Any], language: Language) -> list[Run]:
+    """The runs of a grid, or of several under ``grids``: all of the first seed, then all of the second, ...
+
+    Args:
+        contents: Lists ``buffers``, ``envs``, ``trainers``, ``seeds`` and ``settings``; those beside ``grids`` are
+            the defaults of each grid.
+        language: What they mean.
+
+    Raises:
+        UsageError: Something is unknown, or empty.
+    """
+    common = {key: value for key, value in contents.items() if key in GRID_KEYS}
+    grids = contents.get("grids", [{}])
+    if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
+        raise UsageError("grids: expected a list of mappings such as {trainers: [SAC], buffers: [NMER]}")
+    runs = []
+    for grid in grids:
+        check_keys("grids", grid, GRID_KEYS)
+        settings = typed(common.get("settings"), language.flags) | typed(grid.get("settings"), language.flags)
+        runs += [(place, run) for place, run in _one(common | grid | {"settings": settings}, language)]
+    return [run for _, run in sorted(runs, key=lambda pair: pair[0])]
+
+
+def _one(grid: Mapping[str, Any], language: Language) -> Iterator[tuple[int, Run]]:
+    """Runs, each with the place of its seed in the list of seeds."""
+    seeds = seeds_from(grid.get("seeds", 1))
+    buffers = [_buffer(value, language) for value in _listed(grid, "buffers", [None])]
+    envs = [_with_settings(value, "env", language) for value in _listed(grid, "envs", ["InvertedPendulum-v5"])]
+    trainers = [_with_settings(value, "trainer", language) for value in _listed(grid, "trainers", ["SAC"])]
+    for (place, seed), env, trainer, buffer in itertools.product(enumerate(seeds), envs, trainers, buffers):
+        label, own = buffer
+        flags = grid["settings"] | trainer | env | own | {"seed": seed}
+        yield place, make_run(flags, label, language)
+
+
+def make_run(flags: dict[str, Any], label: str | None, language: Language, **more: Any) -> Run:
+    """A run from its flags, after checking that they fit each other.
+
+    Args:
+        flags: Flags and values, ``buffer_args`` among them as a mapping.
+        label: The replay method's name in tables; made from its arguments for None.
+        language: What the flags mean.
+        **more: Further attributes of the `Run`.
+    """
+    run = Run(flags.get("trainer", "SAC"), "", label or "", flags.get("seed", 0), flags, **more)
+    settings = language.settings_for(run.given())
+    env = language.environment(settings.env)
+    flags = flags | {"env": env}
+    return Run(settings.trainer, env, label or label_of(settings), settings.seed, flags, **more)
+
+
+def label_of(settings: SimpleNamespace) -> str:
+    """A replay method and the arguments that were given to it: ``NMER(k=3)``."""
+    shown = [f"{name}={value}" for name, value in settings.buffer_args.items()]
+    shown += ["prioritized"] if settings.prioritized is not None else []
+    return f"{settings.buffer}({','.join(shown)})" if shown else settings.buffer
+
+
+def _listed(grid: Mapping[str, Any], key: str, otherwise: list[Any]) -> list[Any]:
+    value = grid.get(key, otherwise)
+    value = value if isinstance(value, list) else [value]
+    if not value or (key in grid and value == [None]):
+        raise UsageError(f"{key} is empty, so the grid is; give at least one, or leave {key} out")
+    return value
+
+
+def _buffer(value: Any, language: Language) -> tuple[str | None, dict[str, Any]]:
+    """The label and the flags of an entry of ``buffers``."""
+    if value is None:
+        return None, {}
+    name, options = entry(value, "buffer")
+    own = typed(options.pop("settings", None), language.flags)
+    label = options.pop("label", None)
+    if label is not None and not isinstance(label, str):
+        raise UsageError(f"label {label!r} of {name}: expected a name")
+    return label, own | {"buffer": name} | ({"buffer_args": options} if options else {})
+
+
+def _with_settings(value: Any, kind: str, language: Language) -> dict[str, Any]:
+    """The flags of an entry of ``envs`` or ``trainers``."""
+    name, options = entry(value, kind)
+    return {kind: name} | typed(options, language.flags)
+
+
+def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
+    """Settings from YAML as the flags of the same names would have read them.
+
+    Raises:
+        UsageError: There is no such flag, or it does not take such a value.
+    """
+    if not isinstance(settings, dict | None):
+        raise UsageError(f"settings {settings!r}: expected a mapping such as {{total_env_steps: 10000}}")
+    found = {}
+    for key, value in (settings or {}).items():
+        name = str(key).replace("-", "_")
+        name = next((flag.name for flag in flags.values() if name in flag.aliases), name)
+        if name in ELSEWHERE:
+            raise UsageError(f"settings: {key} is said by {ELSEWHERE[name]}")
+        if name not in flags:
+            hint = accepted_names(name, sorted(set(flags) - set(ELSEWHERE))).partition("accepted:")[0]
+            raise UsageError(
+                f"settings: unknown {key!r}; {hint}accepted: every flag that custom_training.py --help lists"
+            )
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        try:
+            read = flags[name].type(text)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"settings: {key} {error}") from None
+        found[name] = list(read) if isinstance(read, tuple) else read
+    return found
+
+
+def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
+    """Refuses keys that mean nothing.
+
+    Raises:
+        UsageError: Naming the nearest that would be accepted.
+    """
+    for key in mapping:
+        if key not in accepted:
+            raise UsageError(f"{where}: unknown {key!r}; {accepted_names(str(key), accepted)}")

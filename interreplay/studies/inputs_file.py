@@ -1,0 +1,72 @@
+"""The original work's inputs files: a line of flags, then a line per run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from interreplay.commandline import UsageError
+from interreplay.studies.grid import Language, make_run
+from interreplay.studies.study import Run
+
+FIELDS = ("seed", "env", "custom_replay_buffer", "agent_name", "replay_ratio", "local_dir", "trainer")
+# What the fields are called here; agent_name becomes the label, local_dir the folder of the study.
+FLAGS = {"replay_ratio": "round_robin_weights"}
+
+
+def read(
+    path: Path, given: Callable[[Sequence[str]], dict[str, Any]], language: Language
+) -> tuple[list[Run], list[str]]:
+    """The runs of an inputs file and the folders that it names.
+
+    Args:
+        path: The file.
+        given: Reads a command line of ``custom_training``.
+        language: What its flags mean.
+
+    Raises:
+        UsageError: It cannot be read, or names something unknown.
+    """
+    try:
+        first, *lines = path.read_text().splitlines() or [""]
+    except OSError as error:
+        raise UsageError(f"--inputs {path} cannot be read: {error.strerror}") from None
+    common = _flags(given, _words(first, f"{path}, line 1"), f"{path}, line 1")
+    runs, folders = [], []
+    for number, line in enumerate(lines, 2):
+        where = f"{path}, line {number}"
+        words = _words(line, where)
+        if not words:
+            continue
+        if len(words) != len(FIELDS):
+            raise UsageError(f"{where} has {len(words)} words; expected {len(FIELDS)}: {' '.join(FIELDS)}")
+        fields = dict(zip(FIELDS, words, strict=True))
+        folders.append(fields.pop("local_dir"))
+        label = fields.pop("agent_name")
+        named = [f"--{FLAGS.get(name, name)}={value}" for name, value in fields.items()]
+        try:
+            runs.append(make_run(common | _flags(given, named, where), label, language))
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
+    return runs, folders
+
+
+def _words(line: str, where: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+def _flags(given: Callable[[Sequence[str]], dict[str, Any]], words: Sequence[str], where: str) -> dict[str, Any]:
+    try:
+        flags = given(words)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+    flags = {name: list(value) if isinstance(value, tuple) else value for name, value in flags.items()}
+    arguments = dict(flags.pop("buffer_arg", ()))
+    for name in ("local_dir", "resume", "quiet", "list_buffers", "threads"):
+        flags.pop(name, None)
+    return flags | ({"buffer_args": arguments} if arguments else {})

@@ -1,0 +1,138 @@
+"""What came out of a study: a row per run, and means with intervals over seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from interreplay.commandline.folders import EVALUATION_RETURN, STEPS, RunFolder
+from interreplay.studies.study import Run
+from interreplay.studies.study_folder import StudyFolder
+from interreplay.studies.trial_folder import FINISHED, write_whole
+
+TRAINING_RETURN = "env_runners/episode_return_mean"
+RUNS, TABLE = "runs.csv", "table.csv"
+RUN_COLUMNS = (
+    *("number", "name", "trainer", "env", "buffer", "seed", "state", "env_steps", "final_return"),
+    *("mean_return", "best_return", "seconds", "starts", "failures", "last_failure"),
+)
+TABLE_COLUMNS = ("env", "trainer", "buffer", "n", "final_return", "final_interval", "mean_return", "mean_interval")
+CONFIDENCE = 0.95
+
+
+def curve(folder: RunFolder) -> list[tuple[int, float]]:
+    """Env steps and evaluation returns of a run; returns of training episodes where it was never evaluated."""
+    table = folder.path / "progress.csv"
+    if not table.exists():
+        return []
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for column in (EVALUATION_RETURN, TRAINING_RETURN):
+        points = [(int(float(row[STEPS])), _number(row.get(column))) for row in rows if row.get(STEPS)]
+        if found := [(steps, value) for steps, value in points if not math.isnan(value)]:
+            return found
+    return []
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return math.nan
+
+
+def rows_of(folder: StudyFolder, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """A row per run with `RUN_COLUMNS` and what a search drew for it; the mean return is over the whole curve."""
+    rows = []
+    for number, run in enumerate(runs):
+        trial = folder.trial(run)
+        status, values = trial.status(), [value for _, value in curve(trial)]
+        row = {"number": number, "name": run.name, "trainer": run.trainer, "env": run.env, "buffer": run.label}
+        row |= {"seed": run.seed, **run.sampled}
+        row |= {key: status[key] for key in ("state", "env_steps", "seconds", "starts")}
+        row |= {"failures": len(status["failures"]), "last_failure": (status["failures"] or [""])[-1]}
+        row |= dict.fromkeys(("final_return", "mean_return", "best_return"), math.nan)
+        if values:
+            row |= {"final_return": values[-1], "mean_return": float(np.mean(values)), "best_return": max(values)}
+        rows.append(row)
+    return rows
+
+
+def interval(values: Sequence[float]) -> float:
+    """Half the width of Student's 95 % interval of a mean; NaN of fewer than two values."""
+    if len(values) < 2:
+        return math.nan
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
+def table_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Final and mean returns of every environment, trainer and buffer, over the seeds of finished runs."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["env"], row["trainer"], row["buffer"]), []).append(row)
+    table = []
+    for (env, trainer, buffer), members in groups.items():
+        done = [row for row in members if row["state"] == FINISHED and not math.isnan(row["final_return"])]
+        line: dict[str, Any] = {"env": env, "trainer": trainer, "buffer": buffer, "n": len(done)}
+        for name in ("final", "mean"):
+            values = [row[f"{name}_return"] for row in done]
+            line[f"{name}_return"] = float(np.mean(values)) if values else math.nan
+            line[f"{name}_interval"] = interval(values)
+        table.append(line)
+    return sorted(table, key=lambda line: (line["env"], line["trainer"]))
+
+
+def write(folder: StudyFolder, runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Writes ``runs.csv`` and ``table.csv``; returns their rows."""
+    rows = rows_of(folder, runs)
+    table = table_of(rows)
+    sampled = sorted({key for run in runs for key in run.sampled})
+    write_whole(folder.path / RUNS, as_csv(rows, [*RUN_COLUMNS, *sampled]))
+    write_whole(folder.path / TABLE, as_csv(table, TABLE_COLUMNS))
+    return rows, table
+
+
+def as_csv(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> str:
+    """Rows as the text of a CSV file; NaN is an empty field."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="")
+    writer.writeheader()
+    for row in rows:
+        plain = {key: "" if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
+        writer.writerow(plain)
+    return text.getvalue()
+
+
+def as_text(table: Sequence[dict[str, Any]]) -> str:
+    """The table for a terminal or a log."""
+    head = ("environment", "trainer", "buffer", "n", "final return", "mean return")
+    lines = [
+        (t["env"], t["trainer"], t["buffer"], str(t["n"]), *(_shown(t, name) for name in ("final", "mean")))
+        for t in table
+    ]
+    return columns_of([head, *lines], right={3, 4, 5})
+
+
+def _shown(line: dict[str, Any], name: str) -> str:
+    value, half = line[f"{name}_return"], line[f"{name}_interval"]
+    if math.isnan(value):
+        return "-"
+    return f"{value:,.1f}" + ("" if math.isnan(half) else f" ± {half:,.1f}")
+
+
+def columns_of(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> str:
+    """Lines of words as aligned columns; those in ``right`` end alike."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    flush = set(right)
+    return "\n".join(
+        "  ".join(
+            word.rjust(w) if i in flush else word.ljust(w) for i, (word, w) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,108 @@
+"""What a study is made of: runs with names, and how they are carried out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from interreplay.commandline import UsageError
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a study.
+
+    Attributes:
+        trainer: The algorithm.
+        env: The environment's current id.
+        label: What the replay method and its settings are called in tables.
+        seed: The seed.
+        flags: Flags of ``custom_training`` and their values, those above included; plain values only.
+        sampled: What a search drew for it.
+    """
+
+    trainer: str
+    env: str
+    label: str
+    seed: int
+    flags: dict[str, Any]
+    sampled: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its name, and that of its folder."""
+        return re.sub(r"[^A-Za-z0-9._=-]+", "-", f"{self.trainer}_{self.env}_{self.label}_s{self.seed}")
+
+    def given(self) -> dict[str, Any]:
+        """The flags as ``FlagParser.given`` would have returned them."""
+        flags = dict(self.flags)
+        arguments = flags.pop("buffer_args", {})
+        return flags | ({"buffer_arg": list(arguments.items())} if arguments else {})
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How runs are carried out; changing it changes no result but for ``cpus_per_trial``, a run's threads.
+
+    Attributes:
+        cpus_per_trial: CPUs, and so threads, of the process that learns; each env runner takes one more.
+        gpus_per_trial: GPUs of that process; may be a fraction.
+        max_concurrent: Runs at a time; 0 for as many as there are CPUs for.
+        max_failures: How often a run that fails is tried again from its checkpoint.
+        hang_timeout: Seconds without an env step after which a run counts as hung.
+        scheduler: Which of Tune's schedulers ends runs early.
+    """
+
+    cpus_per_trial: int = 1
+    gpus_per_trial: float = 0.0
+    max_concurrent: int = 0
+    max_failures: int = 2
+    hang_timeout: float = 900.0
+    scheduler: str = "fifo"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs in the order in which they are started, and how."""
+
+    runs: Sequence[Run]
+    execution: Execution
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UsageError("the grid is empty: it needs at least one buffer, environment, trainer and seed")
+        check_names(self.runs)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As mappings and lists, for a file."""
+        return asdict(self.execution) | {"runs": [{"name": run.name} | asdict(run) for run in self.runs]}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Study:
+        """The inverse of `to_plain`.
+
+        Raises:
+            UsageError: It is something else.
+        """
+        try:
+            runs = [Run(**{key: value for key, value in run.items() if key != "name"}) for run in plain["runs"]]
+            return cls(runs, Execution(**{key: value for key, value in plain.items() if key != "runs"}))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"study.yaml is damaged: {error}") from None
+
+
+def check_names(runs: Iterable[Run]) -> None:
+    """Refuses runs that would share a folder.
+
+    Raises:
+        UsageError: Two have one name.
+    """
+    counts = Counter(run.name for run in runs)
+    name, count = counts.most_common(1)[0]
+    if count > 1:
+        raise UsageError(
+            f"{count} runs are called {name!r}; drop what is listed twice, or tell buffers apart with label: NAME"
+        )

@@ -1,0 +1,73 @@
+"""The folder of a study: ``study.yaml``, a folder per run, ``runs.csv`` and the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from interreplay.commandline import UsageError
+from interreplay.commandline.folders import ensure_writable
+from interreplay.studies.study import Run, Study
+from interreplay.studies.trial_folder import TrialFolder, write_whole
+
+STUDY = "study.yaml"
+# Where the scripts for Slurm keep the jobs' output, from before the study begins.
+JOBS = "slurm"
+
+
+class StudyFolder:
+    """Where a study's results are.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def trial(self, run: Run) -> TrialFolder:
+        """The folder of a run."""
+        return TrialFolder(self.path / run.name)
+
+    def begin(self, study: Study) -> None:
+        """Writes ``study.yaml``; a folder that has the same one already is gone on with.
+
+        Raises:
+            UsageError: The folder cannot be written to, or holds another study.
+        """
+        ensure_writable(self.path, "--results_dir")
+        if (self.path / STUDY).exists():
+            if self.read().runs != study.runs:
+                raise UsageError(
+                    f"--results_dir {self.path} holds another study; choose another folder, or go on with that one: "
+                    f"--resume {self.path}"
+                )
+            return
+        names = (path.name for path in self.path.iterdir())
+        if stray := next((name for name in names if not name.startswith(".") and name != JOBS), None):
+            raise UsageError(f"--results_dir {self.path} holds {stray!r} and no study; choose a new folder")
+        write_whole(self.path / STUDY, _dump(study.to_plain()))
+
+    def read(self) -> Study:
+        """The study that is in the folder.
+
+        Raises:
+            UsageError: There is none.
+        """
+        try:
+            plain = yaml.load((self.path / STUDY).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except OSError:
+            raise UsageError(f"{self.path} holds no {STUDY}; give the folder of a study") from None
+        except yaml.YAMLError as error:
+            raise UsageError(f"{self.path / STUDY} is damaged: {' '.join(str(error).split())}") from None
+        return Study.from_plain(plain)
+
+
+def _dump(plain: dict[str, Any]) -> str:
+    """YAML with a line per run."""
+    runs = plain.pop("runs")
+    lines = [yaml.safe_dump(run, default_flow_style=True, sort_keys=False, width=10**9).rstrip() for run in runs]
+    head = yaml.safe_dump(plain, sort_keys=False)
+    return head + "runs:\n" + "".join(f"- {line}\n" for line in lines)

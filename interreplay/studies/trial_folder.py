@@ -1,0 +1,97 @@
+"""The folder of one run of a study: a run's folder with a state, held by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from interreplay.commandline import UsageError
+from interreplay.commandline.folders import RunFolder
+
+STATUS, LOCK = "status.json", ".lock"
+WAITING, RUNNING, INTERRUPTED, CRASHED = "waiting", "running", "interrupted", "crashed"
+FINISHED, FAILED, STOPPED = "finished", "failed", "stopped early"
+OVER = (FINISHED, STOPPED)
+_RESULTS = ("progress.csv", "result.json", "params.json", "params.pkl", "error.txt")
+
+
+class TrialFolder(RunFolder):
+    """A run's folder that knows how far the run is."""
+
+    def status(self) -> dict[str, Any]:
+        """What is known of the run: ``state``, ``failures`` (a line each), ``starts``, ``seconds``, ``env_steps``."""
+        empty = {"state": WAITING, "failures": [], "starts": 0, "seconds": 0.0, "env_steps": 0}
+        try:
+            return empty | json.loads((self.path / STATUS).read_text())
+        except FileNotFoundError:
+            return empty
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{self.path / STATUS} cannot be read: {error}; remove it to begin that run anew"
+            ) from None
+
+    def note(self, **changes: Any) -> dict[str, Any]:
+        """Changes the status; on disk it is the old one or the new one, never half of it."""
+        status = self.status() | changes
+        write_whole(self.path / STATUS, json.dumps(status, indent=1) + "\n")
+        return status
+
+    def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
+        """Adds a failure to the status; another attempt may follow a `CRASHED` one."""
+        return self.note(state=state, failures=[*self.status()["failures"], " ".join(line.split())[-500:]])
+
+    def clear(self) -> None:
+        """Removes the results of an attempt that ended before its first checkpoint."""
+        for path in [*(self.path / name for name in _RESULTS), *self.path.glob("events.out.*")]:
+            path.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file that is the old one or the new one whenever somebody looks."""
+    work = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
+    with work.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    work.replace(path)
+
+
+@contextlib.contextmanager
+def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
+    """Holds a folder against other processes; the system lets go of it when this one ends, however it ends.
+
+    Where the file system knows no locks, nothing is held.
+
+    Args:
+        folder: What to hold.
+        what: What works in it, for the error message.
+        patience: Seconds to wait for another process, such as one that was killed and is not quite gone.
+
+    Raises:
+        UsageError: Another process holds it.
+    """
+    with (folder / LOCK).open("a") as file:
+        end = time.monotonic() + patience
+        while not _locked(file):
+            if time.monotonic() > end:
+                raise UsageError(f"{folder} is in use by another process: {what} runs there already")
+            time.sleep(0.2)
+        yield
+
+
+def _locked(file: TextIO) -> bool:
+    """Whether the file is locked now, or cannot be."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

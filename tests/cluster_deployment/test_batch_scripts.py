@@ -1,0 +1,342 @@
+"""The parts of the batch scripts that need no Slurm: syntax, environments, scratch folders, signals, requeueing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[2]
+TMP = "/tmp"
+COMMON = HOME / "cluster_deployment/common.sh"
+SCRIPTS = [
+    *sorted((HOME / "cluster_deployment").rglob("*.sh")),
+    *sorted((HOME / "tests").rglob("*.sh")),
+    HOME / ".ci/run",
+]
+
+# A driver as cluster_run.py is one: it notes what it is told, and ends with 75 when it is told to stop.
+DRIVER = """
+import signal, sys, time
+def note(number, frame):
+    print(f"driver got {signal.Signals(number).name}", flush=True)
+    if number == signal.SIGTERM:
+        sys.exit(75)
+time.sleep(0.5)
+signal.signal(signal.SIGUSR1, note)
+signal.signal(signal.SIGTERM, note)
+print("driver ready", flush=True)
+for _ in range(200):
+    time.sleep(0.1)
+"""
+WATCHED = f"""
+. "{COMMON}"
+trap 'echo too early' USR1
+export RAY_TMPDIR="$PWD/scratch"
+watch "$@"
+echo "code $code"
+finish "$code"
+"""
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """A job's environment, and programs that pretend to be Slurm's."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "driver.py").write_text(DRIVER)
+    (tmp_path / "watched.sh").write_text(WATCHED)
+    program(tmp_path / "bin/scontrol", f'echo "scontrol $*" >>{tmp_path}/asked')
+    program(tmp_path / "bin/sleep", 'case $1 in 120) exit ;; esac; exec /bin/sleep "$@"')
+    ends(tmp_path, 3600)
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "INTERREPLAY_", "CONDA", "MAMBA"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("INTERREPLAY_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def program(path, text):
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+
+
+def ends(job, seconds):
+    """Sets when the scheduler will say that the job ends."""
+    end = f"date -d @$(($(date +%s) + {seconds})) +%FT%T"
+    program(job / "bin/squeue", f'case "$*" in *%e) {end} ;; *%T) echo "${{STATE:-RUNNING}}" ;; esac')
+
+
+def bash(text, **env):
+    return subprocess.run(
+        ["bash", "-uc", f'. "{COMMON}"\n{text}'], capture_output=True, text=True, timeout=60, env={**os.environ, **env}
+    )
+
+
+class Watched:
+    """A driver under `watch`, to which signals can be sent."""
+
+    def __init__(self, job, *command):
+        self.out = job / "out"
+        with self.out.open("w") as file:
+            self.process = subprocess.Popen(["bash", "watched.sh", *command], stdout=file, stderr=file)
+
+    def until(self, text, seconds=20):
+        end = time.monotonic() + seconds
+        while text not in self.out.read_text():
+            assert time.monotonic() < end, self.out.read_text()
+            time.sleep(0.02)
+
+    def end(self):
+        return self.process.wait(timeout=30), self.out.read_text()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(HOME)))
+def test_the_shell_understands_every_script(path):
+    done = subprocess.run(["bash", "-n", path], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(HOME)))
+def test_shellcheck_finds_nothing(path):
+    done = subprocess.run(["shellcheck", "-x", path], cwd=HOME, capture_output=True, text=True, timeout=60)
+    assert done.stdout == ""
+
+
+def test_no_script_ends_other_jobs_rays():
+    for path in SCRIPTS:
+        code = [line.split("#")[0] for line in path.read_text().splitlines()]
+        assert not any(word in line for line in code for word in ("ray stop", "pkill", "killall")), path
+
+
+def test_a_short_scratch_folder_of_the_job(job, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(job / "too-long-a-name-for-sockets-in-it-by-far"))
+    assert bash("choose_scratch").stdout == f"{TMP}/ir12\n"
+    array = bash("choose_scratch", SLURM_ARRAY_JOB_ID="11", SLURM_ARRAY_TASK_ID="3")
+    assert array.stdout == f"{TMP}/ir11_3\n"
+
+
+def test_a_scratch_folder_that_will_not_do_is_named(job):
+    done = bash("choose_scratch", INTERREPLAY_SCRATCH=str(job / "long-enough-to-be-too-long"))
+    assert done.returncode == 1 and "longer than 38 characters" in done.stderr and "--scratch" in done.stderr
+    missing = bash("choose_scratch", INTERREPLAY_SCRATCH="/none")
+    assert "/none cannot be written to" in missing.stderr
+
+
+def test_network_file_systems_are_passed_over(job):
+    program(job / "bin/stat", "case $* in */dev/shm) echo tmpfs ;; *) echo nfs ;; esac")
+    assert bash("choose_scratch").stdout == "/dev/shm/ir12\n"
+
+
+def test_isolation(job):
+    text = 'isolate; env; stat -c "mode %a" "$RAY_TMPDIR"; rm -rf "$RAY_TMPDIR"'
+    shown = [bash(text, RAY_ADDRESS="elsewhere", INTERREPLAY_SCRATCH=TMP).stdout for _ in range(2)]
+    values = [dict(line.partition("=")[::2] for line in out.splitlines()) for out in shown]
+    assert all("RAY_ADDRESS" not in env and env["SLURM_EXPORT_ENV"] == "ALL" for env in values)
+    assert len({env["RAY_AUTH_TOKEN"] for env in values}) == 2 and len(values[0]["RAY_AUTH_TOKEN"]) == 64
+    assert values[0]["RAY_AUTH_MODE"] == "token" and "mode 700" in shown[0]
+
+
+def test_a_virtual_environment(job):
+    (job / "env/bin").mkdir(parents=True)
+    (job / "env/bin/activate").write_text('PATH="$PWD/env/bin:$PATH"; echo "$UNSET_VARIABLE"\n')
+    program(job / "env/bin/python", "exit 0")
+    done = bash("activate; command -v python", INTERREPLAY_VENV=str(job / "env"))
+    assert done.stdout.strip() == f"{job}/env/bin/python", done.stderr
+    assert "no virtual environment" in bash("activate", INTERREPLAY_VENV=str(job / "none")).stderr
+
+
+@pytest.mark.parametrize("exe", ["conda", "micromamba"])
+def test_a_conda_environment(job, exe):
+    (job / "elsewhere").mkdir()
+    asked = "shell.bash hook" if exe == "conda" else "shell hook --shell bash"
+    hook = f'{exe}() {{ echo "{exe} $* $UNSET"; [ "$2" = good ] && PATH="$PWD/env/bin:$PATH"; }}'
+    program(job / "elsewhere" / exe, f"[ \"$*\" = '{asked}' ] && echo '{hook}'")
+    (job / "env/bin").mkdir(parents=True)
+    program(job / "env/bin/python", "exit 0")
+    named = {"INTERREPLAY_CONDA_EXE": str(job / "elsewhere" / exe)}
+    done = bash("activate; command -v python", INTERREPLAY_CONDA="good", **named)
+    assert done.stdout.split() == [exe, "activate", "good", f"{job}/env/bin/python"], done.stderr
+    bad = bash("activate", INTERREPLAY_CONDA="bad", **named)
+    assert bad.returncode == 1 and "conda environment bad cannot be activated" in bad.stderr
+
+
+def test_without_conda(job):
+    (job / "only").mkdir()
+    for name in ("date", "basename"):
+        (job / "only" / name).symlink_to(shutil.which(name))
+    done = subprocess.run(
+        [shutil.which("bash"), "-uc", f'. "{COMMON}"; activate'],
+        env={"PATH": str(job / "only"), "INTERREPLAY_HOME": str(job), "INTERREPLAY_CONDA": "base"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and "--conda-exe" in done.stderr
+
+
+def test_modules(job):
+    program(job / "bin/python", "exit 0")
+    done = bash('module() { echo "$*"; [ "$2" != bad ]; }; activate', INTERREPLAY_MODULES="python/3.11 cuda")
+    assert done.stdout.splitlines() == ["load python/3.11", "load cuda"]
+    bad = bash("module() { false; }; activate", INTERREPLAY_MODULES="bad")
+    assert bad.returncode == 1 and "module avail" in bad.stderr
+
+
+def test_an_environment_without_ray(job):
+    program(job / "bin/python", "exit 1")
+    done = bash("activate")
+    assert done.returncode == 1 and "cannot import ray" in done.stderr and "--venv or --conda" in done.stderr
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_other_ends_are_the_job_s(job, code):
+    watched = Watched(job, "bash", "-c", f"exit {code}")
+    found, out = watched.end()
+    assert found == code and f"ended with exit code {code}" in out
+    assert not (job / "asked").exists()
+
+
+def test_a_warning_with_time_left_saves_and_goes_on(job):
+    watched = Watched(job, "python3", "driver.py")
+    watched.until("driver ready")
+    watched.process.send_signal(10)
+    watched.until("driver got SIGUSR1")
+    time.sleep(0.5)
+    assert "SIGTERM" not in watched.out.read_text()
+    watched.process.terminate()
+    assert watched.end()[0] == 75
+
+
+def test_a_warning_shortly_before_the_end_saves_and_stops_in_time(job, monkeypatch):
+    monkeypatch.setenv("INTERREPLAY_STOP_BEFORE", "5")
+    ends(job, 7)
+    watched = Watched(job, "python3", "driver.py")
+    watched.until("driver ready")
+    watched.process.send_signal(10)
+    code, out = watched.end()
+    assert code == 75 and out.index("driver got SIGUSR1") < out.index("saving and stopping") < out.index("got SIGTERM")
+    assert (job / "asked").read_text() == "scontrol requeue 12\n"
+
+
+def test_a_warning_at_the_last_moment_stops_at_once(job):
+    ends(job, 20)
+    watched = Watched(job, "python3", "driver.py")
+    watched.until("driver ready")
+    watched.process.send_signal(10)
+    assert watched.end()[0] == 75
+
+
+def test_a_warning_before_python_listens_does_not_end_it(job):
+    watched = Watched(job, "python3", "driver.py")
+    time.sleep(0.3)
+    watched.process.send_signal(10)
+    watched.until("driver ready")
+    watched.process.terminate()
+    assert watched.end()[0] == 75
+
+
+def test_a_driver_that_ends_before_it_listens_is_started_again_later(job):
+    watched = Watched(job, "/bin/sleep", "20")
+    time.sleep(0.3)
+    watched.process.terminate()
+    code, out = watched.end()
+    assert code == 75 and "back into the queue" in out
+
+
+def test_a_driver_that_hangs_does_not_keep_the_job_from_going_on(job):
+    ends(job, 27)
+    watched = Watched(job, "bash", "-c", "trap '' TERM; echo ready; for i in {1..300}; do /bin/sleep 0.1; done")
+    watched.until("ready")
+    watched.process.terminate()
+    code, out = watched.end()
+    assert code == 75 and "back into the queue" in out
+
+
+def test_a_job_that_was_cancelled_does_not_come_back(job, monkeypatch):
+    monkeypatch.setenv("STATE", "CANCELLED")
+    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    assert code == 75 and "the scheduler ended this job" in out and not (job / "asked").exists()
+
+
+def test_an_array_s_task_requeues_itself_only(job, monkeypatch):
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "7")
+    assert Watched(job, "bash", "-c", "exit 75").end()[0] == 75
+    assert (job / "asked").read_text() == "scontrol requeue 12_7\n"
+
+
+def test_requeueing_has_an_end(job, monkeypatch):
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "100")
+    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    assert code == 75 and "requeued 100 times already" in out and not (job / "asked").exists()
+
+
+def test_a_site_that_requeues_nothing(job):
+    program(job / "bin/scontrol", "exit 1")
+    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    assert code == 75 and "submit the same command again" in out
+
+
+def ray_start(job, role, **env):
+    """What node.sh says, and the arguments that it starts Ray with."""
+    program(job / "bin/ray", 'printf "%s\\n" "ray" "$@"; exit 1')
+    program(job / "bin/sleep", "exit 0")
+    program(job / "bin/df", "echo Avail; echo ${SHARED_MB:-100000}")
+    own = {"INTERREPLAY_HOME": str(HOME), "RAY_TMPDIR": str(job / "scratch"), "SLURM_CPUS_ON_NODE": "4", **env}
+    own = {name: value for name, value in {**os.environ, **own}.items() if value}
+    node = HOME / "cluster_deployment/concurrent_deployment/node.sh"
+    return subprocess.run(["bash", node, role, "10.0.0.1"], env=own, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_ray_is_told_what_the_job_owns(job):
+    head = ray_start(job, "head", SLURM_MEM_PER_NODE="10000", CUDA_VISIBLE_DEVICES="2,5")
+    assert {"--num-cpus=4", "--num-gpus=2", f"--memory={8000 * 2**20 * 9 // 10}"} < set(head.split())
+    assert {f"--object-store-memory={2000 * 2**20}", "--include-dashboard=false", "--port=0"} < set(head.split())
+    assert "--head" in head and head.count("ray\n") == 1
+    per_cpu = ray_start(job, "head", SLURM_MEM_PER_CPU="500", CUDA_VISIBLE_DEVICES="NoDevFiles")
+    assert f"--object-store-memory={400 * 2**20}" in per_cpu and "--num-gpus=0" in per_cpu
+
+
+def test_a_small_shared_memory_holds_a_small_object_store(job):
+    assert f"--object-store-memory={160 * 2**20}" in ray_start(job, "head", SLURM_MEM_PER_NODE="10000", SHARED_MB="200")
+    assert f"--object-store-memory={80 * 2**20}" in ray_start(job, "head", SLURM_MEM_PER_NODE="10000", SHARED_MB="64")
+
+
+def test_memory_without_a_limit_is_shared_by_cpus(job):
+    said = ray_start(job, "head", SLURM_MEM_PER_NODE="0", SLURM_CPUS_ON_NODE=str(os.cpu_count()))
+    total = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])
+    assert f"{total // 1024} MB" in said
+
+
+def test_daemons_of_a_worker_that_end_are_started_again_some_times(job):
+    said = ray_start(job, "worker", SLURM_NODEID="3", SLURM_MEM_PER_NODE="10000")
+    assert said.count("ray\n") == 4 and said.count("Ray ended with exit code 1") == 4
+    assert said.count("--address=10.0.0.1") == 4 and f"--temp-dir={job}/scratch/n3" in said and "--head" not in said
+
+
+@pytest.mark.parametrize(("kind", "word"), [("single_process", "--array"), ("concurrent", "STUDY.yaml RESULTS")])
+def test_a_script_that_is_called_wrongly(job, kind, word):
+    done = subprocess.run(
+        ["bash", HOME / f"cluster_deployment/{kind}_deployment/run.sh"],
+        env={**os.environ, "INTERREPLAY_HOME": str(HOME)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and word in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_script_that_does_not_find_the_repository(job):
+    done = subprocess.run(
+        ["bash", HOME / "cluster_deployment/concurrent_deployment/run.sh", "a", "b"],
+        env={**os.environ, "SLURM_SUBMIT_DIR": str(job), "INTERREPLAY_HOME": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and "submit from the repository's folder" in done.stderr

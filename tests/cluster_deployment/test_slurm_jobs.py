@@ -1,0 +1,156 @@
+"""Studies on a real Slurm: complete, side by side, interrupted and requeued, with a node that dies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from slurm_jobs import OVER, Job, assert_equal_weights, command, end_all, nodes, steps_of_curve, weights, why_not
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+STEPS = 600
+CURVE = list(range(100, STEPS + 1, 100))
+
+# In a step on the node: ends every process of Ray's there at once, as if the node's memory had run out.
+KILL_DAEMONS = """
+pids=() names=()
+for process in /proc/[0-9]*; do
+    tr '\\0' ' ' <"$process/cmdline" 2>/dev/null | grep -q -- "$FOLDER/n" || continue
+    pids+=("${process#/proc/}") names+=("$(cat "$process/comm")")
+done
+kill -KILL "${pids[@]}" && echo "killed ${names[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    """The nodes of a Slurm that answers."""
+    if reason := why_not():
+        pytest.skip(reason)
+    return nodes()
+
+
+@pytest.fixture
+def two_nodes(slurm):
+    if len(slurm) < 2:
+        pytest.skip(f"two nodes are needed, there is {slurm}")
+    return slurm
+
+
+@pytest.fixture(scope="module")
+def folder(slurm):
+    """A folder that all nodes see, as they see the repository."""
+    path = Path(__file__).resolve().parents[2] / "results" / f"slurm-tests-{os.getpid()}"
+    path.mkdir(parents=True)
+    yield path
+    end_all()
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def array(folder):
+    """An array of three, undisturbed."""
+    job = Job(folder / "array", "single", "--cpus 1 --mem 2500M", seeds=3, steps=STEPS, INTERREPLAY_STAGGER="0")
+    job.finish()
+    return job
+
+
+def test_an_array_of_three(array):
+    for seed in range(3):
+        name = f"SAC_InvertedPendulum-v5_Uniform_s{seed}"
+        status = array.status(name)
+        assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 1)
+        assert steps_of_curve(array.run(name)) == CURVE
+
+
+def test_four_runs_on_two_nodes(two_nodes, folder, array):
+    job = Job(
+        folder / "four", "concurrent", "--nodes 2 --cpus 2 --mem 5000M", buffers="Uniform, NMER", seeds=2, steps=STEPS
+    )
+    job.finish()
+    assert [(row["state"], row["env_steps"], row["starts"], row["failures"]) for row in job.rows()] == [
+        ("finished", str(STEPS), "1", "0")
+    ] * 4
+    assert "2 of 2 nodes" in job.log() and "4 runs at a time" in job.log()
+    hosts = {path.name.rsplit(".", 1)[1] for path in job.results.glob("*/events.out.*")}
+    assert len(hosts) == 2
+    assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
+
+
+def test_two_jobs_on_one_node_and_a_cancelled_one(slurm, folder):
+    options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[0]}"
+    long = Job(folder / "long", "concurrent", options, steps=100_000)
+    short = Job(folder / "short", "concurrent", options, steps=200)
+    short.finish()
+    steps = long.saved_steps()
+    long.until(lambda: long.saved_steps() >= steps + 200, "going on after the shorter job ended its Ray")
+    assert [job.status()["failures"] for job in (short, long)] == [[], []]
+    assert [job.status()["starts"] for job in (short, long)] == [1, 1]
+    command("scancel", long.id)
+    long.finish(expected="CANCELLED")
+    time.sleep(8)  # a requeued job would be back by then
+    assert long.states() == {"CANCELLED"}, long.log()
+
+
+def test_a_warned_job_saves_is_requeued_and_ends_as_if_nothing_had_been(folder, array):
+    # A warning with less time left than is kept for saving: the job has to stop.
+    env = {"INTERREPLAY_STAGGER": "0", "INTERREPLAY_STOP_BEFORE": "3600"}
+    jobs = {
+        "": Job(folder / "warned", "concurrent", "--cpus 1 --mem 2500M", steps=STEPS, **env),
+        "_0": Job(folder / "warned-task", "single", "--cpus 1 --mem 2500M", steps=STEPS, **env),
+    }
+    waiting = dict(jobs)
+    while waiting:
+        task, job = waiting.popitem()
+        if job.saved_steps() < 200:
+            assert not job.states() <= OVER, job.log()
+            waiting = {task: job, **waiting}
+            time.sleep(0.2)
+        else:
+            command("scancel", "--batch", f"--signal={signal.SIGUSR1.value}", job.id + task)
+    for task, job in jobs.items():
+        job.finish()
+        assert job.told(task)["Restarts"] == "1"
+        status = job.status()
+        assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 2)
+        assert 0 < status["begun_at"] < STEPS
+        assert "the scheduler warns" in job.log() and "back into the queue" in job.log()
+        assert steps_of_curve(job.run()) == CURVE
+        assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
+
+
+def test_a_node_whose_daemons_are_killed(two_nodes, folder, array):
+    job = Job(folder / "killed", "concurrent", "--nodes 2 --cpus 1 --mem 3000M", seeds=2, steps=STEPS)
+    names = [f"SAC_InvertedPendulum-v5_Uniform_s{seed}" for seed in range(2)]
+    for name in names:
+        job.until(lambda name=name: job.saved_steps(name) >= 200, f"a checkpoint of {name}")
+    worker = next(path for path in job.results.glob("slurm/ray-*/*.log") if "worker of" in path.read_text())
+    folder_there = next(word.split("/n0")[0] for word in worker.read_text().split() if "/n0/session_" in word)
+    killed = command(
+        *(
+            "srun",
+            f"--jobid={job.id}",
+            "--overlap",
+            "-N1",
+            "-n1",
+            "-w",
+            worker.stem,
+            f"--export=ALL,FOLDER={folder_there}",
+        ),
+        *("bash", "-c", KILL_DAEMONS),
+    )
+    assert "raylet" in killed
+    job.finish()
+    rows = {row["name"]: row for row in job.rows()}
+    assert [row["state"] for row in rows.values()] == ["finished"] * 2
+    repeated = [name for name in names if rows[name]["starts"] != "1"]
+    assert len(repeated) == 1 and rows[repeated[0]]["failures"] == "1" and rows[repeated[0]]["last_failure"]
+    assert f"{repeated[0]}: failed, trying again from its last checkpoint" in job.log()
+    assert job.status(repeated[0])["begun_at"] >= 200
+    for name in names:
+        assert steps_of_curve(job.run(name)) == CURVE
+        assert_equal_weights(weights(array.run(name), STEPS), weights(job.run(name), STEPS))

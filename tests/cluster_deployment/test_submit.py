@@ -1,0 +1,151 @@
+"""The launcher, with an sbatch that only writes down what it was asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("submit", HOME / "cluster_deployment/submit.py")
+submit = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(submit)
+
+SBATCH = """#!{python}
+import json, os, sys
+with open("{log}", "a") as file:
+    print(json.dumps([sys.argv[1:], dict(os.environ)]), file=file)
+print("77;cluster")
+"""
+SCONTROL = "#!/bin/sh\necho 'MaxArraySize            = {most}'\n"
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A study of 12 runs, and programs that pretend to be Slurm's."""
+    (tmp_path / "bin").mkdir()
+    write(tmp_path / "bin/sbatch", SBATCH.format(python=sys.executable, log=tmp_path / "log"))
+    write(tmp_path / "bin/scontrol", SCONTROL.format(most=1001))
+    (tmp_path / "study.yaml").write_text("seeds: 12\n")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setattr(submit, "count_runs", lambda args, settings: 12)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def handed_in(site):
+    return [json.loads(line) for line in (site / "log").read_text().splitlines()]
+
+
+def refused(capsys, *words):
+    assert submit.main([*words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def test_a_concurrent_job(site, monkeypatch, capsys):
+    monkeypatch.setenv("SLURM_JOB_ID", "5")  # submitted from inside of a job
+    monkeypatch.setenv("SLURM_CONF", "kept")
+    (site / "env/bin").mkdir(parents=True)
+    (site / "env/bin/activate").touch()
+    words = "concurrent study.yaml --partition gpu --account me --time 2-0 --nodes 4 --cpus 16 --mem 32G --gpus a100:2"
+    more = (
+        "--qos long --venv env --module python/3.11 --module cuda --scratch /scratch --sbatch=--exclusive --warning 200"
+    )
+    assert submit.main([*words.split(), *more.split(), "--", "--gpus-per-trial", "0.5"]) == 0
+    ((argv, env),) = handed_in(site)
+    assert argv[-5:] == [
+        str(HOME / "cluster_deployment/concurrent_deployment/run.sh"),
+        str(site / "study.yaml"),
+        str(site / "results/study"),
+        *("--gpus-per-trial", "0.5"),
+    ]
+    expected = "--partition=gpu --account=me --qos=long --time=2-0 --nodes=4 --cpus-per-task=16 --mem=32G "
+    expected += "--gres=gpu:a100:2 --signal=B:USR1@200 --exclusive"
+    assert set(expected.split()) < set(argv)
+    assert not any(word.startswith("--array") for word in argv)
+    assert env["INTERREPLAY_VENV"] == str(site / "env") and env["INTERREPLAY_MODULES"] == "python/3.11 cuda"
+    assert (env["INTERREPLAY_STOP_BEFORE"], env["INTERREPLAY_SCRATCH"]) == ("100", "/scratch")
+    assert env["INTERREPLAY_HOME"] == str(HOME) and env["SLURM_CONF"] == "kept" and "SLURM_JOB_ID" not in env
+    assert "submitted job 77;" in capsys.readouterr().out
+    assert (site / "results/study/slurm").is_dir()
+
+
+def test_an_array(site):
+    assert submit.main("single study.yaml --results_dir out --conda base --at-once 3".split()) == 0
+    ((argv, env),) = handed_in(site)
+    assert "--array=0-11%3" in argv and not any(word.startswith("--nodes") for word in argv)
+    assert f"--output={site}/out/slurm/%x-%A_%a.out" in argv
+    assert env["INTERREPLAY_CONDA"] == "base" and "INTERREPLAY_VENV" not in env
+
+
+def test_some_runs_of_an_array(site, capsys):
+    assert submit.main("single study.yaml --runs 0-2,11".split()) == 0
+    assert "--array=0-2,11" in handed_in(site)[0][0]
+    assert "runs 0-11" in refused(capsys, "single", "study.yaml", "--runs", "12")
+
+
+def test_more_runs_than_an_array_may_have(site):
+    write(site / "bin/scontrol", SCONTROL.format(most=5))
+    assert submit.main(["single", "study.yaml"]) == 0
+    batches = [(argv, env.get("INTERREPLAY_FIRST_RUN")) for argv, env in handed_in(site)]
+    assert [next(word for word in argv if "--array" in word) for argv, _ in batches] == [
+        *("--array=0-4", "--array=0-4", "--array=0-1")
+    ]
+    assert [first for _, first in batches] == [None, "5", "10"]
+
+
+def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
+    (site / "bin/sbatch").unlink()
+    assert submit.main("single study.yaml --dry-run --sbatch=--mail-type=END".split()) == 0
+    shown = capsys.readouterr().out
+    assert "12 runs" in shown and "would submit:" in shown and "--array=0-11" in shown and "--mail-type=END" in shown
+    assert not (site / "results").exists()
+    monkeypatch.setenv("PATH", str(site / "bin"))
+    assert "no sbatch here" in refused(capsys, "single", "study.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("single none.yaml", "none.yaml does not exist"),
+        ("single study.yaml --mem lots", "--mem lots"),
+        ("single study.yaml --gpus zero", "--gpus zero"),
+        ("single study.yaml --time soon", "--time soon"),
+        ("single study.yaml --time 00:03:00", "at least twice --warning, 240 seconds"),
+        ("single study.yaml --nodes 2", "--nodes 2"),
+        ("single study.yaml --runs all", "--runs all"),
+        ("concurrent study.yaml --at-once 2", "--max-concurrent"),
+        ("single study.yaml --venv none", "no virtual environment"),
+        ("single study.yaml --venv none --conda none", "one of them"),
+    ],
+)
+def test_what_would_fail_later(site, capsys, words, named):
+    assert named in refused(capsys, *words.split())
+    assert not (site / "log").exists()
+
+
+@pytest.mark.parametrize(
+    "words", ["", "both study.yaml", "single study.yaml --cpus 0", "single study.yaml --partitoin x"]
+)
+def test_what_the_parser_refuses(words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        submit.main(words.split())
+    assert caught.value.code == 2 and "error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [("90", 5400), ("90:30", 5430), ("01:00:00", 3600), ("2-00", 172_800), ("1-02:03:04", 93_784), ("1-02:03", 93_780)],
+)
+def test_times_as_slurm_reads_them(time, expected):
+    assert submit.seconds(time) == expected

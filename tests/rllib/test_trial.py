@@ -1,0 +1,225 @@
+"""A run of a study in its folder: equal to custom_training's, also when it was interrupted or failed between."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+from gymnasium.envs.classic_control import PendulumEnv
+
+import custom_training
+from argument_parser import make_parser, settings_for
+from interreplay.commandline import UsageError
+from interreplay.commandline.folders import RunFolder
+from interreplay.rllib.single import run_single
+from interreplay.rllib.trial import HopelessError, TrialRun
+from interreplay.studies.study import Execution
+from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder, held
+
+LINE = "--env InvertedPendulum-v5 --buffer NMER --kneighbors 3 --total_env_steps 400 --steps_per_iteration 100"
+LINE += " --learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1"
+LINE += " --checkpoint_freq 1 --seed 5 --evaluation_interval 2"
+PARTS = ("env_runners/", "learners/", "evaluation/", "replay_buffer/", "num_env_steps", "training_iteration")
+TIMES = ("time_", "_timer", "timers", "duration", "seconds", "throughput")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray():
+    from interreplay.rllib import job
+
+    job.prepare_host(1, 1)
+
+
+def settings(*more: str) -> dict:
+    return vars(settings_for(make_parser().given([*LINE.split(), *more])))
+
+
+def finish(folder: Path, **options) -> list[dict]:
+    with TrialRun(folder, settings(), options.pop("hang_timeout", 60)) as run:
+        return list(run.results())
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    """The rows of progress.csv without what measures time."""
+    with (folder / "progress.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    names = [n for n in found[0] if n.startswith(PARTS) and not any(t in n for t in TIMES)]
+    assert len(names) > 20
+    return [{name: row[name] for name in names} for row in found]
+
+
+def weights_and_buffer(folder: Path) -> dict[str, list]:
+    """Sizes and checksums of the newest checkpoint's files with networks, optimisers and the buffer."""
+    manifest = json.loads((RunFolder(folder).checkpoints()[0] / "manifest.json").read_text())
+    return {
+        k: v
+        for k, v in manifest["files"].items()
+        if k.startswith("replay_buffer") or "rl_module" in k and "ctor" not in k
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The folder of an undisturbed run of custom_training."""
+    parent = tmp_path_factory.mktemp("whole")
+    assert custom_training.main([*LINE.split(), "--quiet", "--local_dir", str(parent)]) == 0
+    return next(parent.iterdir())
+
+
+def test_a_trial_is_what_custom_training_does(whole, tmp_path):
+    figures = finish(tmp_path / "run")
+    assert [f["env_steps"] for f in figures] == [100, 200, 300, 400]
+    assert rows(tmp_path / "run") == rows(whole)
+    assert len(weights_and_buffer(whole)) > 3
+    assert weights_and_buffer(tmp_path / "run") == weights_and_buffer(whole)
+    assert TrialFolder(tmp_path / "run").status()["state"] == FINISHED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wish", ["stop", "save"])
+@pytest.mark.parametrize("step", [30, 237, 300, 400])
+def test_interrupted_anywhere_it_ends_the_same(wish, step, whole, tmp_path):
+    folder = tmp_path / "run"
+    with TrialRun(folder, settings(), 60) as run:
+        results = run.results()
+        training = run._prepare()
+        training._progress = lambda steps: run.ask(wish) if steps == step else None
+        run._prepare = lambda: training
+        for _ in results:
+            if wish == "save" and RunFolder(folder).checkpoints() and training.algo.env_steps >= step:
+                break  # as if it were killed
+        results.close()
+    if wish == "stop":
+        assert TrialFolder(folder).status()["state"] == (INTERRUPTED if step < 400 else FINISHED)
+        assert [RunFolder(folder).checkpoints()[0].name] == [f"checkpoint_{step:08d}"]
+    finish(folder)
+    assert rows(folder) == rows(whole)
+    assert weights_and_buffer(folder) == weights_and_buffer(whole)
+    assert TrialFolder(folder).status()["starts"] == (2 if (wish, step) != ("stop", 400) else 1)
+
+
+# -- failures ---------------------------------------------------------------------------------------
+
+
+class Fragile(PendulumEnv):
+    """Raises at its 150th step as often as `Fragile.times` says; gives NaN there when told to."""
+
+    times, nan = 0, False
+
+    def __init__(self):
+        super().__init__()
+        self.steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 150 and Fragile.times:
+            Fragile.times -= 1
+            raise RuntimeError("the simulator broke")
+        obs, reward, *rest = super().step(action)
+        return obs, float("nan") if Fragile.nan and self.steps == 150 else reward, *rest
+
+
+gym.register("Fragile-v0", entry_point=Fragile, max_episode_steps=100)
+HOW = Execution(max_failures=2, hang_timeout=60)
+
+
+def fragile(folder: Path, times: int, nan: bool = False, **more) -> tuple[int, list[str], dict]:
+    Fragile.times, Fragile.nan = times, nan
+    said: list[str] = []
+    how = settings("--env", "Fragile-v0", "--buffer_arg", "k=3", "--evaluation_interval", "0") | more
+    code = run_single(TrialFolder(folder), how, HOW, said.append)
+    return code, said, TrialFolder(folder).status()
+
+
+def test_a_run_that_fails_is_tried_again_from_its_checkpoint(tmp_path):
+    code, said, status = fragile(tmp_path / "run", times=1)
+    assert code == 0 and status["state"] == FINISHED and status["starts"] == 2
+    assert status["failures"] == ["RuntimeError: the simulator broke"]
+    assert any("trying again from its last checkpoint: RuntimeError: the simulator broke" in line for line in said)
+    steps = [float(row["num_env_steps_sampled_lifetime"]) for row in rows(tmp_path / "run")]
+    assert steps == [100, 200, 300, 400]
+
+
+def test_a_run_that_always_fails_ends_with_the_reason(tmp_path):
+    code, said, status = fragile(tmp_path / "run", times=9)
+    assert code == 1 and status["state"] == FAILED and len(status["failures"]) == status["starts"] == 3
+    assert said[-1] == "failed, for good: RuntimeError: the simulator broke"
+    assert "simulator broke" in (tmp_path / "run" / "error.txt").read_text()
+    code, _, status = fragile(tmp_path / "run", times=0)  # mended, and begun again by hand
+    assert code == 0 and status["state"] == FINISHED
+
+
+def test_an_error_that_would_come_again_is_not_tried_again(tmp_path):
+    code, said, status = fragile(tmp_path / "run", times=0, nan=True)
+    assert code == 1 and status["state"] == FAILED and status["starts"] == 1
+    assert said[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 150 of Fragile-v0")
+
+
+def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
+    from interreplay.rllib.algorithm import OffPolicy
+
+    def save(self, path, **kwargs):
+        if self.env_steps > 200:
+            raise OSError(28, "No space left on device")
+        return real(self, path, **kwargs)
+
+    real = OffPolicy.save_to_path
+    monkeypatch.setattr(OffPolicy, "save_to_path", save)
+    code, _, status = fragile(tmp_path / "run", times=0)
+    assert code == 1 and status["state"] == FAILED and status["starts"] == 3
+    assert "No space left on device" in status["failures"][-1] and "earlier ones are kept" in status["failures"][-1]
+    monkeypatch.undo()
+    code, _, status = fragile(tmp_path / "run", times=0)
+    assert code == 0 and status["begun_at"] == 200
+
+
+@pytest.mark.slow
+def test_a_lost_env_runner_is_a_failure_like_others(tmp_path):
+    how = settings("--num_workers", "1", "--evaluation_interval", "0")
+    with TrialRun(tmp_path / "run", how, 60) as run, pytest.raises(Exception, match="actor died"):
+        for figures in run.results():
+            if figures["env_steps"] == 200:
+                (pid,) = run.training.algo.env_runner_group.foreach_env_runner(
+                    lambda runner: os.getpid(), local_env_runner=False
+                )
+                os.kill(pid, signal.SIGKILL)
+    assert run_single(TrialFolder(tmp_path / "run"), how, HOW, lambda line: None) == 0
+    status = TrialFolder(tmp_path / "run").status()
+    assert status["starts"] == 2 and len(status["failures"]) == 1 and status["begun_at"] == 200
+
+
+def test_a_folder_belongs_to_one_process(tmp_path):
+    told = "in use by another process: the run runs there already"
+    with (
+        held(tmp_path, "the run"),
+        pytest.raises(UsageError, match=told),
+        held(tmp_path, "the run", patience=0.1),
+    ):
+        pass
+    with held(tmp_path, "the run", patience=0.1):
+        pass
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
+    folder = tmp_path / "run"
+    with TrialRun(folder, settings(), 60) as run:
+        results = run.results()
+        for _ in range(3):
+            next(results)
+        results.close()
+    (newest, before) = RunFolder(folder).checkpoints()
+    (newest / "manifest.json").unlink()
+    finish(folder)
+    assert TrialFolder(folder).status()["begun_at"] == int(before.name[-8:])
+    assert rows(folder) == rows(whole)
+
+
+def test_errors_that_end_a_trial_are_told_apart(tmp_path):
+    with TrialRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60) as run, pytest.raises(HopelessError):
+        list(run.results())
+    assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
