@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-# Okabe and Ito's colors without yellow and black, which fade on one of a light and a dark page; then other dashes.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# Okabe and Ito's colors without yellow and black, which fade on light or dark; the blue a little lighter.
+COLORS = ("#1F83C4", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("solid", "dash", "dot", "dashdot")
 BASELINE = "#7F7F7F"
 
-NAMED = 3
+MARKED = 3
 """Single runs per chart whose names are shown."""
 
 
@@ -68,9 +68,13 @@ class Chart:
 
     @property
     def named(self) -> list[Line]:
-        """The lines with a name at their end: of single runs only the first few, for want of room."""
-        thin = [line for line in self.lines if line.thin]
-        return [line for line in self.lines if not line.thin] + thin[:NAMED]
+        """The lines with a name beside the chart."""
+        return [line for line in self.lines if not line.thin]
+
+    @property
+    def marked(self) -> list[Line]:
+        """The single runs with a name where they end: only the first few, for want of room."""
+        return [line for line in self.lines if line.thin][:MARKED]
 
     @property
     def methods(self) -> list[str]:
@@ -87,12 +91,14 @@ class Figure:
         title: Its headline.
         caption: How to read it.
         charts: One panel each.
+        folded: Whether the page shows it only when asked.
     """
 
     name: str
     title: str
     caption: str
     charts: list[Chart] = field(default_factory=list)
+    folded: bool = False
 
 
 Styles = dict[str, tuple[str, str]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import integrate
 
 from interreplay.analysis.intervals import Array
 from interreplay.analysis.runs import Run
@@ -36,7 +37,7 @@ class Curves:
     def means(self) -> Array:
         """Of each run the mean over steps, the area under its curve by the length of the range: ``(runs,)``."""
         length = self.steps[-1] - self.steps[0]
-        return np.trapezoid(self.values, self.steps, axis=1) / length if length else self.values[:, 0]
+        return integrate.trapezoid(self.values, self.steps, axis=1) / length if length else self.values[:, 0]
 
     def finals(self) -> Array:
         """Of each run the mean over the last tenth of the steps, the last value at least: ``(runs,)``."""

@@ -97,8 +97,8 @@ def _single(task: Task, measure: str) -> list[Line]:
     for run in task.aside:
         if not run.repeats and run.has(measure):
             x, y = points(run, measure)
-            seed = "" if run.description.seed is None else f" s{run.description.seed}"
-            found.append(Line(f"{run.method}{seed}, {run.state}", run.method, x, y, thin=True))
+            seed = "" if run.description.seed is None else f"seed {run.description.seed} "
+            found.append(Line(f"{seed}{run.state}", run.method, x, y, thin=True))
     return found
 
 
@@ -108,7 +108,7 @@ def _aggregate(section: Section, table: pd.DataFrame) -> list[Chart]:
         rows = table[table["measure"] == kind] if len(table) else table
         dots = [Dot(row.method, row.method, row.iqm, row.iqm_low, row.iqm_high) for row in rows.itertuples()]
         if dots:
-            charts.append(Chart(title, "normalised, interquartile mean", dots=dots))
+            charts.append(Chart(title, "normalised IQM", dots=dots))
     return charts
 
 
@@ -141,7 +141,9 @@ def _diagnostics(algorithm: str, table: pd.DataFrame, stem: str) -> list[Figure]
             for name, title in DIAGNOSTICS.items()
             if (lines := _lines(rows[rows["name"] == name]))
         ]
-        found.append(Figure(f"{stem}-diagnostics-{env}", f"{algorithm}: what replay did in {env}", caption, charts))
+        found.append(
+            Figure(f"{stem}-diagnostics-{env}", f"{algorithm}: what replay did in {env}", caption, charts, folded=True)
+        )
     return found
 
 

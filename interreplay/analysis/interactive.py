@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ def draw(chart: Chart, styles: Styles) -> dict[str, Any]:
         dragmode=False,
         font={"family": "system-ui, sans-serif", "size": 13},
     )
-    figure.update_xaxes(title={"text": chart.x, "standoff": 8}, zeroline=False, automargin=True, nticks=5)
-    figure.update_yaxes(zeroline=False, automargin=True)
+    figure.update_xaxes(title={"text": chart.x, "standoff": 8}, zeroline=False, automargin=True, nticks=5, tickangle=0)
+    figure.update_yaxes(zeroline=False, automargin=True, separatethousands=True)
     return figure.to_plotly_json()
 
 
@@ -40,16 +41,28 @@ def _lines(figure: go.Figure, chart: Chart, styles: Styles) -> None:
     named = [(line.label, styles[line.method][0], line.method, float(line.y[-1])) for line in chart.named]
     if chart.mark is not None:
         named.append((chart.mark_label, "#888888", "", chart.mark))
-    heights = apart([value for *_, value in named], GAP * (high - low), low, high)
+    named = [(broken(label), *rest) for label, *rest in named]
+    lines = max((label.count("<br>") + 1 for label, *_ in named), default=1)
+    heights = apart([value for *_, value in named], lines * GAP * (high - low), low, high)
     for (label, color, method, _), height in zip(named, heights, strict=True):
         place = {"x": 1.01, "xref": "paper", "xanchor": "left", "y": height, "yanchor": "middle", "name": method}
         figure.add_annotation(text=label, showarrow=False, font={"color": color, "size": 12}, **place)
-    longest = max((len(label) for label, *_ in named), default=0)
+    for line in chart.marked:
+        early = line.x[-1] < 0.6 * max(float(other.x[-1]) for other in chart.lines)
+        place = {"x": float(line.x[-1]), "y": float(line.y[-1]), "xanchor": "left" if early else "right", "yshift": -9}
+        font = {"color": styles[line.method][0], "size": 11}
+        figure.add_annotation(text=line.label, showarrow=False, font=font, name=line.method, **place)
+    longest = max((len(part) for label, *_ in named for part in label.split("<br>")), default=0)
     margin = {"l": 8, "r": min(150, 12 + 7 * longest), "t": 8, "b": 8}
     figure.update_layout(height=HEIGHT, margin=margin)
     if max(float(np.max(line.x)) for line in chart.lines) >= 1000:
-        figure.update_xaxes(tickformat=",")
+        figure.update_xaxes(tickformat="~s")
     figure.update_yaxes(range=[low, high], title={"text": chart.y, "standoff": 6})
+
+
+def broken(label: str) -> str:
+    """A long name on two lines, as far as it has a place to break."""
+    return re.sub(r"(?<=, )|(?<=[a-z])(?=[A-Z])", "<br>", label, count=1) if len(label) > 14 else label
 
 
 def _line(figure: go.Figure, line: Line, color: str, dash: str) -> None:

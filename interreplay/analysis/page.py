@@ -96,9 +96,7 @@ def _section(
     drawn = {figure.name: _figure(figure, styles, charts) for figure in figures}
     stem = next(iter(drawn), "").rsplit("-", 1)[0]
     parts.append(drawn.pop(f"{stem}-learning", ""))
-    parts += [
-        f'<p class="note">{html.escape(f"{task.env}: {note}")}</p>' for task in section.tasks for note in task.notes
-    ]
+    parts += _notes(section)
     if len(own["efficiency"]):
         parts += ["<h3>Sample efficiency</h3>", html_tables.efficiency(own["efficiency"], section.baseline)]
     if len(own["aggregate"]):
@@ -106,6 +104,16 @@ def _section(
         parts += [f"<h3>{environments} together, normalised returns</h3>"]
         parts += [html_tables.overall(own["aggregate"], own["improvement"], section.baseline)]
     return "\n".join([*parts, *drawn.values()])
+
+
+def _notes(section: Section) -> list[str]:
+    """What is to be said of environments, once where it is the same."""
+    said: dict[str, list[str]] = {}
+    for task in section.tasks:
+        for note in task.notes:
+            said.setdefault(note, []).append(task.env)
+    lines = [f"{', '.join(envs)}: {note}" for note, envs in said.items()]
+    return [f'<p class="note">{html.escape(line)}</p>' for line in lines]
 
 
 def _figure(figure: Figure, styles: Styles, charts: list[Any]) -> str:
@@ -119,8 +127,11 @@ def _figure(figure: Figure, styles: Styles, charts: list[Any]) -> str:
             f'<div>{head}<div class="chart" role="img" aria-label="{described}" data-chart="{len(charts)}"></div></div>'
         )
         charts.append(interactive.draw(chart, styles))
-    shown = f'<h3>{html.escape(figure.title)}</h3><div class="panels">{"".join(panels)}</div>'
-    return f'<figure>{shown}<figcaption class="caption">{html.escape(figure.caption)}</figcaption></figure>'
+    title, caption = html.escape(figure.title), html.escape(figure.caption)
+    shown = f'<div class="panels">{"".join(panels)}</div><figcaption class="caption">{caption}</figcaption>'
+    if figure.folded:
+        return f"<details><summary>{title} ({_many(len(panels), 'chart')})</summary><figure>{shown}</figure></details>"
+    return f"<figure><h3>{title}</h3>{shown}</figure>"
 
 
 def _runs(table: pd.DataFrame) -> str:

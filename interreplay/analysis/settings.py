@@ -104,7 +104,7 @@ def _last_name(kind: Any) -> str:
 
 
 def _from_name(name: str) -> Description:
-    """Of ``SAC_Hopper-v5_NMER_s0_20260101-120000``, custom_training.py's, or ``SAC_Hopper-v5_1a2b3_00000_...``, Tune's."""
+    """Of custom_training.py's ``SAC_Hopper-v5_NMER_s0_20260101-120000`` or Tune's ``SAC_Hopper-v5_1a2b3_00000_...``."""
     if match := re.match(r"([^_]+)_([^_]+)_([^_]+)_s(\d+)(_|$)", name):
         return Description(match[1], match[2], match[3], int(match[4]))
     match = re.match(r"([^_]+)_([^_]+)_[0-9a-f]{5,8}_\d+(_|$)", name)

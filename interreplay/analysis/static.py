@@ -66,7 +66,7 @@ def _drawn(figure: Figure, styles: Styles) -> Any:
         (_draw_dots if chart.dots else _draw_lines)(panel, chart, styles)
     for panel in panels.flat[len(figure.charts) :]:
         panel.set_visible(False)
-    caption = "\n".join(textwrap.wrap(figure.caption, int(21 * size[0])))
+    caption = "\n".join(textwrap.wrap(figure.caption, int(15 * size[0])))
     drawn.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color="#666666")
     return drawn
 
@@ -98,6 +98,12 @@ def _label_ends(panel: Any, chart: Chart, styles: Styles, low: float, high: floa
     named = [(line.label, line.method, float(line.y[-1])) for line in chart.named]
     if chart.mark is not None:
         named.append((chart.mark_label, "", chart.mark))
+    right = max(float(line.x[-1]) for line in chart.lines)
+    for line in chart.marked:
+        early = line.x[-1] < 0.6 * right
+        offset, side = ((5, -9), "left") if early else ((-5, -9), "right")
+        place = {"xy": (line.x[-1], line.y[-1]), "xytext": offset, "textcoords": "offset points", "ha": side}
+        panel.annotate(line.label, color=styles[line.method][0], fontsize=8, **place)
     heights = apart([value for _, _, value in named], 0.075 * (high - low), low, high)
     for (label, method, _), height in zip(named, heights, strict=True):
         color = styles[method][0] if method else "#888888"

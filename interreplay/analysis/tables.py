@@ -12,7 +12,7 @@ from interreplay.analysis.curves import Curves, align
 from interreplay.analysis.intervals import STATISTICS, Array, improvement, interval, mean, ratio
 from interreplay.analysis.results import REPLAY
 from interreplay.analysis.runs import Run
-from interreplay.analysis.study import Section, Task
+from interreplay.analysis.study import MEASURES, Section, Task
 
 JUDGED = {"auc": "area under the curve", "final": "final return"}
 PROFILE_POINTS = 101
@@ -26,6 +26,7 @@ def judged(curves: Curves, kind: str) -> Array:
 def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame:
     """Every run that was found, those that do not count included."""
     counted = {id(run) for s in sections for task in s.tasks for listed in task.counted.values() for run in listed}
+    measures = {section.algorithm: MEASURES[section.measure] for section in sections}
     return pd.DataFrame(
         [
             {
@@ -37,7 +38,7 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
                 "counted": id(run) in counted,
                 "env_steps": run.steps,
                 "seconds": run.results["seconds"].iloc[-1] if len(run.results) else np.nan,
-                "note": run.note,
+                "note": run.note or ("" if id(run) in counted else f"no {measures.get(run.algorithm, '')}"),
                 "folder": str(run.path),
             }
             for run in runs
@@ -88,7 +89,7 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
     row |= {"threshold": scale.threshold, "reached": int(np.isfinite(reached).sum()), "steps": np.median(reached)}
     if base is not None:
         strata = [scale.normalized(c.means()) for c in (curves, base)]
-        low, high = interval(ratio(1), strata)
+        low, high = (np.nan, np.nan) if method == section.baseline else interval(ratio(1), strata)
         row |= {"auc_ratio": ratio(1)(*strata), "auc_ratio_low": low, "auc_ratio_high": high}
         row["steps_ratio"] = _over(np.median(base.reached(scale.threshold)), np.median(reached))
     return row
@@ -134,7 +135,8 @@ def aggregate_table(sections: Sequence[Section]) -> pd.DataFrame:
                     row |= {name: statistic(*own), f"{name}_low": low, f"{name}_high": high}
                 if section.baseline in methods:
                     both = [*own, *strata(section, section.baseline, kind)]
-                    low, high = interval(ratio(len(tasks)), both)
+                    of_itself = method == section.baseline
+                    low, high = (np.nan, np.nan) if of_itself else interval(ratio(len(tasks)), both)
                     row |= {"ratio": ratio(len(tasks))(*both), "ratio_low": low, "ratio_high": high}
                 rows.append(row)
     return pd.DataFrame(rows)
