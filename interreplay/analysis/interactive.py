@@ -41,7 +41,7 @@ def _lines(figure: go.Figure, chart: Chart, styles: Styles) -> None:
     named = [(line.label, styles[line.method][0], line.method, float(line.y[-1])) for line in chart.named]
     if chart.mark is not None:
         named.append((chart.mark_label, "#888888", "", chart.mark))
-    named = [(broken(label), *rest) for label, *rest in named]
+    named = [(broken(label), color, method, value) for label, color, method, value in named]
     lines = max((label.count("<br>") + 1 for label, *_ in named), default=1)
     heights = apart([value for *_, value in named], lines * GAP * (high - low), low, high)
     for (label, color, method, _), height in zip(named, heights, strict=True):
