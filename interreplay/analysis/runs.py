@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,7 +20,9 @@ from interreplay.commandline import UsageError
 FINISHED, UNFINISHED, CRASHED, EMPTY, UNREADABLE = "finished", "unfinished", "crashed", "empty", "unreadable"
 STATES = (FINISHED, UNFINISHED, CRASHED, EMPTY, UNREADABLE)
 ERRORS = ("error.txt", "error.pkl")
-MARKS = {*FILES, *ERRORS, "params.json"}
+STATUS = "status.json"
+"""Where cluster_run.py says what became of a run."""
+MARKS = {*FILES, *ERRORS, STATUS, "params.json"}
 
 
 @dataclass(frozen=True)
@@ -126,10 +130,21 @@ def _state(path: Path, description: Description, results: Results) -> tuple[str,
         return FINISHED, "went on after an error" if error else ""
     of = f" of {description.total:,}" if description.total else ""
     went_on = error is not None and pd.notna(last) and last > error.stat().st_mtime
+    status = _status(path)
+    if status.get("state") == "failed":
+        return CRASHED, f"after {steps:,}{of} steps: {(status.get('failures') or ['given up'])[-1]}"
+    if status.get("state") == "stopped early":
+        return UNFINISHED, f"{steps:,}{of} steps, stopped early by the study's scheduler"
     if error and not went_on:
         return CRASHED, f"after {steps:,}{of} steps: {_reason(error)}"
     since = f", last result {datetime.fromtimestamp(last, timezone.utc):%Y-%m-%d %H:%M} UTC" if pd.notna(last) else ""
     return UNFINISHED, f"{steps:,}{of} steps, running or stopped{since}"
+
+
+def _status(path: Path) -> dict[str, Any]:
+    file = path / STATUS
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _reason(error: Path) -> str:

@@ -98,6 +98,20 @@ def test_a_run_that_went_on_after_an_error_is_not_crashed(tmp_path):
     assert only(tmp_path).state == "crashed"
 
 
+@pytest.mark.parametrize(
+    ("status", "state", "said"),
+    [
+        ({"state": "failed", "failures": ["it: ValueError: NaN", "again: OSError"]}, "crashed", "again: OSError"),
+        ({"state": "stopped early"}, "unfinished", "by the study's scheduler"),
+        ({"state": "running"}, "unfinished", "running or stopped"),
+    ],
+)
+def test_a_study_says_what_became_of_its_runs(tmp_path, status, state, said):
+    folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0], total=5000)
+    (folder / "status.json").write_text(json.dumps(status))
+    assert only(tmp_path).state == state and said in only(tmp_path).note
+
+
 def test_the_same_seed_twice_counts_once(tmp_path):
     ours(tmp_path / "a", "Hopper-v5", "NMER", 0, [1.0], total=2000)
     ours(tmp_path / "b", "Hopper-v5", "NMER", 0, [1.0, 2.0])
