@@ -1,0 +1,8 @@
+"""Results on disk to curves, tables and a page: ``python -m interreplay.analysis RESULTS...``. Needs no Ray."""
+
+from __future__ import annotations
+
+from interreplay.analysis.report import make_report
+from interreplay.analysis.runs import Run, read_runs
+
+__all__ = ["Run", "make_report", "read_runs"]

@@ -1,0 +1,98 @@
+"""``python -m interreplay.analysis RESULTS...``: from result folders to figures, tables and a page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from interreplay.analysis.report import Report, make_report
+from interreplay.analysis.runs import FINISHED
+from interreplay.analysis.scores import Scores, read_scores
+from interreplay.analysis.study import MEASURES
+from interreplay.commandline import UsageError
+from interreplay.commandline.values import number
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser."""
+    parser = argparse.ArgumentParser(prog="interreplay report", description=__doc__, allow_abbrev=False)
+    parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="folders in or below which runs are")
+    parser.add_argument("--output", type=Path, default=Path("report"), help="folder to write to (default: %(default)s)")
+    parser.add_argument("--title", default="Replay methods compared", help="the page's headline")
+    parser.add_argument("--baseline", default="Uniform", help="what others are compared with (default: %(default)s)")
+    parser.add_argument(
+        "--measure",
+        choices=("auto", *MEASURES),
+        default="auto",
+        help="what is compared (default: evaluation returns where all runs have them, else training returns)",
+    )
+    parser.add_argument(
+        "--count",
+        choices=("finished", "all"),
+        default="finished",
+        help="the runs that averages are made of; all: also unfinished and crashed ones, as far as they got",
+    )
+    parser.add_argument(
+        "--statistic", choices=("mean", "iqm"), default="mean", help="of the learning curves (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--scores",
+        type=Path,
+        help='JSON with known returns: {"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}',
+    )
+    parser.add_argument(
+        "--threshold",
+        type=number(0, 1, open_low=True),
+        default=0.8,
+        help="to be reached, between the scale's 0 and 1, where --scores says nothing (default: %(default)s)",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Makes a report.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0, or 2 after an error that the user can mend.
+    """
+    parser = make_parser()
+    try:
+        given = vars(parser.parse_args(argv))
+    except SystemExit as stop:  # argparse has said why
+        return int(stop.code or 0)
+    scores, threshold = given.pop("scores"), given.pop("threshold")
+    try:
+        known = Scores(read_scores(scores) if scores else {}, threshold)
+        report = make_report(given.pop("results"), given.pop("output"), scores=known, **given)
+    except ModuleNotFoundError as error:
+        if error.name not in ("matplotlib", "plotly", "pandas", "scipy"):
+            raise
+        sys.stderr.write(f'{parser.prog}: error: {error.name} is missing; pip install "interreplay[analysis]"\n')
+        return 2
+    except UsageError as error:
+        sys.stderr.write(f"{parser.prog}: error: {' '.join(str(error).split())}\n")
+        return 2
+    sys.stdout.write(summary(report))
+    return 0
+
+
+def summary(report: Report) -> str:
+    """What was found and written, in a few lines."""
+    states = Counter(run.state for run in report.runs)
+    lines = [f"{len(report.runs)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}"]
+    lines += [
+        f"  {run.state}: {run.path.name}: {run.note}" for run in report.runs if run.state != FINISHED or run.repeats
+    ]
+    lines += [f"{section.algorithm}: {note}" for section in report.sections for note in section.notes]
+    lines.append(f"{len(report.paths)} files in {report.paths[0].parent}; open {report.paths[0]}")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

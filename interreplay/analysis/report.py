@@ -1,0 +1,82 @@
+"""Result folders to a folder with a page, figures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from interreplay.analysis.charts import styles
+from interreplay.analysis.figures import figures
+from interreplay.analysis.runs import Run, read_runs
+from interreplay.analysis.scores import Scores
+from interreplay.analysis.study import Section, build
+from interreplay.analysis.tables import all_tables
+from interreplay.commandline import UsageError
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written, and from what.
+
+    Attributes:
+        runs: All runs that were found.
+        sections: What was compared.
+        paths: The files, the page first.
+    """
+
+    runs: list[Run]
+    sections: list[Section]
+    paths: list[Path]
+
+
+def make_report(
+    results: Sequence[Path],
+    output: Path,
+    *,
+    baseline: str = "Uniform",
+    measure: str = "auto",
+    count: str = "finished",
+    statistic: str = "mean",
+    scores: Scores | None = None,
+    title: str = "Replay methods compared",
+) -> Report:
+    """Reads runs and writes ``index.html``, the figures as PNG and SVG, and the tables as CSV.
+
+    Args:
+        results: Folders in or below which runs are.
+        output: Where to; made where it is missing, files of the same names are replaced.
+        baseline: The method that others are compared with.
+        measure: ``"auto"``, or one of `study.MEASURES`.
+        count: ``"finished"`` or ``"all"``.
+        statistic: Of the learning curves, ``"mean"`` or ``"iqm"``.
+        scores: What is known of the environments.
+        title: The page's headline.
+
+    Raises:
+        UsageError: There is no run, or the output cannot be written.
+    """
+    runs = read_runs(results)
+    sections = build(runs, baseline=baseline, measure=measure, count=count, scores=scores or Scores())
+    tables = all_tables(runs, sections)
+    style = styles(sorted({method for section in sections for method in section.methods}), baseline)
+    drawn = {section.algorithm: figures(section, tables, statistic) for section in sections}
+
+    # Drawing needs the extra `analysis`.
+    from interreplay.analysis.page import page
+    from interreplay.analysis.static import draw
+
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        paths = [output / "index.html"]
+        paths[0].write_text(page(title, runs, sections, tables, drawn, style), encoding="utf-8")
+        for name, table in tables.items():
+            paths.append(output / f"{name}.csv")
+            table.to_csv(paths[-1], index=False, float_format="%.8g")
+        for figure in (figure for listed in drawn.values() for figure in listed):
+            paths += draw(figure, style, output)
+    except OSError as error:
+        raise UsageError(
+            f"--output {output} cannot be written: {error.strerror or error}; choose another folder"
+        ) from error
+    return Report(runs, sections, paths)

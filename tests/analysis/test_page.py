@@ -1,0 +1,94 @@
+"""The report's page as a person meets it, in headless Chromium."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from run_folders import study
+
+from interreplay.analysis.__main__ import main
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
+OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    top = tmp_path_factory.mktemp("page")
+    assert main([str(study(top / "runs")), "--output", str(top / "out")]) == 0
+    return (top / "out" / "index.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[390, 1280], ids=["phone", "desktop"], scope="module")
+def page(request, browser, address):
+    page = browser.new_page(viewport={"width": request.param, "height": 800}, color_scheme="light")
+    page.said = []
+    page.on("console", lambda message: page.said.append(message.text))
+    page.on("pageerror", lambda error: page.said.append(str(error)))
+    page.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else page.said.append(asked.url))
+    page.goto(address)
+    page.wait_for_selector("body[data-ready]", timeout=60_000)
+    yield page
+    page.close()
+
+
+def test_it_opens_without_errors_requests_or_sideways_scrolling(page):
+    assert page.said == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_every_figure_has_a_size_and_data(page):
+    page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
+    page.wait_for_function("[...document.querySelectorAll('.chart')].every(chart => chart.data)")
+    charts = page.query_selector_all(".chart")
+    assert len(charts) >= 11
+    for chart in charts:
+        box = chart.query_selector("svg.main-svg").bounding_box()
+        assert box["width"] > 250 and box["height"] > 100
+        assert chart.query_selector_all(".scatterlayer .trace"), chart.get_attribute("aria-label")
+
+
+def test_it_can_be_used_with_the_keyboard_alone(page):
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    page.evaluate("document.activeElement.blur()")
+    reached = set()
+    page.focus(".skip")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate("document.activeElement.tagName + (document.activeElement.getAttribute('role') || '')")
+        )
+    assert {"A", "INPUT", "DIVregion", "SUMMARY"} <= reached
+
+
+def test_a_method_can_be_hidden_in_all_figures(page):
+    box = page.query_selector('.methods input[value="NMER"]')
+    box.focus()
+    page.keyboard.press("Space")
+    state = """() => [...document.querySelectorAll('.chart')].flatMap(
+        c => (c.data || []).filter(t => t.meta === 'NMER').map(t => t.visible))"""
+    page.wait_for_function(f"({state})().every(shown => shown === false)")
+    page.keyboard.press("Space")
+    page.wait_for_function(f"({state})().every(shown => shown === true)")
+    assert page.said == []
+
+
+def test_dark_is_dark(browser, address):
+    page = browser.new_page(color_scheme="dark")
+    page.goto(address)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"
+    page.close()

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+from PIL import Image
+from run_folders import ours, study
+
+from interreplay.analysis.__main__ import main
+from interreplay.analysis.charts import BASELINE, apart, styles
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    top = tmp_path_factory.mktemp("report")
+    assert main([str(study(top / "runs")), "--output", str(top / "out"), "--title", "Two <methods>"]) == 0
+    return top / "out"
+
+
+def test_all_files_are_there_and_readable(report):
+    names = {path.name for path in report.iterdir()}
+    figures = {"sac-learning", "sac-aggregate", "sac-improvement", "sac-profiles", "sac-time"}
+    figures |= {f"sac-diagnostics-{env}" for env in ("Hopper-v5", "Reacher-v5")}
+    assert names >= {f"{figure}.{kind}" for figure in figures for kind in ("png", "svg")} | {"index.html"}
+    for path in report.glob("*.png"):
+        with Image.open(path) as image:
+            assert min(image.size) > 150 and len(image.convert("RGB").getcolors(10**6)) > 20
+    for path in report.glob("*.csv"):
+        assert len(pd.read_csv(path))
+
+
+def test_the_page_needs_nothing_from_outside(report):
+    page = re.sub(r"<script>.*?</script>", "", (report / "index.html").read_text(), flags=re.DOTALL)
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', page)
+    assert "Two &lt;methods&gt;" in page and "Two <methods>" not in page
+
+
+def test_the_page_tells_of_runs_that_do_not_count(report):
+    page = (report / "index.html").read_text()
+    (said,) = re.findall(r"Not in any average: ([^.]*)\.", page)
+    assert sorted(said.split(", ")) == ["1 crashed", "1 unfinished", "2 empty"]
+    assert "ValueError: actions are NaN" in page and "12 of 16 runs count" in page
+
+
+@pytest.mark.slow
+def test_the_same_runs_make_the_same_report(report, tmp_path):
+    runs = report.parent / "runs"
+    assert main([str(runs), "--output", str(tmp_path), "--title", "Two <methods>"]) == 0
+    for path in report.iterdir():
+        if path.suffix != ".png":
+            assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+
+
+def test_the_command_says_what_it_found(tmp_path, capsys):
+    ours(tmp_path / "runs", "Hopper-v5", "NMER", 0, [1.0], total=5000)
+    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert "1 runs: 1 unfinished" in shown and "1,000 of 5,000 steps" in shown and "index.html" in shown
+    assert "No finished run of Uniform" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_runs_without_any_result_make_a_page_of_states(tmp_path):
+    (tmp_path / "runs" / "SAC_Hopper-v5_PER_s0_x").mkdir(parents=True)
+    (tmp_path / "runs" / "SAC_Hopper-v5_PER_s0_x" / "error.txt").write_text("Traceback\nMemoryError\n")
+    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
+    assert "before its first result: MemoryError" in (tmp_path / "out" / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{top}/nothing"], "nothing does not exist"),
+        (["{top}/empty"], "no runs in"),
+        (["{top}/runs", "--baseline", "Unifrom"], "did you mean 'Uniform'"),
+        (["{top}/runs", "--threshold", "nan"], "must be a number above 0"),
+        (["{top}/runs", "--measure", "return"], "invalid choice"),
+        (["{top}/runs", "--scores", "{top}/none.json"], "none.json"),
+        (["{top}/runs", "--output", "{top}/file"], "file cannot be written"),
+        ([], "RESULTS"),
+    ],
+)
+def test_mistakes_end_in_one_line(tmp_path, capsys, words, said):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    ours(tmp_path / "runs", "Hopper-v5", "Uniform", 0, [0.0, 1.0])
+    assert main([word.format(top=tmp_path) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and "Traceback" not in error
+
+
+def test_one_color_per_method_and_dashes_after_the_last():
+    found = styles([f"m{i}" for i in range(9)] + ["Uniform"], "Uniform")
+    assert found["Uniform"] == (BASELINE, "solid") and len(set(found.values())) == 10
+
+
+def test_labels_are_moved_apart_and_stay_inside():
+    found = apart([1.0, 1.0, 1.1, 9.9], 1.0, 0.0, 10.0)
+    ordered = sorted(found)
+    assert all(b - a >= 1 - 1e-9 for a, b in zip(ordered, ordered[1:], strict=False)) and found[3] == 9.9
+    assert apart([5.0], 1.0, 0.0, 10.0) == [5.0]
+    assert max(apart([10.0, 10.0], 1.0, 0.0, 10.0)) == 10.0
