@@ -7,6 +7,7 @@ from typing import Any
 import ray
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
+from interreplay.rllib import runner_state
 from interreplay.transitions import Transitions
 
 
@@ -40,8 +41,8 @@ def collect(
 
 
 def states(group: EnvRunnerGroup) -> dict[int, Any]:
-    """`runner_state` of every remote runner by its index."""
-    return dict(group.foreach_env_runner(lambda r: (r.worker_index, r.runner_state()), local_env_runner=False))
+    """The state of every remote runner by its index."""
+    return dict(group.foreach_env_runner(lambda r: (r.worker_index, runner_state.save(r)), local_env_runner=False))
 
 
 def load_states(group: EnvRunnerGroup, states: dict[int, Any]) -> None:
@@ -53,6 +54,6 @@ def load_states(group: EnvRunnerGroup, states: dict[int, Any]) -> None:
     def load(runner: Any) -> None:
         saved = ray.get(reference)
         if runner.worker_index in saved:
-            runner.load_runner_state(saved[runner.worker_index])
+            runner_state.load(runner, saved[runner.worker_index])
 
     group.foreach_env_runner(load, local_env_runner=False)

@@ -14,8 +14,8 @@ from ray.rllib.utils.annotations import override
 
 from interreplay import suites
 from interreplay.learning.update import flat_observation
+from interreplay.rllib import runner_state
 from interreplay.rllib.columns import ActionScale, as_column, as_tensors, concatenate, pick
-from interreplay.rllib.env_state import can_save, restore_env, save_env
 from interreplay.rllib.episode_hooks import EpisodeHooks
 from interreplay.rllib.episode_log import EpisodeLog
 from interreplay.transitions import Transitions
@@ -208,54 +208,15 @@ class ColumnRunner(SingleAgentEnvRunner):
         cut, self._cut = self._cut, []
         return cut
 
-    @property
-    def _envs(self) -> list[Any]:
-        return list(getattr(self.env.unwrapped, "envs", []))
-
     @override(SingleAgentEnvRunner)
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
         state = super().get_state(components, not_components=not_components, **kwargs)
         if self.env is not None and self._check_component(RUNNER_STATE, components, not_components):
-            state[RUNNER_STATE] = self.runner_state()
+            state[RUNNER_STATE] = runner_state.save(self)
         return state
 
     @override(SingleAgentEnvRunner)
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
         if RUNNER_STATE in state and self.env is not None:
-            self.load_runner_state(state[RUNNER_STATE])
-
-    def runner_state(self) -> dict[str, Any]:
-        """Random generators, episodes and, where they can be saved, the environments."""
-        saved = self._obs is not None and len(self._envs) == self.num_envs and all(map(can_save, self._envs))
-        return {
-            "torch_rng": self._torch_rng.get_state().numpy(),
-            "numpy_rng": self._numpy_rng.bit_generator.state,
-            "exploration": self._exploration.state_dict(),
-            "log": self._log.state(),
-            "steps_since_report": self._steps_since_report,
-            "obs": self._obs,
-            "over": self._over.copy(),
-            "seeded": self._seeded,
-            "needs_reset": self._needs_initial_reset,
-            "envs": [save_env(env) for env in self._envs] if saved else None,
-        }
-
-    def load_runner_state(self, state: dict[str, Any]) -> None:
-        """Continue from `runner_state`; where the environments were not saved, at the start of an episode."""
-        self._torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
-        self._numpy_rng.bit_generator.state = state["numpy_rng"]
-        self._exploration.load_state_dict(state["exploration"])
-        self._log.load(state["log"])
-        self._steps_since_report = int(state["steps_since_report"])
-        self._obs, self._over, self._seeded = state["obs"], np.array(state["over"]), state["seeded"]
-        self._needs_initial_reset = state["needs_reset"] or state["envs"] is None
-        if state["envs"] is None:
-            # A seeded reset would replay the run's first episodes.
-            self._env_seed = int(self._numpy_rng.integers(2**31))
-            self._seeded = False
-            return
-        self.env.reset()
-        for env, saved in zip(self._envs, state["envs"], strict=True):
-            restore_env(env, saved)
-        self.env.unwrapped._autoreset_envs = self._over.copy()
+            runner_state.load(self, state[RUNNER_STATE])

@@ -142,7 +142,7 @@ def test_bfloat16_products_stay_near_float32(grouping, sizes):
     found = [rough.outputs, *chain_of(rough.backward(gradients, rows=True))]
     wanted = [exact.outputs, *chain_of(exact.backward(gradients, rows=True))]
     for ours, theirs in zip(found, wanted, strict=True):
-        assert (ours - theirs).norm() <= 0.05 * theirs.norm()
+        assert (ours - theirs).norm() <= 0.1 * theirs.norm()
     assert torch.equal(rough.outputs, exact.outputs) == (len(sizes) == 3)
 
 

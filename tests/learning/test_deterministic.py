@@ -105,12 +105,18 @@ def test_four_steps_equal_adam_on_plain_gradients(kind, huber_delta):
         critic.zero_grad()
         (loss + 0.05 * 0.5 * squares).backward()
         critic.step()
+        if i == 0:  # Adam's first moment is a tenth of the first gradient, L2 term included
+            for mine, theirs in zip(networks.critics.parameters(), reference.critics.parameters(), strict=True):
+                assert torch.allclose(update.optimizers["critic"].state[mine]["exp_avg"], 0.1 * theirs.grad, rtol=1e-9)
         if kind == "TD3" and i % 2 == 0:
             continue
         squares = sum(p.square().sum() for p in reference.actor.parameters())
         actor.zero_grad()
         (plain_actor_loss(reference, rows) + 0.03 * 0.5 * squares).backward()
         actor.step()
+        if i == (1 if kind == "TD3" else 0):
+            for mine, theirs in zip(networks.actor.parameters(), reference.actor.parameters(), strict=True):
+                assert torch.allclose(update.optimizers["actor"].state[mine]["exp_avg"], 0.1 * theirs.grad, rtol=1e-6)
         for targets, sources in ((reference.targets, reference.critics), (reference.target_actor, reference.actor)):
             for t, s in zip(targets.parameters(), sources.parameters(), strict=True):
                 t.data.mul_(1 - TAU).add_(TAU * s.data)

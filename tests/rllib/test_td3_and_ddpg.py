@@ -8,7 +8,7 @@ import replay_buffers
 from argument_parser import settings_for
 from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
-from interreplay.rllib import DDPG
+from interreplay.rllib import DDPG, runner_state
 from interreplay.rllib.job import configure, trainer_settings
 from tests.rllib.test_training import CONFIGS, cluster, config, run, same, weights  # noqa: F401
 
@@ -75,12 +75,12 @@ def test_noise_persists_within_episodes_and_begins_anew():
 def test_the_state_of_the_noise_is_in_the_runners_state():
     algorithm, _ = run(config(trainer="DDPG"), 1)
     runner = algorithm.env_runner
-    state = runner.runner_state()
+    state = runner_state.save(runner)
     x = runner._exploration._x.clone()
     assert np.array_equal(state["exploration"]["x"], x.numpy()) and x.abs().sum() > 0
     algorithm.train()
     assert not torch.equal(runner._exploration._x, x)
-    runner.load_runner_state(state)
+    runner_state.load(runner, state)
     assert torch.equal(runner._exploration._x, x)
 
 
