@@ -60,7 +60,7 @@ def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
 
 
 def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
-    made = lambda: config(buffer="NMER").training(updates_per_step=3.0).build_algo()
+    made = lambda: config(buffer="NMER").training(updates_per_step=3.0, batches_per_draw=2).build_algo()
     straight = made()
     for _ in range(2):
         straight.train()
