@@ -32,7 +32,7 @@ def study(folder: Path, runs: int, at_once: int, args: argparse.Namespace, steps
 
 
 def rate(folder: Path) -> float:
-    """Env steps per second, summed over runs, without their first iterations and their last, which one may have alone."""
+    """Env steps per second, summed over runs, without their first iterations and the last, which one may have alone."""
     total = 0.0
     for path in folder.glob("*/progress.csv"):
         with path.open(newline="") as file:

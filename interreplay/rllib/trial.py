@@ -87,7 +87,7 @@ class TrialRun:
             if not self.over and self._wish != "stop":
                 training = self._prepare()
                 for result in training.iterations():
-                    yield figures(result, training.algo.env_steps)
+                    yield figures(result, training.algo.env_steps) | {"evaluations": self.settings.evaluation_interval}
         except GeneratorExit:
             raise
         except BaseException as error:
