@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,13 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from argument_parser import GROUPS, settings_for
+from argument_parser import CATALOGUE, GROUPS, settings_for
 from custom_training import check_memory
 from interreplay.commandline import UsageError
 from interreplay.commandline.environments import Environment, find_environment
-from interreplay.commandline.flags import Flag, FlagParser, RaisingFlagParser
+from interreplay.commandline.flags import Flag, FlagParser, RaisingFlagParser, program
 from interreplay.commandline.interrupts import before_anything_is_to_save
-from interreplay.commandline.study_flags import EXECUTION, GRID, STUDY_GROUPS
+from interreplay.commandline.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.errors import InterreplayError
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
@@ -28,7 +29,6 @@ from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER, held
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
-HOW: dict[str, Flag] = {flag.name: flag for flags in STUDY_GROUPS.values() for flag in flags if flag.name in EXECUTION}
 find = functools.lru_cache(maxsize=None)(find_environment)
 LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
 
@@ -68,10 +68,12 @@ def make_parser() -> FlagParser:
 def act(given: Mapping[str, Any]) -> int:
     """Does what the flags ask for; returns the exit code."""
     resumed = "resume" in given
-    if resumed and (more := sorted({"study", "inputs", *GRID, *FLAGS} & given.keys() - {"resume"})):
+    if resumed and (more := sorted({"study", "inputs", *GRID, *SEARCH, *FLAGS} & given.keys() - {"resume"})):
         raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")
     study, folder = (read_back if resumed else read_new)(given)
-    study = replace(study, execution=Execution(**asdict(study.execution) | {k: given[k] for k in HOW if k in given}))
+    study = replace(
+        study, execution=Execution(**asdict(study.execution) | {k: given[k] for k in EXECUTION if k in given})
+    )
     if given.get("count"):
         print(len(study.runs))
         return 0
@@ -109,15 +111,28 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
             raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; say one with --results_dir")
         home = Path(folders[0]) if folders else Path("results")
     else:
-        contents = study_file.read(Path(given["study"]), HOW) if "study" in given else {}
+        contents = study_file.read(Path(given["study"]), FILE_KEYS) if "study" in given else {}
         contents |= {name: given[name] for name in GRID if name in given}
         if "seeds" in given:
             contents["seeds"] = as_seeds(given["seeds"])
         contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
         runs = expand(contents, LANGUAGE)
         home = Path("results", Path(given.get("study", "study")).stem)
+    runs = searched(runs, {name: given.get(name, contents.get(name)) for name in SEARCH})
     execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
     return Study(runs, execution), StudyFolder(given.get("results_dir", home))
+
+
+def searched(runs: list[Run], given: Mapping[str, Any]) -> list[Run]:
+    """The runs, those that take searched settings as often as there are draws."""
+    search = given["search"]
+    if search is None:
+        return runs
+    if not isinstance(search, dict) or not search:
+        raise UsageError(f"search {search!r}: expected a mapping such as {{k: randint(3,30)}}")
+    from interreplay.rllib.search import sampled
+
+    return sampled(runs, search, given["num_samples"] or 10, LANGUAGE, CATALOGUE)
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,12 +178,16 @@ def run_all(study: Study, folder: StudyFolder, address: str | None) -> int:
     code = 0
     if todo:
         from interreplay.rllib import tuning
+        from interreplay.rllib.search import scheduler as make_scheduler
 
         say = functools.partial(print, flush=True)
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, len(study.runs) - len(todo), say)
         execution = tuning.start(address or os.environ.get("RAY_ADDRESS", "local"), study.execution, jobs, say)
-        code = tuning.run_trials(jobs, execution, folder.path.absolute() / ".tune", reporter.tell, reporter.beat)
+        curves = (report.curve(folder.trial(run)) for run in study.runs if run not in todo)
+        scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
+        state = folder.path.absolute() / ".tune"
+        code = tuning.run_trials(jobs, execution, state, reporter.tell, reporter.beat, scheduler)
         for run in todo:
             if run.name in reporter.failed:
                 folder.trial(run).note(state=FAILED)
@@ -186,8 +205,11 @@ def summary(rows: list[dict[str, Any]], table: list[dict[str, Any]], folder: Stu
         lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
         print(f"\n{report.columns_of(lines)}")
     left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
+    again = f"{program()} --resume {shlex.quote(str(folder.path))}"
     if left:
-        print(f"{left} of {len(rows)} runs are left; go on with: cluster_run.py --resume {folder.path}", flush=True)
+        print(f"{left} of {len(rows)} runs are left; go on with: {again}", flush=True)
+    elif failed:
+        print(f"{len(failed)} of {len(rows)} runs failed; try them again with: {again}", flush=True)
     return code if left and code else int(bool(failed or left))
 
 

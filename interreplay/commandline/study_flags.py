@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from interreplay.commandline.flags import Flag
-from interreplay.commandline.values import boolean, number, whole
-from interreplay.studies.entries import split
+from interreplay.commandline.values import boolean, choice, number, whole
+from interreplay.studies.entries import search, split
 
 STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
     "what to run; also as keys of a study file": (
@@ -23,6 +23,17 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("max_failures", whole(0), 2, "how often a run that fails is tried again from its checkpoint"),
         Flag("hang_timeout", number(0, open_low=True), 900.0, "seconds without an env step until a run counts as hung"),
     ),
+    "search; also as keys of a study file": (
+        Flag(
+            "search",
+            search,
+            None,
+            "draw settings: k=randint(3,30),alpha=uniform(.2,2), Tune's distributions",
+            many=True,
+        ),
+        Flag("num_samples", whole(1), 10, "how many draws for each replay method that takes one of them"),
+        Flag("scheduler", choice("fifo", "asha"), "fifo", "asha ends runs early whose returns fall behind"),
+    ),
     "where, and which part of it": (
         Flag("results_dir", Path, None, "the study's folder (default: results/<the study file's name>)"),
         Flag("resume", Path, None, "go on with the study in this folder; needs nothing else"),
@@ -32,5 +43,8 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("run", whole(0), None, "only the run of this number, in this process, without a cluster"),
     ),
 }
-EXECUTION = tuple(flag.name for flag in STUDY_GROUPS["how; also as keys of a study file"])
+EXECUTION = (*(flag.name for flag in STUDY_GROUPS["how; also as keys of a study file"]), "scheduler")
+SEARCH = ("search", "num_samples")
+_ALL = {flag.name: flag for flags in STUDY_GROUPS.values() for flag in flags}
+FILE_KEYS = {name: _ALL[name] for name in (*EXECUTION, "num_samples")}
 GRID = ("buffers", "envs", "trainers", "seeds")

@@ -3,149 +3,44 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ray
-import torch
 from ray import tune
 from ray.tune.execution.placement_groups import PlacementGroupFactory
+from ray.tune.schedulers import TrialScheduler
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.interrupts import Interrupts
 from interreplay.rllib import job
-from interreplay.rllib.bell import Bell, listen
-from interreplay.rllib.trial import HopelessError, TrialRun
+from interreplay.rllib.bell import Bell
+from interreplay.rllib.tune_progress import Ending, Progress, Tell
+from interreplay.rllib.tune_trial import Trial
 from interreplay.studies.study import Execution
-from interreplay.studies.trial_folder import CRASHED, FAILED, TrialFolder
 
 Job = tuple[Path, dict[str, Any]]
-Tell = Callable[[str, str, dict[str, Any]], Any]
-PATIENCE = 60.0
 _TUNE = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # a run writes its own results
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # what is done is read from the runs' folders, not from Tune's state
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a run has no score before its first evaluation
     "RAY_AIR_NEW_OUTPUT": "0",
 }
 
 
-class Trial(tune.Trainable):
-    """A `TrialRun` in a process of Ray's; an iteration of the run is one of Tune's."""
-
-    def setup(self, config: dict[str, Any], bell: Any = None) -> None:
-        """Takes the run's folder; ``config["job"]`` holds ``folder``, ``settings`` and ``hang_timeout``."""
-        config = config["job"]
-        job.quiet()
-        threads = config["settings"]["threads"]
-        torch.set_num_threads(threads)
-        self._run = TrialRun(Path(config["folder"]), config["settings"], config["hang_timeout"])
-        listen(bell, self._run.ask)
-        self._results = self._run.results()
-        self._entered = False
-        self._last: dict[str, Any] = {"env_steps": 0, "return": float("nan"), "evaluation_return": float("nan")}
-
-    def step(self) -> dict[str, Any]:
-        """One iteration of the run; the last one says so with ``done``."""
-        if not self._entered:  # here and not in setup, after whose failures Tune would not try again
-            self._run.__enter__()
-            self._entered = True
-        try:
-            self._last = next(self._results)
-        except (StopIteration, HopelessError):
-            self._last |= {"done": True, "env_steps": self._run.folder.status()["env_steps"]}
-        over = self._last.get("done", False)
-        if over:
-            self._run.__exit__()
-        return self._last | {"state": self._run.over}
-
-    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        """Nothing: a run saves by itself, into its own folder."""
-        return {}
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        """Nothing, likewise."""
-
-    def cleanup(self) -> None:
-        """Called at the end, also where a scheduler ends the trial before its time."""
-        if self._entered and not self._last.get("done"):
-            self._results.close()
-            self._run.ended_from_outside()
-            self._run.__exit__()
-
-
-class Progress(tune.Callback):
-    """Passes what happens to trials on to whoever reports it, and knows which of them run."""
-
-    def __init__(self, tell: Tell):
-        self._tell = tell
-        self.running: set[str] = set()
-
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.running.add(str(trial))
-        self._tell("start", str(trial), {})
-
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
-        self._tell("result", str(trial), result)
-
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._leave("end", trial, trial.last_result or {})
-
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._leave("retry", trial, {"reason": _reason(trial)})
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._leave("fail", trial, {"reason": _reason(trial)})
-
-    def _leave(self, event: str, trial: Any, figures: dict[str, Any]) -> None:
-        self.running.discard(str(trial))
-        self._tell(event, str(trial), figures)
-
-
-def _reason(trial: Any) -> str:
-    """Why a trial failed; where its process could not say so itself, it is noted here."""
-    folder = TrialFolder(Path(trial.config["job"]["folder"]))
-    status = folder.status()
-    if status["state"] in (CRASHED, FAILED):
-        return status["failures"][-1]
-    lines = Path(trial.error_file).read_text().split("\n") if trial.error_file else []
-    told = [line.strip() for line in lines if line.strip()]
-    cause = next((line for line in reversed(told) if "exit" in line.lower()), told[-1] if told else "")
-    return folder.note_failure(f"its process ended: {cause}")["failures"][-1]
-
-
-class _Quit(tune.Stopper):
-    """Ends Tune's loop when the trials that ran as that was wished for have saved, or have had their time for it."""
-
-    def __init__(self, progress: Progress):
-        self._progress, self._awaited, self._deadline = progress, set[str](), math.inf
-
-    def wish(self) -> None:
-        if self._deadline == math.inf:
-            self._awaited, self._deadline = set(self._progress.running), time.monotonic() + PATIENCE
-
-    @property
-    def overdue(self) -> bool:
-        """Whether even Tune had its time."""
-        return time.monotonic() > self._deadline + PATIENCE
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
-
-    def stop_all(self) -> bool:
-        waited = not self._awaited & self._progress.running or time.monotonic() > self._deadline
-        return self._deadline < math.inf and waited
-
-
 def run_trials(
-    jobs: Sequence[Job], execution: Execution, state_folder: Path, tell: Tell, beat: Callable[[], Any]
+    jobs: Sequence[Job],
+    execution: Execution,
+    state_folder: Path,
+    tell: Tell,
+    beat: Callable[[], Any],
+    scheduler: TrialScheduler | None = None,
 ) -> int:
     """Runs them all, or until a signal.
 
@@ -157,6 +52,7 @@ def run_trials(
         state_folder: Where Tune keeps its own files.
         tell: Told what happens: ``start``, ``result``, ``retry``, ``fail`` or ``end``, of which run, and its figures.
         beat: Called twice a second.
+        scheduler: Ends runs early; None lets them all run to their ends.
 
     Returns:
         The exit code that a signal asks for, 0 without one.
@@ -164,8 +60,8 @@ def run_trials(
     os.environ.update(_TUNE)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
     bell, progress = ray.remote(num_cpus=0)(Bell).remote(), Progress(tell)
-    ending = _Quit(progress)
-    tuner = _tuner(jobs, execution, state_folder, bell, ending, progress)
+    ending = Ending(progress)
+    tuner = _tuner(jobs, execution, state_folder, bell, ending, progress, scheduler)
     ended, wishes, errors = threading.Event(), list[str](), list[BaseException]()
 
     def fit() -> None:
@@ -191,7 +87,13 @@ def run_trials(
 
 
 def _tuner(
-    jobs: Sequence[Job], execution: Execution, state_folder: Path, bell: Any, ending: _Quit, progress: Progress
+    jobs: Sequence[Job],
+    execution: Execution,
+    state_folder: Path,
+    bell: Any,
+    ending: Ending,
+    progress: Progress,
+    scheduler: TrialScheduler | None,
 ) -> tune.Tuner:
     workers = max(settings["num_workers"] for _, settings in jobs)
     own = {"CPU": execution.cpus_per_trial} | ({"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {})
@@ -201,6 +103,7 @@ def _tuner(
         tune.with_resources(tune.with_parameters(Trial, bell=bell), resources),
         param_space={"job": tune.grid_search(configs)},
         tune_config=tune.TuneConfig(
+            scheduler=scheduler,
             max_concurrent_trials=execution.max_concurrent or None,
             trial_name_creator=lambda trial: Path(trial.config["job"]["folder"]).name,
             trial_dirname_creator=lambda trial: trial.trial_id,

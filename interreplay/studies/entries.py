@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,6 +58,21 @@ def split(text: str) -> list[str]:
         else:
             words[-1] += letter
     return [word for word in words if word]
+
+
+def search(text: str) -> dict[str, str]:
+    """Distributions from a command line, such as ``k=randint(3,30),alpha=uniform(.2,2)``, by what they are for.
+
+    Raises:
+        argparse.ArgumentTypeError: They are none.
+    """
+    found = {}
+    for word in split(text):
+        name, equals, distribution = word.partition("=")
+        if not (equals and name.isidentifier() and distribution):
+            raise argparse.ArgumentTypeError(f"must look like k=randint(3,30), got {word!r}")
+        found[name] = distribution
+    return found
 
 
 def seeds_from(value: Any) -> list[int]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from interreplay.commandline.folders import EVALUATION_RETURN, STEPS, RunFolder
+from interreplay.commandline.reporting import shown
 from interreplay.studies.study import Run
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FINISHED, write_whole
@@ -117,6 +119,43 @@ def as_text(table: Sequence[dict[str, Any]]) -> str:
         for t in table
     ]
     return columns_of([head, *lines], right={3, 4, 5})
+
+
+def ranking(rows: Iterable[dict[str, Any]], sampled: Mapping[str, Run]) -> list[tuple[str, ...]]:
+    """Draws of a search, the best first: environment, buffer, values, number of finished seeds, final return, steps.
+
+    Args:
+        rows: As `rows_of` returns them.
+        sampled: The runs by name.
+    """
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if sampled[row["name"]].sampled:
+            groups.setdefault((row["env"], row["trainer"], row["buffer"]), []).append(row)
+    lines = []
+    for (env, trainer, buffer), members in groups.items():
+        done = [row["final_return"] for row in members if row["state"] == FINISHED]
+        final = float(np.nanmean(done)) if done and not np.isnan(done).all() else math.nan
+        values = ", ".join(f"{key}={_brief(value)}" for key, value in sampled[members[0]["name"]].sampled.items())
+        steps = max(row["env_steps"] for row in members)
+        rank = (env, trainer, math.isnan(final), -final if not math.isnan(final) else -steps)
+        lines.append((rank, (env, trainer, buffer, values, str(len(done)), shown(final), f"{steps:,}")))
+    return [line for _, line in sorted(lines)]
+
+
+def _brief(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def as_command(run: Run) -> str:
+    """A command line that trains with the settings of a run."""
+    words = ["python", "custom_training.py"]
+    for name, value in run.flags.items():
+        pairs = value.items() if name == "buffer_args" else ()
+        words += [f"--buffer_arg={key}={item}" for key, item in pairs]
+        if name != "buffer_args":
+            words.append(f"--{name}={','.join(map(str, value)) if isinstance(value, list) else value}")
+    return shlex.join(words)
 
 
 def _shown(line: dict[str, Any], name: str) -> str:

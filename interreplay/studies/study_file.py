@@ -33,7 +33,7 @@ def read(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]:
         raise UsageError(f"study file {path} is no YAML: {' '.join(str(error).split())}; {hint}") from None
     if not isinstance(contents, dict) or not contents:
         raise UsageError(f"study file {path} holds no study; expected keys such as buffers, envs, trainers and seeds")
-    check_keys(str(path), contents, (*GRID_KEYS, "grids", *execution))
+    check_keys(str(path), contents, (*GRID_KEYS, "grids", "search", *execution))
     return contents | {key: _typed(key, contents[key], flag) for key, flag in execution.items() if key in contents}
 
 

@@ -215,3 +215,33 @@ def test_words_and_entries():
     for bad in (True, -1, "3", [1.5], [True], [-1], None):
         with pytest.raises(UsageError):
             seeds_from(bad)
+
+
+def test_a_search_draws_what_each_method_takes(file, capsys):
+    path = file(buffers="[Uniform, NMER]", search="{k: 'randint(3, 30)', tau: 'loguniform(.001, .1)'}", num_samples="4")
+    study, _ = cluster_run.read_new({"study": path})
+    assert len(study.runs) == 16  # tau is every run's, k only NMER's
+    by_name = {run.name: run for run in study.runs}
+    one, other = (by_name[f"SAC_Pendulum-v1_NMER_002_s{seed}"] for seed in (0, 1))
+    assert one.sampled == other.sampled == {"k": one.flags["buffer_args"]["k"], "tau": one.flags["tau"]}
+    assert 3 <= one.sampled["k"] < 30 and 0.001 <= one.sampled["tau"] <= 0.1
+    assert len({run.sampled["tau"] for run in study.runs}) == 8
+    assert by_name["SAC_Pendulum-v1_Uniform_002_s0"].sampled.keys() == {"tau"}
+    given = cluster_run.make_parser().given(["--search", "k=randint(3,30),alpha=uniform(.2, 2)", "--buffers", "NMER"])
+    assert len(cluster_run.read_new(given)[0].runs) == 10
+
+
+@pytest.mark.parametrize(
+    ("search", "told"),
+    [
+        ("k", "must look like k=randint(3,30), got 'k'"),
+        ("k=randnt(3,30)", "accepted: uniform, quniform"),
+        ("k=randint(3)", "search: k=randint(3):"),
+        ("k=randint(9,3)", "search: k=randint(9,3):"),
+        ("k=__import__('os')", "expected a distribution of Ray Tune such as randint(3,30)"),
+        ("kk=randint(3,30)", "search: no run has a setting 'kk'; did you mean k?"),
+        ("alpha=uniform(-2,-1)", "alpha is -"),
+    ],
+)
+def test_bad_searches(search, told, capsys):
+    assert told in refused(capsys, "--search", search, "--buffers", "NMER", "--envs", "Pendulum-v1", "--dry_run")

@@ -1,0 +1,79 @@
+"""What Ray Tune tells while it carries out a study, and when it is told to end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from interreplay.studies.trial_folder import CRASHED, FAILED, TrialFolder
+
+Tell = Callable[[str, str, dict[str, Any]], Any]
+PATIENCE = 60.0
+
+
+class Progress(tune.Callback):
+    """Passes what happens to trials on to whoever reports it, and knows which of them run."""
+
+    def __init__(self, tell: Tell):
+        self._tell = tell
+        self.running: set[str] = set()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.running.add(str(trial))
+        self._tell("start", str(trial), {})
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
+        self._tell("result", str(trial), result)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._leave("end", trial, trial.last_result or {})
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._leave("retry", trial, {"reason": _reason(trial)})
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._leave("fail", trial, {"reason": _reason(trial)})
+
+    def _leave(self, event: str, trial: Any, figures: dict[str, Any]) -> None:
+        self.running.discard(str(trial))
+        self._tell(event, str(trial), figures)
+
+
+def _reason(trial: Any) -> str:
+    """Why a trial failed; where its process could not say so itself, it is noted here."""
+    folder = TrialFolder(Path(trial.config["job"]["folder"]))
+    status = folder.status()
+    if status["state"] in (CRASHED, FAILED):
+        return status["failures"][-1]
+    lines = Path(trial.error_file).read_text().split("\n") if trial.error_file else []
+    told = [line.strip() for line in lines if line.strip()]
+    cause = next((line for line in reversed(told) if "exit" in line.lower()), told[-1] if told else "")
+    return folder.note_failure(f"its process ended: {cause}")["failures"][-1]
+
+
+class Ending(tune.Stopper):
+    """Ends Tune's loop when the trials that ran as that was wished for have saved, or have had their time for it."""
+
+    def __init__(self, progress: Progress):
+        self._progress, self._awaited, self._deadline = progress, set[str](), math.inf
+
+    def wish(self) -> None:
+        if self._deadline == math.inf:
+            self._awaited, self._deadline = set(self._progress.running), time.monotonic() + PATIENCE
+
+    @property
+    def overdue(self) -> bool:
+        """Whether even Tune had its time."""
+        return time.monotonic() > self._deadline + PATIENCE
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        waited = not self._awaited & self._progress.running or time.monotonic() > self._deadline
+        return self._deadline < math.inf and waited
