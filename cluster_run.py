@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ from argument_parser import GROUPS, settings_for
 from custom_training import check_memory
 from interreplay.commandline import UsageError
 from interreplay.commandline.environments import Environment, find_environment
-from interreplay.commandline.flags import Flag, FlagParser, RaisingFlagParser
+from interreplay.commandline.flags import Flag, FlagParser, RaisingFlagParser, program
 from interreplay.commandline.interrupts import before_anything_is_to_save
 from interreplay.commandline.study_flags import EXECUTION, GRID, STUDY_GROUPS
 from interreplay.errors import InterreplayError
@@ -186,8 +187,11 @@ def summary(rows: list[dict[str, Any]], table: list[dict[str, Any]], folder: Stu
         lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
         print(f"\n{report.columns_of(lines)}")
     left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
+    again = f"{program()} --resume {shlex.quote(str(folder.path))}"
     if left:
-        print(f"{left} of {len(rows)} runs are left; go on with: cluster_run.py --resume {folder.path}", flush=True)
+        print(f"{left} of {len(rows)} runs are left; go on with: {again}", flush=True)
+    elif failed:
+        print(f"{len(failed)} of {len(rows)} runs failed; try them again with: {again}", flush=True)
     return code if left and code else int(bool(failed or left))
 
 

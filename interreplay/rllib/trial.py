@@ -107,7 +107,7 @@ class TrialRun:
         else:
             self.folder.set_aside_after(checkpoint)
             self.folder.rewind(algo.env_steps)
-        self.folder.note(begun_at=algo.env_steps, notes=notes)
+        self.folder.note(begun_at=algo.env_steps, notes=notes, ready=time.time())
         self.training = Training(algo, self.settings, self.folder)
         if self._wish:
             self.ask(self._wish)
@@ -128,7 +128,7 @@ class TrialRun:
     def _note(self, state: str) -> None:
         steps = self.training.algo.env_steps if self.training is not None else self._status["env_steps"]
         seconds = self._status["seconds"] + time.monotonic() - self._started
-        self.folder.note(state=state, seconds=round(seconds, 1), env_steps=steps)
+        self.folder.note(state=state, seconds=round(seconds, 1), env_steps=steps, ended=time.time())
 
     def _failed(self, error: BaseException) -> None:
         hopeless = isinstance(error, NonFiniteError | UsageError) and not _is_full(error)

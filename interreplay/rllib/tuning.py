@@ -54,17 +54,23 @@ class Trial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """One iteration of the run; the last one says so with ``done``."""
-        if not self._entered:  # here and not in setup, after whose failures Tune would not try again
-            self._run.__enter__()
-            self._entered = True
         try:
+            if not self._entered:  # here and not in setup, after whose failures Tune would not try again
+                self._run.__enter__()
+                self._entered = True
             self._last = next(self._results)
         except (StopIteration, HopelessError):
+            self._leave()
             self._last |= {"done": True, "env_steps": self._run.folder.status()["env_steps"]}
-        over = self._last.get("done", False)
-        if over:
-            self._run.__exit__()
+        except BaseException:
+            self._leave()
+            raise
         return self._last | {"state": self._run.over}
+
+    def _leave(self) -> None:
+        if self._entered:
+            self._run.__exit__()
+        self._entered = False
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
         """Nothing: a run saves by itself, into its own folder."""
@@ -75,10 +81,10 @@ class Trial(tune.Trainable):
 
     def cleanup(self) -> None:
         """Called at the end, also where a scheduler ends the trial before its time."""
-        if self._entered and not self._last.get("done"):
+        if self._entered:
             self._results.close()
             self._run.ended_from_outside()
-            self._run.__exit__()
+            self._leave()
 
 
 class Progress(tune.Callback):

@@ -1,0 +1,176 @@
+"""Studies through Ray Tune: from the command line, interrupted, killed, and resumed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = "steps_per_iteration: 100, learning_starts: 60, train_batch_size: 32, buffer_size: 2000, hiddens: [16, 16]"
+TINY += ", evaluation_num_episodes: 1, checkpoint_freq: 1"
+ENVS = '''
+import json, os, time
+import gymnasium as gym
+import torch
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Broken(PendulumEnv):
+    """Notes the threads that it finds, and breaks at the 150th step, or stops moving."""
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.steps = kind, 0
+    def step(self, action):
+        self.steps += 1
+        if self.kind == "threads" and self.steps == 5:
+            found = {k: v for k, v in os.environ.items() if "NUM_THREADS" in k} | {"torch": torch.get_num_threads()}
+            open(os.environ["THREADS_FILE"], "w").write(json.dumps(found))
+        if self.kind == "bug" and self.steps >= 150:
+            raise RuntimeError("the simulator broke")
+        if self.kind == "hang" and self.steps >= 150:
+            time.sleep(1000)
+        return super().step(action)
+
+for kind in ("threads", "bug", "hang"):
+    gym.register(f"{kind.title()}-v0", entry_point=Broken, kwargs={"kind": kind}, max_episode_steps=100)
+'''
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "envs_for_studies.py").write_text(ENVS)
+
+    def write(total: int = 300, **keys: str) -> Path:
+        keys = {"envs": "[Pendulum-v1]", "settings": f"{{total_env_steps: {total}, {TINY}}}"} | keys
+        (tmp_path / "study.yaml").write_text("".join(f"{key}: {value}\n" for key, value in keys.items()))
+        return tmp_path / "study.yaml"
+
+    return write
+
+
+def start(tmp_path: Path, *words: object, **options) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "cluster_run.py"), *map(str, words)]
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    environment = os.environ | {"PYTHONPATH": path, "THREADS_FILE": str(tmp_path / "threads.json")}
+    environment = {k: v for k, v in environment.items() if k not in ("RAY_ADDRESS", "OMP_NUM_THREADS")}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def run(tmp_path: Path, *words: object) -> tuple[int, str, str]:
+    process = start(tmp_path, *words)
+    out, err = process.communicate(timeout=400)
+    return process.returncode, out, err
+
+
+def steps(folder: Path) -> list[int]:
+    with (folder / "progress.csv").open(newline="") as file:
+        return [int(float(row["num_env_steps_sampled_lifetime"])) for row in csv.DictReader(file)]
+
+
+def status(folder: Path) -> dict:
+    return json.loads((folder / "status.json").read_text())
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_study_ends_with_tables_and_says_what_failed(study, tmp_path):
+    file = study(envs="['envs_for_studies:Threads-v0', 'envs_for_studies:Bug-v0']", max_failures="1")
+    code, out, err = run(tmp_path, "--cpus-per-trial", 2, "--results_dir", tmp_path / "r", file)
+    assert (code, err) == (1, "")
+    good, bad = (tmp_path / "r" / f"SAC_envs_for_studies-{name}-v0_Uniform_s0" for name in ("Threads", "Bug"))
+    assert steps(good) == [100, 200, 300] and status(good)["state"] == "finished"
+    assert status(bad) == status(bad) | {"state": "failed", "starts": 2}
+    assert status(bad)["failures"] == ["RuntimeError: the simulator broke"] * 2
+    assert "trying again from its last checkpoint: RuntimeError: the simulator broke" in out
+    lines = out.splitlines()
+    assert any(line.startswith("[1/2] ") and "finished at 300 steps" in line for line in lines)
+    failed = next(line for line in lines if line.startswith(bad.name) and "  2  " in line)
+    assert failed.endswith("RuntimeError: the simulator broke")
+    assert lines[-1].startswith("1 of 2 runs failed; try them again with: ")
+    threads = json.loads((tmp_path / "threads.json").read_text())
+    assert threads.pop("torch") == 2 and set(threads.values()) == {"2"} and len(threads) >= 3
+    rows = table(tmp_path / "r" / "runs.csv")
+    assert [row["state"] for row in rows] == ["finished", "failed"]
+    returns = [float(row["evaluation/env_runners/episode_return_mean"]) for row in table(good / "progress.csv")]
+    assert float(rows[0]["final_return"]) == pytest.approx(returns[-1])
+    assert float(rows[0]["mean_return"]) == pytest.approx(sum(returns) / 3)
+    assert [row["n"] for row in table(tmp_path / "r" / "table.csv")] == ["0", "1"]  # by environment
+
+
+@pytest.mark.slow
+def test_sigterm_ends_with_75_and_the_same_command_finishes(study, tmp_path):
+    file, results = study(2000, seeds="2"), tmp_path / "r"
+    process = start(tmp_path, "--max_concurrent", 1, "--results_dir", results, file)
+    first = results / "SAC_Pendulum-v1_Uniform_s0"
+    wait_for(lambda: (first / "progress.csv").exists(), process)
+    process.send_signal(signal.SIGUSR1)
+    wait_for(lambda: list(first.glob("checkpoint_*")), process)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 75
+    assert out.splitlines()[-1].startswith("2 of 2 runs are left; go on with: ")
+    assert status(first)["state"] == "interrupted"
+    code, out, _ = run(tmp_path, "--max_concurrent", 2, "--results_dir", results, file)
+    assert code == 0
+    for seed in (0, 1):
+        folder = results / f"SAC_Pendulum-v1_Uniform_s{seed}"
+        assert steps(folder) == list(range(100, 2001, 100)) and status(folder)["state"] == "finished"
+    code, out, _ = run(tmp_path, "--resume", results)
+    assert code == 0 and "2 runs, 2 of them finished" in out
+    assert status(first)["starts"] == 2
+
+
+@pytest.mark.slow
+def test_a_hung_environment_ends_with_where_it_hung(study, tmp_path):
+    file, results = study(envs="['envs_for_studies:Hang-v0']", max_failures="1"), tmp_path / "r"
+    code, out, _ = run(tmp_path, "--hang-timeout", 15, "--results_dir", results, file)
+    folder = results / "SAC_envs_for_studies-Hang-v0_Uniform_s0"
+    assert code == 1 and status(folder)["state"] == "failed" and status(folder)["starts"] == 2
+    assert "hung: no env step for 15 s; hung.txt says where" in out
+    assert "envs_for_studies.py" in (folder / "hung.txt").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_kill_9_at_ten_random_moments_loses_nothing_and_repeats_nothing(study, tmp_path):
+    rng = random.Random(0)
+    file, results = study(1200, seeds="4"), tmp_path / "r"
+    finished: dict[str, dict] = {}
+    for _ in range(10):
+        process = start(tmp_path, "--max_concurrent", 2, "--results_dir", results, file, start_new_session=True)
+        try:
+            process.communicate(timeout=rng.uniform(2, 22))
+        except subprocess.TimeoutExpired:
+            process.kill()  # Ray's processes notice by themselves
+            process.communicate()
+        folders = [path.parent for path in results.glob("*/status.json")]
+        now = {path.name: status(path) for path in folders if status(path)["state"] == "finished"}
+        assert finished.items() <= now.items()  # none was run twice
+        finished = now
+    code, out, err = run(tmp_path, "--resume", results)
+    assert code == 0, out + err
+    folders = [path.parent for path in results.glob("*/status.json")]
+    assert len(folders) == 4
+    for folder in folders:
+        assert steps(folder) == list(range(100, 1201, 100)), folder.name
+        assert status(folder)["state"] == "finished" and status(folder)["failures"] == []
+
+
+def wait_for(condition, process: subprocess.Popen[str], patience: float = 120) -> None:
+    end = time.monotonic() + patience
+    while not condition():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.1)
