@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import time
-from pathlib import Path
 
 import pytest
-from slurm_jobs import OVER, Job, assert_equal_weights, command, end_all, nodes, steps_of_curve, weights, why_not
+from slurm_jobs import HOME, OVER, Job, assert_equal_weights, command, end_all, nodes, steps_of_curve, weights, why_not
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 STEPS = 600
@@ -44,7 +44,7 @@ def two_nodes(slurm):
 @pytest.fixture(scope="module")
 def folder(slurm):
     """A folder that all nodes see, as they see the repository."""
-    path = Path(__file__).resolve().parents[2] / "results" / f"slurm-tests-{os.getpid()}"
+    path = HOME / "results" / f"slurm-tests-{os.getpid()}"
     path.mkdir(parents=True)
     yield path
     end_all()
@@ -65,6 +65,12 @@ def test_an_array_of_three(array):
         status = array.status(name)
         assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 1)
         assert steps_of_curve(array.run(name)) == CURVE
+
+
+def test_the_smoke_test_finds_no_trap_inside_of_a_job(folder):
+    words = ["srun", "--ntasks=1", "--mem=2500M", "--time=3", sys.executable, HOME / "smoketest.py", "--cluster"]
+    said = command(*words, "--results_dir", folder / "smoke", seconds=150)
+    assert said.count("\nok ") == 12 and "all is well" in said
 
 
 def test_four_runs_on_two_nodes(two_nodes, folder, array):
