@@ -92,6 +92,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
         Flag("device", choice("cpu", "cuda"), "cpu", "where the networks are trained and the buffer lives"),
         Flag("threads", whole(1), 1, "CPU threads of the learner"),
+        Flag(
+            "matrix_dtype",
+            choice("float32", "bfloat16"),
+            "float32",
+            "type in which matrices between hidden layers are multiplied; bfloat16 is faster where processors have it",
+        ),
     ),
     "evaluation and results": (
         Flag(

@@ -122,6 +122,7 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
         steps_per_iteration=s.steps_per_iteration,
         anneal_steps=s.total_env_steps,
         on_manifold_rows=s.on_manifold_rows,
+        matrix_dtype=s.matrix_dtype,
         num_steps_sampled_before_learning_starts=s.learning_starts,
     )
     config.env_runners(
