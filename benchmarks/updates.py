@@ -1,0 +1,159 @@
+"""Milliseconds of one SAC update: ours, plain PyTorch's, and plain PyTorch's compiled, side by side.
+
+    python -m benchmarks.updates [--compile] [--repeats 100]
+
+HalfCheetah's shapes, batch 256, two layers of 256, one thread, no environment and no buffer. The plain update is what
+one writes first: networks of `nn.Linear`, losses differentiated by autograd, `torch.optim.Adam`. `--compile` adds its
+losses through `torch.compile`, which needs a C++ compiler and half a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleaved, single_thread, table
+
+OBS, ACTIONS, BATCH, GAMMA, TAU = 17, 6, 256, 0.99, 0.005
+
+
+def rows() -> Any:
+    """A batch of random transitions."""
+    import torch
+
+    from interreplay import Transitions
+
+    g = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Any:
+        return torch.randn(*shape, generator=g)
+
+    none = torch.zeros(BATCH, dtype=torch.bool)
+    return Transitions(
+        obs=normal(BATCH, OBS),
+        actions=normal(BATCH, ACTIONS).tanh(),
+        rewards=normal(BATCH),
+        next_obs=normal(BATCH, OBS),
+        terminated=none,
+        truncated=none,
+        discounts=torch.full((BATCH,), GAMMA),
+    )
+
+
+def ours(matrix_dtype: str) -> Callable[[], object]:
+    """Our update."""
+    import torch
+
+    from interreplay.learning.batched_layers import MATRIX_DTYPES
+    from interreplay.learning.networks import Layers
+    from interreplay.learning.sac import SACNetworks, SACUpdate
+
+    networks, batch, rng = SACNetworks(OBS, ACTIONS), rows(), torch.Generator().manual_seed(0)
+    for layers in networks.modules():
+        if isinstance(layers, Layers):
+            layers.matrix_dtype = MATRIX_DTYPES[matrix_dtype]
+    update, weights = SACUpdate(networks, target_entropy=-ACTIONS), torch.ones(BATCH)
+    return lambda: update.apply(batch, weights, rng)
+
+
+class Plain:
+    """SAC in plain PyTorch; `wrap` is what its two losses go through."""
+
+    def __init__(self, wrap: Callable[[Any], Any]):
+        import torch
+        from torch import nn
+
+        def network(inputs: int, outputs: int) -> nn.Module:
+            layers = nn.Linear(inputs, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, outputs)
+            return nn.Sequential(*layers)
+
+        self.actor = network(OBS, 2 * ACTIONS)
+        self.critics = nn.ModuleList(network(OBS + ACTIONS, 1) for _ in range(2))
+        self.targets = copy.deepcopy(self.critics).requires_grad_(False)
+        self.log_alpha = nn.Parameter(torch.zeros(()))
+        groups = self.actor.parameters(), self.critics.parameters(), [self.log_alpha]
+        self.adams = [torch.optim.Adam(parameters, lr=3e-4) for parameters in groups]
+        self.critic_loss, self.actor_loss = wrap(self._critic_loss), wrap(self._actor_loss)
+        self.batch = rows()
+
+    def sample(self, obs: Any, noise: Any) -> tuple[Any, Any]:
+        from torch.nn.functional import softplus
+
+        mean, log_std = self.actor(obs).chunk(2, dim=-1)
+        log_std = log_std.clamp(-20, 2)
+        raw = mean + log_std.exp() * noise
+        squash = 2 * (np.log(2) - raw - softplus(-2 * raw))
+        return raw.tanh(), (-0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - squash).sum(-1)
+
+    def values(self, critics: Any, obs: Any, actions: Any) -> Any:
+        import torch
+
+        state_actions = torch.cat([obs, actions], dim=1)
+        return torch.stack([critic(state_actions).squeeze(-1) for critic in critics])
+
+    def _critic_loss(self, noise: Any, alpha: Any) -> Any:
+        import torch
+
+        b = self.batch
+        with torch.no_grad():
+            actions, log_prob = self.sample(b.next_obs, noise)
+            value = self.values(self.targets, b.next_obs, actions).amin(0) - alpha * log_prob
+            target = b.rewards + b.discounts * value
+        return 0.5 * (self.values(self.critics, b.obs, b.actions) - target).square().mean(-1).sum()
+
+    def _actor_loss(self, noise: Any, alpha: Any) -> tuple[Any, Any]:
+        actions, log_prob = self.sample(self.batch.obs, noise)
+        return (alpha * log_prob - self.values(self.critics, self.batch.obs, actions).amin(0)).mean(), log_prob
+
+    def __call__(self) -> None:
+        import torch
+
+        alpha, noise = self.log_alpha.detach().exp(), torch.randn(2, BATCH, ACTIONS)
+        self.step(self.critic_loss(noise[0], alpha), 1)
+        self.critics.requires_grad_(False)
+        loss, log_prob = self.actor_loss(noise[1], alpha)
+        self.step(loss, 0)
+        self.critics.requires_grad_(True)
+        self.step(-(self.log_alpha * (log_prob.detach() - ACTIONS)).mean(), 2)
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.targets.parameters()), list(self.critics.parameters()), TAU)
+
+    def step(self, loss: Any, which: int) -> None:
+        self.adams[which].zero_grad()
+        loss.backward()
+        self.adams[which].step()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--compile", action="store_true", help="add torch.compile")
+    parser.add_argument("--repeats", type=int, default=100)
+    arguments = parser.parse_args()
+    single_thread()
+    import torch
+
+    a = torch.randn(256, 256)
+    contenders: dict[str, Callable[[], object]] = {
+        "ours": ours("float32"),
+        "ours, bfloat16 products": ours("bfloat16"),
+        "plain PyTorch": Plain(lambda loss: loss),
+    }
+    if arguments.compile:
+        contenders["plain PyTorch, torch.compile"] = Plain(torch.compile)
+    contenders["one 256×256×256 product"] = lambda: torch.mm(a, a)
+    seconds = interleaved(contenders, arguments.repeats, warm_up=5)
+    base = seconds["ours"]
+    lines = [
+        [name, f"{1e3 * np.median(s):.2f}", f"{np.median(s / base):.2f}", f"{1e3 * s.min():.2f}"]
+        for name, s in seconds.items()
+    ]
+    print(table(["one SAC update", "ms, median", "× ours, median of pairs", "ms, least"], lines))
+
+
+if __name__ == "__main__":
+    main()
