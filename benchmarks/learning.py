@@ -32,6 +32,8 @@ BUFFERS = {"FetchReach-v4": ["Uniform", "HER"]}
 """Compared where no others are asked for: Uniform and NMER, and where there are goals to relabel, Uniform and HER."""
 FLAGS = {("SAC", "HalfCheetah-v5"): {"preset": "none"}}
 """HalfCheetah runs with the paper's settings, the others with the presets that the command line chooses for them."""
+VARIANTS = {"bfloat16": {"buffer": "Uniform", "matrix_dtype": "bfloat16"}}
+"""What may stand for a buffer in `--buffers`: a name, and the flags that it means."""
 COLUMNS = {
     "env_steps": "num_env_steps_sampled_lifetime",
     "evaluation_return": "evaluation/env_runners/episode_return_mean",
@@ -48,7 +50,8 @@ def data_of(trainer: str) -> Path:
 def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> list[str]:
     """What a user would type."""
     steps = STEPS if trainer == "SAC" else OTHER_STEPS
-    flags = {"trainer": trainer, "env": env, "buffer": buffer, "seed": seed, "total_env_steps": steps[env]}
+    flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps[env]}
+    flags |= VARIANTS.get(buffer, {"buffer": buffer})
     flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "local_dir": folder}
     flags |= FLAGS.get((trainer, env), {})
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
