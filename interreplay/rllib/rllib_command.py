@@ -12,18 +12,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import ray
 from ray import tune
 
 from interreplay.commandline import UsageError
+from interreplay.commandline.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.commandline.flags import underscored
 from interreplay.commandline.folders import ensure_writable
 from interreplay.commandline.values import whole
 from interreplay.errors import InterreplayError
-from interreplay.rllib import job
+from interreplay.rllib.evaluation import evaluate, start_ray
 from interreplay.rllib.experiments import Experiment, read_file, read_settings
 from interreplay.rllib.registry import names
-from interreplay.rllib.watch import watch
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -48,11 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument("--resume", action="store_true", help="go on with the experiment of this name")
     train.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="how much Ray Tune says")
     evaluate = commands.add_parser("evaluate", help="let a trained policy act, without exploring", allow_abbrev=False)
-    evaluate.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run: its newest")
-    evaluate.add_argument("--run", help="algorithm that made it; the checkpoint knows, so this is checked only")
-    evaluate.add_argument("--steps", type=whole(1), help="environment steps; whole episodes until so many are done")
-    evaluate.add_argument("--episodes", type=whole(1), help="episodes (default: 10)")
-    evaluate.add_argument("--render_to", type=Path, help="a .gif or .mp4 of the first episodes")
+    add_evaluate_flags(evaluate)
     return parser
 
 
@@ -68,7 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     given = make_parser().parse_args([underscored(word) for word in words])
     try:
-        return train(given) if given.command == "train" else evaluate(given)
+        if given.command == "train":
+            return train(given)
+        check_evaluate(given)
+        evaluate(given, say)
+        return 0
     except (UsageError, InterreplayError) as error:
         sys.stderr.write(f"rllib: error: {' '.join(str(error).split())}\n")
         return 2
@@ -133,27 +132,6 @@ def _summary(result: tune.Result) -> str:
     reached = (metrics.get("env_runners") or {}).get("episode_return_mean", float("nan"))
     kept = f"; checkpoint {result.checkpoint.path}" if result.checkpoint else ""
     return f"{int(steps):,} steps, return {reached:.1f}{kept}"
-
-
-def start_ray(num_cpus: int | None) -> None:
-    """A Ray of this process, quiet, or the one that is running already."""
-    job.quiet()
-    if not ray.is_initialized():
-        ray.init(
-            address="local", num_cpus=num_cpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
-        )
-
-
-def evaluate(given: argparse.Namespace) -> int:
-    """`rllib evaluate`: prints a line per episode and their mean."""
-    start_ray(1)
-    watched = watch(
-        given.checkpoint, given.run, given.steps, given.episodes or (None if given.steps else 10), given.render_to
-    )
-    for number, episode in enumerate(watched.episodes, 1):
-        say(f"episode {number}: return {episode.ret:.1f} in {episode.length} steps")
-    say(watched.summary())
-    return 0
 
 
 if __name__ == "__main__":
