@@ -78,8 +78,10 @@ def run(given: Mapping[str, Any]) -> int:
     print(f"{describe(settings)}\n{check_memory(settings, environment)}", flush=True)
 
     from interreplay.rllib import job  # imports Ray, which takes seconds: only after what can be refused without it
+    from interreplay.rllib.tracking import trackers
 
     job.prepare_host(settings.threads, settings.num_workers)
+    logs = trackers(settings.wandb, settings.mlflow, resume="allow")
     algo = job.build(TRAINERS[settings.trainer], settings)
     try:
         checkpoint = restore(algo, checkpoints, print) if checkpoints else None
@@ -87,7 +89,7 @@ def run(given: Mapping[str, Any]) -> int:
             folder = reopen(home, checkpoint, algo.env_steps, settings.total_env_steps, print)
         else:
             folder = RunFolder.create(Path(settings.local_dir), run_name(settings))
-        return train(algo, settings, folder)
+        return train(algo, settings, folder, logs)
     finally:
         algo.stop()
 
@@ -134,7 +136,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     return line
 
 
-def train(algo: Any, settings: SimpleNamespace, folder: RunFolder) -> int:
+def train(algo: Any, settings: SimpleNamespace, folder: RunFolder, trackers: Sequence[Any] = ()) -> int:
     """Trains to the end or to a signal, with results and checkpoints on disk.
 
     Returns:
@@ -142,8 +144,9 @@ def train(algo: Any, settings: SimpleNamespace, folder: RunFolder) -> int:
     """
     from interreplay.rllib.run_log import RunLog
 
-    log = RunLog(folder.path, vars(settings) | {"versions": versions()}, algo.env_steps)
     reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet)
+    parameters = vars(settings) | {"versions": versions()}
+    log = RunLog(folder.path, parameters, algo.env_steps, trackers, reporter.note)
     try:
         with Interrupts(algo.request_stop) as interrupts:
             iterate(algo, settings, folder, log, reporter, interrupts)
@@ -184,6 +187,8 @@ def iterate(
         if cut and algo.env_steps >= total and not interrupts.received:
             result |= last_evaluation(algo, settings, result["training_iteration"])
         log.write(result, algo.env_steps)
+        if algo.film is not None and (frames := algo.film.take()):
+            log.film("evaluation", frames, algo.env_steps)
         reporter.iteration(algo.env_steps, result)
         if settings.checkpoint_freq and result["training_iteration"] % settings.checkpoint_freq == 0:
             save(algo, settings, folder)

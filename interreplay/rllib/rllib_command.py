@@ -20,9 +20,11 @@ from interreplay.commandline.flags import underscored
 from interreplay.commandline.folders import ensure_writable
 from interreplay.commandline.values import whole
 from interreplay.errors import InterreplayError
+from interreplay.rllib import job
 from interreplay.rllib.evaluation import evaluate, start_ray
 from interreplay.rllib.experiments import Experiment, read_file, read_settings
 from interreplay.rllib.registry import names
+from interreplay.rllib.tracking import trackers
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -45,6 +47,8 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument("--local_dir", type=Path, default=Path("results"), help="where results go")
     train.add_argument("--num_cpus", type=whole(1), default=None, help="processors to use; all by default")
     train.add_argument("--resume", action="store_true", help="go on with the experiment of this name")
+    train.add_argument("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
+    train.add_argument("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
     train.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="how much Ray Tune says")
     evaluate = commands.add_parser("evaluate", help="let a trained policy act, without exploring", allow_abbrev=False)
     add_evaluate_flags(evaluate)
@@ -85,11 +89,13 @@ def train(given: argparse.Namespace) -> int:
     """`rllib train`: one experiment after the other, each with its trials side by side."""
     if bool(given.config_file) == bool(given.run or given.env) or bool(given.run) != bool(given.env):
         raise UsageError("expected --run and --env, or -f with a file of experiments")
+    job.quiet()
     experiments = read_file(given.config_file) if given.config_file else [_experiment(given)]
     if given.resume:
         _check_resumable(given.local_dir, experiments)
     ensure_writable(given.local_dir)
-    tuners = [experiment.tuner(given.local_dir, given.verbose, say) for experiment in experiments]
+    logs = lambda: trackers(given.wandb, given.mlflow)  # noqa: E731 - each experiment has its own
+    tuners = [experiment.tuner(given.local_dir, given.verbose, say, logs()) for experiment in experiments]
     start_ray(given.num_cpus)
     failed = False
     for experiment, tuner in zip(experiments, tuners, strict=True):
@@ -97,7 +103,14 @@ def train(given: argparse.Namespace) -> int:
         failed |= results.num_errors > 0
         for result in results:
             say(_summary(result))
+        if _interrupted(results):
+            raise KeyboardInterrupt
     return int(failed)
+
+
+def _interrupted(results: tune.ResultGrid) -> bool:
+    """Whether Tune, which takes the first Ctrl-C for itself, stopped before the end."""
+    return any(trial.status in ("PENDING", "RUNNING", "PAUSED") for trial in results._experiment_analysis.trials)
 
 
 def _experiment(given: argparse.Namespace) -> Experiment:
