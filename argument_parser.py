@@ -115,6 +115,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 for one at the end only"),
         Flag("keep_checkpoints", whole(1), 2, "how many of the newest checkpoints stay"),
         Flag("local_dir", Path, Path("results"), "folder in which the run's own folder is made"),
+        Flag("wandb", str, None, "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it on disk"),
+        Flag("mlflow", str, None, "also log to this experiment of MLflow; with URI/ before it, at that place"),
+        Flag("video_to_tensorboard", boolean, False, "a film of the first episode of every evaluation"),
         Flag("quiet", boolean, False, "no progress; only the first lines, the summary and errors"),
     ),
 }
@@ -125,7 +128,7 @@ DEFAULTS = {flag.name: flag.default for flags in GROUPS.values() for flag in fla
 # Settings that a resumed run may change; everything else is the checkpoint's.
 CHANGEABLE = {
     *("total_env_steps", "quiet", "checkpoint_freq", "keep_checkpoints", "evaluation_interval"),
-    *("evaluation_num_episodes", "threads", "local_dir", "resume"),
+    *("evaluation_num_episodes", "threads", "local_dir", "resume", "wandb", "mlflow", "video_to_tensorboard"),
 }
 
 

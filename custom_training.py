@@ -78,8 +78,10 @@ def run(given: Mapping[str, Any]) -> int:
     print(f"{describe(settings)}\n{check_memory(settings, environment)}", flush=True)
 
     from interreplay.rllib import job  # imports Ray, which takes seconds: only after what can be refused without it
+    from interreplay.rllib.tracking import trackers
 
     job.prepare_host(settings.threads, settings.num_workers)
+    logs = trackers(settings.wandb, settings.mlflow, resume="allow")
     algo = job.build(TRAINERS[settings.trainer], settings)
     try:
         checkpoint = restore(algo, checkpoints, print) if checkpoints else None
@@ -87,7 +89,7 @@ def run(given: Mapping[str, Any]) -> int:
             folder = reopen(home, checkpoint, algo.env_steps, settings.total_env_steps, print)
         else:
             folder = RunFolder.create(Path(settings.local_dir), run_name(settings))
-        return train(algo, settings, folder)
+        return train(algo, settings, folder, logs)
     finally:
         algo.stop()
 
@@ -134,7 +136,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     return line
 
 
-def train(algo: Any, settings: SimpleNamespace, folder: RunFolder) -> int:
+def train(algo: Any, settings: SimpleNamespace, folder: RunFolder, trackers: Sequence[Any] = ()) -> int:
     """Trains to the end or to a signal, with results and checkpoints on disk.
 
     Returns:
@@ -143,7 +145,7 @@ def train(algo: Any, settings: SimpleNamespace, folder: RunFolder) -> int:
     from interreplay.rllib.training import Training
 
     reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet)
-    training = Training(algo, settings, folder, reporter.progress)
+    training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note)
     try:
         with Interrupts(training.stop, training.save_soon) as interrupts:
             for result in training.iterations():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import sys
 
 VARIABLE = "MUJOCO_GL"
@@ -28,6 +29,29 @@ def choose_backend() -> str:
     if not os.environ.get(VARIABLE) and not has_screen():
         os.environ[VARIABLE] = next((name for name in LIBRARIES if _loads(LIBRARIES[name])), "disabled")
     return os.environ.get(VARIABLE, "")
+
+
+def choose_working_backend() -> str:
+    """The same, but the choice is tried in a process of its own, and the other taken where it does not work.
+
+    To be called before MuJoCo is imported. What is set already stays.
+    """
+    if os.environ.get(VARIABLE) or has_screen():
+        return choose_backend()
+    first = choose_backend()
+    for name in (first, *(other for other in LIBRARIES if other != first and _loads(LIBRARIES[other]))):
+        if name in LIBRARIES and _draws(name):
+            os.environ[VARIABLE] = name
+            break
+    return os.environ[VARIABLE]
+
+
+def _draws(backend: str) -> bool:
+    program = "import mujoco; context = mujoco.GLContext(8, 8); context.make_current()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {VARIABLE: backend}, capture_output=True, timeout=60
+    )
+    return done.returncode == 0
 
 
 def _loads(names: tuple[str, ...]) -> bool:

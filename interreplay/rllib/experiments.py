@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,13 @@ class Experiment:
     checkpoint_freq: int = 0
     checkpoint_at_end: bool = True
 
-    def tuner(self, local_dir: Path, verbose: int = 1, say: Callable[[str], object] = str) -> tune.Tuner:
+    def tuner(
+        self,
+        local_dir: Path,
+        verbose: int = 1,
+        say: Callable[[str], object] = str,
+        callbacks: Sequence[tune.Callback] = (),
+    ) -> tune.Tuner:
         """Ray Tune's part, ready to `fit`; `say` is told what a retired environment was taken for."""
         for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
             check(configured(config_for(self.run, self.env, str), settings))
@@ -73,6 +79,7 @@ class Experiment:
                 checkpoint_frequency=self.checkpoint_freq, checkpoint_at_end=self.checkpoint_at_end
             ),
             verbose=verbose,
+            callbacks=list(callbacks),
         )
         tune_config = tune.TuneConfig(num_samples=self.num_samples)
         return tune.Tuner(config.algo_class, param_space=config, run_config=run_config, tune_config=tune_config)

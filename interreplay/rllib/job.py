@@ -17,6 +17,7 @@ from interreplay.commandline import UsageError
 from interreplay.commandline.replay_flags import replay_arguments
 from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
 from interreplay.learning.exploration import make_exploration
+from interreplay.rllib.filming import EvaluationFilm
 
 OBJECT_STORE = 256 * 1024**2
 _QUIET = {
@@ -30,6 +31,7 @@ def quiet() -> None:
     """Keeps back what Ray and its parts say of themselves."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
+    logging.getLogger("ray").setLevel(logging.ERROR)
 
 
 def quieting() -> dict[str, str]:
@@ -80,7 +82,7 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
 
 
 def build(config_name: str, settings: SimpleNamespace) -> Any:
-    """The algorithm, ready to train.
+    """The algorithm, ready to train, with the ``film`` of its evaluations, or None.
 
     Args:
         config_name: The name of a configuration in `interreplay.rllib`.
@@ -90,7 +92,11 @@ def build(config_name: str, settings: SimpleNamespace) -> Any:
         UsageError: The environment, the replay method and the algorithm do not fit each other.
     """
     try:
-        return configure(config_name, settings).build_algo()
+        config = configure(config_name, settings)
+        film = EvaluationFilm(config) if settings.video_to_tensorboard else None
+        algorithm = config.build_algo()
+        algorithm.film = film
+        return algorithm
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -15,14 +15,16 @@ from pathlib import Path
 from ray import tune
 
 from interreplay.commandline import UsageError
+from interreplay.commandline.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.commandline.flags import underscored
 from interreplay.commandline.folders import ensure_writable
 from interreplay.commandline.values import whole
 from interreplay.errors import InterreplayError
 from interreplay.rllib import job
+from interreplay.rllib.evaluation import evaluate, start_ray
 from interreplay.rllib.experiments import Experiment, read_file, read_settings
 from interreplay.rllib.registry import names
-from interreplay.rllib.watch import watch
+from interreplay.rllib.tracking import trackers
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -45,13 +47,11 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument("--local_dir", type=Path, default=Path("results"), help="where results go")
     train.add_argument("--num_cpus", type=whole(1), default=None, help="processors to use; all by default")
     train.add_argument("--resume", action="store_true", help="go on with the experiment of this name")
+    train.add_argument("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
+    train.add_argument("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
     train.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="how much Ray Tune says")
     evaluate = commands.add_parser("evaluate", help="let a trained policy act, without exploring", allow_abbrev=False)
-    evaluate.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run: its newest")
-    evaluate.add_argument("--run", help="algorithm that made it; the checkpoint knows, so this is checked only")
-    evaluate.add_argument("--steps", type=whole(1), help="environment steps; whole episodes until so many are done")
-    evaluate.add_argument("--episodes", type=whole(1), help="episodes (default: 10)")
-    evaluate.add_argument("--render_to", type=Path, help="a .gif or .mp4 of the first episodes")
+    add_evaluate_flags(evaluate)
     return parser
 
 
@@ -67,7 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     given = make_parser().parse_args([underscored(word) for word in words])
     try:
-        return train(given) if given.command == "train" else evaluate(given)
+        if given.command == "train":
+            return train(given)
+        check_evaluate(given)
+        evaluate(given, say)
+        return 0
     except (UsageError, InterreplayError) as error:
         sys.stderr.write(f"rllib: error: {' '.join(str(error).split())}\n")
         return 2
@@ -85,11 +89,13 @@ def train(given: argparse.Namespace) -> int:
     """`rllib train`: one experiment after the other, each with its trials side by side."""
     if bool(given.config_file) == bool(given.run or given.env) or bool(given.run) != bool(given.env):
         raise UsageError("expected --run and --env, or -f with a file of experiments")
+    job.quiet()
     experiments = read_file(given.config_file) if given.config_file else [_experiment(given)]
     if given.resume:
         _check_resumable(given.local_dir, experiments)
     ensure_writable(given.local_dir)
-    tuners = [experiment.tuner(given.local_dir, given.verbose, say) for experiment in experiments]
+    logs = lambda: trackers(given.wandb, given.mlflow)  # noqa: E731 - each experiment has its own
+    tuners = [experiment.tuner(given.local_dir, given.verbose, say, logs()) for experiment in experiments]
     start_ray(given.num_cpus)
     failed = False
     for experiment, tuner in zip(experiments, tuners, strict=True):
@@ -97,7 +103,14 @@ def train(given: argparse.Namespace) -> int:
         failed |= results.num_errors > 0
         for result in results:
             say(_summary(result))
+        if _interrupted(results):
+            raise KeyboardInterrupt
     return int(failed)
+
+
+def _interrupted(results: tune.ResultGrid) -> bool:
+    """Whether Tune, which takes the first Ctrl-C for itself, stopped before the end."""
+    return any(trial.status in ("PENDING", "RUNNING", "PAUSED") for trial in results._experiment_analysis.trials)
 
 
 def _experiment(given: argparse.Namespace) -> Experiment:
@@ -132,24 +145,6 @@ def _summary(result: tune.Result) -> str:
     reached = (metrics.get("env_runners") or {}).get("episode_return_mean", float("nan"))
     kept = f"; checkpoint {result.checkpoint.path}" if result.checkpoint else ""
     return f"{int(steps):,} steps, return {reached:.1f}{kept}"
-
-
-def start_ray(num_cpus: int | None) -> None:
-    """A Ray of this process, quiet, or the one that is running already."""
-    job.quiet()
-    job.start_local(num_cpus)
-
-
-def evaluate(given: argparse.Namespace) -> int:
-    """`rllib evaluate`: prints a line per episode and their mean."""
-    start_ray(1)
-    watched = watch(
-        given.checkpoint, given.run, given.steps, given.episodes or (None if given.steps else 10), given.render_to
-    )
-    for number, episode in enumerate(watched.episodes, 1):
-        say(f"episode {number}: return {episode.ret:.1f} in {episode.length} steps")
-    say(watched.summary())
-    return 0
 
 
 if __name__ == "__main__":

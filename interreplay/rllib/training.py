@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +28,8 @@ class Training:
         settings: What ``argument_parser.settings_for`` returned.
         folder: Where results and checkpoints go.
         progress: Told the env steps after every round of sampling.
+        trackers: Further loggers of Tune's, such as those for Weights & Biases and MLflow.
+        say: Told in one line when one of them fails.
 
     Attributes:
         alive: When the last round of sampling or iteration ended, by ``time.monotonic``.
@@ -35,9 +37,16 @@ class Training:
     """
 
     def __init__(
-        self, algo: Any, settings: SimpleNamespace, folder: RunFolder, progress: Callable[[int], Any] = lambda _: None
+        self,
+        algo: Any,
+        settings: SimpleNamespace,
+        folder: RunFolder,
+        progress: Callable[[int], Any] = lambda _: None,
+        trackers: Sequence[Any] = (),
+        say: Callable[[str], object] = str,
     ):
         self.algo, self.settings, self.folder = algo, settings, folder
+        self._trackers, self._say = trackers, say
         self.alive = time.monotonic()
         self.checkpoint: Path | None = None
         self._progress, self._saving, self._stopping, self._goal = progress, False, False, 0
@@ -58,12 +67,15 @@ class Training:
 
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Trains, and yields each iteration's result; a checkpoint is written at the end."""
-        log = RunLog(self.folder.path, vars(self.settings) | {"versions": versions()}, self.algo.env_steps)
+        parameters = vars(self.settings) | {"versions": versions()}
+        log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._say)
         self.algo.on_progress = self._round
         try:
             while not self.complete and not self._stopping:
                 result = self._iterate()
                 log.write(result, self.algo.env_steps)
+                if self.algo.film is not None and (frames := self.algo.film.take()):
+                    log.film("evaluation", frames, self.algo.env_steps)
                 freq = self.settings.checkpoint_freq
                 if self._saving or (freq and result["training_iteration"] % freq == 0):
                     self.save()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.commandline import UsageError
 from interreplay.errors import CheckpointError
+from interreplay.rllib.recording import Recorder
+from interreplay.rllib.runner import ColumnRunner
+from interreplay.rllib.video import Camera, VideoFile, check_drawing
 
 METADATA, CONSTRUCTOR = "rllib_checkpoint.json", "class_and_ctor_args.pkl"
-FPS = 30
-MOST_FRAMES = 3_000
-VIDEOS = (".gif", ".mp4")
 
 
 @dataclass(frozen=True)
@@ -31,58 +32,100 @@ class Episode:
 
 @dataclass(frozen=True)
 class Watched:
-    """What was seen, and where the video is."""
+    """What was seen, and what was written of it: a video, a dataset, "" for neither."""
 
     episodes: list[Episode]
-    video: Path | None
+    video: str = ""
+    dataset: str = ""
 
     def summary(self) -> str:
-        """A line: mean and standard deviation of returns, mean length, success rate."""
+        """A line: mean and standard deviation of returns and lengths, success rate."""
         returns = np.array([episode.ret for episode in self.episodes])
-        lengths = np.mean([episode.length for episode in self.episodes])
+        lengths = np.array([episode.length for episode in self.episodes])
         told = [episode.success for episode in self.episodes if episode.success is not None]
         success = f", success rate {np.mean(told):.2f}" if told else ""
-        video = f"; video: {self.video}" if self.video else ""
+        written = "".join(f"; {kind}: {what}" for kind, what in vars(self).items() if kind != "episodes" and what)
         count = f"{len(returns)} episode{'s' * (len(returns) > 1)}"
         reached = f"return {returns.mean():.1f} ± {returns.std():.1f}"
-        return f"{count}: {reached}, {lengths:.0f} steps on average{success}{video}"
+        return f"{count}: {reached}, length {lengths.mean():.0f} ± {lengths.std():.0f} steps{success}{written}"
 
 
-def watch(
-    checkpoint: Path, run: str | None, steps: int | None, episodes: int | None, render_to: Path | None = None
-) -> Watched:
+@dataclass(frozen=True)
+class Watching:
+    """What to look at.
+
+    Attributes:
+        run: Name of the algorithm that made the checkpoint; checked when given.
+        steps: Begin episodes until so many steps are done.
+        episodes: Episodes to play; the smaller one where both are given.
+        seed: Episode i begins from seed + i; by default from the checkpoint's random state.
+        video: A .gif or .mp4 to write.
+        window: Show it on the screen.
+        dataset: Name of a Minari dataset to write.
+    """
+
+    run: str | None = None
+    steps: int | None = None
+    episodes: int | None = None
+    seed: int | None = None
+    video: Path | None = None
+    window: bool = False
+    dataset: str | None = None
+
+
+def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], object] = id) -> Watched:
     """Episodes of the policy in a checkpoint, acting at its mode.
 
     Args:
         checkpoint: Of any algorithm, ours or RLlib's, or a folder that holds some: the newest of them.
-        run: Name of the algorithm that made it; checked when given.
-        steps: Begin episodes until so many steps are done.
-        episodes: Episodes to play; the smaller one where both are given.
-        render_to: A .gif or .mp4 to write the first 3,000 frames to.
+        wanted: What to look at.
+        on_episode: Told each episode when it is over.
 
     Raises:
-        UsageError: When there is no checkpoint, it is of another algorithm, or the video cannot be made.
+        UsageError: When there is no checkpoint, it is of another algorithm, or something wanted cannot be made.
         CheckpointError: When it cannot be read.
     """
-    if render_to is not None:
-        check_video(render_to)
+    video = VideoFile(wanted.video) if wanted.video else None
+    recorder = Recorder(wanted.dataset) if wanted.dataset else None
     folder = newest(checkpoint)
     config = saved_config(folder)
     made_by = config.algo_class.__name__.removeprefix("Stock")
-    if run is not None and run.removesuffix("-stock") != made_by:
-        raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {run}; leave --run out")
-    frames: list[np.ndarray] = []
-    algorithm = prepared(config, frames if render_to else None).build_algo()
+    if wanted.run is not None and wanted.run.removesuffix("-stock") != made_by:
+        raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {wanted.run}; leave --run out")
+    algorithm = prepared(config, video, wanted.window).build_algo()
+    found: list[Episode] = []
     try:
         algorithm.restore_from_path(str(folder))
-        found: list[Episode] = []
-        while (episodes is None or len(found) < episodes) and (steps is None or sum(e.length for e in found) < steps):
-            found += map(_told, algorithm.env_runner.sample(num_episodes=1, explore=False))
+        for episode in _play(algorithm.env_runner, wanted):
+            found.append(_told(episode))
+            on_episode(found[-1])
+            if recorder is not None:
+                recorder.add(episode, algorithm.env_runner)
     finally:
         algorithm.stop()
-    if render_to is not None:
-        write_video(render_to, frames)
-    return Watched(found, render_to)
+        if video is not None:
+            video.close()
+    written = recorder.write(made_by) if recorder is not None else ""
+    return Watched(found, video.told() if video is not None else "", written)
+
+
+def _play(runner: Any, wanted: Watching) -> Iterator[Any]:
+    """Finished episodes, as many as are wanted."""
+    count = steps = 0
+    while (wanted.episodes is None or count < wanted.episodes) and (wanted.steps is None or steps < wanted.steps):
+        _seed(runner, None if wanted.seed is None else wanted.seed + count)
+        (episode,) = runner.sample(num_episodes=1, explore=False)
+        count, steps = count + 1, steps + len(episode)
+        yield episode
+
+
+def _seed(runner: Any, seed: int | None) -> None:
+    """Let the next episode begin from a seed, or from the random state that there is."""
+    if not isinstance(runner, ColumnRunner):
+        # RLlib's runners take the seed of their configuration for every call; None leaves the state alone.
+        runner._seed, runner._needs_initial_reset = seed, True
+    elif seed is not None:
+        runner._env_seed, runner._seeded = seed, False
 
 
 def _told(episode: Any) -> Episode:
@@ -120,47 +163,20 @@ def saved_config(folder: Path) -> AlgorithmConfig:
         raise CheckpointError(f"the checkpoint {folder} cannot be read: {error}") from error
 
 
-def prepared(config: AlgorithmConfig, frames: list[np.ndarray] | None) -> AlgorithmConfig:
-    """`config` for one environment in this process, which leaves pictures in `frames`."""
+def prepared(config: AlgorithmConfig, video: VideoFile | None = None, window: bool = False) -> AlgorithmConfig:
+    """`config` for one environment in this process, which is filmed or shown.
+
+    Raises:
+        UsageError: It cannot be drawn.
+    """
     config = config.copy(copy_frozen=False)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=1)
     config.evaluation(evaluation_interval=None, evaluation_num_env_runners=0)
-    if frames is None:
-        return config
-
-    def picture(*, env: Any, **kwargs: Any) -> None:
-        if len(frames) < MOST_FRAMES:
-            frames.append(env.unwrapped.envs[0].render())
-
-    config.environment(env_config={**config.env_config, "render_mode": "rgb_array"})
-    config.callbacks(on_episode_step=picture)
+    config.callbacks_on_episode_step = None
+    if window:
+        config.environment(env_config={**config.env_config, "render_mode": "human"})
+    if video is not None:
+        config.environment(env_config={**config.env_config, "render_mode": "rgb_array"})
+        check_drawing(config)
+        config.callbacks(on_episode_step=Camera(video.add))
     return config
-
-
-def check_video(path: Path) -> None:
-    """Find out, before anything runs, whether a video can be written.
-
-    Raises:
-        UsageError: With what is missing.
-    """
-    if path.suffix not in VIDEOS:
-        raise UsageError(f"--render_to {path} ends in {path.suffix or 'nothing'}; expected {' or '.join(VIDEOS)}")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"--render_to {path}: there is no folder {path.parent}")
-    if path.suffix == ".mp4":
-        try:
-            import imageio_ffmpeg  # noqa: F401
-        except ImportError:
-            raise UsageError(
-                f"--render_to {path} needs imageio-ffmpeg (pip install imageio-ffmpeg); or write a .gif"
-            ) from None
-
-
-def write_video(path: Path, frames: list[np.ndarray]) -> None:
-    """Write `frames`, each ``(height, width, 3)`` uint8."""
-    import imageio.v3 as imageio
-
-    if path.suffix == ".gif":
-        imageio.imwrite(path, np.stack(frames), duration=1000 / FPS, loop=0)
-    else:
-        imageio.imwrite(path, np.stack(frames), fps=FPS)

@@ -12,7 +12,7 @@ from interreplay.errors import CheckpointError
 from interreplay.rllib import rllib_command
 from interreplay.rllib.experiments import configured, read_file, read_settings
 from interreplay.rllib.registry import config_for, names
-from interreplay.rllib.watch import newest, watch
+from interreplay.rllib.watch import Watching, watch
 from tests.rllib.test_training import cluster, config  # noqa: F401
 
 
@@ -130,8 +130,9 @@ cartpole-ppo: {run: PPO, config: {env: CartPole-v1, lr: 0.001}, num_samples: 2}
         ('train --run SAC --env Pendulum-v1 --stop {"env_step":1}', ["'env_step'", "did you mean env_steps?"]),
         ('train --run SAC --env Pendulum-v1 --stop {"env_steps":"x"}', ["env_steps 'x'", "a number"]),
         ("train --run SAC --env Pendulum-v1 --resume --local-dir none", ["no experiment to go on with"]),
-        ("evaluate none", ["none", "no checkpoint"]),
-        ("evaluate none --render-to a.avi", ["a.avi", ".gif or .mp4"]),
+        ("evaluate none", ["none does not exist"]),
+        ("evaluate . ", ["no checkpoint"]),
+        ("evaluate . --render-to a.avi", ["a.avi", ".gif or .mp4"]),
     ],
 )
 def test_bad_input(line, parts, capsys, tmp_path, monkeypatch):
@@ -151,24 +152,12 @@ def trained(tmp_path_factory):
     return folder
 
 
-def test_a_policy_is_watched(trained, tmp_path):
-    assert newest(trained.parent) == newest(trained)
-    seen = watch(trained, "SAC", None, 3, tmp_path / "a.gif")
-    assert len(seen.episodes) == 3 and all(e.ret == e.length - 1 for e in seen.episodes), "it stands but for the last"
-    assert "3 episodes: return" in seen.summary()
-    from PIL import Image
-
-    with Image.open(tmp_path / "a.gif") as video:
-        assert 1 < video.n_frames <= sum(e.length for e in seen.episodes)
-    assert sum(e.length for e in watch(trained, None, 20, None).episodes) >= 20
-
-
 def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path):
     with pytest.raises(UsageError, match="made by SAC, not PPO"):
-        watch(trained, "PPO", None, 1)
+        watch(trained, Watching("PPO", episodes=1))
     (tmp_path / "rllib_checkpoint.json").write_text("{}")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        watch(tmp_path, None, None, 1)
+        watch(tmp_path, Watching(episodes=1))
 
 
 @pytest.mark.slow

@@ -1,0 +1,59 @@
+"""The command `interreplay`: one name for what the package does, each part imported when it is asked for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "train": ("custom_training", "train an agent with a replay method"),
+    "evaluate": ("enjoy", "let a trained policy act: returns, video, dataset"),
+    "cluster": ("cluster_run", "many runs at once, on one machine or many"),
+    "report": ("interreplay.analysis.__main__", "figures and tables from the results of runs"),
+    "smoketest": ("smoketest", "is this installation sound?"),
+}
+"""Modules with a function ``main(argv)`` that returns an exit code, and what they are for."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Hands the rest of the command line to a part.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The part's exit code; 2 for an unknown one.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        sys.stdout.write(f"{usage()}\n")
+        return 0 if words else 2
+    name, *rest = words
+    if name not in available():
+        close = difflib.get_close_matches(name, available(), n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}? " if close else ""
+        sys.stderr.write(f"interreplay: error: unknown command {name!r}; {hint}accepted: {', '.join(available())}\n")
+        return 2
+    sys.argv = [f"interreplay {name}", *rest]
+    return importlib.import_module(COMMANDS[name][0]).main(rest)
+
+
+def available() -> dict[str, str]:
+    """The parts that are installed, and what they are for."""
+    return {name: text for name, (module, text) in COMMANDS.items() if _exists(module)}
+
+
+def usage() -> str:
+    """How to call it."""
+    lines = [f"  {name:<10} {text}" for name, text in available().items()]
+    return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", "interreplay COMMAND --help tells its flags."])
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it would be in
+        return False

@@ -1,0 +1,47 @@
+"""The command `interreplay`: parts by name, each imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from interreplay.commandline import main as command
+
+
+def test_every_part_that_is_there_has_a_main():
+    assert {"train", "evaluate", "smoketest"} <= set(command.available())
+    for name in command.available():
+        assert callable(importlib.import_module(command.COMMANDS[name][0]).main)
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["-h"], 0), ([], 2)])
+def test_help(words, code, capsys):
+    assert command.main(words) == code
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in command.available())
+
+
+def test_the_rest_of_the_line_is_the_parts(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["interreplay"])
+    assert command.main(["train", "--list-presets"]) == 0
+    assert "nmer-paper" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as caught:
+        command.main(["train", "--gama", "1"])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("interreplay train: error: unknown flag --gama; did you mean --gamma?")
+
+
+def test_unknown_parts(capsys):
+    assert command.main(["trian"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "interreplay: error: unknown command 'trian'; did you mean train? accepted: "
+    )
+
+
+def test_nothing_is_imported_before_it_is_asked_for():
+    code = "import sys, interreplay.commandline.main as m; m.main(['--help']); sys.exit('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,213 @@
+"""Watching a trained policy: the same episodes for one seed, videos with a frame per step, datasets, one clear line."""
+
+from __future__ import annotations
+
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from ray.rllib.algorithms.sac import SACConfig as StockConfig
+
+import enjoy
+from interreplay import rendering
+from interreplay.commandline import UsageError
+from interreplay.commandline import main as dispatcher
+from interreplay.rllib import rllib_command, video
+from interreplay.rllib.watch import Watching, newest, watch
+from tests.rllib.test_training import cluster, config  # noqa: F401
+
+ENV = "InvertedDoublePendulum-v5"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A checkpoint of ours."""
+    folder = tmp_path_factory.mktemp("ours") / "checkpoint_000001"
+    algorithm = config(ENV).build_algo()
+    algorithm.train()
+    algorithm.save_to_path(folder)
+    algorithm.stop()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    """A checkpoint of RLlib's own SAC, whose configuration has a seed."""
+    folder = tmp_path_factory.mktemp("stock") / "checkpoint_000001"
+    made = StockConfig().environment(ENV).env_runners(num_env_runners=0).debugging(seed=3)
+    algorithm = made.build_algo()
+    algorithm.save_to_path(folder)
+    algorithm.stop()
+    return folder
+
+
+@pytest.fixture(params=["trained", "stock"])
+def checkpoint(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_episodes_until_enough(checkpoint):
+    assert newest(checkpoint.parent) == newest(checkpoint)
+    told = []
+    seen = watch(checkpoint, Watching("SAC", episodes=3), told.append)
+    assert seen.episodes == told and len(told) == 3
+    assert all(0 < e.ret <= 10 * e.length for e in told), "10 for every step upright, less what speed costs"
+    assert sum(e.length for e in watch(checkpoint, Watching(steps=20)).episodes) >= 20
+    assert len(watch(checkpoint, Watching(steps=10_000, episodes=1)).episodes) == 1
+
+
+def test_a_seed_says_what_is_played(checkpoint):
+    first, again, other = (watch(checkpoint, Watching(episodes=3, seed=s)).episodes for s in (5, 5, 6))
+    assert first == again
+    assert first[1:] == other[:2], "episode i begins from seed + i"
+    assert len({e.ret for e in watch(checkpoint, Watching(episodes=3)).episodes}) == 3, "they differ without one"
+
+
+def test_the_last_line(trained):
+    seen = watch(trained, Watching(episodes=4, seed=0))
+    returns, lengths = np.array([[e.ret, e.length] for e in seen.episodes]).T
+    expected = (
+        f"return {returns.mean():.1f} ± {returns.std():.1f}, length {lengths.mean():.0f} ± {lengths.std():.0f} steps"
+    )
+    assert seen.summary() == f"4 episodes: {expected}"
+
+
+def test_a_video_has_a_frame_for_every_step(checkpoint, tmp_path):
+    from PIL import Image
+
+    seen = watch(checkpoint, Watching(episodes=2, seed=1, video=tmp_path / "a.gif"))
+    steps = sum(e.length for e in seen.episodes)
+    with Image.open(tmp_path / "a.gif") as film:
+        assert (film.n_frames, film.size) == (steps, (480, 480))
+        frames = []
+        for i in (0, steps - 1):
+            film.seek(i)
+            frames.append(np.asarray(film.convert("RGB"), dtype=float))
+    assert all(np.ptp(frame) > 100 for frame in frames), "there is something to see"
+    assert np.abs(frames[0] - frames[1]).max() > 30, "and it moves"
+    assert f"({steps} frames)" in seen.summary()
+
+
+def test_an_mp4_has_a_frame_for_every_step(trained, tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    import imageio.v3 as imageio
+
+    seen = watch(trained, Watching(episodes=2, seed=1, video=tmp_path / "a.mp4"))
+    assert sum(1 for _ in imageio.imiter(tmp_path / "a.mp4")) == sum(e.length for e in seen.episodes)
+
+
+def test_a_gif_that_is_too_long_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(video, "MOST_FRAMES", 3)
+    film = video.VideoFile(tmp_path / "a.gif")
+    for i in range(5):
+        film.add(np.full((8, 8, 3), 50 * i, dtype=np.uint8))
+    film.close()
+    assert film.told() == f"{tmp_path / 'a.gif'} (3 frames, the most that a GIF gets; .mp4 has no such bound)"
+
+
+def test_a_dataset_holds_what_the_environment_was_given(checkpoint, tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    seen = watch(checkpoint, Watching(episodes=2, seed=1, dataset="pendulum/test-v0"))
+    dataset = minari.load_dataset("pendulum/test-v0")
+    assert f"{dataset.total_episodes} episodes, {dataset.total_steps} steps" in seen.summary()
+    for i, episode in enumerate(dataset.iterate_episodes()):
+        assert (len(episode.actions), episode.rewards.sum()) == (
+            seen.episodes[i].length,
+            pytest.approx(seen.episodes[i].ret),
+        )
+        assert episode.terminations[-1] and not episode.terminations[:-1].any() and not episode.truncations.any()
+        env = gym.make(ENV)
+        obs, _ = env.reset(seed=1 + i)
+        for step, action in enumerate(episode.actions):
+            assert np.allclose(episode.observations[step], obs, atol=1e-5)
+            assert env.action_space.contains(action.astype(np.float32)) and np.abs(episode.actions).max() <= 1
+            obs = env.step(action)[0]
+    with pytest.raises(UsageError, match="there is such a dataset already"):
+        watch(checkpoint, Watching(episodes=1, dataset="pendulum/test-v0"))
+    with pytest.raises(UsageError, match="'no name' is no name of a dataset"):
+        watch(checkpoint, Watching(episodes=1, dataset="no name"))
+
+
+@pytest.mark.parametrize("call", [enjoy.main, lambda words: dispatcher.main(["evaluate", *words])])
+def test_from_the_shell(call, trained, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["enjoy.py"])
+    assert call([str(trained), "--episodes", "2", "--seed", "0", "--video", str(tmp_path / "a.gif")]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert err == "" and len(lines) == 3
+    assert lines[0].startswith("episode 1: return ") and lines[2].startswith("2 episodes: return ")
+    assert (tmp_path / "a.gif").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--video", "a.avi"], ["a.avi", ".gif or .mp4"]),
+        (["--video", "none/a.gif"], ["there is no folder none"]),
+        (["--render"], ["--render needs a screen", "--video FILE.gif"]),
+        (["--render", "--video", "a.gif"], ["--render and --video", "give one"]),
+        (["--run", "PPO"], ["made by SAC, not PPO"]),
+    ],
+)
+def test_bad_input(words, parts, trained, capsys, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert enjoy.main([str(trained), *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and all(part in error for part in parts)
+
+
+def test_what_is_not_installed_is_said_with_how_to_install_it(trained, monkeypatch, tmp_path):
+    for package in ("minari", "imageio_ffmpeg"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UsageError, match=r"pip install 'interreplay\[minari\]'"):
+        watch(trained, Watching(dataset="a/b-v0"))
+    with pytest.raises(UsageError, match=r"pip install 'interreplay\[video\]'"):
+        watch(trained, Watching(video=tmp_path / "a.mp4"))
+
+
+def test_what_cannot_be_drawn_is_one_line(trained, monkeypatch, tmp_path):
+    def broken(self):
+        raise RuntimeError("no\nlibGL")
+
+    monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", broken)
+    with pytest.raises(
+        UsageError, match=r"InvertedDoublePendulum-v5 cannot be drawn here \(no.libGL\); MuJoCo needs EGL or OSMesa"
+    ):
+        watch(trained, Watching(video=tmp_path / "a.gif"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_window_is_the_environments_own(trained, monkeypatch):
+    shown = []
+    monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", lambda self: shown.append(self.render_mode))
+    seen = watch(trained, Watching(episodes=1, window=True))
+    assert set(shown) == {"human"} and len(shown) >= seen.episodes[0].length
+
+
+def test_cameras_are_one_and_the_same_in_every_copy_and_blind_in_checkpoints():
+    import copy
+    import pickle
+
+    camera = video.Camera(print)
+    assert copy.deepcopy(camera) is camera
+    assert pickle.loads(pickle.dumps(camera)).sink is None
+
+
+@pytest.mark.parametrize(("works", "expected"), [({"egl", "osmesa"}, "egl"), ({"osmesa"}, "osmesa"), (set(), "egl")])
+def test_the_backend_that_works_is_taken(works, expected, monkeypatch):
+    monkeypatch.setattr(rendering.os, "environ", {})
+    monkeypatch.setattr(rendering.sys, "platform", "linux")
+    monkeypatch.setattr(rendering.ctypes, "CDLL", lambda name: None)
+    monkeypatch.setattr(rendering, "_draws", works.__contains__)
+    assert rendering.choose_working_backend() == expected
+
+
+def test_the_rllib_command_evaluates_alike(trained, capsys, monkeypatch):
+    monkeypatch.setattr("interreplay.rllib.evaluation.start_ray", lambda cpus: None)
+    assert rllib_command.main(["evaluate", str(trained), "--run", "SAC", "--steps", "30", "--seed", "2"]) == 0
+    ours = capsys.readouterr().out
+    assert enjoy.main([str(trained), "--steps", "30", "--seed", "2"]) == 0
+    assert capsys.readouterr().out == ours
