@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.evaluate_flags import add_evaluate_flags, check_evaluate
-from interreplay.commandline.flags import underscored
+from interreplay.commandline.flags import OneLineParser, underscored
 from interreplay.errors import InterreplayError
 from interreplay.rendering import choose_working_backend
 
@@ -22,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 2 after an error that the user can mend, 130 after Ctrl-C.
     """
-    parser = argparse.ArgumentParser(description="Let a trained policy act, without exploring.", allow_abbrev=False)
+    parser = OneLineParser(description="Let a trained policy act, without exploring.", allow_abbrev=False)
     add_evaluate_flags(parser)
     given = parser.parse_args([underscored(word) for word in (sys.argv[1:] if argv is None else argv)])
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 
 import gymnasium as gym
 import numpy as np
@@ -51,7 +52,8 @@ def register(name: str) -> bool:
     if any(importlib.util.find_spec(package) is None for package in PACKAGES):
         return False
     choose_backend()
-    importlib.import_module("shimmy")
+    with warnings.catch_warnings():  # what they import turns on every warning there is
+        importlib.import_module("shimmy")
     for key, spec in gym.registry.items():
         if key.startswith(PREFIX) and FLAT not in spec.additional_wrappers:
             spec.additional_wrappers += (FLAT,)

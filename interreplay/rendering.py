@@ -26,8 +26,11 @@ def choose_backend() -> str:
     Returns:
         What it is then: ``egl``, ``osmesa``, ``disabled`` where neither is installed, or ``""`` for the screen.
     """
-    if not os.environ.get(VARIABLE) and not has_screen():
-        os.environ[VARIABLE] = next((name for name in LIBRARIES if _loads(LIBRARIES[name])), "disabled")
+    if not has_screen():
+        for name in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):  # pygame, which draws classic control, looks for both
+            os.environ.setdefault(name, "dummy")
+        if not os.environ.get(VARIABLE):
+            os.environ[VARIABLE] = next((name for name in LIBRARIES if _loads(LIBRARIES[name])), "disabled")
     return os.environ.get(VARIABLE, "")
 
 

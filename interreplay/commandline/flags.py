@@ -50,7 +50,15 @@ class _Joined(argparse.Action):
             raise argparse.ArgumentError(self, str(error)) from None
 
 
-class FlagParser(argparse.ArgumentParser):
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the program with exit code 2 and one line."""
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+
+
+class FlagParser(OneLineParser):
     """Reads flags from tables; the result holds only the flags that were given.
 
     Args:
@@ -86,10 +94,6 @@ class FlagParser(argparse.ArgumentParser):
         close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}? " if close else ""
         return f"unknown {'flag' if word.startswith('-') else 'argument'} {word}; {hint}--help lists every flag"
-
-    def error(self, message: str) -> NoReturn:
-        """Ends the program with exit code 2 and one line."""
-        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
 class RaisingFlagParser(FlagParser):

@@ -16,7 +16,7 @@ from ray import tune
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.evaluate_flags import add_evaluate_flags, check_evaluate
-from interreplay.commandline.flags import underscored
+from interreplay.commandline.flags import OneLineParser, underscored
 from interreplay.commandline.folders import ensure_writable
 from interreplay.commandline.values import whole
 from interreplay.errors import InterreplayError
@@ -29,9 +29,7 @@ from interreplay.rllib.tracking import trackers
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of both subcommands."""
-    parser = argparse.ArgumentParser(
-        prog="rllib", description="Train and evaluate RLlib algorithms.", allow_abbrev=False
-    )
+    parser = OneLineParser(prog="rllib", description="Train and evaluate RLlib algorithms.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
     train = commands.add_parser("train", help="train an algorithm", allow_abbrev=False)
     train.add_argument("--run", help=f"algorithm: {', '.join(names())}")

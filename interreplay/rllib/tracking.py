@@ -41,6 +41,7 @@ def _mlflow(place: str) -> LoggerCallback:
     _require("mlflow", f"--mlflow {place}")
     from ray.air.integrations.mlflow import MLflowLoggerCallback
 
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # who names a folder wants one; MLflow 3 would rather not
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     uri, _, experiment = place.rpartition("/")
     if not experiment:

@@ -121,7 +121,8 @@ def check_drawing(config: AlgorithmConfig) -> None:
     Raises:
         UsageError: With what is missing.
     """
-    env = None
+    env: Any = None
+    frame: Any = None
     try:
         env = make_one(config)
         env.reset(seed=0)

@@ -159,6 +159,15 @@ def test_bad_input(words, parts, trained, capsys, monkeypatch):
     assert error.count("\n") == 1 and all(part in error for part in parts)
 
 
+@pytest.mark.parametrize("words", [["x", "--seeds", "3"], ["x", "--episodes", "0"], [], ["x", "--seed", "nan"]])
+def test_flags_that_are_wrong_are_one_line(words, capsys):
+    for call in (enjoy.main, lambda line: rllib_command.main(["evaluate", *line])):
+        with pytest.raises(SystemExit) as caught:
+            call(words)
+        error = capsys.readouterr().err
+        assert caught.value.code == 2 and error.count("\n") == 1 and "error: " in error
+
+
 def test_what_is_not_installed_is_said_with_how_to_install_it(trained, monkeypatch, tmp_path):
     for package in ("minari", "imageio_ffmpeg"):
         monkeypatch.setitem(sys.modules, package, None)
