@@ -92,6 +92,7 @@ def test_a_configuration_as_tune_makes_it():
     assert algorithm.learner._update_rule.huber_delta == 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", CONFIGS)
 @pytest.mark.parametrize("setting", [{"actor_l2": 1.0}, {"critic_l2": 1.0}, {"huber_delta": 1e-3}])
 def test_the_loss_extras_change_what_every_algorithm_learns(trainer, setting):

@@ -35,6 +35,7 @@ def events(folder):
     return read
 
 
+@pytest.mark.slow
 def test_films_of_evaluations_are_in_tensorboard(tmp_path, capsys):
     from PIL import Image
 

@@ -42,7 +42,7 @@ def stock(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(params=["trained", "stock"])
+@pytest.fixture(params=["trained", pytest.param("stock", marks=pytest.mark.slow)])
 def checkpoint(request):
     return request.getfixturevalue(request.param)
 
@@ -130,7 +130,9 @@ def test_a_dataset_holds_what_the_environment_was_given(checkpoint, tmp_path, mo
         watch(checkpoint, Watching(episodes=1, dataset="no name"))
 
 
-@pytest.mark.parametrize("call", [enjoy.main, lambda words: dispatcher.main(["evaluate", *words])])
+@pytest.mark.parametrize(
+    "call", [enjoy.main, pytest.param(lambda words: dispatcher.main(["evaluate", *words]), marks=pytest.mark.slow)]
+)
 def test_from_the_shell(call, trained, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["enjoy.py"])
     assert call([str(trained), "--episodes", "2", "--seed", "0", "--video", str(tmp_path / "a.gif")]) == 0
@@ -189,6 +191,7 @@ def test_what_cannot_be_drawn_is_one_line(trained, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_window_is_the_environments_own(trained, monkeypatch):
     shown = []
     monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", lambda self: shown.append(self.render_mode))
@@ -214,6 +217,7 @@ def test_the_backend_that_works_is_taken(works, expected, monkeypatch):
     assert rendering.choose_working_backend() == expected
 
 
+@pytest.mark.slow
 def test_the_rllib_command_evaluates_alike(trained, capsys, monkeypatch):
     monkeypatch.setattr("interreplay.rllib.evaluation.start_ray", lambda cpus: None)
     assert rllib_command.main(["evaluate", str(trained), "--run", "SAC", "--steps", "30", "--seed", "2"]) == 0
