@@ -218,6 +218,7 @@ def test_round_robin_weights(text, expected):
 
 
 OTHER = {
+    "matrix_dtype": "float32",
     "device": "cpu",
     "exploration": "Gaussian",
     "hiddens": "8,8",
