@@ -11,8 +11,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ray import tune
+from ray.tune import TuneError
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.evaluate_flags import add_evaluate_flags, check_evaluate
@@ -107,8 +109,17 @@ def train(given: argparse.Namespace) -> int:
 
 
 def _interrupted(results: tune.ResultGrid) -> bool:
-    """Whether Tune, which takes the first Ctrl-C for itself, stopped before the end."""
-    return any(trial.status in ("PENDING", "RUNNING", "PAUSED") for trial in results._experiment_analysis.trials)
+    """Whether Tune, which takes the first Ctrl-C for itself and calls what it stops terminated, ended too early."""
+    return any(trial.status != "ERROR" and not _ended(trial) for trial in results._experiment_analysis.trials)
+
+
+def _ended(trial: Any) -> bool:
+    """Whether a trial came to where it was to stop."""
+    result = trial.last_result or {}
+    try:
+        return bool(result) and bool(result.get("done") or trial.should_stop(result))
+    except TuneError:  # the result has no such value yet
+        return False
 
 
 def _experiment(given: argparse.Namespace) -> Experiment:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -174,3 +177,32 @@ def test_train_from_the_shell_then_evaluate(run, env, tmp_path):
                              cwd=tmp_path, capture_output=True, text=True)  # fmt: skip
     assert watched.returncode == 0, watched.stderr[-2000:]
     assert "2 episodes: return" in watched.stdout
+
+
+@pytest.mark.slow
+def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path):
+    command = [sys.executable, "-m", "interreplay.rllib.rllib_command", "train", "--run", "SAC", "--env", "Pendulum-v1"]
+    command += "--num-cpus 2 --verbose 0 --local-dir r --checkpoint-freq 1".split()
+    command += [
+        "--stop",
+        "{env_steps: 2000}",
+        "--config",
+        "{num_steps_sampled_before_learning_starts: 50, steps_per_iteration: 100, hiddens: [8, 8]}",
+    ]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        end = time.monotonic() + 120
+        while not list(tmp_path.glob("r/default/*/checkpoint_*")) and time.monotonic() < end:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert "go on with the same command and --resume" in err
+    done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "2,000 steps, return" in done.stdout
+    (table,) = tmp_path.glob("r/default/*/result.json")
+    steps = [json.loads(line)["num_env_steps_sampled_lifetime"] for line in table.read_text().splitlines()]
+    assert steps[-1] == 2_000 and set(range(100, 2_001, 100)) == set(steps)
