@@ -126,7 +126,7 @@ def check_drawing(config: AlgorithmConfig) -> None:
     try:
         env = make_one(config)
         env.reset(seed=0)
-        frame: Any = env.render()
+        frame = env.render()
     except Exception as error:  # whatever a library of graphics raises
         told = " ".join(str(error).split())[:200] or type(error).__name__
         raise UsageError(
