@@ -8,22 +8,20 @@ import torch
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.layout import Columns
+from interreplay.observations import leaves
 
 
 def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
     """What a stored row of an environment is made of; float64 is kept as float32.
 
     Args:
-        observation_space: Of one environment; a Dict gives one column per part.
+        observation_space: Of one environment; a Dict or Tuple gives one column per part.
         action_space: Of one environment.
 
     Raises:
         ValueError: When a space has no fixed shape.
     """
-    if isinstance(observation_space, gym.spaces.Dict):
-        columns = {f"obs.{name}": _column(space) for name, space in observation_space.items()}
-    else:
-        columns = {"obs": _column(observation_space)}
+    columns = {f"obs.{name}" if name else "obs": _column(space) for name, space in leaves(observation_space).items()}
     flags = {"terminated": ((), torch.bool), "truncated": ((), torch.bool)}
     return (
         {"episode": ((), torch.int64)}
