@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import gymnasium as gym
 import numpy as np
 import torch
@@ -39,9 +41,21 @@ def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
     return tuple(space.shape), torch.from_numpy(np.zeros(1, dtype)).dtype
 
 
-def estimate(observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer) -> int:
-    """Bytes that `buffer` will take when it is full of rows of an environment."""
+def estimate(
+    observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer, stacks: Sequence[str] = ()
+) -> int:
+    """Bytes that `buffer` will take when it is full of rows of an environment.
+
+    Args:
+        observation_space: Of one environment.
+        action_space: Of one environment.
+        buffer: Still empty.
+        stacks: Parts of observations that are stacks of frames, each of which is kept once.
+    """
     columns = columns_of_spaces(observation_space, action_space)
+    for name in (f"obs.{part}" if part else "obs" for part in stacks):
+        (count, *frame), dtype = columns[name]
+        columns |= {name: (tuple(frame), dtype), f"{name} numbers": ((count,), torch.int32)}
     if hasattr(buffer.selector, "set_policy"):  # rows tell what the policy gave: mean and log std of each action
         columns["extras.behavior"] = ((2 * gym.spaces.flatdim(action_space),), torch.float32)
     return buffer.nbytes(columns)

@@ -12,7 +12,7 @@ LIGHT = [kind for kind in spaces_envs.KINDS if "Image" not in kind]
 
 
 def made(kind, trainer="SAC", buffer="Uniform", **arguments):
-    return config(f"{kind}Line-v0", buffer, trainer=trainer, **arguments).training(
+    return config(f"tests.rllib.spaces_envs:{kind}Line-v0", buffer, trainer=trainer, **arguments).training(
         steps_per_iteration=60, num_steps_sampled_before_learning_starts=30, train_batch_size_per_learner=16
     )
 
