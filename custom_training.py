@@ -120,7 +120,10 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     """
     spaces = environment.observation_space, environment.action_space
     if not isinstance(environment.action_space, gym.spaces.Box):
-        raise UsageError(f"{settings.trainer} acts in a Box of continuous actions; {settings.env} has {spaces[1]}")
+        raise UsageError(
+            f"{settings.trainer} acts in a Box of continuous actions; {settings.env} has {spaces[1]}; "
+            f"rllib train --run SAC --env {settings.env} learns it, and --run DQN"
+        )
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
     except (TypeError, ValueError) as error:
@@ -129,7 +132,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
         buffer.check(columns_of_spaces(*spaces))
     except ValueError as error:
         raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}; its spaces are {spaces}") from error
-    need, free = estimate(*spaces, buffer), free_memory(settings.device)
+    need, free = estimate(*spaces, buffer, environment.stacks), free_memory(settings.device)
     line = f"replay buffer of {settings.buffer_size:,} rows: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
     if need > free:
         raise UsageError(f"{line}; --buffer_size {int(0.9 * settings.buffer_size * free / need)} would fit")

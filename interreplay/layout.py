@@ -29,6 +29,12 @@ def columns_of(transitions: Transitions) -> Columns:
     return {"episode": ((), torch.int64)} | achieved | given | {"link": ((), torch.int32)}
 
 
+def columns_of_state(state: dict[str, Any]) -> Columns:
+    """The columns that a chain's state names; none before the first row."""
+    named = state.get("columns", {}).items()
+    return {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in named}
+
+
 def stored_columns(transitions: Transitions) -> dict[str, Tensor]:
     """The columns that are stored as they come; s and a side by side."""
     return {name: c for name, c in transitions.columns().items() if not name.startswith(DERIVED)}

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import gymnasium as gym
 import numpy as np
 import torch
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.layout import Columns
+from interreplay.observations import leaves
 
 
 def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
     """What a stored row of an environment is made of; float64 is kept as float32.
 
     Args:
-        observation_space: Of one environment; a Dict gives one column per part.
+        observation_space: Of one environment; a Dict or Tuple gives one column per part.
         action_space: Of one environment.
 
     Raises:
         ValueError: When a space has no fixed shape.
     """
-    if isinstance(observation_space, gym.spaces.Dict):
-        columns = {f"obs.{name}": _column(space) for name, space in observation_space.items()}
-    else:
-        columns = {"obs": _column(observation_space)}
+    columns = {f"obs.{name}" if name else "obs": _column(space) for name, space in leaves(observation_space).items()}
     flags = {"terminated": ((), torch.bool), "truncated": ((), torch.bool)}
     return (
         {"episode": ((), torch.int64)}
@@ -41,9 +41,21 @@ def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
     return tuple(space.shape), torch.from_numpy(np.zeros(1, dtype)).dtype
 
 
-def estimate(observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer) -> int:
-    """Bytes that `buffer` will take when it is full of rows of an environment."""
+def estimate(
+    observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer, stacks: Sequence[str] = ()
+) -> int:
+    """Bytes that `buffer` will take when it is full of rows of an environment.
+
+    Args:
+        observation_space: Of one environment.
+        action_space: Of one environment.
+        buffer: Still empty.
+        stacks: Parts of observations that are stacks of frames, each of which is kept once.
+    """
     columns = columns_of_spaces(observation_space, action_space)
+    for name in (f"obs.{part}" if part else "obs" for part in stacks):
+        (count, *frame), dtype = columns[name]
+        columns |= {name: (tuple(frame), dtype), f"{name} numbers": ((count,), torch.int32)}
     if hasattr(buffer.selector, "set_policy"):  # rows tell what the policy gave: mean and log std of each action
         columns["extras.behavior"] = ((2 * gym.spaces.flatdim(action_space),), torch.float32)
     return buffer.nbytes(columns)

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from interreplay.chain import Chain
-from interreplay.layout import Columns, check_finite, columns_of, fit, signature
+from interreplay.layout import Columns, check_finite, columns_of, columns_of_state, fit, signature
 from interreplay.n_step import accumulate
 from interreplay.records import Records, shares_numpy
+from interreplay.stacks import Stacks
 from interreplay.tails import Tails
-from interreplay.transitions import Transitions, join_parts, unchecked
+from interreplay.transitions import Observation, Transitions, join_parts, unchecked
 
 
 class Storage:
@@ -44,6 +45,7 @@ class Storage:
         self.n_step, self.gamma = int(n_step), float(gamma)
         self.written = 0
         self._chain: Chain | None = None
+        self._stacks = Stacks()
         self._signature: list[tuple[str, tuple[int, ...], torch.dtype]] = []
         self._factors: tuple[Tensor, Tensor] | None = None
 
@@ -55,12 +57,12 @@ class Storage:
     @property
     def nbytes(self) -> int:
         """Bytes taken by the columns; 0 before the first row is added."""
-        return self._chain.nbytes if self._chain is not None else 0
+        return self._chain.nbytes + self._stacks.nbytes if self._chain is not None else 0
 
     @property
     def columns(self) -> Columns:
         """What a stored row is made of; empty before the first row is added."""
-        return self._chain.columns if self._chain is not None else {}
+        return self._stacks.whole_columns(self._chain.columns) if self._chain is not None else {}
 
     @staticmethod
     def columns_of(transitions: Transitions) -> Columns:
@@ -101,10 +103,14 @@ class Storage:
 
     def features(self, slots: Tensor) -> Tensor:
         """Z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``; with goals, [s; desired goal; a]."""
-        if shares_numpy(self.device):
+        if shares_numpy(self.device) and not self._stacks:
             return torch.from_numpy(self.records.flat(slots.numpy(), self.chain.features)).float()
-        parts = self.records.take(slots, self.chain.features).values()
+        parts = self._stacks.whole_parts(self.records.take(slots, self.chain.features)).values()
         return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
+
+    def whole(self, observation: Observation) -> Observation:
+        """Observations as they were added, from columns of the records: numbers of frames become stacks."""
+        return self._stacks.whole_observation(observation)
 
     def outcomes(self, slots: Tensor, part: str) -> Tensor:
         """The named part of next_obs of the rows in `slots` ``(n,)``, of single steps: ``(n, *shape)``."""
@@ -122,8 +128,7 @@ class Storage:
         flat = slots if slots.dim() == 1 else slots.reshape(-1)
         self._check(flat)
         rows = self.read(flat)
-        if self.n_step > 1:
-            rows = accumulate(self, flat, rows)
+        rows = self._stacks.whole(accumulate(self, flat, rows) if self.n_step > 1 else rows)
         return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
     def around(self, slots: Tensor, others: Tensor) -> tuple[Transitions, Transitions]:
@@ -131,7 +136,7 @@ class Storage:
 
         Of some hundred rows most of a read is the number of its calls, and every batch with neighbours needs both.
         """
-        if self.n_step > 1:
+        if self.n_step > 1 or self._stacks:
             return self[slots], self[others]
         n, both = len(slots), torch.cat([slots, others.reshape(-1)])
         self._check(both)
@@ -195,12 +200,12 @@ class Storage:
             return torch.empty(0, dtype=torch.int64, device=self.device)
         transitions = self.fit(transitions)
         if self._chain is None:
-            self._chain = Chain(self.capacity, columns_of(transitions), self.device)
+            self._chain = Chain(self.capacity, self._stacks.begin(transitions, self), self.device)
         self._signature = self._signature or signature(transitions)
         start, slots = self.written % self.capacity, []
         room = min(n, self.capacity - start)
         for part in (transitions,) if room == n else (transitions[:room], transitions[room:]):
-            self._chain.append(part, self.written)
+            self._chain.append(self._stacks.numbered(part, self), self.written)
             first = self.written % self.capacity
             slots.append(torch.arange(first, first + len(part), device=self.device))
             self.written += len(part)
@@ -226,13 +231,14 @@ class Storage:
         """
         for episode in episodes if self._chain is not None else ():
             self.chain.cut(int(episode))
+            self._stacks.end(int(episode))
 
     # -- state ------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Everything stored; the arrays share memory with the storage."""
         state: dict[str, Any] = {"written": self.written, "capacity": self.capacity}
-        return state | (self._chain.state(len(self)) if self._chain is not None else {})
+        return state | ({**self._chain.state(len(self)), **self._stacks.state()} if self._chain is not None else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state.
@@ -242,12 +248,12 @@ class Storage:
         """
         if int(state["capacity"]) != self.capacity:
             raise ValueError(f"the state has capacity {state['capacity']}; this storage has {self.capacity}")
-        named = state.get("columns", {}).items()
-        columns = {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in named}
-        if columns and self.columns not in ({}, columns):
+        columns = columns_of_state(state)
+        stacks = Stacks.of_state(state, self.capacity, self.device)
+        if columns and self.columns not in ({}, stacks.whole_columns(columns)):
             raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
         self.written = int(state["written"])
-        self._chain, self._signature = None, []
+        self._chain, self._signature, self._stacks = None, [], stacks
         if columns:
             self._chain = Chain(self.capacity, columns, self.device)
             self._chain.load(state)

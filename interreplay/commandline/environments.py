@@ -6,13 +6,17 @@ import difflib
 import importlib
 import re
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.envs.registration import find_highest_version, parse_env_id
 
 from interreplay import suites
 from interreplay.commandline import UsageError
+from interreplay.frames import shared
+from interreplay.observations import leaves, named_parts
+from interreplay.transitions import as_tensor
 
 
 class Environment(NamedTuple):
@@ -22,6 +26,7 @@ class Environment(NamedTuple):
         name: The id to train with.
         observation_space: Its observations.
         action_space: Its actions.
+        stacks: Parts of the observation that are stacks of frames, of which each is stored once.
         note: One line where ``name`` differs from what was asked for, else ``""``.
     """
 
@@ -29,6 +34,7 @@ class Environment(NamedTuple):
     observation_space: gym.Space
     action_space: gym.Space
     note: str
+    stacks: tuple[str, ...] = ()
 
 
 def find_environment(asked: str) -> Environment:
@@ -58,8 +64,31 @@ def find_environment(asked: str) -> Environment:
         raise UsageError(f"environment {name!r} cannot be made: {error}") from error
     note = f"{asked} {reason}; using {name}" if name != asked else ""
     spaces = env.observation_space, env.action_space
+    stacks = _stacks(env)
     env.close()
-    return Environment(name, *spaces, note)
+    return Environment(name, *spaces, note, stacks)
+
+
+def _stacks(env: gym.Env) -> tuple[str, ...]:
+    """Parts of the observation that move on by one frame in a step, seen in one step where there are images."""
+    if not any(isinstance(part, gym.spaces.Box) and part.dtype == np.uint8 for part in _parts(env.observation_space)):
+        return ()
+    obs, _ = env.reset(seed=0)
+    following, *_ = env.step(env.action_space.sample())
+    one, other = ({k: as_tensor(v)[None] for k, v in _named(o).items()} for o in (obs, following))
+    return tuple(name for name in one if shared(one[name], other[name]))
+
+
+def _parts(space: gym.Space) -> list[gym.Space]:
+    try:
+        return list(leaves(space).values())
+    except ValueError:  # refused elsewhere, with more to say
+        return []
+
+
+def _named(observation: Any) -> dict[str, Any]:
+    parts = named_parts(observation)
+    return parts if isinstance(parts, dict) else {"": parts}
 
 
 def _import_module(asked: str) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.networks import Layers, Pass
+from interreplay.learning.networks import Layers, Pass, polyak
 from interreplay.learning.optimizer import FastAdam
 from interreplay.learning.update import Update, half_squares, over_views, shares, to_views, weighted_mean
+from interreplay.transitions import Transitions
 
 
 class ActorCriticUpdate(Update):
@@ -19,7 +20,8 @@ class ActorCriticUpdate(Update):
     0.4 ms of 9 for SAC. Subclasses say how.
 
     Args:
-        networks: What is learned, with ``actor`` and ``critics``.
+        networks: What is learned, with ``actor``, ``critics`` and ``encoder``; where the encoder has parameters, which
+            the critics' loss trains, also with ``target_encoder``.
         actor_lr: Learning rate of the actor.
         critic_lr: Learning rate of the critics.
         actor_l2: c of the term c·½‖θ‖² in the actor's loss, as Sander et al. 2022 have it.
@@ -44,11 +46,29 @@ class ActorCriticUpdate(Update):
         grad_clip: float | None,
     ):
         self.networks, self.huber_delta, self.grad_clip = networks, huber_delta, grad_clip
-        self.actor, self.critics = list(networks.actor.parameters()), list(networks.critics.parameters())
+        self.encoder = list(networks.encoder.parameters())
+        self.actor, self.critics = list(networks.actor.parameters()), [*networks.critics.parameters(), *self.encoder]
         self.optimizers = {
             "actor": FastAdam(self.actor, actor_lr, weight_decay=actor_l2),
             "critic": FastAdam(self.critics, critic_lr, weight_decay=critic_l2),
         }
+
+    def target_views(self, rows: Transitions, next_obs: Tensor) -> Tensor:
+        """What target networks see of the next observations, `next_obs` where the encoder has no parameters."""
+        if not self.encoder:
+            return next_obs
+        with torch.no_grad():
+            return self.networks.target_encoder(rows.next_obs)
+
+    def seen_by_actor(self, rows: Transitions, obs: Tensor, m: int) -> Tensor:
+        """Encoded observations ``(n, d)`` for the actor's loss, which trains no encoder."""
+        return obs.detach() if m == 1 else self.networks.encoder(rows.obs)
+
+    def move_targets(self, tau: float) -> None:
+        """Move the critics' targets, and the encoder's."""
+        polyak(self.networks.targets, self.networks.critics, tau)
+        if self.encoder:
+            polyak(self.networks.target_encoder, self.networks.encoder, tau)
 
     def step_critics(
         self, state_actions: Tensor, m: int, target: Tensor, weights: Tensor, row_weights: Tensor | None
@@ -65,6 +85,8 @@ class ActorCriticUpdate(Update):
         Returns:
             TD errors ``(critics, n)`` before the step, and the loss.
         """
+        for parameter in self.encoder:
+            parameter.grad = None
         made = self.networks.critics.run(state_actions)
         with torch.no_grad():
             errors = over_views(made.outputs.squeeze(-1), m) - target

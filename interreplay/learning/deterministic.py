@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.actor_critic import ActorCriticUpdate
+from interreplay.learning.encoders import Flat
 from interreplay.learning.networks import MLP, Critics, polyak
-from interreplay.learning.update import flat_observation, over_views, shares, views, weighted_mean
+from interreplay.learning.update import over_views, shares, views, weighted_mean
 from interreplay.transitions import Transitions
 
 
@@ -60,6 +61,7 @@ class DeterministicNetworks(nn.Module):
         inference_only: bool = False,
     ):
         super().__init__()
+        self.encoder: nn.Module = Flat()
         self.actor = DeterministicActor(inputs, actions, hiddens)
         last = [self.actor.body.weights[-1], self.actor.body.biases[-1]]
         if not inference_only:
@@ -128,15 +130,15 @@ class DeterministicUpdate(ActorCriticUpdate):
     def apply(
         self, rows: Transitions, weights: Tensor, rng: torch.Generator, row_weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        obs, next_obs, m = views(rows)
+        obs, next_obs, m = views(rows, self.networks.encoder)
         actions = rows.actions.flatten(1)
         seen = actions if m == 1 else actions.repeat_interleave(m, dim=0)
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_values(rows, self.target_views(rows, next_obs), m, rng)
         errors, critic_loss = self.step_critics(torch.cat([obs, seen], dim=1), m, target, weights, row_weights)
         self.updates += 1
         if self.actor_due():
-            self._actor_loss = self.step_actor(flat_observation(rows.obs), row_weights)
-            polyak(self.networks.targets, self.networks.critics, self.tau)
+            self._actor_loss = self.step_actor(self.seen_by_actor(rows, obs, m), row_weights)
+            self.move_targets(self.tau)
             polyak(self.networks.target_actor, self.networks.actor, self.tau)
         report = torch.stack([critic_loss, self._actor_loss.to(critic_loss), (errors + target).mean()])
         return errors.mean(dim=0), report

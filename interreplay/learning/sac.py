@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.actor_critic import ActorCriticUpdate
-from interreplay.learning.networks import Critics, GaussianActor, polyak
+from interreplay.learning.encoders import Flat
+from interreplay.learning.networks import Critics, GaussianActor
 from interreplay.learning.optimizer import FastAdam
 from interreplay.learning.squashed_gaussian import Draw
-from interreplay.learning.update import flat_observation, normal, over_views, shares, views, weighted_mean
+from interreplay.learning.update import normal, over_views, shares, views, weighted_mean
 from interreplay.transitions import Transitions
 
 
@@ -36,6 +37,7 @@ class SACNetworks(nn.Module):
         inference_only: bool = False,
     ):
         super().__init__()
+        self.encoder: nn.Module = Flat()
         self.actor = GaussianActor(inputs, actions, hiddens)
         if inference_only:
             return
@@ -92,16 +94,16 @@ class SACUpdate(ActorCriticUpdate):
     def apply(
         self, rows: Transitions, weights: Tensor, rng: torch.Generator, row_weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        obs, next_obs, m = views(rows)
+        obs, next_obs, m = views(rows, self.networks.encoder)
         actions = rows.actions.flatten(1)
         seen = actions if m == 1 else actions.repeat_interleave(m, dim=0)
         alpha = self.networks.log_alpha.detach().exp()
         target = self.target_values(rows, next_obs, m, normal(seen, rng), alpha)
         errors, critic_loss = self.step_critics(torch.cat([obs, seen], dim=1), m, target, weights, row_weights)
         noise = normal(actions, rng)
-        actor_loss, log_prob = self.step_actor(flat_observation(rows.obs), noise, alpha, row_weights)
+        actor_loss, log_prob = self.step_actor(self.seen_by_actor(rows, obs, m), noise, alpha, row_weights)
         alpha_loss = self.step_alpha(log_prob, row_weights)
-        polyak(self.networks.targets, self.networks.critics, self.tau)
+        self.move_targets(self.tau)
         q_mean = (errors + target).mean()
         report = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob.mean()])
         return errors.mean(dim=0), report
@@ -110,7 +112,8 @@ class SACUpdate(ActorCriticUpdate):
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, noise: Tensor, alpha: Tensor) -> Tensor:
         """q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
         actions, log_prob = self.networks.actor.sample(next_obs, noise)
-        values = self.networks.targets(torch.cat([next_obs, actions], dim=1)).amin(dim=0)
+        seen = self.target_views(rows, next_obs)
+        values = self.networks.targets(torch.cat([seen, actions], dim=1)).amin(dim=0)
         return rows.rewards + rows.discounts * over_views(values - alpha * log_prob, m)
 
     @torch.no_grad()

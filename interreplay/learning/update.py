@@ -9,14 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.optimizer import FastAdam
-from interreplay.transitions import Observation, Transitions, observation_parts
-
-
-def flat_observation(obs: Observation) -> Tensor:
-    """Observations as ``(n, d)`` float32, named parts side by side in the order of their names."""
-    parts = observation_parts(obs)
-    flat = [parts[name].flatten(1).float() for name in sorted(parts)]
-    return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
+from interreplay.transitions import Transitions
 
 
 def normal(like: Tensor, rng: torch.Generator) -> Tensor:
@@ -24,14 +17,16 @@ def normal(like: Tensor, rng: torch.Generator) -> Tensor:
     return torch.randn(like.shape, generator=rng, device=like.device, dtype=like.dtype)
 
 
-def views(rows: Transitions) -> tuple[Tensor, Tensor, int]:
+def views(rows: Transitions, encoder: nn.Module) -> tuple[Tensor, Tensor, int]:
     """Observations and next observations to predict from, both ``(n·m, d)``, and m, the views of each row.
 
-    With one view these are `flat_observation` of the rows. State augmentation puts more into
-    ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``.
+    With one view these are the encoded ones of the rows, next ones without a gradient. State augmentation puts more
+    into ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``, numbers that need no encoder.
     """
     if "views_obs" not in rows.extras:
-        return flat_observation(rows.obs), flat_observation(rows.next_obs), 1
+        with torch.no_grad():
+            next_obs = encoder(rows.next_obs)
+        return encoder(rows.obs), next_obs, 1
     obs, next_obs = rows.extras["views_obs"], rows.extras["views_next_obs"]
     return obs.flatten(0, 1).flatten(1).float(), next_obs.flatten(0, 1).flatten(1).float(), obs.shape[1]
 

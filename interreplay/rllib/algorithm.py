@@ -16,7 +16,6 @@ from torch import Tensor
 
 from interreplay.diagnostics import Diagnostics
 from interreplay.errors import NonFiniteError
-from interreplay.learning.update import flat_observation
 from interreplay.memory import columns_of_spaces
 from interreplay.on_manifold import OnManifold
 from interreplay.rllib import checkpoints, remote_runners
@@ -64,7 +63,8 @@ class OffPolicy(Algorithm):
     @torch.no_grad()
     def _behavior(self, obs: Any) -> Tensor:
         """What the current policy gives for stored observations ``(n, ...)``, as runners noted it when they acted."""
-        return self.learner.single_module.behavior(flat_observation(obs))
+        module = self.learner.single_module
+        return module.behavior(module.encode(obs))
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:

@@ -9,13 +9,14 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from interreplay.observations import named_parts
 from interreplay.transitions import Transitions
 
 
 def as_column(observation: Any) -> Any:
-    """A batch of observations with float64 narrowed to float32; named parts stay apart."""
-    if isinstance(observation, dict):
-        return {name: as_column(part) for name, part in observation.items()}
+    """A batch of observations with float64 narrowed to float32; parts of Dicts and Tuples as named columns."""
+    if isinstance(observation, dict | tuple):
+        return {name: as_column(part) for name, part in named_parts(observation).items()}
     array = np.asarray(observation)
     return array.astype(np.float32) if array.dtype == np.float64 else array
 

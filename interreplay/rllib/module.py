@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from typing import Any
 
@@ -15,8 +16,9 @@ from ray.rllib.utils.annotations import override
 from torch import Tensor, nn
 
 from interreplay.learning.batched_layers import MATRIX_DTYPES
+from interreplay.learning.encoders import make_encoder
 from interreplay.learning.networks import Layers
-from interreplay.learning.update import flat_observation
+from interreplay.observations import named_parts
 
 
 def flat_size(space: gym.Space) -> int:
@@ -45,7 +47,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     Attributes:
         gaussian: Whether `behavior` gives [mean; log std].
-        nets: The networks, the policy among them as ``actor``.
+        nets: The networks, the policy among them as ``actor``, and what encodes observations for them.
     """
 
     framework = "torch"
@@ -55,7 +57,11 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     @override(RLModule)
     def setup(self) -> None:
         check_action_space(self.action_space)
-        self.nets = self.make_networks(flat_size(self.observation_space), flat_size(self.action_space))
+        encoder, width = make_encoder(self.observation_space)
+        self.nets = self.make_networks(width, flat_size(self.action_space))
+        self.nets.encoder = encoder
+        if not self.inference_only and any(True for _ in encoder.parameters()):
+            self.nets.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
         for layers in self.nets.modules():
             if isinstance(layers, Layers):
                 layers.matrix_dtype = MATRIX_DTYPES[self.model_config["matrix_dtype"]]
@@ -75,7 +81,11 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     @override(InferenceOnlyAPI)
     def get_non_inference_attributes(self) -> list[str]:
         parts = {name.partition(".")[0] for name, _ in self.nets.named_parameters()}
-        return [f"nets.{name}" for name in sorted(parts - {"actor"})]
+        return [f"nets.{name}" for name in sorted(parts - {"actor", "encoder"})]
+
+    def encode(self, obs: Any) -> Tensor:
+        """Observations as they are stored, or as RLlib has them, to what the networks see, ``(n, d)``."""
+        return self.nets.encoder(named_parts(obs))
 
     def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
         """Actions ``(n, actions)`` in [−1, 1] with `noise` of their shape, or the policy's own for None."""
@@ -83,11 +93,11 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     @override(TorchRLModule)
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return {Columns.ACTIONS: self._shaped(self.act(flat_observation(batch[Columns.OBS]), None))}
+        return {Columns.ACTIONS: self._shaped(self.act(self.encode(batch[Columns.OBS]), None))}
 
     @override(TorchRLModule)
     def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        obs = flat_observation(batch[Columns.OBS])
+        obs = self.encode(batch[Columns.OBS])
         noise = torch.randn(len(obs), flat_size(self.action_space), device=obs.device)
         return {Columns.ACTIONS: self._shaped(self.act(obs, noise * self.model_config["noise_scale"]))}
 

@@ -13,7 +13,6 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
 
 from interreplay import suites
-from interreplay.learning.update import flat_observation
 from interreplay.rllib import runner_state
 from interreplay.rllib.columns import ActionScale, as_column, as_tensors, concatenate, pick
 from interreplay.rllib.episode_hooks import EpisodeHooks
@@ -174,7 +173,7 @@ class ColumnRunner(SingleAgentEnvRunner):
     @torch.no_grad()
     def _policy_actions(self, explore: bool) -> np.ndarray:
         assert self._scale is not None
-        obs = flat_observation(as_tensors(self._obs, self._device))
+        obs = self.module.encode(as_tensors(self._obs, self._device))
         size = (self.num_envs, int(np.prod(self._scale.shape)))
         noise = self._exploration.draw(size, self._torch_rng) if explore else None
         return self.module.act(obs, noise).cpu().numpy().reshape(self.num_envs, *self._scale.shape)
@@ -184,7 +183,8 @@ class ColumnRunner(SingleAgentEnvRunner):
         """The column of what the policy gave for the observations now, or of random actions."""
         if random_actions:
             return {"behavior": self.module.random_behavior(self.num_envs).numpy()}
-        return {"behavior": self.module.behavior(flat_observation(as_tensors(self._obs, self._device))).cpu().numpy()}
+        obs = self.module.encode(as_tensors(self._obs, self._device))
+        return {"behavior": self.module.behavior(obs).cpu().numpy()}
 
     # -- metrics ----------------------------------------------------------------------------------
 

@@ -32,8 +32,7 @@ def rng(seed=7):
 
 @pytest.fixture(autouse=True)
 def keep_float64(monkeypatch):
-    monkeypatch.setattr("interreplay.learning.deterministic.flat_observation", lambda obs: obs)
-    monkeypatch.setattr("interreplay.learning.update.flat_observation", lambda obs: obs)
+    monkeypatch.setattr("interreplay.learning.encoders.Flat.forward", lambda self, obs: obs)
 
 
 def plain_policy(actor, obs):

@@ -38,8 +38,7 @@ def batch(seed=1):
 
 @pytest.fixture(autouse=True)
 def keep_float64(monkeypatch):
-    monkeypatch.setattr("interreplay.learning.sac.flat_observation", lambda obs: obs)
-    monkeypatch.setattr("interreplay.learning.update.flat_observation", lambda obs: obs)
+    monkeypatch.setattr("interreplay.learning.encoders.Flat.forward", lambda self, obs: obs)
 
 
 def plain_q(critics, j, x):

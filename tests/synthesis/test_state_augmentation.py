@@ -8,7 +8,8 @@ import torch
 from builders import identical, make
 from scipy.stats import beta, kstest
 
-from interreplay.learning.update import flat_observation, views
+from interreplay.learning.encoders import Flat
+from interreplay.learning.update import views
 from interreplay.transitions import observation_parts
 from replay_buffers import S4RL
 
@@ -40,11 +41,11 @@ def test_only_states_change_and_the_first_view_is_the_batch(augmentation, kind, 
         mine, theirs = (observation_parts(getattr(t, which)) for t in (rows, anchors))
         assert all(mine[k].shape == theirs[k].shape and mine[k].dtype == theirs[k].dtype for k in theirs)
     assert set(rows.extras) == ({"views_obs", "views_next_obs"} if m > 1 else set())
-    obs, next_obs, count = views(rows)
+    obs, next_obs, count = views(rows, Flat())
     assert count == m and len(obs) == len(next_obs) == 64 * m
     if m > 1:
-        assert torch.equal(obs.unflatten(0, (64, m))[:, 0], flat_observation(rows.obs))
-        assert torch.equal(next_obs.unflatten(0, (64, m))[:, 0], flat_observation(rows.next_obs))
+        assert torch.equal(obs.unflatten(0, (64, m))[:, 0], Flat()(rows.obs))
+        assert torch.equal(next_obs.unflatten(0, (64, m))[:, 0], Flat()(rows.next_obs))
 
 
 def test_mixup_lies_between_a_state_and_the_next():

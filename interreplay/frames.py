@@ -1,0 +1,166 @@
+"""Stacks of frames, of which every frame is kept once.
+
+Frame stacking (Mnih et al. 2015) makes an observation of the last k images, so that each image comes up in k of them,
+and again in k next observations. Here a row holds the numbers of its frames, and the frames lie beside the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.transitions import as_tensor
+
+START = 1024
+"""Frames that there is room for at first beside one per row."""
+
+
+def shared(obs: Tensor, next_obs: Tensor) -> bool:
+    """Whether observations ``(n, k, H, W, ...)`` are stacks of bytes that all move on by one frame."""
+    return (
+        obs.dtype == torch.uint8
+        and obs.ndim >= 4
+        and obs.shape[1] >= 2
+        and len(obs) > 0
+        and bool(torch.equal(obs[:, 1:], next_obs[:, :-1]))
+    )
+
+
+class Frames:
+    """Frames by number, with how many rows and running episodes hold each.
+
+    A frame is known again by its bytes, among those of the stack that its episode ended with so far. Rows of any
+    kind come back as they were; only where they share nothing do they take as much room as whole stacks.
+
+    Args:
+        stack: Frames per observation k.
+        shape: Of one frame.
+        rows: Number of rows of the ring, each of which brings one frame as a rule.
+        device: Torch device.
+    """
+
+    def __init__(self, stack: int, shape: tuple[int, ...], rows: int, device: torch.device):
+        self.stack, self.shape, self.device = stack, tuple(shape), device
+        self._pixels = self._room(rows + START)
+        self._holders = np.zeros(len(self._pixels), np.int64)
+        self._free: list[int] = []
+        self._top = 0
+        # Of each running episode, the write number of its newest row and the stack that it ended with.
+        self._running: dict[int, tuple[int, dict[bytes, int]]] = {}
+
+    def _room(self, count: int) -> Tensor:
+        if self.device.type == "cpu":  # memory never written to is not taken
+            return torch.from_numpy(np.zeros((count, *self.shape), np.uint8))
+        return torch.zeros((count, *self.shape), dtype=torch.uint8, device=self.device)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the frames in use and those that were."""
+        return self._top * int(np.prod(self.shape, dtype=np.int64))
+
+    def put(self, obs: Tensor, next_obs: Tensor, episodes: list[int], done: list[bool], written: int) -> Any:
+        """Keep the frames of n rows.
+
+        Args:
+            obs: Stacks ``(n, k, *shape)``.
+            next_obs: Likewise.
+            episodes: Ids of the rows.
+            done: Whether a row ends its episode.
+            written: Number of rows written before.
+
+        Returns:
+            Numbers ``(n, k)`` int32 of the frames of both.
+        """
+        starts, ends = obs.numpy(force=True), next_obs.numpy(force=True)
+        numbers = np.empty((2, *obs.shape[:2]), np.int32)
+        for row, episode in enumerate(episodes):
+            _, known = self._running.pop(episode, (-1, {}))
+            numbers[0, row], now = self._numbers(starts[row], known)
+            numbers[1, row], then = self._numbers(ends[row], now)
+            np.add.at(self._holders, numbers[:, row].reshape(-1), 1)
+            if not done[row]:
+                self._hold(then)
+                self._running[episode] = written + row, then
+            self._drop(np.fromiter(known.values(), np.int64))
+        return torch.from_numpy(numbers[0]).to(self.device), torch.from_numpy(numbers[1]).to(self.device)
+
+    def _numbers(self, frames: np.ndarray, known: dict[bytes, int]) -> tuple[list[int], dict[bytes, int]]:
+        """Numbers of the frames of one stack, those in `known` as there, and these by their bytes."""
+        found: dict[bytes, int] = {}
+        names = [frame.tobytes() for frame in frames]
+        for name, frame in zip(names, frames, strict=True):
+            if name not in found:
+                found[name] = known[name] if name in known else self._new(frame)
+        return [found[name] for name in names], found
+
+    def _new(self, frame: np.ndarray) -> int:
+        if self._free:
+            number = self._free.pop()
+        else:
+            number, self._top = self._top, self._top + 1
+            if number == len(self._pixels):
+                self._grow()
+        self._pixels[number] = torch.from_numpy(frame)
+        return number
+
+    def _grow(self) -> None:
+        pixels, holders = self._room(2 * len(self._pixels)), np.zeros(2 * len(self._holders), np.int64)
+        pixels[: len(self._pixels)], holders[: len(self._holders)] = self._pixels, self._holders
+        self._pixels, self._holders = pixels, holders
+
+    def _hold(self, known: dict[bytes, int]) -> None:
+        np.add.at(self._holders, np.fromiter(known.values(), np.int64), 1)
+
+    def _drop(self, numbers: np.ndarray) -> None:
+        np.subtract.at(self._holders, numbers, 1)
+        self._free += np.unique(numbers[self._holders[numbers] == 0]).tolist()
+
+    def release(self, numbers: Tensor) -> None:
+        """Let go of frames, ``(...)`` numbers, one for each row that held one."""
+        self._drop(numbers.numpy(force=True).reshape(-1).astype(np.int64))
+
+    def end(self, episode: int) -> None:
+        """Let go of what a running episode holds."""
+        _, known = self._running.pop(episode, (-1, {}))
+        self._drop(np.fromiter(known.values(), np.int64))
+
+    def forget_before(self, write: int) -> None:
+        """End the episodes of which no row is stored any more."""
+        for episode in [e for e, (newest, _) in self._running.items() if newest < write]:
+            self.end(episode)
+
+    def get(self, numbers: Tensor) -> Tensor:
+        """Stacks ``(..., k, *shape)`` of numbers ``(..., k)``."""
+        flat = self._pixels.index_select(0, numbers.reshape(-1).long())
+        return flat.reshape(*numbers.shape, *self.shape)
+
+    def state(self) -> dict[str, Any]:
+        """Everything kept; the arrays share memory."""
+        running = self._running.items()
+        return {
+            "stack": self.stack,
+            "pixels": self._pixels[: self._top],
+            "holders": self._holders[: self._top],
+            "episodes": np.array([episode for episode, _ in running], np.int64),
+            "newest": np.array([newest for _, (newest, _) in running], np.int64),
+            "counts": np.array([len(known) for _, (_, known) in running], np.int64),
+            "known": np.array([n for _, (_, known) in running for n in known.values()], np.int64),
+        }
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> Frames:
+        """The frames of a state."""
+        pixels = as_tensor(state["pixels"])
+        made = cls(int(state["stack"]), tuple(pixels.shape[1:]), max(rows, len(pixels)), device)
+        made._top = len(pixels)
+        made._pixels[: made._top], made._holders[: made._top] = pixels.to(device), np.asarray(state["holders"])
+        made._free = np.flatnonzero(made._holders[: made._top] == 0).tolist()
+        numbers = iter(np.asarray(state["known"]).tolist())
+        columns = (np.asarray(state[name]).tolist() for name in ("episodes", "newest", "counts"))
+        for episode, newest, count in zip(*columns, strict=True):
+            known = {pixels[n].numpy(force=True).tobytes(): n for n in (next(numbers) for _ in range(count))}
+            made._running[episode] = newest, known
+        return made

@@ -1,0 +1,138 @@
+"""From observations as they are stored to the numbers that networks see."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from interreplay.observations import leaves
+from interreplay.transitions import Observation, observation_parts
+
+FEATURES = 50
+"""Numbers that an image becomes, as in SAC-AE (Yarats et al. 2021, arXiv:1910.01741)."""
+SMALLEST_IMAGE = 16
+"""Pixels along either side from which on uint8 arrays are images."""
+
+
+class Flat(nn.Module):
+    """Numbers as they are, parts side by side in the order of their names: float32 ``(n, d)``."""
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Observations ``(n, ...)`` or named parts of such."""
+        parts = observation_parts(obs)
+        flat = [parts[name].reshape(len(parts[name]), -1).float() for name in sorted(parts)]
+        return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
+
+
+class OneHot(nn.Module):
+    """Choices as ones among zeros: Discrete ``(n,)`` and MultiDiscrete ``(n, ...)`` to ``(n, width)``.
+
+    Args:
+        space: Of one observation.
+    """
+
+    _offsets: Tensor
+
+    def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        super().__init__()
+        counts = np.atleast_1d(space.n if isinstance(space, gym.spaces.Discrete) else space.nvec).reshape(-1)
+        starts = np.broadcast_to(np.asarray(space.start).reshape(-1), counts.shape)
+        self.width = int(counts.sum())
+        ends = np.cumsum(counts)
+        self.register_buffer("_offsets", torch.from_numpy(ends - counts - starts).long(), persistent=False)
+
+    def forward(self, choices: Tensor) -> Tensor:
+        """``(n, width)`` float32."""
+        index = choices.reshape(len(choices), -1).long() + self._offsets
+        return torch.zeros(len(choices), self.width, device=choices.device).scatter_(1, index, 1.0)
+
+
+class Convolutions(nn.Module):
+    """Images to `FEATURES` numbers in (−1, 1).
+
+    The convolutions of Mnih et al. 2015 (Nature 518, 32 8×8/4, 64 4×4/2, 64 3×3/1), with smaller kernels where images
+    are small, then one layer, layer normalisation and tanh as in Yarats et al. 2021, arXiv:1910.01741.
+
+    Args:
+        shape: Of one image, uint8: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or ``(k, H, W[, C])`` for k stacked
+            frames. The shorter one of the first and the last of three sides is the channels.
+    """
+
+    def __init__(self, shape: tuple[int, ...]):
+        super().__init__()
+        self._shape = shape
+        pixels = self._channels_first(torch.zeros(1, *shape))
+        small = min(pixels.shape[2:]) < 36
+        sizes = ((32, 3, 2), (64, 3, 2), (64, 3, 1)) if small else ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+        layers: list[nn.Module] = []
+        channels = pixels.shape[1]
+        for out, kernel, stride in sizes:
+            layers += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU()]
+            channels = out
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
+        with torch.no_grad():
+            inner = self.convolutions(pixels).shape[1]
+        self.head = nn.Sequential(nn.Linear(inner, FEATURES), nn.LayerNorm(FEATURES), nn.Tanh())
+
+    def forward(self, images: Tensor) -> Tensor:
+        """``(n, FEATURES)`` of images ``(n, *shape)`` uint8."""
+        return self.head(self.convolutions(self._channels_first(images).float() / 255.0))
+
+    def _channels_first(self, images: Tensor) -> Tensor:
+        if images.ndim == 3:
+            return images.unsqueeze(1)
+        if images.ndim == 5:  # frames (n, k, H, W, C)
+            return images.permute(0, 1, 4, 2, 3).flatten(1, 2)
+        shape = self._shape
+        return images.permute(0, 3, 1, 2) if shape[2] < shape[0] else images
+
+
+def is_image(space: gym.Space) -> bool:
+    """Whether a space is one of images, or of stacks of them: uint8, two long sides, all of 0 to 255."""
+    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8 or not 2 <= len(space.shape) <= 4:
+        return False
+    return sorted(space.shape)[-2] >= SMALLEST_IMAGE
+
+
+class Encoder(nn.Module):
+    """One encoder per part of an observation, side by side in the order of their names.
+
+    Args:
+        space: Of one observation; see `interreplay.observations.leaves` for what it may be.
+
+    Attributes:
+        width: Numbers d that come out.
+
+    Raises:
+        ValueError: When a part of the space is of another kind.
+    """
+
+    def __init__(self, space: gym.Space):
+        super().__init__()
+        self.parts, self.width = nn.ModuleDict(), 0
+        self._keys: dict[str, str] = {}
+        for i, (name, part) in enumerate(sorted(leaves(space).items())):
+            self._keys[name] = str(i)  # names of modules may hold no dots
+            self.parts[str(i)] = encoder = _encoder_of(part)
+            self.width += FEATURES if isinstance(encoder, Convolutions) else gym.spaces.flatdim(part)
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Observations ``(n, ...)`` or named parts of such, as they are stored, to float32 ``(n, d)``."""
+        parts = observation_parts(obs)
+        encoded = [self.parts[key](parts[name]) for name, key in self._keys.items()]
+        return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
+
+
+def make_encoder(space: gym.Space) -> tuple[nn.Module, int]:
+    """The encoder of an observation space, and how many numbers come out of it."""
+    encoder = Encoder(space)
+    plain = all(isinstance(part, Flat) for part in encoder.parts.values())
+    return (Flat() if plain else encoder), encoder.width
+
+
+def _encoder_of(space: gym.Space) -> nn.Module:
+    if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        return OneHot(space)
+    return Convolutions(space.shape) if is_image(space) else Flat()  # type: ignore[arg-type]

@@ -1,0 +1,99 @@
+"""Every kind of observation, end to end."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from tests.rllib import spaces_envs
+from tests.rllib.test_training import cluster, config, same, weights  # noqa: F401
+
+LIGHT = [kind for kind in spaces_envs.KINDS if "Image" not in kind]
+
+
+def made(kind, trainer="SAC", buffer="Uniform", **arguments):
+    return config(f"tests.rllib.spaces_envs:{kind}Line-v0", buffer, trainer=trainer, **arguments).training(
+        steps_per_iteration=60, num_steps_sampled_before_learning_starts=30, train_batch_size_per_learner=16
+    )
+
+
+def check(settings, tmp_path):
+    """Train, save, restore, evaluate."""
+    algorithm = settings.build_algo()
+    first = weights(algorithm)
+    results = algorithm.train()
+    assert np.isfinite(results["learners"]["default_policy"]["critic_loss"])
+    moved = [k for k, v in weights(algorithm).items() if not torch.equal(v, first[k])]
+    assert any("actor" in k for k in moved)
+    algorithm.save_to_path(tmp_path / "c")
+    trained = weights(algorithm)
+    algorithm.stop()
+    again = settings.copy().build_algo()
+    again.restore_from_path(tmp_path / "c")
+    assert same(weights(again), trained)
+    played = again.evaluate()["env_runners"]
+    assert played["episode_len_mean"] == 25 and np.isfinite(played["episode_return_mean"])
+    assert np.isfinite(again.train()["learners"]["default_policy"]["critic_loss"])
+    again.stop()
+    return moved
+
+
+@pytest.mark.parametrize("kind", LIGHT)
+def test_sac_learns_from_every_kind(kind, tmp_path):
+    check(made(kind, buffer="PER"), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
+@pytest.mark.parametrize("kind", ["Discrete", "Nested", "ImageAndVector"])
+def test_deterministic_policies_do_too(kind, trainer, tmp_path):
+    check(made(kind, trainer), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["SAC", "TD3"])
+@pytest.mark.parametrize("kind", ["Image", "ImageAndVector", "Stacked"])
+def test_images_train_their_encoder(kind, trainer, tmp_path):
+    moved = check(made(kind, trainer), tmp_path)
+    assert any(".encoder." in k for k in moved) and any(".target_encoder." in k for k in moved)
+
+
+def test_images_stay_bytes():
+    algorithm = made("ImageAndVector").build_algo()
+    algorithm.train()
+    assert algorithm.replay_buffer.storage.columns["obs.camera"] == ((24, 24), torch.uint8)
+    algorithm.stop()
+
+
+def test_dicts_of_numbers_are_blended(tmp_path):
+    check(made("FloatDict", buffer="NMER", k=3), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["Discrete", "Tuple", "Image", "ImageAndVector", "MultiBinary"])
+def test_blends_refuse_what_cannot_be_blended(kind):
+    space = spaces_envs.KINDS[kind][0]
+    with pytest.raises(ValueError, match="cannot be blended") as error:
+        made(kind, buffer="NMER").build_algo()
+    assert str(space) in str(error.value)
+
+
+@pytest.mark.slow
+def test_remote_runners_and_vector_environments(tmp_path):
+    settings = made("Nested").env_runners(num_env_runners=1, num_envs_per_env_runner=2)
+    check(settings, tmp_path)
+
+
+def test_discrete_actions_are_refused_with_their_space():
+    with pytest.raises(ValueError, match=r"action space is Discrete\(2\)"):
+        config("CartPole-v1").build_algo()
+
+
+def test_what_the_policy_saw_is_what_is_stored():
+    """The stored observation encodes to what the runner encoded when it acted."""
+    algorithm = made("Nested").build_algo()
+    algorithm.train()
+    rows = algorithm.replay_buffer.storage[torch.arange(60)]
+    module = algorithm.learner.single_module
+    assert module.encode(rows.obs).shape == (60, gym.spaces.flatdim(spaces_envs.KINDS["Nested"][0]))
+    assert set(rows.obs) == {"arm/grip", "arm/pose", "rest/0", "rest/1"}
+    algorithm.stop()

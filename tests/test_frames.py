@@ -1,0 +1,145 @@
+"""Stacks of frames against whole stacks: whatever was added is what comes back, and nothing is kept for longer."""
+
+import numpy as np
+import pytest
+import torch
+from builders import identical, stack
+
+from interreplay import Storage
+from interreplay.commandline.environments import find_environment
+from interreplay.memory import estimate
+from replay_buffers import PER, Attentive, Uniform
+
+SHAPE = (5, 4)
+
+
+class Stacked:
+    """Environments in turn whose observations are the last k frames, the first of an episode repeated."""
+
+    def __init__(self, k=3, envs=2, seed=0, ends=0.15, ids=True):
+        self.rng, self.k, self.ends, self.ids, self.next_id = np.random.default_rng(seed), k, ends, ids, envs
+        self.running = [(env, np.stack([self.frame()] * k)) for env in range(envs)]
+
+    def frame(self):
+        return self.rng.integers(0, 256, SHAPE).astype(np.uint8)
+
+    def row(self):
+        env = int(self.rng.integers(len(self.running)))
+        episode, obs = self.running[env]
+        following = np.concatenate([obs[1:], self.frame()[None]])
+        terminated, truncated = bool(self.rng.random() < self.ends), bool(self.rng.random() < self.ends)
+        row = {
+            "obs": obs,
+            "actions": np.float32([0.5]),
+            "rewards": np.float32(self.rng.normal()),
+            "next_obs": following,
+            "terminated": terminated,
+            "truncated": truncated,
+            "episode": episode,
+        }
+        if terminated or truncated:
+            episode, self.next_id = self.next_id, self.next_id + 1
+            following = np.stack([self.frame()] * self.k)
+        self.running[env] = episode, following
+        return row
+
+
+def without_ids(rows):
+    return rows.replace(discounts=None, episode=None)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize(("k", "envs", "capacity"), [(2, 1, 7), (3, 2, 20), (4, 3, 64), (4, 2, 1)])
+def test_what_was_added_is_what_comes_back(k, envs, capacity, ids):
+    episodes, storage, kept = Stacked(k, envs), Storage(capacity), {}
+    for turn in range(40):
+        rows = [episodes.row() for _ in range(int(episodes.rng.integers(1, min(capacity, 9) + 1)))]
+        kept.update(zip(storage.add(stack(rows, ids)).tolist(), rows, strict=True))
+        expected = stack([kept[slot] for slot in range(len(kept))])
+        identical(without_ids(storage[torch.arange(len(storage))]), without_ids(expected))
+        assert storage.columns["obs"] == ((k, *SHAPE), torch.uint8)
+        if turn == 20:  # and goes on from a state
+            again = Storage(capacity)
+            again.load_state_dict(storage.state_dict())
+            storage = again
+
+
+def held(storage):
+    """Frames in use, and those that stored rows and running episodes have in fact."""
+    frames = storage._stacks.frames[""]
+    rows = storage[torch.arange(len(storage))]
+    images = {image.tobytes() for name in ("obs", "next_obs") for s in getattr(rows, name).numpy() for image in s}
+    images |= {name for _, known in frames._running.values() for name in known}
+    return int((frames._holders > 0).sum()), len(images)
+
+
+def test_every_frame_is_kept_once_and_no_longer_than_needed():
+    episodes, storage = Stacked(4, 3), Storage(50)
+    for _ in range(60):
+        storage.add(stack([episodes.row() for _ in range(7)]))
+    used, needed = held(storage)
+    assert used == needed
+    frames = storage._stacks.frames[""]
+    assert frames._top < 50 + 100  # numbers are used again
+
+
+def test_memory_of_a_row():
+    """A stack of 4 takes one frame and its numbers, not 4 frames, nor 8."""
+    episodes, storage = Stacked(4, 1, ends=0.005), Storage(400)
+    for _ in range(40):
+        storage.add(stack([episodes.row() for _ in range(10)]))
+    per_row = storage._stacks.nbytes / 400
+    assert per_row <= 1.1 * np.prod(SHAPE)
+
+
+def test_a_cut_episode_lets_go():
+    episodes, storage = Stacked(3, 1, ends=0.0), Storage(5)
+    storage.add(stack([episodes.row() for _ in range(5)]))
+    storage.cut([0])
+    assert not storage._stacks.frames[""]._running
+    used, needed = held(storage)
+    assert used == needed
+
+
+def test_n_step_rows_have_the_last_stack():
+    episodes = Stacked(3, 1, ends=0.0)
+    rows = [episodes.row() for _ in range(6)]
+    storage = Storage(10, n_step=3)
+    storage.add(stack(rows))
+    assert torch.equal(storage[torch.tensor([0])].next_obs[0], torch.from_numpy(rows[2]["next_obs"]))
+
+
+@pytest.mark.parametrize("recipe", [Uniform, PER, Attentive])
+def test_buffers_sample_whole_stacks(recipe):
+    episodes, buffer = Stacked(3, 2), recipe(capacity=40, seed=0)
+    twin = recipe(capacity=40, seed=0)
+    for _ in range(10):
+        buffer.add(stack([episodes.row() for _ in range(6)]))
+    twin.load_state_dict(buffer.state_dict())
+    sample, again = buffer.sample(16), twin.sample(16)
+    assert sample.transitions.obs.shape == (16, 3, *SHAPE) and sample.transitions.obs.dtype == torch.uint8
+    identical(sample.transitions, again.transitions)
+
+
+def test_images_that_are_no_stacks_stay_as_they_are():
+    episodes = Stacked(3, 1)
+    rows = [episodes.row() for _ in range(3)]
+    for row in rows:
+        row["obs"] = row["obs"][::-1].copy()
+    storage = Storage(10)
+    storage.add(stack(rows))
+    assert not storage._stacks
+    # And rows that share nothing come back from a storage that began with stacks.
+    odd, kept = Storage(10), [Stacked(3, 1).row(), *rows]
+    odd.add(stack(kept[:1]))
+    odd.add(stack(kept[1:]))
+    identical(without_ids(odd[torch.arange(4)]), without_ids(stack(kept)))
+
+
+def test_the_estimate_knows_that_frames_are_kept_once():
+    env = find_environment("tests.rllib.spaces_envs:StackedLine-v0")
+    assert env.stacks == ("",) and env.observation_space.shape == (3, 24, 24)
+    buffer, spaces = Uniform(capacity=1000), (env.observation_space, env.action_space)
+    assert estimate(*spaces, buffer, env.stacks) == pytest.approx(1000 * 24 * 24, rel=0.1)
+    assert estimate(*spaces, buffer) == pytest.approx(3000 * 24 * 24, rel=0.1)
+    assert find_environment("tests.rllib.spaces_envs:ImageAndVectorLine-v0").stacks == ()
