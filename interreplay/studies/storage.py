@@ -1,4 +1,4 @@
-"""Results on object stores and the like, through fsspec: a folder elsewhere and a copy of it here, which is worked in."""
+"""Results on object stores and the like, through fsspec: a folder elsewhere, and its copy here, which is worked in."""
 
 from __future__ import annotations
 
