@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -163,9 +164,18 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable
 def _join(address: str, execution: Execution) -> None:
     variables = job.quieting() | job.thread_limits(execution.cpus_per_trial)
     try:
+        _check_listening(address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": variables})
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UsageError(f"no Ray cluster at --address {address}: {' '.join(str(error).split())[:300]}") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        told = " ".join(str(error).split())[:300]
+        raise UsageError(f"no Ray cluster at --address {address} ({told}); --address local takes none") from None
+
+
+def _check_listening(address: str) -> None:
+    """Raises OSError where nobody listens; Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and "/" not in host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def own_cpus() -> int:
