@@ -43,6 +43,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("seed", whole(0), 0, "two runs with one seed give one result"),
         Flag("resume", Path, None, "go on from this run's folder or from one of its checkpoint_* folders"),
+        Flag("trust_checkpoint", boolean, False, "load a --resume whose pickles name code; it could run anything"),
     ),
     "replay": (
         Flag("buffer", str, None, f"replay method: {', '.join(CATALOGUE)} (default: Uniform)"),
@@ -123,12 +124,13 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
 }
 
 # Flags that are about this one start of the program, and no settings of a run.
-NOW = {"resume", "list_buffers", "list_presets"}
+NOW = {"resume", "list_buffers", "list_presets", "trust_checkpoint"}
 DEFAULTS = {flag.name: flag.default for flags in GROUPS.values() for flag in flags}
 # Settings that a resumed run may change; everything else is the checkpoint's.
 CHANGEABLE = {
     *("total_env_steps", "quiet", "checkpoint_freq", "keep_checkpoints", "evaluation_interval"),
     *("evaluation_num_episodes", "threads", "local_dir", "resume", "wandb", "mlflow", "video_to_tensorboard"),
+    "trust_checkpoint",
 }
 
 
@@ -222,7 +224,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
             raise UsageError(
                 f"the checkpoint was made with {name} {saved.get(name)}, not {asked[name]}; leave the flag out"
             )
-    changes = {name: asked[name] for name in CHANGEABLE & asked.keys() - {"resume", "local_dir"}}
+    changes = {name: asked[name] for name in CHANGEABLE & asked.keys() - NOW - {"local_dir"}}
     return SimpleNamespace(**saved | changes)
 
 

@@ -85,6 +85,8 @@ def act(given: Mapping[str, Any]) -> int:
         return 0
     if given.get("run", 0) >= len(study.runs):
         raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
+    if study.execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
+        raise UsageError(f"--scheduler {study.execution.scheduler} compares returns, so it takes one environment only")
     folder.begin(study)
     if "run" in given:
         return run_one(study, folder, given["run"])
@@ -94,7 +96,7 @@ def act(given: Mapping[str, Any]) -> int:
 
 def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """The study in the folder that ``--resume`` names."""
-    folder = StudyFolder(given["resume"])
+    folder = StudyFolder.at(given["resume"])
     return folder.read(), folder
 
 
@@ -120,7 +122,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
         home = Path("results", Path(given.get("study", "study")).stem)
     runs = searched(runs, {name: given.get(name, contents.get(name)) for name in SEARCH})
     execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
-    return Study(runs, execution), StudyFolder(given.get("results_dir", home))
+    return Study(runs, execution), StudyFolder.at(given.get("results_dir", str(home)))
 
 
 def searched(runs: list[Run], given: Mapping[str, Any]) -> list[Run]:
@@ -164,17 +166,19 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     from interreplay.rllib.single import run_single
 
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
-    return run_single(
-        folder.trial(run), settings_of(study, folder, run), study.execution, functools.partial(print, flush=True)
-    )
+    uri = folder.store.uri if folder.store else ""
+    settings, say = settings_of(study, folder, run), functools.partial(print, flush=True)
+    code = run_single(folder.trial(run), settings, study.execution, say, uri)
+    folder.fetch()
+    report.write(folder, study.runs)
+    return code
 
 
 def run_all(study: Study, folder: StudyFolder, address: str | None) -> int:
     """Runs what is not finished yet through Ray Tune, then prints the table; returns the exit code."""
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
-    print(
-        f"{len(study.runs)} runs, {len(study.runs) - len(todo)} of them finished; results in {folder.path}", flush=True
-    )
+    done = len(study.runs) - len(todo)
+    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.place}", flush=True)
     code = 0
     if todo:
         from interreplay.rllib import tuning
@@ -182,30 +186,33 @@ def run_all(study: Study, folder: StudyFolder, address: str | None) -> int:
 
         say = functools.partial(print, flush=True)
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
-        reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, len(study.runs) - len(todo), say)
+        reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, say)
         execution = tuning.start(address or os.environ.get("RAY_ADDRESS", "local"), study.execution, jobs, say)
         curves = (report.curve(folder.trial(run)) for run in study.runs if run not in todo)
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
-        state = folder.path.absolute() / ".tune"
-        code = tuning.run_trials(jobs, execution, state, reporter.tell, reporter.beat, scheduler)
+        code = tuning.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler)
+        folder.fetch()
         for run in todo:
             if run.name in reporter.failed:
                 folder.trial(run).note(state=FAILED)
+    return summary(study, folder, code)
+
+
+def summary(study: Study, folder: StudyFolder, code: int) -> int:
+    """Writes and prints the tables; returns the exit code."""
     rows, table = report.write(folder, study.runs)
-    return summary(rows, table, folder, code)
-
-
-def summary(rows: list[dict[str, Any]], table: list[dict[str, Any]], folder: StudyFolder, code: int) -> int:
-    """Prints the tables; returns the exit code."""
-    print(
-        f"\n{report.as_text(table)}\n± is half of a 95 % interval over seeds; the same in {folder.path / report.TABLE}"
-    )
+    where = f"{folder.place}/{report.TABLE}"
+    print(f"\n{report.as_text(table)}\n± is half of a 95 % interval over seeds; the same in {where}")
+    if ranked := report.ranking(rows, {run.name: run for run in study.runs}):
+        head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
+        best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
+        print(f"\n{report.columns_of([head, *ranked], right={4, 5, 6})}\nthe first: {report.as_command(best)}")
     failed = [row for row in rows if row["state"] == FAILED]
     if failed:
         lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
         print(f"\n{report.columns_of(lines)}")
     left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
-    again = f"{program()} --resume {shlex.quote(str(folder.path))}"
+    again = f"{program()} --resume {shlex.quote(folder.place)}"
     if left:
         print(f"{left} of {len(rows)} runs are left; go on with: {again}", flush=True)
     elif failed:

@@ -84,7 +84,7 @@ def run(given: Mapping[str, Any]) -> int:
     logs = trackers(settings.wandb, settings.mlflow, resume="allow")
     algo = job.build(TRAINERS[settings.trainer], settings)
     try:
-        checkpoint = restore(algo, checkpoints, print) if checkpoints else None
+        checkpoint = restore(algo, checkpoints, print, bool(given.get("trust_checkpoint"))) if checkpoints else None
         if home and checkpoint:
             folder = reopen(home, checkpoint, algo.env_steps, settings.total_env_steps, print)
         else:

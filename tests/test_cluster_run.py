@@ -134,6 +134,21 @@ def test_sigterm_ends_with_75_and_the_same_command_finishes(study, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_search_ends_what_falls_behind_and_prints_the_best(study, tmp_path):
+    file = study(600, max_concurrent="1", scheduler="asha", search="{tau: 'loguniform(.001, .9)'}", num_samples="4")
+    code, out, err = run(tmp_path, "--results_dir", tmp_path / "r", file)
+    assert code == 0, out + err
+    states = [row["state"] for row in table(tmp_path / "r" / "runs.csv")]
+    assert set(states) <= {"finished", "stopped early"} and "finished" in states
+    taus = {float(row["tau"]) for row in table(tmp_path / "r" / "runs.csv")}
+    assert len(taus) == 4
+    (best,) = [line for line in out.splitlines() if line.startswith("the first: python custom_training.py ")]
+    assert float(best.split("--tau=")[1].split()[0]) in taus
+    again, out, _ = run(tmp_path, "--resume", tmp_path / "r")
+    assert again == 0 and "4 runs, 4 of them finished" in out
+
+
+@pytest.mark.slow
 def test_a_hung_environment_ends_with_where_it_hung(study, tmp_path):
     file, results = study(envs="['envs_for_studies:Hang-v0']", max_failures="1"), tmp_path / "r"
     code, out, _ = run(tmp_path, "--hang-timeout", 15, "--results_dir", results, file)

@@ -22,6 +22,7 @@ def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=whole(0), help="episode i begins from seed + i (default: the checkpoint's random state)")
     add("--video", "--render_to", type=Path, metavar="FILE", help="a .gif or .mp4, also where there is no screen")
     add("--render", action="store_true", help="show it in a window")
+    add("--trust_checkpoint", action="store_true", help="load pickles that name code; they could run anything")
     add("--record_data", metavar="NAME", help="write a Minari dataset such as pendulum/sac-v0")
 
 

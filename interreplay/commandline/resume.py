@@ -39,13 +39,14 @@ def home_of(checkpoint: Path, local_dir: Path | None) -> Path | None:
     return home
 
 
-def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -> Path:
+def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any], trusted: bool = False) -> Path:
     """Restores the first checkpoint that can be restored.
 
     Args:
         algo: A freshly built algorithm.
         checkpoints: The best first.
         say: Told in one line which one it is, and why not one before it.
+        trusted: Whether loading a checkpoint may run what it names.
 
     Raises:
         CheckpointError: None can.
@@ -54,7 +55,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -
     for checkpoint in checkpoints:
         try:
             read_settings(checkpoint)
-            algo.restore_from_path(str(checkpoint.absolute()))
+            algo.restore_from_path(str(checkpoint.absolute()), trusted=trusted)
         except CheckpointError as error:
             reasons.append(f"{checkpoint.name} is unusable ({error})")
             continue

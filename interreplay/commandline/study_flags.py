@@ -35,8 +35,13 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("scheduler", choice("fifo", "asha"), "fifo", "asha ends runs early whose returns fall behind"),
     ),
     "where, and which part of it": (
-        Flag("results_dir", Path, None, "the study's folder (default: results/<the study file's name>)"),
-        Flag("resume", Path, None, "go on with the study in this folder; needs nothing else"),
+        Flag(
+            "results_dir",
+            str,
+            None,
+            "the study's folder, also as s3://... and the like (default: results/<the study file's name>)",
+        ),
+        Flag("resume", str, None, "go on with the study in this folder; needs nothing else"),
         Flag("address", str, None, "of a Ray cluster, or auto; default: RAY_ADDRESS, else a Ray of its own; local"),
         Flag("dry_run", boolean, False, "print the runs and what they would cost, and do nothing else"),
         Flag("count", boolean, False, "print the number of runs, and do nothing else"),

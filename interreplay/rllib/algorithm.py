@@ -232,8 +232,8 @@ class OffPolicy(Algorithm):
         return checkpoints.save(self, path, lambda folder: super(OffPolicy, self).save_to_path(folder, **kwargs))
 
     @override(Algorithm)
-    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """Continue where a checkpoint was saved.
+    def restore_from_path(self, path: Any, *args: Any, trusted: bool = False, **kwargs: Any) -> None:
+        """Continue where a checkpoint was saved; only of a trusted one, pickles may name more than arrays.
 
         Raises:
             CheckpointError: When it is unreadable, damaged, or of another environment, algorithm or buffer.
@@ -241,5 +241,5 @@ class OffPolicy(Algorithm):
         if kwargs.get("component") is not None:
             return super().restore_from_path(path, *args, **kwargs)
         checkpoints.restore(
-            self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs)
+            self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs), trusted
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from interreplay import state
 from interreplay.errors import CheckpointError
+from interreplay.rllib import pickles
 
 if TYPE_CHECKING:
     from interreplay.rllib.algorithm import OffPolicy
@@ -48,14 +49,16 @@ def save(algorithm: OffPolicy, path: Any, save_rllib: Callable[[str], Any]) -> s
     return str(target)
 
 
-def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any]) -> None:
-    """Continue from a checkpoint.
+def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any], trusted: bool = False) -> None:
+    """Continue from a checkpoint; one from elsewhere cannot run anything, unless it is trusted.
 
     Raises:
         CheckpointError: When it is unreadable, damaged, or does not fit the algorithm.
     """
     folder = state.resolve(Path(path).absolute())
     check_fits(algorithm, folder)
+    if not trusted:
+        pickles.check_states(folder)
     contents = state.load(folder / BUFFER)
     try:
         restore_rllib(str(folder))

@@ -32,5 +32,14 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         say(f"episode {next(numbers)}: return {episode.ret:.1f} in {episode.length} steps{success}")
 
     episodes = given.episodes or (None if given.steps else EPISODES)
-    wanted = Watching(given.run, given.steps, episodes, given.seed, given.video, given.render, given.record_data)
+    wanted = Watching(
+        given.run,
+        given.steps,
+        episodes,
+        given.seed,
+        given.video,
+        given.render,
+        given.record_data,
+        given.trust_checkpoint,
+    )
     say(watch(given.checkpoint, wanted, told).summary())

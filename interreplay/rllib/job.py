@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
 import secrets
 import warnings
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import ray
 import torch
+from ray._private import ray_constants
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.replay_flags import replay_arguments
@@ -58,7 +61,7 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 
 def start_local(cpus: int | None, gpus: int | None = None) -> None:
-    """A Ray of this process, unless there is one already: without a dashboard, and with a token that nobody else has.
+    """A Ray of this process, unless there is one already: on 127.0.0.1, without a dashboard, with a token of its own.
 
     Args:
         cpus: CPUs that it hands out; None for all of the machine.
@@ -69,16 +72,31 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
             # Ray asks for a token by default, one file for all its clusters that two first starts would both write.
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         # What passes through the object store is small: weights, configurations and fragments of episodes.
-        ray.init(
-            address="local",
-            num_cpus=cpus,
-            num_gpus=gpus,
-            object_store_memory=OBJECT_STORE,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with _loopback():
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                num_gpus=gpus,
+                object_store_memory=OBJECT_STORE,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
     logging.getLogger("ray").setLevel(logging.ERROR)
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Lets a Ray that is started meanwhile listen on 127.0.0.1, as Ray does by itself on Windows and macOS."""
+    name, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    said = os.environ.get(name)
+    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        del os.environ[name]
+        os.environ.update({} if said is None else {name: said})
 
 
 def build(config_name: str, settings: SimpleNamespace) -> Any:

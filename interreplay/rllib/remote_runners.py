@@ -8,6 +8,7 @@ import ray
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from interreplay.rllib import runner_state
+from interreplay.rllib.packing import pack, unpack
 from interreplay.transitions import Transitions
 
 
@@ -31,13 +32,13 @@ def collect(
     """
     reference = ray.put(weights)
 
-    def work(runner: Any) -> tuple[int, Transitions, list[int]]:
+    def work(runner: Any) -> tuple[int, Any, list[int]]:
         runner.set_state(ray.get(reference))
         rows = runner.collect(length * runner.num_envs, warm_up, behavior)
-        return runner.worker_index, rows, runner.take_cut_episodes()
+        return runner.worker_index, pack(rows), runner.take_cut_episodes()
 
     results = group.foreach_env_runner(work, local_env_runner=False)
-    return [(rows, cut) for _, rows, cut in sorted(results, key=lambda result: result[0])]
+    return [(unpack(packed), cut) for _, packed, cut in sorted(results, key=lambda result: result[0])]
 
 
 def states(group: EnvRunnerGroup) -> dict[int, Any]:

@@ -14,7 +14,9 @@ from interreplay.studies.study import Execution
 from interreplay.studies.trial_folder import FAILED, OVER, TrialFolder
 
 
-def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, say: Callable[[str], Any]) -> int:
+def run_single(
+    folder: TrialFolder, settings: dict[str, Any], how: Execution, say: Callable[[str], Any], uri: str = ""
+) -> int:
     """Begins a run or goes on with it, to its end or to a signal; tries again from its checkpoint when it fails.
 
     Args:
@@ -22,6 +24,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, sa
         settings: What ``argument_parser.settings_for`` returned.
         how: Of it, ``max_failures`` and ``hang_timeout``.
         say: Takes a line.
+        uri: The study's folder elsewhere, of which the folder's parent is the copy.
 
     Returns:
         The exit code: 0 finished, 1 failed for good, 75 after SIGTERM, 130 after Ctrl-C.
@@ -29,7 +32,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, sa
     job.prepare_host(settings["threads"], settings["num_workers"])
     for attempt in range(how.max_failures + 1):
         try:
-            return _attempt(folder, settings, how, say)
+            return _attempt(TrialRun(folder.path, settings, how.hang_timeout, uri), say)
         except HopelessError as error:
             say(f"failed for good: {error}")
             return 1
@@ -41,15 +44,14 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, sa
     return 1
 
 
-def _attempt(folder: TrialFolder, settings: dict[str, Any], how: Execution, say: Callable[[str], Any]) -> int:
-    run = TrialRun(folder.path, settings, how.hang_timeout)
+def _attempt(run: TrialRun, say: Callable[[str], Any]) -> int:
     with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts, run:
         if run.over:
             say(f"{run.over} before")
         for figures in run.results():
             told = f"return {shown(figures['return'])}, evaluation {shown(figures['evaluation_return'])}"
-            say(f"{figures['env_steps']:>9,} / {settings['total_env_steps']:,} steps, {told}")
+            say(f"{figures['env_steps']:>9,} / {run.settings.total_env_steps:,} steps, {told}")
         if run.over in OVER:
             return 0
-    say(f"{run.over} at {folder.status()['env_steps']:,} steps; the same command goes on")
+    say(f"{run.over} at {run.folder.status()['env_steps']:,} steps; the same command goes on")
     return interrupts.exit_code

@@ -30,6 +30,7 @@ class Training:
         progress: Told the env steps after every round of sampling.
         trackers: Further loggers of Tune's, such as those for Weights & Biases and MLflow.
         say: Told in one line when one of them fails.
+        saved: Called after every checkpoint.
 
     Attributes:
         alive: When the last round of sampling or iteration ended, by ``time.monotonic``.
@@ -44,10 +45,11 @@ class Training:
         progress: Callable[[int], Any] = lambda _: None,
         trackers: Sequence[Any] = (),
         say: Callable[[str], object] = str,
+        saved: Callable[[], object] = str,
     ):
         self.algo, self.settings, self.folder = algo, settings, folder
         self._trackers, self._say = trackers, say
-        self.alive = time.monotonic()
+        self.alive, self._saved = time.monotonic(), saved
         self.checkpoint: Path | None = None
         self._progress, self._saving, self._stopping, self._goal = progress, False, False, 0
         self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
@@ -91,6 +93,7 @@ class Training:
         self._saving = False
         keep = self.settings.keep_checkpoints + more
         self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, vars(self.settings), keep)
+        self._saved()
         self.alive = time.monotonic()
         return self.checkpoint
 

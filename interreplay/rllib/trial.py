@@ -20,6 +20,7 @@ from interreplay.errors import CheckpointError, NonFiniteError
 from interreplay.rllib import job
 from interreplay.rllib.registry import OURS
 from interreplay.rllib.training import Training
+from interreplay.studies.storage import Store
 from interreplay.studies.trial_folder import (
     CRASHED,
     FAILED,
@@ -44,12 +45,17 @@ class TrialRun:
         folder: Its folder, made where there is none.
         settings: What ``argument_parser.settings_for`` returned.
         hang_timeout: Seconds without an env step after which this process ends itself.
+        uri: The study's folder elsewhere, of which the folder's parent is the copy.
 
     Attributes:
         over: The state it was found in or came to, ``""`` while it runs.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any], hang_timeout: float):
+    def __init__(self, folder: Path, settings: dict[str, Any], hang_timeout: float, uri: str = ""):
+        self._store = Store(uri) if uri else None
+        if self._store:
+            folder = self._store.here / folder.name
+            self._store.pull(folder.name)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.settings = TrialFolder(folder), SimpleNamespace(**settings)
         self.over, self.training = "", cast("Training | None", None)
@@ -108,7 +114,7 @@ class TrialRun:
             self.folder.set_aside_after(checkpoint)
             self.folder.rewind(algo.env_steps)
         self.folder.note(begun_at=algo.env_steps, notes=notes, ready=time.time())
-        self.training = Training(algo, self.settings, self.folder)
+        self.training = Training(algo, self.settings, self.folder, saved=self._push)
         if self._wish:
             self.ask(self._wish)
         return self.training
@@ -129,6 +135,11 @@ class TrialRun:
         steps = self.training.algo.env_steps if self.training is not None else self._status["env_steps"]
         seconds = self._status["seconds"] + time.monotonic() - self._started
         self.folder.note(state=state, seconds=round(seconds, 1), env_steps=steps, ended=time.time())
+        self._push()
+
+    def _push(self) -> None:
+        if self._store:
+            self._store.push(self.folder.path.name)
 
     def _failed(self, error: BaseException) -> None:
         hopeless = isinstance(error, NonFiniteError | UsageError) and not _is_full(error)
@@ -136,6 +147,7 @@ class TrialRun:
         with contextlib.suppress(OSError):  # where the disk is full
             self.folder.note_failure(line, FAILED if hopeless else CRASHED)
             (self.folder.path / "error.txt").write_text(traceback.format_exc())
+            self._push()
         if hopeless:
             self.over = FAILED
             raise HopelessError(line) from error

@@ -18,12 +18,12 @@ class Trial(tune.Trainable):
     """A `TrialRun` in a process of Ray's; an iteration of the run is one of Tune's."""
 
     def setup(self, config: dict[str, Any], bell: Any = None) -> None:
-        """Takes the run's folder; ``config["job"]`` holds ``folder``, ``settings`` and ``hang_timeout``."""
+        """Takes the run's folder; ``config["job"]`` holds ``folder``, ``settings``, ``hang_timeout``, ``uri``."""
         config = config["job"]
         job.quiet()
         threads = config["settings"]["threads"]
         torch.set_num_threads(threads)
-        self._run = TrialRun(Path(config["folder"]), config["settings"], config["hang_timeout"])
+        self._run = TrialRun(Path(config["folder"]), config["settings"], config["hang_timeout"], config["uri"])
         listen(bell, self._run.ask)
         self._results = self._run.results()
         self._entered = False

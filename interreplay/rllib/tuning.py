@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from interreplay.rllib.bell import Bell
 from interreplay.rllib.tune_progress import Ending, Progress, Tell
 from interreplay.rllib.tune_trial import Trial
 from interreplay.studies.study import Execution
+from interreplay.studies.study_folder import StudyFolder
 
 Job = tuple[Path, dict[str, Any]]
 _TUNE = {
@@ -37,7 +39,7 @@ _TUNE = {
 def run_trials(
     jobs: Sequence[Job],
     execution: Execution,
-    state_folder: Path,
+    folder: StudyFolder,
     tell: Tell,
     beat: Callable[[], Any],
     scheduler: TrialScheduler | None = None,
@@ -49,7 +51,7 @@ def run_trials(
     Args:
         jobs: Folder and settings of every run, in the order in which they are started.
         execution: How.
-        state_folder: Where Tune keeps its own files.
+        folder: The study's; Tune keeps its own files in it, too.
         tell: Told what happens: ``start``, ``result``, ``retry``, ``fail`` or ``end``, of which run, and its figures.
         beat: Called twice a second.
         scheduler: Ends runs early; None lets them all run to their ends.
@@ -61,7 +63,7 @@ def run_trials(
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
     bell, progress = ray.remote(num_cpus=0)(Bell).remote(), Progress(tell)
     ending = Ending(progress)
-    tuner = _tuner(jobs, execution, state_folder, bell, ending, progress, scheduler)
+    tuner = _tuner(jobs, execution, folder, bell, ending, progress, scheduler)
     ended, wishes, errors = threading.Event(), list[str](), list[BaseException]()
 
     def fit() -> None:
@@ -89,7 +91,7 @@ def run_trials(
 def _tuner(
     jobs: Sequence[Job],
     execution: Execution,
-    state_folder: Path,
+    folder: StudyFolder,
     bell: Any,
     ending: Ending,
     progress: Progress,
@@ -98,7 +100,8 @@ def _tuner(
     workers = max(settings["num_workers"] for _, settings in jobs)
     own = {"CPU": execution.cpus_per_trial} | ({"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {})
     resources = PlacementGroupFactory([own, *({"CPU": 1} for _ in range(workers))])
-    configs = [{"folder": str(f), "settings": s, "hang_timeout": execution.hang_timeout} for f, s in jobs]
+    how = {"hang_timeout": execution.hang_timeout, "uri": folder.store.uri if folder.store else ""}
+    configs = [{"folder": str(path), "settings": settings} | how for path, settings in jobs]
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(Trial, bell=bell), resources),
         param_space={"job": tune.grid_search(configs)},
@@ -109,8 +112,8 @@ def _tuner(
             trial_dirname_creator=lambda trial: trial.trial_id,
         ),
         run_config=tune.RunConfig(
-            name=state_folder.name,
-            storage_path=str(state_folder.parent),
+            name=".tune",
+            storage_path=str(folder.path.absolute()),
             stop=ending,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             failure_config=tune.FailureConfig(max_failures=execution.max_failures),
@@ -161,9 +164,18 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable
 def _join(address: str, execution: Execution) -> None:
     variables = job.quieting() | job.thread_limits(execution.cpus_per_trial)
     try:
+        _check_listening(address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": variables})
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UsageError(f"no Ray cluster at --address {address}: {' '.join(str(error).split())[:300]}") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        told = " ".join(str(error).split())[:300]
+        raise UsageError(f"no Ray cluster at --address {address} ({told}); --address local takes none") from None
+
+
+def _check_listening(address: str) -> None:
+    """Raises OSError where nobody listens; Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and "/" not in host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def own_cpus() -> int:

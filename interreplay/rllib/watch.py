@@ -14,6 +14,8 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.commandline import UsageError
 from interreplay.errors import CheckpointError
+from interreplay.rllib import pickles
+from interreplay.rllib.algorithm import OffPolicy
 from interreplay.rllib.recording import Recorder
 from interreplay.rllib.runner import ColumnRunner
 from interreplay.rllib.video import Camera, VideoFile, check_drawing
@@ -62,6 +64,7 @@ class Watching:
         video: A .gif or .mp4 to write.
         window: Show it on the screen.
         dataset: Name of a Minari dataset to write.
+        trusted: Whether loading the checkpoint may run what it names.
     """
 
     run: str | None = None
@@ -71,6 +74,7 @@ class Watching:
     video: Path | None = None
     window: bool = False
     dataset: str | None = None
+    trusted: bool = False
 
 
 def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], object] = id) -> Watched:
@@ -88,14 +92,17 @@ def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], ob
     video = VideoFile(wanted.video) if wanted.video else None
     recorder = Recorder(wanted.dataset) if wanted.dataset else None
     folder = newest(checkpoint)
-    config = saved_config(folder)
+    config = saved_config(folder, wanted.trusted)
+    if not wanted.trusted:
+        pickles.check_states(folder, classes=True)
     made_by = config.algo_class.__name__.removeprefix("Stock")
     if wanted.run is not None and wanted.run.removesuffix("-stock") != made_by:
         raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {wanted.run}; leave --run out")
     algorithm = prepared(config, video, wanted.window).build_algo()
     found: list[Episode] = []
     try:
-        algorithm.restore_from_path(str(folder))
+        trusting = {"trusted": True} if wanted.trusted and isinstance(algorithm, OffPolicy) else {}
+        algorithm.restore_from_path(str(folder), **trusting)
         for episode in _play(algorithm.env_runner, wanted):
             found.append(_told(episode))
             on_episode(found[-1])
@@ -148,7 +155,7 @@ def newest(folder: Path) -> Path:
     return found[-1].parent.absolute()
 
 
-def saved_config(folder: Path) -> AlgorithmConfig:
+def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
     """The configuration that a checkpoint was made with.
 
     Raises:
@@ -156,8 +163,7 @@ def saved_config(folder: Path) -> AlgorithmConfig:
     """
     try:
         json.loads((folder / METADATA).read_text())
-        with (folder / CONSTRUCTOR).open("rb") as file:
-            (state,) = pickle.load(file)["ctor_args_and_kwargs"][0]
+        (state,) = pickles.load(folder / CONSTRUCTOR, trusted)["ctor_args_and_kwargs"][0]
         return AlgorithmConfig.from_state(state)
     except (OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError, AttributeError, ImportError) as error:
         raise CheckpointError(f"the checkpoint {folder} cannot be read: {error}") from error

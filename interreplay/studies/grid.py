@@ -19,7 +19,11 @@ BUFFER_KEYS = ("settings", "label")
 # Each of these is said by a list of the study, or by its folder.
 ELSEWHERE = {"buffer": "buffers", "env": "envs", "trainer": "trainers", "seed": "seeds", "buffer_arg": "buffers"}
 ELSEWHERE |= {"threads": "cpus_per_trial", "local_dir": "--results_dir", "resume": "--resume"}
-ELSEWHERE |= {"quiet": "nothing here", "list_buffers": "custom_training.py --list_buffers"}
+ELSEWHERE |= {
+    "trust_checkpoint": "nothing here",
+    "quiet": "nothing here",
+    "list_buffers": "custom_training.py --list_buffers",
+}
 
 
 class Language(NamedTuple):

@@ -16,7 +16,7 @@ from interreplay.commandline.folders import EVALUATION_RETURN, STEPS, RunFolder
 from interreplay.commandline.reporting import shown
 from interreplay.studies.study import Run
 from interreplay.studies.study_folder import StudyFolder
-from interreplay.studies.trial_folder import FINISHED, write_whole
+from interreplay.studies.trial_folder import FINISHED, STATUS, write_whole
 
 TRAINING_RETURN = "env_runners/episode_return_mean"
 RUNS, TABLE = "runs.csv", "table.csv"
@@ -97,6 +97,7 @@ def write(folder: StudyFolder, runs: Sequence[Run]) -> tuple[list[dict[str, Any]
     sampled = sorted({key for run in runs for key in run.sampled})
     write_whole(folder.path / RUNS, as_csv(rows, [*RUN_COLUMNS, *sampled]))
     write_whole(folder.path / TABLE, as_csv(table, TABLE_COLUMNS))
+    folder.publish(RUNS, TABLE, STATUS)
     return rows, table
 
 

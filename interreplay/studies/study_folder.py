@@ -9,6 +9,7 @@ import yaml
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.folders import ensure_writable
+from interreplay.studies.storage import SMALL, Store, is_elsewhere
 from interreplay.studies.study import Run, Study
 from interreplay.studies.trial_folder import TrialFolder, write_whole
 
@@ -22,10 +23,36 @@ class StudyFolder:
 
     Args:
         path: The folder.
+        store: The place elsewhere that it is a copy of.
     """
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, store: Store | None = None):
+        self.path, self.store = path, store
+
+    @classmethod
+    def at(cls, place: str | Path) -> StudyFolder:
+        """The folder of a path or a URI; of one elsewhere, what tells how far the runs are is brought here."""
+        place = str(place)
+        if not is_elsewhere(place):
+            return cls(Path(place.removeprefix("file://")))
+        store = Store(place)
+        store.pull(only=SMALL)
+        return cls(store.here, store)
+
+    @property
+    def place(self) -> str:
+        """What names it on a command line."""
+        return self.store.uri if self.store else str(self.path)
+
+    def fetch(self) -> None:
+        """Brings here what runs on other machines have come to."""
+        if self.store:
+            self.store.pull(only=SMALL)
+
+    def publish(self, *names: str) -> None:
+        """Brings files of the study, and the states of its runs, to where the folder is."""
+        if self.store:
+            self.store.push(only=names)
 
     def trial(self, run: Run) -> TrialFolder:
         """The folder of a run."""
@@ -42,13 +69,14 @@ class StudyFolder:
             if self.read().runs != study.runs:
                 raise UsageError(
                     f"--results_dir {self.path} holds another study; choose another folder, or go on with that one: "
-                    f"--resume {self.path}"
+                    f"--resume {self.place}"
                 )
             return
         names = (path.name for path in self.path.iterdir())
         if stray := next((name for name in names if not name.startswith(".") and name != JOBS), None):
             raise UsageError(f"--results_dir {self.path} holds {stray!r} and no study; choose a new folder")
         write_whole(self.path / STUDY, _dump(study.to_plain()))
+        self.publish(STUDY)
 
     def read(self) -> Study:
         """The study that is in the folder.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
+import uuid
 from pathlib import Path
 
 import gymnasium as gym
@@ -18,6 +20,7 @@ from interreplay.commandline import UsageError
 from interreplay.commandline.folders import RunFolder
 from interreplay.rllib.single import run_single
 from interreplay.rllib.trial import HopelessError, TrialRun
+from interreplay.studies.storage import Store
 from interreplay.studies.study import Execution
 from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder, held
 
@@ -223,3 +226,22 @@ def test_errors_that_end_a_trial_are_told_apart(tmp_path):
     with TrialRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60) as run, pytest.raises(HopelessError):
         list(run.results())
     assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_a_folder_elsewhere(whole, tmp_path):
+    store = Store(f"memory://{uuid.uuid4().hex}/study")
+    with TrialRun(store.here / "run", settings(), 60, store.uri) as run:
+        training = run._prepare()
+        training._progress = lambda steps: run.ask("stop") if steps == 237 else None
+        run._prepare = lambda: training
+        list(run.results())
+    shutil.rmtree(store.here)  # as on another machine
+    with TrialRun(store.here / "run", settings(), 60, store.uri) as run:
+        list(run.results())
+    assert run.folder.status()["begun_at"] == 237
+    shutil.rmtree(store.here)
+    store.pull("run")
+    assert rows(store.here / "run") == rows(whole)
+    assert weights_and_buffer(store.here / "run") == weights_and_buffer(whole)
+    shutil.rmtree(store.here)

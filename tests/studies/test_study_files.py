@@ -245,3 +245,9 @@ def test_a_search_draws_what_each_method_takes(file, capsys):
 )
 def test_bad_searches(search, told, capsys):
     assert told in refused(capsys, "--search", search, "--buffers", "NMER", "--envs", "Pendulum-v1", "--dry_run")
+
+
+def test_an_address_where_nobody_listens_is_one_line(file, tmp_path, capsys):
+    code = cluster_run.main([str(file()), "--results_dir", str(tmp_path / "r"), "--address", "127.0.0.1:1"])
+    err = capsys.readouterr().err
+    assert code == 2 and len(err.splitlines()) == 1 and "no Ray cluster at --address 127.0.0.1:1 (" in err

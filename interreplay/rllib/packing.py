@@ -1,0 +1,52 @@
+"""Transitions as one run of bytes, for the way between processes.
+
+Pickled tensors carry some 300 bytes each beside their numbers, which is more than the numbers of a short fragment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from interreplay.transitions import Transitions
+
+Layout = list[tuple[str, str, tuple[int, ...]]]
+_FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated", "episode", "discounts", "extras")
+
+
+def pack(rows: Transitions) -> tuple[bytes, Layout]:
+    """The columns one after the other, and the name, the type and the shape of each."""
+    columns = list(_columns(rows))
+    layout = [(name, array.dtype.str, array.shape) for name, array in columns]
+    return b"".join(array.tobytes() for _, array in columns), layout
+
+
+def unpack(packed: tuple[bytes, Layout]) -> Transitions:
+    """What was packed; the columns may be written to."""
+    data, layout = packed
+    memory, begin = bytearray(data), 0
+    found: dict[str, Any] = {}
+    for name, dtype, shape in layout:
+        kind, size = np.dtype(dtype), int(np.prod(shape, dtype=np.int64))
+        array = np.frombuffer(memory, kind, size, begin).reshape(shape)
+        begin += array.nbytes
+        field, dot, part = name.partition(".")
+        if dot:
+            found.setdefault(field, {})[part] = array
+        else:
+            found[field] = array
+    return Transitions(**found)
+
+
+def _columns(rows: Transitions) -> Iterator[tuple[str, np.ndarray]]:
+    """The columns, those of 8-byte numbers first: every one begins at a multiple of the size of its numbers."""
+    found = []
+    for field in _FIELDS:
+        value = getattr(rows, field)
+        if isinstance(value, Mapping):
+            found += [(f"{field}.{part}", column.cpu().numpy()) for part, column in value.items()]
+        elif value is not None:
+            found.append((field, value.cpu().numpy()))
+    return iter(sorted(found, key=lambda pair: -pair[1].dtype.itemsize))
