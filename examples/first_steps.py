@@ -87,10 +87,8 @@ def episode(algorithm, seed=0):
     seen, total = [environment.reset(seed=seed)[0]], 0.0
     while True:
         with torch.no_grad():
-            out = module.forward_inference({"obs": torch.from_numpy(seen[-1])[None]})
-        distribution = module.get_inference_action_dist_cls().from_logits(out["action_dist_inputs"])
-        action = distribution.to_deterministic().sample()[0].numpy()
-        obs, reward, terminated, truncated, _ = environment.step(2.0 * np.clip(action, -1, 1))
+            action = module.forward_inference({"obs": torch.from_numpy(seen[-1])[None]})["actions"][0].numpy()
+        obs, reward, terminated, truncated, _ = environment.step(2.0 * action)  # networks act in [-1, 1]
         seen.append(obs)
         total += float(reward)
         if terminated or truncated:
