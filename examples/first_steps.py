@@ -26,7 +26,7 @@ from interreplay.rllib.run_log import RunLog
 warnings.filterwarnings("ignore")
 logging.getLogger("ray").setLevel(logging.ERROR)
 torch.set_num_threads(1)
-STEPS = 4_000
+STEPS = 3_000
 
 # %% [markdown]
 # ## Train
@@ -104,7 +104,7 @@ for i in range(0, 100, 2):
 pole.set(title="the first five seconds", xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=[], yticks=[])
 degrees = np.degrees(np.unwrap(np.arctan2(seen[:, 1], seen[:, 0])))
 angle.plot(np.arange(len(seen)) * 0.05, degrees, color=BLUE, linewidth=2)
-angle.set(title=f"return {total:.0f}", xlabel="seconds", ylabel="degrees from upright")
+angle.set(title=f"return {total:.0f}", xlabel="seconds", ylabel="degrees (0 and 360: upright)")
 show(figure, "first_steps_episode")
 
 # %% [markdown]
