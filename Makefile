@@ -8,7 +8,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE := interreplay replay_buffers tests cluster_deployment $(wildcard *.py benchmarks examples)
+CODE := interreplay replay_buffers tests cluster_deployment docs $(wildcard *.py benchmarks examples)
 
 .PHONY: help install train test check smoke bench docs notebooks format clean
 .DEFAULT_GOAL := help
