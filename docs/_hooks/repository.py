@@ -1,8 +1,8 @@
 """Brings pages that live elsewhere in the repository into the site, and mends links between all of them.
 
-A link in a page points to a file as it lies in the repository, so that it works there as well. In the site it becomes a link
-to that file's page; of one to a file that has none, such as code, only the text stays. A link to nothing is a warning,
-which ends the build.
+A link in a page points to a file as it lies in the repository, so that it works there as well. In the site it becomes a
+link to that file's page; of one to a file that has none, such as code, only the text stays. A link to nothing is a
+warning, which ends the build.
 """
 
 from __future__ import annotations
