@@ -39,11 +39,12 @@ def test_an_example_asks_one_question_and_answers_it(name):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs_and_shows_pictures(name):
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
     resources = {"metadata": {"path": str(EXAMPLES)}}
-    nbclient.NotebookClient(notebook, timeout=400, kernel_name="python3", resources=resources).execute()
+    nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3", resources=resources).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     pictures = [output.data["image/png"] for output in outputs if "image/png" in output.get("data", {})]
     assert len(pictures) == notebook_calls(notebook) > 0
