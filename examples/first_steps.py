@@ -75,8 +75,8 @@ algorithm = train("NMER", 0, results, k=10)
 # ## Watch
 #
 # An episode with deterministic actions, drawn without a screen: the pole every tenth of a second, pale at the start
-# and dark at the end, and its angle over time. With a window, or for a video, take `rllib evaluate CHECKPOINT
-# --render-to pendulum.gif`.
+# and dark at the end, and its angle over time. With a window, or for a video, take `interreplay evaluate CHECKPOINT
+# --video pendulum.gif`.
 
 
 # %%
