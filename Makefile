@@ -1,18 +1,20 @@
 # make train   sets up .venv and runs the main job:  make train ARGS="--env HalfCheetah-v5 --total_env_steps 100000"
 # make test    sets up .venv and runs every test
+# make docs    builds the site into site/
+# make notebooks  makes examples/*.ipynb of examples/*.py
 # make check   formatting, lint, types and the tests that take seconds
 PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE := interreplay replay_buffers tests cluster_deployment $(wildcard *.py benchmarks examples)
+CODE := interreplay replay_buffers tests cluster_deployment docs $(wildcard *.py benchmarks examples)
 
-.PHONY: help install train test check smoke bench format clean
+.PHONY: help install train test check smoke bench docs notebooks format clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make install | train | test | check | smoke | bench | format | clean     (PYTHON=... picks the interpreter)"
+	@echo "make install | train | test | check | smoke | bench | docs | notebooks | format | clean     (PYTHON=... picks the interpreter)"
 
 install: $(STAMP)
 
@@ -47,11 +49,17 @@ bench: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
 	$(BIN)/python -m benchmarks $(ARGS)
 
+docs: install
+	$(BIN)/mkdocs build --strict
+
+notebooks: install
+	$(BIN)/python examples/notebooks.py
+
 format: install
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
 # Results stay; they are yours.
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

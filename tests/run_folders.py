@@ -57,8 +57,11 @@ def ours(
         row(1000.0 * (i + 1), value - 5, value, **{"replay_buffer/td_error_mean": 1.0 / (i + 1), "config": {"x": 1}})
         for i, value in enumerate(values)
     ]
-    params = settings(env, buffer, seed, total or 1000 * len(values), **more)
-    return write(top / f"SAC_{env}_{buffer}_s{seed}_20260101-00000{len(list(top.glob('*'))) % 10}", rows, params, error)
+    params = settings(env, buffer, seed, total or 1000 * len(values)) | more
+    name = env.replace("/", "-")
+    return write(
+        top / f"SAC_{name}_{buffer}_s{seed}_20260101-00000{len(list(top.glob('*'))) % 10}", rows, params, error
+    )
 
 
 def stock(top: Path, env: str, seed: int, values: list[float], done: bool = True) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -28,7 +29,7 @@ def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -
         name: table[table["algorithm"] == section.algorithm] if "algorithm" in table else table
         for name, table in tables.items()
     }
-    stem = section.algorithm.lower().replace(" ", "-")
+    stem = _file_name(section.algorithm.lower())
     improved = IMPROVEMENT.format(baseline=section.baseline)
     found = [
         learning(section, own["curves"], statistic, stem),
@@ -49,6 +50,11 @@ def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -
         Figure(f"{stem}-time", f"{section.algorithm}: time against steps", TIME, _time(own["time"])),
     ]
     return [figure for figure in found if figure.charts]
+
+
+def _file_name(text: str) -> str:
+    """Ids of environments may hold slashes and colons."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
 
 
 AGGREGATE = (
@@ -142,7 +148,13 @@ def _diagnostics(algorithm: str, table: pd.DataFrame, stem: str) -> list[Figure]
             if (lines := _lines(rows[rows["name"] == name]))
         ]
         found.append(
-            Figure(f"{stem}-diagnostics-{env}", f"{algorithm}: what replay did in {env}", caption, charts, folded=True)
+            Figure(
+                f"{stem}-diagnostics-{_file_name(str(env))}",
+                f"{algorithm}: what replay did in {env}",
+                caption,
+                charts,
+                folded=True,
+            )
         )
     return found
 

@@ -6,6 +6,7 @@ among themselves. `scipy.stats.bootstrap` does this when each environment is a s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,21 +41,24 @@ def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int =
         seed: Of the resampling.
 
     Returns:
-        Lower and upper bound, NaN where a stratum has fewer than two runs: one run tells nothing about the spread.
+        Lower and upper bound; NaN where a stratum has fewer than two runs, which tell nothing about the spread, and
+        where the statistic of some resamples is no number.
     """
     if min(stratum.shape[-1] for stratum in strata) < 2:
         shape = np.shape(statistic(*strata, axis=-1))
         return np.full(shape, np.nan)[()], np.full(shape, np.nan)[()]
-    found = stats.bootstrap(
-        tuple(strata),
-        statistic,
-        n_resamples=RESAMPLES,
-        vectorized=True,
-        axis=-1,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # said of resamples without a number
+        found = stats.bootstrap(
+            tuple(strata),
+            statistic,
+            n_resamples=RESAMPLES,
+            vectorized=True,
+            axis=-1,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
     return found.low, found.high
 
 

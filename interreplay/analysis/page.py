@@ -93,9 +93,9 @@ def _section(
     own = {name: t[t["algorithm"] == section.algorithm] if len(t) else t for name, t in tables.items()}
     parts = [f'<h2 id="{_id(section.algorithm)}">{html.escape(section.algorithm)}: {MEASURES[section.measure]}</h2>']
     parts += [f'<p class="note">{html.escape(note)}</p>' for note in section.notes]
-    drawn = {figure.name: _figure(figure, styles, charts) for figure in figures}
-    stem = next(iter(drawn), "").rsplit("-", 1)[0]
-    parts.append(drawn.pop(f"{stem}-learning", ""))
+    drawn = [_figure(figure, styles, charts) for figure in figures]
+    if figures and figures[0].name.endswith("-learning"):
+        parts.append(drawn.pop(0))
     parts += _notes(section)
     if len(own["efficiency"]):
         parts += ["<h3>Sample efficiency</h3>", html_tables.efficiency(own["efficiency"], section.baseline)]
@@ -103,7 +103,7 @@ def _section(
         environments = _many(int(own["aggregate"]["environments"].iloc[0]), "environment")
         parts += [f"<h3>{environments} together, normalised returns</h3>"]
         parts += [html_tables.overall(own["aggregate"], own["improvement"], section.baseline)]
-    return "\n".join([*parts, *drawn.values()])
+    return "\n".join([*parts, *drawn])
 
 
 def _notes(section: Section) -> list[str]:

@@ -115,9 +115,10 @@ def _tidy(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _first_of(rows: pd.DataFrame, names: Iterable[str]) -> pd.Series:
-    """Row by row the first of several columns that holds a number."""
+    """Row by row the first of several columns that holds a finite number."""
     found = pd.Series(np.nan, index=rows.index)
     for name in names:
         if name in rows:
-            found = found.fillna(pd.to_numeric(rows[name], errors="coerce"))
+            numbers = pd.to_numeric(rows[name], errors="coerce")
+            found = found.fillna(numbers.where(np.isfinite(numbers)))
     return found

@@ -15,6 +15,8 @@ import pandas as pd
 
 from interreplay.analysis.results import FILES, Results, read_results
 from interreplay.analysis.settings import Description, describe, method_names
+from interreplay.analysis.study_file import NAME as STUDY
+from interreplay.analysis.study_file import planned
 from interreplay.commandline import UsageError
 
 FINISHED, UNFINISHED, CRASHED, EMPTY, UNREADABLE = "finished", "unfinished", "crashed", "empty", "unreadable"
@@ -82,9 +84,13 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
             raise UsageError(
                 f"{folder} {found}; expected a folder with results, such as custom_training.py's --local_dir"
             )
-    paths = sorted({path.resolve() for folder in listed for path in _run_folders(folder)})
+    planned.cache_clear()
+    try:
+        paths = sorted({path.resolve() for folder in listed for path in _run_folders(folder)})
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     runs = [_read(path) for path in paths]
-    if not any(run.state != EMPTY or any(run.path.iterdir()) for run in runs):
+    if not any(run.state != EMPTY or run.description.settings or _is_planned(run) for run in runs):
         shown = ", ".join(map(str, listed))
         raise UsageError(f"no runs in {shown}; a run's folder holds result.json, progress.csv or params.json")
     names = method_names(run.description for run in runs)
@@ -92,9 +98,15 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     return _mark_repeats(named)
 
 
+def _is_planned(run: Run) -> bool:
+    return run.path.name in planned(run.path.parent)
+
+
 def _run_folders(top: Path) -> Iterator[Path]:
-    """Folders with a run's files, and those with nothing in them, which a run may have died in."""
+    """Folders with a run's files, empty ones, which a run may have died in, and those of a study's plan."""
     for folder, below, files in os.walk(top, followlinks=False):
+        if STUDY in files:
+            yield from (Path(folder) / name for name in planned(Path(folder).resolve()))
         if MARKS & set(files) or not (files or below):
             below.clear()
             yield Path(folder)
@@ -103,19 +115,28 @@ def _run_folders(top: Path) -> Iterator[Path]:
 
 def _read(path: Path) -> Run:
     try:
-        description = describe(path)
+        description = _described(path)
         results = read_results(path)
         state, note = _state(path, description, results)
     except (OSError, ValueError, EOFError, zlib.error) as error:  # JSON, text and compressed files raise these
         reason = " ".join(str(error).replace(f"{path}{os.sep}", "").split())
-        return Run(path, _described(path), UNREADABLE, reason)
+        return Run(path, _described_at_least(path), UNREADABLE, reason)
     return Run(path, description, state, "; ".join(filter(None, [note, results.note])), results.table)
 
 
 def _described(path: Path) -> Description:
+    """The settings of a run; in a study its method is what the study calls it."""
+    plan = planned(path.parent).get(path.name)
+    found = describe(path)
+    return (
+        found if plan is None else replace(plan, total=found.total, settings=found.settings, arguments=found.arguments)
+    )
+
+
+def _described_at_least(path: Path) -> Description:
     """As much as can be known of a run some of whose files cannot be read."""
     try:
-        return describe(path)
+        return _described(path)
     except (OSError, ValueError):
         return Description()
 
@@ -124,7 +145,11 @@ def _state(path: Path, description: Description, results: Results) -> tuple[str,
     """The state, and what is to be said of it."""
     error = next((path / name for name in ERRORS if (path / name).exists()), None)
     if not len(results.table):
-        return (CRASHED, f"before its first result: {_reason(error)}") if error else (EMPTY, "no result yet")
+        return (
+            (CRASHED, f"before its first result: {_reason(error)}")
+            if error
+            else (EMPTY, "no result yet" if path.is_dir() else "not begun")
+        )
     steps, last = int(results.table["env_steps"].iloc[-1]), results.table["timestamp"].iloc[-1]
     if results.done or (description.total is not None and steps >= description.total):
         return FINISHED, "went on after an error" if error else ""

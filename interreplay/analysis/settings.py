@@ -14,7 +14,8 @@ from typing import Any
 NOT_A_METHOD = {
     *("seed", "env", "trainer", "buffer", "buffer_args", "local_dir", "versions", "total_env_steps", "resume", "quiet"),
     *("checkpoint_freq", "keep_checkpoints", "threads", "device", "evaluation_interval", "evaluation_num_episodes"),
-    *("steps_per_iteration", "list_buffers", "on_manifold_rows", "prioritized"),
+    *("steps_per_iteration", "list_buffers", "on_manifold_rows", "prioritized", "preset", "list_presets"),
+    *("wandb", "mlflow", "video_to_tensorboard"),
 }
 # The settings of an RLlib configuration, which has hundreds, that tell methods apart, by what they are called here.
 OF_RLLIB = {

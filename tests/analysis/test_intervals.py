@@ -55,6 +55,11 @@ def test_one_run_has_no_interval():
     assert np.isnan(interval(mean, [np.ones((4, 1))])).all()
 
 
+def test_no_interval_where_resamples_have_no_ratio(recwarn):
+    assert np.isnan(interval(ratio(1), [np.array([1.0, 2.0]), np.array([-1.0, 3.0])])).all()
+    assert not len(recwarn)
+
+
 def test_intervals_of_curves_are_those_of_their_points():
     values = np.random.default_rng(0).normal(size=(3, 5))
     low, high = interval(mean, [values])

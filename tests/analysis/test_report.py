@@ -60,6 +60,15 @@ def test_the_command_says_what_it_found(tmp_path, capsys):
     assert "No finished run of Uniform" in (tmp_path / "out" / "index.html").read_text()
 
 
+def test_ids_with_slashes_and_runs_that_are_all_alike(tmp_path, recwarn):
+    for seed in range(2):
+        for method in ("Uniform", "NMER"):
+            ours(tmp_path / "runs", "suite/x-v0", method, seed, [0.0, 5.0, 5.0])
+    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "sac-diagnostics-suite-x-v0.png").exists()
+    assert not [warning for warning in recwarn if issubclass(warning.category, (RuntimeWarning, UserWarning))]
+
+
 def test_runs_without_any_result_make_a_page_of_states(tmp_path):
     (tmp_path / "runs" / "SAC_Hopper-v5_PER_s0_x").mkdir(parents=True)
     (tmp_path / "runs" / "SAC_Hopper-v5_PER_s0_x" / "error.txt").write_text("Traceback\nMemoryError\n")

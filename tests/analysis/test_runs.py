@@ -112,6 +112,18 @@ def test_a_study_says_what_became_of_its_runs(tmp_path, status, state, said):
     assert only(tmp_path).state == state and said in only(tmp_path).note
 
 
+def test_runs_of_a_study_are_called_as_the_study_calls_them_and_those_not_begun_are_there(tmp_path):
+    folder = ours(tmp_path, "Hopper-v5", "LCER", 0, [1.0], buffer_args={"variant": "member"})
+    told = {"trainer": "SAC", "env": "Hopper-v5", "label": "LCER-RM", "flags": {}}
+    runs = [told | {"name": folder.name, "seed": 0}, told | {"name": "SAC_Hopper-v5_LCER-RM_s1", "seed": 1}]
+    (tmp_path / "study.yaml").write_text(json.dumps({"runs": runs}))
+    found = {run.description.seed: (run.method, run.state, run.note) for run in read_runs([tmp_path])}
+    assert found == {0: ("LCER-RM", "finished", ""), 1: ("LCER-RM", "empty", "not begun")}
+    (tmp_path / "study.yaml").write_text("runs: 3")
+    with pytest.raises(UsageError, match="study.yaml is no study's"):
+        read_runs([tmp_path])
+
+
 def test_the_same_seed_twice_counts_once(tmp_path):
     ours(tmp_path / "a", "Hopper-v5", "NMER", 0, [1.0], total=2000)
     ours(tmp_path / "b", "Hopper-v5", "NMER", 0, [1.0, 2.0])

@@ -1,0 +1,35 @@
+"""Makes the notebooks from the scripts, which are their source: ``make notebooks``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+
+HERE = Path(__file__).parent
+SCRIPTS = [path for path in sorted(HERE.glob("*.py")) if path.name not in ("notebooks.py", "pictures.py")]
+
+
+def notebook_of(script: Path) -> Any:
+    """The notebook of a script in jupytext's percent format: no outputs, the same every time."""
+    notebook = jupytext.read(script)
+    notebook.metadata = nbformat.from_dict(
+        {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    )
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for number, cell in enumerate(notebook.cells):
+        cell.id, cell.metadata = f"cell-{number}", nbformat.from_dict({})
+    return notebook
+
+
+def text_of(script: Path) -> str:
+    """The notebook as it is on disk."""
+    return nbformat.writes(notebook_of(script)) + "\n"
+
+
+if __name__ == "__main__":
+    for script in SCRIPTS:
+        script.with_suffix(".ipynb").write_text(text_of(script))
+        print(script.with_suffix(".ipynb").name)

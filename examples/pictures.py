@@ -1,0 +1,45 @@
+"""Pictures of the examples: shown in a notebook, written to ``pictures/`` by a script."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+IN_NOTEBOOK = "ipykernel" in sys.modules
+if not IN_NOTEBOOK:
+    matplotlib.use("Agg")
+
+from matplotlib import pyplot as plt
+
+# The colors of `interreplay report`, which color-blind people can tell apart.
+GREY, BLUE, ORANGE, GREEN, PINK = "#7F7F7F", "#1F83C4", "#D55E00", "#009E73", "#CC79A7"
+
+plt.rcParams.update(
+    {
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": "#E5E5E5",
+        "axes.titlelocation": "left",
+        "figure.constrained_layout.use": True,
+        "figure.dpi": 100,
+    }
+)
+
+
+def show(figure: Any, name: str) -> None:
+    """Shows a figure in a notebook; a script writes it to ``pictures/NAME.png`` beside itself and says so."""
+    if IN_NOTEBOOK:
+        from IPython.display import display
+
+        display(figure)
+    else:
+        folder = Path(__file__).parent / "pictures"
+        folder.mkdir(exist_ok=True)
+        figure.savefig(folder / f"{name}.png", dpi=110)
+        print(f"picture: {folder / name}.png")
+    plt.close(figure)

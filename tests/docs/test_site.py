@@ -1,0 +1,90 @@
+"""The documentation: links lead somewhere, code is of this version, and the site builds without a warning."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import posixpath
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from argument_parser import GROUPS
+from interreplay.commandline.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
+from interreplay.commandline.original_flags import GONE
+from replay_buffers import __all__ as METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+SKIP = {".venv", "results", "site", "build", "node_modules", ".pytest_cache"}
+PAGES = [path for path in sorted(ROOT.rglob("*.md")) if not SKIP & set(path.relative_to(ROOT).parts)]
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)\s]+))?\)")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page, as Markdown hosts and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)) for heading in headings]
+    return {text.strip().lower().replace(" ", "-") for text in plain}
+
+
+def text_of(page: Path) -> str:
+    """A page without its code, in which brackets are not links."""
+    return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page):
+    for target, anchor in LINK.findall(text_of(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        place = page.parent / target if target else page
+        assert place.exists(), f"{name_of(page)} links to {target}"
+        if anchor:
+            assert anchor in anchors(place), f"{name_of(page)} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", [path for path in PAGES if "decisions" not in path.parts], ids=name_of)
+def test_code_is_of_this_version(page):
+    for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in ("interreplay", "replay_buffers"):
+                module = importlib.import_module(node.module)
+                assert all(hasattr(module, alias.name) for alias in node.names), block
+
+
+def test_the_migration_page_knows_every_flag_of_the_original():
+    page = (ROOT / "docs" / "migration.md").read_text()
+    original = [flag.name for flag in GROUPS["replay, as in the original work"]]
+    original += [flag.name for flag in GAUSSIAN_PROCESS_FLAGS]
+    missing = [name for name in (*original, *GONE) if not re.search(rf"`--{name}\b", page)]
+    assert not missing
+    assert all(f"| `--{name}` | {instead} |" in page for name, instead in GONE.items())
+
+
+def test_the_catalogue_pages_know_every_method():
+    methods, reference = ((ROOT / "docs" / page).read_text() for page in ("methods.md", "api/catalogue.md"))
+    assert not [name for name in METHODS if f"`{name}`" not in methods]
+    assert not [name for name in METHODS if f".{name}\n" not in reference]
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings_and_needs_no_network(tmp_path):
+    pytest.importorskip("material")
+    pytest.importorskip("mkdocstrings_handlers.python")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        text = page.read_text()
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="(https?:[^"]*)"', text)
+        loaded += re.findall(r'<link[^>]* href="(https?:[^"]*)"', text)
+        assert not loaded, f"{posixpath.basename(str(page))} loads {loaded}"
