@@ -94,14 +94,14 @@ class Job:
         """What the job, or all its tasks, have said."""
         return "\n".join(path.read_text() for path in sorted((self.results / "slurm").glob("*.out")))
 
-    def until(self, happened, what: str, seconds: float = 120) -> None:
+    def until(self, happened, what: str, seconds: float = 240) -> None:
         """Waits for something to happen while the job is not over."""
         end = time.monotonic() + seconds
         while not happened():
             assert time.monotonic() < end and not self.states() <= OVER, f"{what} did not happen:\n{self.log()}"
             time.sleep(0.3)
 
-    def finish(self, seconds: float = 240, expected: str = "COMPLETED") -> None:
+    def finish(self, seconds: float = 400, expected: str = "COMPLETED") -> None:
         """Waits for the job's end, which has to be as expected."""
         end = time.monotonic() + seconds
         while not (states := self.states()) <= OVER:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -17,6 +18,7 @@ CURVE = list(range(100, STEPS + 1, 100))
 
 # In a step on the node: ends every process of Ray's there at once, as if the node's memory had run out.
 KILL_DAEMONS = """
+until [ -e "$WORD" ]; do sleep 0.1; done
 pids=() names=()
 for process in /proc/[0-9]*; do
     tr '\\0' ' ' <"$process/cmdline" 2>/dev/null | grep -q -- "$FOLDER/n" || continue
@@ -132,31 +134,37 @@ def test_a_warned_job_saves_is_requeued_and_ends_as_if_nothing_had_been(folder, 
 def test_a_node_whose_daemons_are_killed(two_nodes, folder, array):
     job = Job(folder / "killed", "concurrent", "--nodes 2 --cpus 1 --mem 3000M", seeds=2, steps=STEPS)
     names = [f"SAC_InvertedPendulum-v5_Uniform_s{seed}" for seed in range(2)]
-    for name in names:
-        job.until(lambda name=name: job.saved_steps(name) >= 200, f"a checkpoint of {name}")
+    job.until(lambda: "nodes at" in job.log(), "the Ray cluster")
     worker = next(path for path in job.results.glob("slurm/ray-*/*.log") if "worker of" in path.read_text())
-    folder_there = next(word.split("/n0")[0] for word in worker.read_text().split() if "/n0/session_" in word)
-    killed = command(
-        *(
-            "srun",
-            f"--jobid={job.id}",
-            "--overlap",
-            "-N1",
-            "-n1",
-            "-w",
-            worker.stem,
-            f"--export=ALL,FOLDER={folder_there}",
-        ),
-        *("bash", "-c", KILL_DAEMONS),
-    )
+    rays = next(word.split("/n0")[0] for word in worker.read_text().split() if "/n0/session_" in word)
+    word = folder / "now"
+    step = ["srun", f"--jobid={job.id}", "--overlap", "-N1", "-n1", "-w", worker.stem]
+    step += [f"--export=ALL,FOLDER={rays},WORD={word}", "bash", "-c", KILL_DAEMONS]
+    with subprocess.Popen(step, stdout=subprocess.PIPE, text=True) as killer:
+        victim = next_on(worker.stem, job, names)
+        job.until(lambda: job.saved_steps(victim) >= 200, f"a checkpoint of {victim}")
+        word.touch()
+        killed = killer.communicate(timeout=60)[0]
     assert "raylet" in killed
     job.finish()
     rows = {row["name"]: row for row in job.rows()}
     assert [row["state"] for row in rows.values()] == ["finished"] * 2
-    repeated = [name for name in names if rows[name]["starts"] != "1"]
-    assert len(repeated) == 1 and rows[repeated[0]]["failures"] == "1" and rows[repeated[0]]["last_failure"]
-    assert f"{repeated[0]}: failed, trying again from its last checkpoint" in job.log()
-    assert job.status(repeated[0])["begun_at"] >= 200
+    assert [rows[name]["starts"] for name in names] == ["2" if name == victim else "1" for name in names]
+    assert rows[victim]["failures"] == "1" and rows[victim]["last_failure"]
+    assert f"{victim}: failed, trying again from its last checkpoint" in job.log()
+    assert job.status(victim)["begun_at"] >= 200
     for name in names:
         assert steps_of_curve(job.run(name)) == CURVE
         assert_equal_weights(weights(array.run(name), STEPS), weights(job.run(name), STEPS))
+
+
+def next_on(node, job, names):
+    """The run that is being carried out on a node, as soon as there is one."""
+    found = []
+
+    def look():
+        found[:] = [name for name in names if any(job.run(name).glob(f"events.out.*.{node}*"))]
+        return found
+
+    job.until(look, f"a run on {node}")
+    return found[0]

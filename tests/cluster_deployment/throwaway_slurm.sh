@@ -126,7 +126,7 @@ up() {
     ip link set $bridge up
     start_munge
     configure
-    timeout 20 slurmctld || refuse "slurmctld: $(tail -n 1 "$root/slurmctld.log")"
+    timeout 20 slurmctld || refuse "slurmctld: $(tail -n 1 "$root/slurmctld.log" 2>&1)"
     local i
     for i in "${!nodes[@]}"; do start_node "${nodes[i]}" $((i + 1)); done
     within 30 idle || refuse "nodes stay away: $(sinfo -h -N -o '%N %T' | tr '\n' ' ')"
