@@ -112,17 +112,19 @@ def styles(methods: Sequence[str], baseline: str) -> Styles:
     return {baseline: (BASELINE, "solid")} | found
 
 
-def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Heights for labels: as near to `values` as at least `gap` between them and `low` to `high` allow."""
+def apart(values: Sequence[float], heights: Sequence[float], low: float, high: float) -> list[float]:
+    """Middles for labels: as near to `values` as their `heights`, which must not overlap, and `low` to `high` allow."""
     order = sorted(range(len(values)), key=lambda i: values[i])
-    gap = min(gap, (high - low) / max(1, len(values) - 1)) if len(values) > 1 else gap
+    room = [(heights[i] + heights[j]) / 2 for i, j in zip(order, order[1:], strict=False)]
+    shrink = min(1.0, (high - low) / sum(room)) if room else 1.0
+    gaps = [0.0, *(shrink * gap for gap in room)]
     placed: list[float] = []
-    for i in order:
+    for i, gap in zip(order, gaps, strict=False):
         placed.append(max(values[i], placed[-1] + gap if placed else low))
     top = high
     for k in reversed(range(len(placed))):
-        placed[k] = top = min(placed[k], top)
-        top -= gap
+        placed[k] = min(placed[k], top)
+        top = placed[k] - gaps[k]
     found = [math.nan] * len(values)
     for k, i in enumerate(order):
         found[i] = placed[k]

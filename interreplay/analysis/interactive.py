@@ -38,22 +38,23 @@ def _lines(figure: go.Figure, chart: Chart, styles: Styles) -> None:
         _line(figure, line, *styles[line.method])
     if chart.mark is not None:
         figure.add_hline(y=chart.mark, line={"width": 1, "dash": "dash", "color": "#888888"})
-    named = [(line.label, styles[line.method][0], line.method, float(line.y[-1])) for line in chart.named]
     if chart.mark is not None:
-        named.append((chart.mark_label, "#888888", "", chart.mark))
-    named = [(broken(label), color, method, value) for label, color, method, value in named]
-    lines = max((label.count("<br>") + 1 for label, *_ in named), default=1)
-    heights = apart([value for *_, value in named], lines * GAP * (high - low), low, high)
-    for (label, color, method, _), height in zip(named, heights, strict=True):
-        place = {"x": 1.01, "xref": "paper", "xanchor": "left", "y": height, "yanchor": "middle", "name": method}
-        figure.add_annotation(text=label, showarrow=False, font={"color": color, "size": 12}, **place)
+        place = {"x": 0.01, "xref": "paper", "xanchor": "left", "y": chart.mark, "yanchor": "bottom"}
+        figure.add_annotation(text=chart.mark_label, showarrow=False, font={"color": "#888888", "size": 11}, **place)
+    labels = [broken(line.label) for line in chart.named]
+    tall = [GAP * (high - low) * (label.count("<br>") + 1) for label in labels]
+    heights = apart([float(line.y[-1]) for line in chart.named], tall, low, high)
+    for line, label, height in zip(chart.named, labels, heights, strict=True):
+        place = {"x": 1.01, "xref": "paper", "xanchor": "left", "y": height, "yanchor": "middle", "align": "left"}
+        font = {"color": styles[line.method][0], "size": 12}
+        figure.add_annotation(text=label, showarrow=False, font=font, name=line.method, **place)
     for line in chart.marked:
         early = line.x[-1] < 0.6 * max(float(other.x[-1]) for other in chart.lines)
         place = {"x": float(line.x[-1]), "y": float(line.y[-1]), "xanchor": "left" if early else "right", "yshift": -9}
         font = {"color": styles[line.method][0], "size": 11}
         figure.add_annotation(text=line.label, showarrow=False, font=font, name=line.method, **place)
-    longest = max((len(part) for label, *_ in named for part in label.split("<br>")), default=0)
-    margin = {"l": 8, "r": min(150, 12 + 7 * longest), "t": 8, "b": 8}
+    longest = max((len(part) for label in labels for part in label.split("<br>")), default=0)
+    margin = {"l": 8, "r": min(150, 12 + 7 * longest), "t": 16, "b": 8}
     figure.update_layout(height=HEIGHT, margin=margin)
     if max(float(np.max(line.x)) for line in chart.lines) >= 1000:
         figure.update_xaxes(tickformat="~s")

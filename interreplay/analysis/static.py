@@ -97,16 +97,17 @@ def _label_ends(panel: Any, chart: Chart, styles: Styles, low: float, high: floa
     """Names at the right ends of the lines, moved apart where they would meet."""
     named = [(line.label, line.method, float(line.y[-1])) for line in chart.named]
     if chart.mark is not None:
-        named.append((chart.mark_label, "", chart.mark))
+        place = {"xycoords": ("axes fraction", "data"), "xytext": (3, 3), "textcoords": "offset points"}
+        panel.annotate(chart.mark_label, (0, chart.mark), color="#888888", fontsize=8, **place)
     right = max(float(line.x[-1]) for line in chart.lines)
     for line in chart.marked:
         early = line.x[-1] < 0.6 * right
         offset, side = ((5, -9), "left") if early else ((-5, -9), "right")
         place = {"xy": (line.x[-1], line.y[-1]), "xytext": offset, "textcoords": "offset points", "ha": side}
         panel.annotate(line.label, color=styles[line.method][0], fontsize=8, **place)
-    heights = apart([value for _, _, value in named], 0.075 * (high - low), low, high)
+    heights = apart([value for _, _, value in named], [0.075 * (high - low)] * len(named), low, high)
     for (label, method, _), height in zip(named, heights, strict=True):
-        color = styles[method][0] if method else "#888888"
+        color = styles[method][0]
         panel.annotate(
             label,
             (1.01, height),

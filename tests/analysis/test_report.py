@@ -104,8 +104,9 @@ def test_one_color_per_method_and_dashes_after_the_last():
 
 
 def test_labels_are_moved_apart_and_stay_inside():
-    found = apart([1.0, 1.0, 1.1, 9.9], 1.0, 0.0, 10.0)
+    found = apart([1.0, 1.0, 1.1, 9.9], [1.0] * 4, 0.0, 10.0)
     ordered = sorted(found)
     assert all(b - a >= 1 - 1e-9 for a, b in zip(ordered, ordered[1:], strict=False)) and found[3] == 9.9
-    assert apart([5.0], 1.0, 0.0, 10.0) == [5.0]
-    assert max(apart([10.0, 10.0], 1.0, 0.0, 10.0)) == 10.0
+    assert apart([5.0], [1.0], 0.0, 10.0) == [5.0]
+    assert sorted(apart([10.0, 10.0], [1.0, 3.0], 0.0, 10.0)) == [8.0, 10.0], "half of each between their middles"
+    assert sorted(apart([5.0] * 3, [20.0] * 3, 0.0, 10.0)) == [0.0, 5.0, 10.0], "too many share what there is"
