@@ -20,14 +20,31 @@ ROOT = Path(__file__).resolve().parents[1]
 PER_ITERATION = 500
 
 
+def settings(steps: int) -> str:
+    """Flags of every run."""
+    words = f"--total_env_steps {steps} --steps_per_iteration {PER_ITERATION} --learning_starts {PER_ITERATION}"
+    return f"{words} --evaluation_interval 0 --buffer_size 100000 --checkpoint_freq 0"
+
+
 def study(folder: Path, runs: int, at_once: int, args: argparse.Namespace, steps: int | None = None) -> Path:
     """Carries out a study of so many runs and returns its folder."""
-    words = f"--envs {args.env} --seeds {runs} --max_concurrent {at_once} --total_env_steps {steps or args.steps}"
-    words += f" --steps_per_iteration {PER_ITERATION} --learning_starts {PER_ITERATION} --evaluation_interval 0"
-    words += f" --buffer_size 100000 --checkpoint_freq 0 --results_dir {folder}"
+    words = f"--envs {args.env} --seeds {runs} --max_concurrent {at_once}"
+    words += f" {settings(steps or args.steps)} --results_dir {folder}"
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     command = [sys.executable, str(ROOT / "cluster_run.py"), *words.split()]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def plain(folder: Path, runs: int, args: argparse.Namespace) -> Path:
+    """The same runs by so many processes of custom_training.py at once, without Tune: what the machine can do."""
+    words = f"--env {args.env} {settings(args.steps)} --quiet --local_dir {folder}"
+    command = [sys.executable, str(ROOT / "custom_training.py"), *words.split()]
+    processes = [
+        subprocess.Popen([*command, "--seed", str(seed)], cwd=ROOT, stdout=subprocess.DEVNULL) for seed in range(runs)
+    ]
+    if any(process.wait() for process in processes):
+        raise SystemExit("custom_training.py failed")
     return folder
 
 
@@ -64,9 +81,10 @@ def main() -> None:
         for repeat in range(args.repeats):
             alone = rate(study(Path(name, f"alone{repeat}"), 1, 1, args))
             pair = rate(study(Path(name, f"pair{repeat}"), 2, 2, args))
+            both = rate(plain(Path(name, f"plain{repeat}"), 2, args))
             shares.append(pair / (2 * alone))
-            told = f"alone {alone:6.1f} steps/s, two at a time {pair:6.1f} together"
-            print(f"{told}: {shares[-1]:.2f} of twice one", flush=True)
+            told = f"alone {alone:6.1f} steps/s, two at a time {pair:6.1f} together: {shares[-1]:.2f} of twice one"
+            print(f"{told}; two processes without Tune {both:6.1f}: {pair / both:.2f} of that", flush=True)
         begun = time.time()
         found = start_seconds(study(Path(name, "short"), 3, 1, args, steps=PER_ITERATION), begun)
         first, waits = found[0], found[1:]
