@@ -56,11 +56,11 @@ class ActionScale:
     """
 
     def __init__(self, space: gym.spaces.Box):
-        self.shape = space.shape
-        self.low, self.high = space.low, space.high
+        self.shape, self.size = space.shape, int(np.prod(space.shape))
+        self.low, self.high, self._half = space.low, space.high, 0.5 * (space.high - space.low)
         self.dtype = space.dtype
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
-        scaled = self.low + (actions + 1.0) * 0.5 * (self.high - self.low)
-        return np.clip(scaled, self.low, self.high).astype(self.dtype)
+        scaled = self.low + (actions + 1.0) * self._half
+        return np.minimum(np.maximum(scaled, self.low), self.high).astype(self.dtype)  # np.clip takes twice as long
