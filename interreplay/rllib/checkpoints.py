@@ -42,6 +42,7 @@ def save(algorithm: OffPolicy, path: Any, save_rllib: Callable[[str], Any]) -> s
 
     def write(folder: Path) -> None:
         save_rllib(str(folder))
+        pickles.name_class(folder)
         state.save(folder / BUFFER, algorithm.replay_buffer.state_view())
         (folder / IDENTITY).write_text(json.dumps(identity(algorithm), indent=2))
 

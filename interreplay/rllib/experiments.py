@@ -18,6 +18,7 @@ from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.commandline import UsageError
 from interreplay.commandline.replay_flags import accepted_names
+from interreplay.rllib.pickles import name_class
 from interreplay.rllib.registry import config_for, with_our_buffers
 
 # What RLlib called them before, and where they are now.
@@ -79,10 +80,19 @@ class Experiment:
                 checkpoint_frequency=self.checkpoint_freq, checkpoint_at_end=self.checkpoint_at_end
             ),
             verbose=verbose,
-            callbacks=list(callbacks),
+            callbacks=[_NamesClasses(), *callbacks],
         )
         tune_config = tune.TuneConfig(num_samples=self.num_samples)
         return tune.Tuner(config.algo_class, param_space=config, run_config=run_config, tune_config=tune_config)
+
+
+class _NamesClasses(tune.Callback):
+    """Lets checkpoints of RLlib's own algorithms be looked through by `pickles`; ours do so themselves."""
+
+    def on_checkpoint(
+        self, iteration: int, trials: list[Any], trial: Any, checkpoint: tune.Checkpoint, **info: Any
+    ) -> None:
+        name_class(Path(checkpoint.path))
 
 
 def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,9 +12,12 @@ import pickle
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ray import cloudpickle
+
 from interreplay.errors import CheckpointError
 
 STATES = "*state.pkl"
+CONSTRUCTOR = "class_and_ctor_args.pkl"
 _PLAIN = {
     *((module, name) for module in ("numpy", "numpy.core", "numpy._core") for name in ("ndarray", "dtype")),
     *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
@@ -76,3 +79,17 @@ def check_states(folder: Path, classes: bool = False) -> None:
                 _Careful(file, path, classes).load()
         except (OSError, EOFError, ValueError, TypeError, pickle.UnpicklingError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def name_class(folder: Path) -> None:
+    """Let a checkpoint that was just written here name the class of its algorithm.
+
+    Ray gives actors, as Tune's trials are, a class of its own making, which RLlib pickles as code; what came from
+    elsewhere could then not be told from what did not.
+    """
+    path = folder / CONSTRUCTOR
+    with path.open("rb") as file:
+        made = pickle.load(file)
+    original = getattr(made["class"], "__ray_actor_class__", None)
+    if original is not None:
+        path.write_bytes(cloudpickle.dumps(made | {"class": original}))

@@ -20,7 +20,7 @@ from interreplay.rllib.recording import Recorder
 from interreplay.rllib.runner import ColumnRunner
 from interreplay.rllib.video import Camera, VideoFile, check_drawing
 
-METADATA, CONSTRUCTOR = "rllib_checkpoint.json", "class_and_ctor_args.pkl"
+METADATA = "rllib_checkpoint.json"
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
     """
     try:
         json.loads((folder / METADATA).read_text())
-        (state,) = pickles.load(folder / CONSTRUCTOR, trusted)["ctor_args_and_kwargs"][0]
+        (state,) = pickles.load(folder / pickles.CONSTRUCTOR, trusted)["ctor_args_and_kwargs"][0]
         return AlgorithmConfig.from_state(state)
     except (OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError, AttributeError, ImportError) as error:
         raise CheckpointError(f"the checkpoint {folder} cannot be read: {error}") from error

@@ -127,7 +127,7 @@ class Algorithm:
     def __init__(self, damaged):
         self.damaged, self.restored = damaged, None
 
-    def restore_from_path(self, path):
+    def restore_from_path(self, path, trusted=False):
         if path in self.damaged:
             raise CheckpointError("buffer.npz is truncated")
         self.restored = path
