@@ -11,8 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gymnasium as gym
-
 from argument_parser import CATALOGUE, TRAINERS, make_parser, preset_told, settings_for, settings_resumed
 from interreplay.commandline import UsageError, presets
 from interreplay.commandline.environments import Environment, find_environment
@@ -23,6 +21,7 @@ from interreplay.commandline.machine import free_memory
 from interreplay.commandline.replay_flags import list_buffers, replay_arguments
 from interreplay.commandline.reporting import Reporter
 from interreplay.commandline.resume import first_settings, home_of, reopen, restore
+from interreplay.commandline.trainer_flags import check_actions
 from interreplay.errors import InterreplayError, NonFiniteError
 from interreplay.memory import columns_of_spaces, estimate
 
@@ -119,11 +118,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
         UsageError: It cannot be made, cannot store what the environment gives, or will not fit.
     """
     spaces = environment.observation_space, environment.action_space
-    if not isinstance(environment.action_space, gym.spaces.Box):
-        raise UsageError(
-            f"{settings.trainer} acts in a Box of continuous actions; {settings.env} has {spaces[1]}; "
-            f"rllib train --run SAC --env {settings.env} learns it, and --run DQN"
-        )
+    check_actions(settings.trainer, settings.env, environment.action_space)
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
     except (TypeError, ValueError) as error:

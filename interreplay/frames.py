@@ -18,12 +18,16 @@ START = 1024
 """Frames that there is room for at first beside one per row."""
 
 
+LONGEST = 15
+"""Frames that a stack has at most: a longer side is one of an image, which may well be of one colour at first."""
+
+
 def shared(obs: Tensor, next_obs: Tensor) -> bool:
     """Whether observations ``(n, k, H, W, ...)`` are stacks of bytes that all move on by one frame."""
     return (
         obs.dtype == torch.uint8
         and obs.ndim >= 4
-        and obs.shape[1] >= 2
+        and 2 <= obs.shape[1] <= LONGEST
         and len(obs) > 0
         and bool(torch.equal(obs[:, 1:], next_obs[:, :-1]))
     )

@@ -7,6 +7,7 @@ from builders import identical, stack
 
 from interreplay import Storage
 from interreplay.commandline.environments import find_environment
+from interreplay.frames import shared
 from interreplay.memory import estimate
 from replay_buffers import PER, Attentive, Uniform
 
@@ -134,6 +135,13 @@ def test_images_that_are_no_stacks_stay_as_they_are():
     odd.add(stack(kept[:1]))
     odd.add(stack(kept[1:]))
     identical(without_ids(odd[torch.arange(4)]), without_ids(stack(kept)))
+
+
+def test_a_picture_of_one_colour_is_no_stack():
+    """Its rows of pixels move on as frames would."""
+    black = torch.zeros(3, 24, 24, 3, dtype=torch.uint8)
+    assert not shared(black, black)
+    assert shared(black.movedim(-1, 1), black.movedim(-1, 1)), "nobody can tell; it comes back right"
 
 
 def test_the_estimate_knows_that_frames_are_kept_once():

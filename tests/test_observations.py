@@ -66,7 +66,9 @@ def test_numbers_need_no_encoder():
     assert isinstance(make_encoder(KINDS["Box2D"][0])[0], Flat)
 
 
-@pytest.mark.parametrize("shape", [(84, 84), (24, 24, 3), (3, 24, 24), (4, 84, 84), (4, 36, 40), (2, 24, 24, 3)])
+@pytest.mark.parametrize(
+    "shape", [(84, 84), (24, 24, 3), (3, 24, 24), (4, 84, 84), (4, 36, 40), (2, 24, 24, 3), (4, 3, 24, 24)]
+)
 def test_images_become_features(shape):
     torch.manual_seed(0)
     assert is_image(Box(0, 255, shape, np.uint8))

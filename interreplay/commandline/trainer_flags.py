@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
+
 from interreplay.commandline import UsageError
 from interreplay.commandline.flags import Flag
 from interreplay.commandline.values import choice, number, number_or, whole, widths
@@ -21,6 +23,8 @@ TRAINER_DEFAULTS: dict[str, dict[str, Any]] = {
     | {**_LOSS, **_DETERMINISTIC, "critic_l2": 0.01, "exploration": "OrnsteinUhlenbeck", "exploration_sigma": 0.2},
 }
 """The settings that each algorithm has beside those of all, as in its paper; `interreplay.rllib` has the same."""
+DISCRETE = ("SAC",)
+"""The algorithms that learn discrete actions as well."""
 
 
 def _flag(name: str, type: Any, text: str, **options: Any) -> Flag:
@@ -46,7 +50,7 @@ TRAINER_FLAGS = (
     _flag(
         "target_entropy",
         number_or("auto"),
-        "entropy that the temperature aims at; auto is minus the action's size",
+        "entropy that the temperature aims at; auto is minus the action's size, of n discrete actions .98 log n",
     ),
     _flag("actor_l2", number(0), "weight of an L2 term on the policy's weights"),
     _flag("critic_l2", number(0), "weight of an L2 term on the critics' weights"),
@@ -58,6 +62,26 @@ TRAINER_FLAGS = (
     _flag("target_policy_noise", number(0), "standard deviation of the noise on the target policy"),
     _flag("target_noise_clip", number(0), "bound of that noise"),
 )
+
+
+def check_actions(trainer: str, env: str, space: gym.Space, flag: str = "--trainer") -> None:
+    """Refuse actions that an algorithm does not learn.
+
+    Args:
+        trainer: The algorithm.
+        env: The environment's id, for the message.
+        space: Of its actions.
+        flag: That names the algorithm, for the message.
+
+    Raises:
+        UsageError: Naming the space.
+    """
+    if isinstance(space, gym.spaces.Box) or (trainer in DISCRETE and isinstance(space, gym.spaces.Discrete)):
+        return
+    if isinstance(space, gym.spaces.Discrete):
+        raise UsageError(f"{trainer} acts in a Box of continuous actions; {env} has {space}; {flag} SAC learns it")
+    kinds = "a Box of continuous actions, or Discrete ones" if trainer in DISCRETE else "a Box of continuous actions"
+    raise UsageError(f"{trainer} acts in {kinds}; {env} has {space}; rllib train --run PPO may learn it")
 
 
 def trainer_defaults(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:

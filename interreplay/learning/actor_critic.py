@@ -71,30 +71,42 @@ class ActorCriticUpdate(Update):
             polyak(self.networks.target_encoder, self.networks.encoder, tau)
 
     def step_critics(
-        self, state_actions: Tensor, m: int, target: Tensor, weights: Tensor, row_weights: Tensor | None
+        self,
+        seen: Tensor,
+        m: int,
+        target: Tensor,
+        weights: Tensor,
+        row_weights: Tensor | None,
+        taken: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Step the critics towards targets.
 
         Args:
-            state_actions: Rows [s; a] ``(n·m, inputs)``, m views of each.
+            seen: Rows [s; a], or s where critics have an output per action, ``(n·m, inputs)``, m views of each.
             m: Views.
             target: q_t ``(n,)``.
             weights: Importance weights w ``(n,)``.
             row_weights: v ``(n,)`` or None.
+            taken: Numbers ``(n·m,)`` of the actions, where critics have an output per action.
 
         Returns:
             TD errors ``(critics, n)`` before the step, and the loss.
         """
         for parameter in self.encoder:
             parameter.grad = None
-        made = self.networks.critics.run(state_actions)
+        made = self.networks.critics.run(seen)
         with torch.no_grad():
-            errors = over_views(made.outputs.squeeze(-1), m) - target
+            which = None if taken is None else taken.expand(len(made.outputs), -1).unsqueeze(-1)
+            chosen = made.outputs if which is None else made.outputs.gather(-1, which)
+            errors = over_views(chosen.squeeze(-1), m) - target
             slopes = errors if self.huber_delta is None else errors.clamp(-self.huber_delta, self.huber_delta)
             slopes = slopes * (weights * shares(target, row_weights) * self.scale)
             losses = self.scale * half_squares(errors, self.huber_delta)
             loss = weighted_mean(losses * weights, row_weights).sum()
-        self.step(self.networks.critics, made, to_views(slopes, m).unsqueeze(-1), "critic", self.critics)
+            gradients = to_views(slopes, m).unsqueeze(-1)
+            if which is not None:
+                gradients = torch.zeros_like(made.outputs).scatter_(-1, which, gradients)
+        self.step(self.networks.critics, made, gradients, "critic", self.critics)
         return errors, loss
 
     def step(self, layers: Layers, made: Pass, gradients: Tensor, name: str, parameters: list[nn.Parameter]) -> None:

@@ -56,7 +56,7 @@ class Convolutions(nn.Module):
     are small, then one layer, layer normalisation and tanh as in Yarats et al. 2021, arXiv:1910.01741.
 
     Args:
-        shape: Of one image, uint8: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or ``(k, H, W[, C])`` for k stacked
+        shape: Of one image, uint8: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or one of these behind k for k stacked
             frames. The shorter one of the first and the last of three sides is the channels.
     """
 
@@ -83,10 +83,9 @@ class Convolutions(nn.Module):
     def _channels_first(self, images: Tensor) -> Tensor:
         if images.ndim == 3:
             return images.unsqueeze(1)
-        if images.ndim == 5:  # frames (n, k, H, W, C)
-            return images.permute(0, 1, 4, 2, 3).flatten(1, 2)
-        shape = self._shape
-        return images.permute(0, 3, 1, 2) if shape[2] < shape[0] else images
+        if self._shape[-1] < self._shape[-3]:
+            images = images.movedim(-1, -3)
+        return images.flatten(1, -3)  # frames (n, k, C, H, W) too
 
 
 def is_image(space: gym.Space) -> bool:

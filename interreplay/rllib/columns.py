@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 
@@ -46,21 +45,3 @@ def concatenate(parts: Sequence[Transitions]) -> Transitions:
         else:
             joined[name] = torch.cat(columns)
     return Transitions(**joined)
-
-
-class ActionScale:
-    """Between actions in [−1, 1], which policies make and buffers keep, and those of an environment.
-
-    Args:
-        space: A bounded Box.
-    """
-
-    def __init__(self, space: gym.spaces.Box):
-        self.shape, self.size = space.shape, int(np.prod(space.shape))
-        self.low, self.high, self._half = space.low, space.high, 0.5 * (space.high - space.low)
-        self.dtype = space.dtype
-
-    def to_env(self, actions: np.ndarray) -> np.ndarray:
-        """Actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
-        scaled = self.low + (actions + 1.0) * self._half
-        return np.minimum(np.maximum(scaled, self.low), self.high).astype(self.dtype)  # np.clip takes twice as long

@@ -19,6 +19,7 @@ from interreplay.learning.batched_layers import MATRIX_DTYPES
 from interreplay.learning.encoders import make_encoder
 from interreplay.learning.networks import Layers
 from interreplay.observations import named_parts
+from interreplay.rllib.actions import check_action_space
 
 
 def flat_size(space: gym.Space) -> int:
@@ -26,20 +27,10 @@ def flat_size(space: gym.Space) -> int:
     return int(gym.spaces.flatdim(space))
 
 
-def check_action_space(space: gym.Space) -> None:
-    """Refuse spaces that a squashed or deterministic policy cannot act in.
-
-    Raises:
-        ValueError: Naming the space.
-    """
-    if not isinstance(space, gym.spaces.Box):
-        raise ValueError(f"the action space is {space}; expected a Box of continuous actions")
-    if not space.is_bounded():
-        raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")
-
-
 class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     """Actor, critics, targets; actions lie in [−1, 1] and are scaled by the runner, or by RLlib's connectors.
+
+    Discrete actions are numbers from 0 on.
 
     ``model_config``: ``hiddens`` widths of the hidden layers, ``matrix_dtype`` of the products between them,
     ``noise_scale`` standard deviation of the noise with which `forward_exploration` acts; the runner has its own
@@ -47,16 +38,18 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     Attributes:
         gaussian: Whether `behavior` gives [mean; log std].
+        acts_in: Kinds of action spaces.
         nets: The networks, the policy among them as ``actor``, and what encodes observations for them.
     """
 
     framework = "torch"
     gaussian: bool
+    acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
     nets: Any
 
     @override(RLModule)
     def setup(self) -> None:
-        check_action_space(self.action_space)
+        check_action_space(self.action_space, self.acts_in)
         encoder, width = make_encoder(self.observation_space)
         self.nets = self.make_networks(width, flat_size(self.action_space))
         self.nets.encoder = encoder
@@ -88,7 +81,12 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         return self.nets.encoder(named_parts(obs))
 
     def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
-        """Actions ``(n, actions)`` in [−1, 1] with `noise` of their shape, or the policy's own for None."""
+        """Actions ``(n, actions)`` in [−1, 1], or numbers ``(n,)`` of discrete ones, the policy's own without noise.
+
+        Args:
+            obs: Encoded observations ``(n, inputs)``.
+            noise: Standard normal ``(n, actions)``, or None.
+        """
         return self.nets.actor.act(obs, noise)
 
     @override(TorchRLModule)
@@ -106,4 +104,6 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         raise NotImplementedError("the learner updates from a Sample; see interreplay.rllib.learner")
 
     def _shaped(self, actions: Tensor) -> Tensor:
+        if isinstance(self.action_space, gym.spaces.Discrete):
+            return actions + int(self.action_space.start)
         return actions.reshape(len(actions), *self.action_space.shape)

@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.registry import ALGORITHMS
@@ -16,7 +15,7 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 from interreplay.commandline import UsageError
 from interreplay.commandline.environments import find_environment
 from interreplay.commandline.replay_flags import accepted_names
-from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
+from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS, check_actions
 from interreplay.rllib.stock_configs import StockDQNConfig, StockSACConfig
 
 WITH_OUR_BUFFERS = {DQNConfig: StockDQNConfig, SACConfig: StockSACConfig}
@@ -27,8 +26,7 @@ STOCK = "-stock"
 def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmConfig:
     """The configuration of an algorithm for an environment, all else at its defaults.
 
-    SAC and the like are ours where the actions are continuous and RLlib's own where they are not; ``SAC-stock`` is
-    always RLlib's.
+    SAC and the like are ours; ``SAC-stock`` is RLlib's.
 
     Args:
         run: A name, such as ``"SAC"``, ``"PPO"`` or ``"SAC-stock"``.
@@ -40,12 +38,12 @@ def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmCon
     """
     name, space = _environment(env, say)
     stock = run.removesuffix(STOCK)
-    if run in OURS and isinstance(space, gym.spaces.Box | None):
+    if run in OURS:
+        if space is not None:
+            check_actions(run, name, space, "--run")
         config = getattr(importlib.import_module("interreplay.rllib"), OURS[run])()
     elif stock in ALGORITHMS:
         config = ALGORITHMS[stock]()[1]
-    elif run in OURS:
-        raise UsageError(f"{run} acts in a Box of continuous actions; {name} has {space}")
     else:
         raise UsageError(f"unknown algorithm {run!r}; {accepted_names(run, names())}")
     return config.environment(name)

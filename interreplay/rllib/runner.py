@@ -14,7 +14,8 @@ from ray.rllib.utils.annotations import override
 
 from interreplay import suites
 from interreplay.rllib import runner_state
-from interreplay.rllib.columns import ActionScale, as_column, as_tensors, concatenate, pick
+from interreplay.rllib.actions import actions_of
+from interreplay.rllib.columns import as_column, as_tensors, concatenate, pick
 from interreplay.rllib.episode_hooks import EpisodeHooks
 from interreplay.rllib.episode_log import EpisodeLog
 from interreplay.transitions import Transitions, unchecked
@@ -28,7 +29,7 @@ class ColumnRunner(SingleAgentEnvRunner):
     """RLlib's single-agent runner with another inside: no episode objects, no connectors, no metrics per step.
 
     `collect` is what training uses. `sample` gives RLlib's evaluation, and whoever else calls it, the same
-    steps as episodes. Actions are kept as the policy made them, in [−1, 1].
+    steps as episodes. Actions are kept as the policy made them, in [−1, 1] or as numbers from 0 on.
     """
 
     _device: torch.device
@@ -41,7 +42,7 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._numpy_rng = np.random.default_rng(sequence)
         self._log = EpisodeLog(self.num_envs, first=(self.worker_index or 0) * IDS_PER_RUNNER)
         self._hooks = EpisodeHooks(self)
-        self._scale = ActionScale(self.env.single_action_space) if self.env is not None else None
+        self._scale = actions_of(self.env.single_action_space) if self.env is not None else None
         self._exploration = copy.deepcopy(config.exploration)
         self._obs: Any = None
         self._over = np.zeros(self.num_envs, dtype=bool)
@@ -171,7 +172,7 @@ class ColumnRunner(SingleAgentEnvRunner):
 
     def _random_actions(self) -> np.ndarray:
         assert self._scale is not None
-        return self._numpy_rng.uniform(-1.0, 1.0, (self.num_envs, *self._scale.shape)).astype(np.float32)
+        return self._scale.random(self._numpy_rng, self.num_envs)
 
     @torch.no_grad()
     def _policy_actions(self, explore: bool) -> np.ndarray:

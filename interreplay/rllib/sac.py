@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import gymnasium as gym
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
@@ -12,6 +13,7 @@ from ray.rllib.utils.annotations import override
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from interreplay.learning.discrete_sac import ENTROPY_SHARE, DiscreteSACNetworks, DiscreteSACUpdate
 from interreplay.learning.sac import SACNetworks, SACUpdate
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithm import OffPolicy
@@ -21,7 +23,9 @@ from interreplay.rllib.module import OffPolicyModule, flat_size
 
 
 class SACConfig(OffPolicyConfig):
-    """Soft actor-critic for continuous actions, with the networks and defaults of the paper (arXiv:1812.05905).
+    """Soft actor-critic with the networks and defaults of the paper (arXiv:1812.05905).
+
+    Discrete actions are learned as in Christodoulou 2019 (arXiv:1910.07207).
 
     ```python
     config = SACConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
@@ -32,7 +36,7 @@ class SACConfig(OffPolicyConfig):
     Attributes:
         alpha_lr: Learning rate of the temperature; 0 leaves it as it is.
         initial_alpha: First temperature.
-        target_entropy: In nats, or "auto" for −|A|.
+        target_entropy: In nats, or "auto" for −|A|, of n discrete actions .98·log n.
     """
 
     def __init__(self, algo_class: type | None = None):
@@ -81,22 +85,34 @@ class SACConfig(OffPolicyConfig):
 class SACModule(OffPolicyModule):
     """Actor, twin critics, targets and temperature; ``model_config`` also has ``initial_alpha``."""
 
-    gaussian = True
+    acts_in = (gym.spaces.Box, gym.spaces.Discrete)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether actions are discrete."""
+        return isinstance(self.action_space, gym.spaces.Discrete)
+
+    @property
+    def gaussian(self) -> bool:  # type: ignore[override]
+        return not self.discrete
 
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
         hiddens, alpha = self.model_config["hiddens"], self.model_config["initial_alpha"]
-        return SACNetworks(inputs, actions, hiddens, alpha, inference_only=self.inference_only)
+        kind = DiscreteSACNetworks if self.discrete else SACNetworks
+        return kind(inputs, actions, hiddens, alpha, inference_only=self.inference_only)
 
     @override(OffPolicyModule)
     def behavior(self, obs: Tensor) -> Tensor:
-        """[mean; log std] ``(n, 2·actions)`` of the Gaussian that the policy squashes."""
-        return self.nets.actor.distribution(obs)
+        """[mean; log std] ``(n, 2·actions)`` of the Gaussian that the policy squashes, or probabilities ``(n, A)``."""
+        return self.nets.actor(obs).exp() if self.discrete else self.nets.actor.distribution(obs)
 
     @override(OffPolicyModule)
     def random_behavior(self, count: int) -> Tensor:
-        """Mean and log std ``(count, 2·actions)`` of uniform actions."""
+        """Mean and log std ``(count, 2·actions)`` of uniform actions, or their probabilities."""
         size = flat_size(self.action_space)
+        if self.discrete:
+            return torch.full((count, size), 1.0 / size)
         return torch.tensor([0.0, -0.5 * math.log(3.0)]).repeat_interleave(size).expand(count, -1)
 
 
@@ -105,11 +121,13 @@ class SACLearner(OffPolicyLearner):
 
     @override(OffPolicyLearner)
     def make_update(self, module: RLModule) -> Update:
-        config = self.config
-        auto = config.target_entropy == "auto"
-        return SACUpdate(
+        config, size = self.config, flat_size(module.action_space)
+        target = config.target_entropy
+        if target == "auto":
+            target = ENTROPY_SHARE * math.log(size) if module.discrete else -float(size)
+        return (DiscreteSACUpdate if module.discrete else SACUpdate)(
             module.nets,
-            target_entropy=-float(flat_size(module.action_space)) if auto else config.target_entropy,
+            target_entropy=target,
             alpha_lr=config.alpha_lr,
             **config.update_settings(),
         )

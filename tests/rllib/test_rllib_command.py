@@ -24,7 +24,8 @@ from tests.rllib.test_training import cluster, config  # noqa: F401
     [
         ("SAC", "Pendulum-v1", "interreplay.rllib.sac"),
         ("TD3", "Pendulum-v1", "interreplay.rllib.td3"),
-        ("SAC", "CartPole-v1", "ray.rllib.algorithms.sac.sac"),
+        ("SAC", "CartPole-v1", "interreplay.rllib.sac"),
+        ("SAC-stock", "CartPole-v1", "ray.rllib.algorithms.sac.sac"),
         ("SAC-stock", "Pendulum-v1", "ray.rllib.algorithms.sac.sac"),
         ("PPO", "CartPole-v1", "ray.rllib.algorithms.ppo.ppo"),
         ("DQN", "CartPole-v1", "ray.rllib.algorithms.dqn.dqn"),
@@ -45,7 +46,7 @@ def test_retired_environments_are_replaced_and_said():
     ("run", "env", "parts"),
     [
         ("SACK", "Pendulum-v1", ["'SACK'", "did you mean SAC?", "PPO"]),
-        ("TD3", "CartPole-v1", ["TD3 acts in a Box of continuous actions"]),
+        ("TD3", "CartPole-v1", ["TD3 acts in a Box of continuous actions", "Discrete(2)", "--run SAC"]),
         ("SAC", "Pendulumm-v1", ["Pendulumm-v1", "Pendulum-v1"]),
     ],
 )

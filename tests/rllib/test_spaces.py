@@ -83,11 +83,6 @@ def test_remote_runners_and_vector_environments(tmp_path):
     check(settings, tmp_path)
 
 
-def test_discrete_actions_are_refused_with_their_space():
-    with pytest.raises(ValueError, match=r"action space is Discrete\(2\)"):
-        config("CartPole-v1").build_algo()
-
-
 def test_what_the_policy_saw_is_what_is_stored():
     """The stored observation encodes to what the runner encoded when it acted."""
     algorithm = made("Nested").build_algo()

@@ -1,0 +1,115 @@
+"""SAC with discrete actions, end to end; who refuses them."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Discrete, MultiDiscrete
+
+from tests.rllib.spaces_envs import Line
+from tests.rllib.test_checkpoints import assert_same_run
+from tests.rllib.test_training import cluster, config  # noqa: F401
+
+
+class Steps(Line):
+    """The point on a line moves left, stays, or moves right; actions are numbered from −1."""
+
+    action_space = Discrete(3, start=-1)
+
+    def __init__(self, config=None):
+        super().__init__("Dict")
+
+    def step(self, action):
+        assert action in (-1, 0, 1)
+        return super().step(np.float32([action]))
+
+
+class TwoSteps(Steps):
+    """Two numbers at once."""
+
+    action_space = MultiDiscrete([3, 3])
+
+
+def learned(algorithm, iterations=2):
+    results = [algorithm.train() for _ in range(iterations)]
+    return np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+
+
+@pytest.mark.parametrize(
+    ("buffer", "arguments"),
+    [("PER", {}), ("Elite", {}), ("Attentive", {}), ("S4RL", {"augmentation": "gaussian", "views": 2})],
+)
+def test_methods_that_keep_actions_train(buffer, arguments):
+    algorithm = config("CartPole-v1", buffer, **arguments).build_algo()
+    assert learned(algorithm)
+    assert algorithm.replay_buffer.storage.columns["actions"] == ((), torch.int64)
+    assert len(algorithm.replay_buffer.storage.column("actions")[:300].unique()) == 2
+    algorithm.stop()
+
+
+def test_actions_may_be_numbered_from_anywhere_and_environments_several():
+    algorithm = config(Steps).env_runners(num_envs_per_env_runner=3).build_algo()
+    assert learned(algorithm)
+    assert algorithm.replay_buffer.storage.column("actions")[:300].unique().tolist() == [0, 1, 2]
+    module = algorithm.learner.single_module
+    obs = {
+        name: torch.zeros(5, *part.shape) for name, part in algorithm.env_runner.env.single_observation_space.items()
+    }
+    for forward in (module.forward_inference, module.forward_exploration):
+        assert set(forward({"obs": obs})["actions"].tolist()) <= {-1, 0, 1}
+    episodes = algorithm.env_runner.sample(num_episodes=1, explore=False)
+    assert len(episodes[0]) == 25
+    algorithm.stop()
+
+
+def test_it_learns():
+    """The best action depends on where the point is; a policy that does not look gets about -25."""
+    algorithm = config(Steps).training(updates_per_step=0.5, steps_per_iteration=1500, initial_alpha=0.1).build_algo()
+    learned(algorithm, 1)
+    returns = [e.get_return() for e in algorithm.env_runner.sample(num_episodes=10, explore=False)]
+    assert np.mean(returns) > -6
+    algorithm.stop()
+
+
+def test_resuming_equals_not_stopping(tmp_path):
+    made = lambda: config("CartPole-v1", "PER").build_algo()
+    straight = made()
+    learned(straight, 3)
+    stopped = made()
+    learned(stopped, 2)
+    stopped.save_to_path(tmp_path / "c")
+    resumed = made()
+    resumed.restore_from_path(tmp_path / "c")
+    learned(resumed, 1)
+    assert_same_run(straight, resumed)
+
+
+@pytest.mark.slow
+def test_remote_runners():
+    algorithm = config("CartPole-v1").env_runners(num_env_runners=1, num_envs_per_env_runner=2).build_algo()
+    assert learned(algorithm)
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
+def test_deterministic_policies_refuse_them(trainer):
+    with pytest.raises(ValueError, match=r"the action space is Discrete\(2\); expected a Box of continuous actions$"):
+        config("CartPole-v1", trainer=trainer).build_algo()
+
+
+def test_several_at_once_are_refused():
+    with pytest.raises(ValueError, match=r"the action space is MultiDiscrete\(\[3 3\]\); .* or Discrete ones"):
+        config(TwoSteps).build_algo()
+
+
+def test_blends_of_discrete_actions_are_refused():
+    with pytest.raises(ValueError, match=r"actions of torch.int64 cannot be blended.*the action space Discrete\(2\)"):
+        config("CartPole-v1", "NMER").build_algo()
+
+
+def test_the_target_entropy_follows_the_number_of_actions():
+    algorithm = config("CartPole-v1").build_algo()
+    assert algorithm.learner._update_rule.target_entropy == pytest.approx(0.98 * np.log(2))
+    algorithm.stop()
+    algorithm = config("Pendulum-v1").build_algo()
+    assert algorithm.learner._update_rule.target_entropy == -1.0
+    algorithm.stop()
