@@ -8,7 +8,7 @@
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 root=${THROWAWAY_SLURM:-/tmp/throwaway-slurm} # short: sockets are made in it
-cpus=${THROWAWAY_SLURM_CPUS:-$(nproc)}
+cpus=${THROWAWAY_SLURM_CPUS:-$(nproc --all)} # without --all nproc takes OMP_NUM_THREADS for the answer
 nodes=(tn1 tn2)
 net=10.78.5
 bridge=throwaway0
