@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ENV = "InvertedPendulum-v5"
+MODULES = {"pyyaml": "yaml"}  # of packages that are imported by another name
 REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
 
 
@@ -118,7 +119,7 @@ def package(requirement: str) -> str:
     if accepted is not None and version.split("+")[0] not in accepted:
         raise Failure(f"{version} is installed, {accepted} is needed", mend)
     try:
-        importlib.import_module(name)
+        importlib.import_module(MODULES.get(name, name))
     except Exception as error:
         raise Failure(
             f"{version} is installed but cannot be imported: {first_line(error)}", f"{REINSTALL} {name}"

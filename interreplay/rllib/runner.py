@@ -33,6 +33,7 @@ class ColumnRunner(SingleAgentEnvRunner):
     """
 
     _device: torch.device
+    _ongoing_episodes: list[Any]
 
     def __init__(self, *, config: Any, **kwargs: Any):
         super().__init__(config=config, **kwargs)
@@ -40,16 +41,20 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._env_seed, torch_seed = (int(s) for s in sequence.generate_state(2, np.uint32))
         self._torch_rng = torch.Generator(device=self._device).manual_seed(torch_seed)
         self._numpy_rng = np.random.default_rng(sequence)
-        self._log = EpisodeLog(self.num_envs, first=(self.worker_index or 0) * IDS_PER_RUNNER)
         self._hooks = EpisodeHooks(self)
-        self._scale = actions_of(self.env.single_action_space) if self.env is not None else None
         self._exploration = copy.deepcopy(config.exploration)
         self._obs: Any = None
-        self._over = np.zeros(self.num_envs, dtype=bool)
+        self._begin()
         self._seeded = False
         self._steps_since_report = 0
         self._cut: list[int] = []
         self._tell_behavior = False
+
+    def _begin(self) -> None:
+        """What depends on the environments; the runner in the learner's process has none where others sample."""
+        self._log = EpisodeLog(self.num_envs, first=(self.worker_index or 0) * IDS_PER_RUNNER)
+        self._scale = actions_of(self.env.single_action_space) if self.env is not None else None
+        self._over = np.zeros(self.num_envs, dtype=bool)
 
     @override(SingleAgentEnvRunner)
     def make_env(self) -> None:
@@ -96,6 +101,10 @@ class ColumnRunner(SingleAgentEnvRunner):
         force_reset: bool = False,
     ) -> list[SingleAgentEpisode]:
         """Episodes as RLlib's runner returns them: `num_episodes` whole ones, or what `num_timesteps` give."""
+        if self.env is None:  # asked to evaluate where other processes sample
+            self.make_env()
+            self._begin()
+            self._ongoing_episodes = [None] * self.num_envs
         explore = self.config.explore if explore is None else explore
         if force_reset or num_episodes is not None or not self._hooks.listening:
             self._needs_initial_reset = True

@@ -45,6 +45,8 @@ def load(runner: ColumnRunner, state: dict[str, Any]) -> None:
     runner._steps_since_report = int(state["steps_since_report"])
     runner._obs, runner._over, runner._seeded = state["obs"], np.array(state["over"]), state["seeded"]
     runner._needs_initial_reset = state["needs_reset"] or state["envs"] is None
+    if state["obs"] is None:
+        return  # it had not begun, as one that evaluates before the first evaluation
     if state["envs"] is None:
         # A seeded reset would replay the run's first episodes.
         runner._env_seed = int(runner._numpy_rng.integers(2**31))
