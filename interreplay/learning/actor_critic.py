@@ -48,6 +48,9 @@ class ActorCriticUpdate(Update):
         self.networks, self.huber_delta, self.grad_clip = networks, huber_delta, grad_clip
         self.encoder = list(networks.encoder.parameters())
         self.actor, self.critics = list(networks.actor.parameters()), [*networks.critics.parameters(), *self.encoder]
+        self.targets = list(networks.targets.parameters())
+        if self.encoder:
+            self.targets += networks.target_encoder.parameters()
         self.optimizers = {
             "actor": FastAdam(self.actor, actor_lr, weight_decay=actor_l2),
             "critic": FastAdam(self.critics, critic_lr, weight_decay=critic_l2),
@@ -66,9 +69,7 @@ class ActorCriticUpdate(Update):
 
     def move_targets(self, tau: float) -> None:
         """Move the critics' targets, and the encoder's."""
-        polyak(self.networks.targets, self.networks.critics, tau)
-        if self.encoder:
-            polyak(self.networks.target_encoder, self.networks.encoder, tau)
+        polyak(self.targets, self.critics, tau)
 
     def step_critics(
         self,

@@ -11,23 +11,58 @@ from torch.autograd.function import once_differentiable
 
 MATRIX_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
 """Types in which matrices between hidden layers may be multiplied, by name; None leaves them as they are."""
-Group = int | slice
-Gradients = tuple[Tensor | None, list[Tensor], list[Tensor]]
+
+
+class Networks:
+    """m fully connected networks of one shape, as views of those of them that are computed together.
+
+    A GPU takes all networks in one product per layer. A processor takes one network after the other, whose
+    activations then stay in its cache.
+
+    Args:
+        weights: ``(m, in, out)`` of every layer.
+        biases: ``(m, 1, out)`` of every layer.
+
+    Attributes:
+        members: Weights and biases of every layer, ``(in, out)`` and ``(1, out)`` of one network after the other, or
+            the given ones of all at once.
+    """
+
+    def __init__(self, weights: Sequence[Tensor], biases: Sequence[Tensor]):
+        self.weights, self.biases = [w.detach() for w in weights], [b.detach() for b in biases]
+        self.count, self.depth = len(weights[0]), len(weights)
+        self.at_once = at_once(weights[0].device)
+        apart = zip(zip(*map(self.split, self.weights)), zip(*map(self.split, self.biases)), strict=True)  # noqa: B905
+        self.members: list[tuple[Sequence[Tensor], Sequence[Tensor]]] = list(apart)
+
+    def split(self, values: Tensor) -> Sequence[Tensor]:
+        """Values ``(m, ...)`` of each member."""
+        return (values,) if self.at_once else values.unbind(0)
+
+    def view(self, weights: Sequence[Tensor]) -> bool:
+        """Whether these are views of `weights`: not so when a module was moved or copied."""
+        return all(a.data_ptr() == b.data_ptr() for a, b in zip(self.weights, weights, strict=True))
+
+    def first(self, count: int) -> Networks:
+        """The first `count` of them."""
+        return Networks([w[:count] for w in self.weights], [b[:count] for b in self.biases])
+
+    def empty_like(self) -> Networks:
+        """As many numbers of any value, for gradients."""
+        return Networks([torch.empty_like(w) for w in self.weights], [torch.empty_like(b) for b in self.biases])
 
 
 class Pass:
     """One forward pass of m networks with ReLU between layers, kept for the backward pass.
 
-    A GPU takes all networks in one product per layer. A processor takes one network after the other, whose
-    activations then stay in its cache, and leaves out rows that get no gradient, as do those of the critic that is
-    not the minimum. Autograd's own backward of `torch.baddbmm` would hand out transposed gradients, which ReLU's
-    backward walks through against the grain, and multiply matrices with one column as if they had many.
+    The backward pass of a processor leaves out rows that get no gradient, as do those of the critic that is not the
+    minimum. Autograd's own backward of `torch.baddbmm` would hand out transposed gradients, which ReLU's backward
+    walks through against the grain, and multiply matrices with one column as if they had many.
     `docs/performance.md` has the figures.
 
     Args:
         rows: What all networks see, ``(n, in)``.
-        weights: ``(m, in, out)`` of every layer.
-        biases: ``(m, 1, out)`` of every layer.
+        networks: m of them.
         dtype: In which the matrices between hidden layers are multiplied, and their gradients; the first and the
             last layer, sums and ReLU keep the type of the rows. None for that type everywhere.
 
@@ -35,57 +70,50 @@ class Pass:
         outputs: ``(m, n, out)``.
     """
 
-    @torch.no_grad()
-    def __init__(
-        self,
-        rows: Tensor,
-        weights: Sequence[Tensor],
-        biases: Sequence[Tensor],
-        dtype: torch.dtype | None = None,
-    ):
-        self.rows, self.weights = rows, weights
-        inner = len(weights) - 2
-        self.dtypes = [None, *[dtype] * inner, None] if inner > 0 else [None] * len(weights)
-        self.groups = groups(len(weights[0]), rows.device)
+    def __init__(self, rows: Tensor, networks: Networks, dtype: torch.dtype | None = None):
+        self.rows, self.networks = rows, networks
+        rows = rows.detach()
+        inner = networks.depth - 2
+        self.dtypes = [None, *[dtype] * inner, None] if inner > 0 else [None] * networks.depth
         self.inputs: list[list[Tensor]] = []
-        self.outputs = rows.new_empty(len(weights[0]), len(rows), weights[-1].shape[-1])
-        for group in self.groups:
-            inputs = [rows if isinstance(group, int) else rows.expand(len(self.outputs), *rows.shape)]
-            for weight, bias, kind in zip(weights[:-1], biases[:-1], self.dtypes[:-1], strict=True):
-                inputs.append(affine(inputs[-1], weight[group], bias[group], kind).relu_())
-            affine(inputs[-1], weights[-1][group], biases[-1][group], None, out=self.outputs[group])
+        outputs = []
+        for weights, biases in networks.members:
+            inputs = [rows.expand(networks.count, *rows.shape) if networks.at_once else rows]
+            for i in range(networks.depth - 1):
+                inputs.append(affine(inputs[i], weights[i], biases[i], self.dtypes[i]).relu_())
+            outputs.append(affine(inputs[-1], weights[-1], biases[-1], None))
             self.inputs.append(inputs)
+        self.outputs = outputs[0].view(networks.count, len(rows), -1) if len(outputs) == 1 else torch.stack(outputs)
 
-    @torch.no_grad()
-    def backward(self, gradients: Tensor, parameters: bool = True, rows: bool = False) -> Gradients:
+    def backward(self, gradients: Tensor, into: Networks | None = None, columns: slice | None = None) -> Tensor | None:
         """What a loss with gradients ``(m, n, out)`` of the outputs gives.
 
         Args:
             gradients: Of the outputs.
-            parameters: Whether gradients of the parameters are wanted.
-            rows: Whether gradients of the rows are wanted.
+            into: Where the gradients of the parameters are put; None where they are not wanted.
+            columns: Those of the rows of which gradients are wanted, k of them; None for none.
 
         Returns:
-            Gradients of the rows ``(n, in)`` or None, of the weights and of the biases, empty where not wanted.
+            Gradients of these columns ``(n, k)``, or None.
         """
-        of_weights = [torch.empty_like(w) for w in self.weights] if parameters else []
-        of_biases = [w.new_empty(len(w), 1, w.shape[-1]) for w in of_weights]
-        of_rows = torch.zeros_like(self.rows) if rows else None
-        for group, inputs in zip(self.groups, self.inputs, strict=True):
-            gradient, which = gradients[group], None
-            if isinstance(group, int) and gradient.shape[-1] == 1 and not parameters:
+        of_rows = None if columns is None else torch.zeros_like(self.rows.detach()[:, columns])
+        for number, gradient in enumerate(self.networks.split(gradients)):
+            weights, inputs = self.networks.members[number][0], self.inputs[number]
+            which = None
+            if into is None and gradient.shape[-1] == 1 and not self.networks.at_once:
                 which = gradient[:, 0].nonzero().squeeze(1)
                 gradient, inputs = gradient[which], [values[which] for values in inputs]
-            for i in reversed(range(len(self.weights))):
-                if parameters:
-                    weight_gradient(inputs[i], gradient, self.dtypes[i], out=of_weights[i][group])
-                    torch.sum(gradient, dim=-2, keepdim=True, out=of_biases[i][group])
+            for i in reversed(range(len(weights))):
+                if into is not None:
+                    of_weights, of_biases = into.members[number]
+                    weight_gradient(inputs[i], gradient, self.dtypes[i], out=of_weights[i])
+                    torch.sum(gradient, dim=-2, keepdim=True, out=of_biases[i])
                 if i:
-                    back = through(gradient, self.weights[i][group], self.dtypes[i])
+                    back = through(gradient, weights[i], self.dtypes[i])
                     gradient = torch.ops.aten.threshold_backward(back, inputs[i], 0)
             if of_rows is not None:
-                add_rows(of_rows, which, through(gradient, self.weights[0][group], None))
-        return of_rows, of_weights, of_biases
+                add_rows(of_rows, which, through(gradient, weights[0][..., columns, :], None))
+        return of_rows
 
 
 class BatchedLayers(torch.autograd.Function):
@@ -96,50 +124,52 @@ class BatchedLayers(torch.autograd.Function):
         """Outputs ``(m, n, out)`` for rows ``(n, in)``, the weights and then the biases of every layer."""
         middle = len(parameters) // 2
         ctx.save_for_backward(*parameters)  # so that autograd notices when they are changed before the backward pass
-        ctx.made = Pass(rows, parameters[:middle], parameters[middle:], dtype)
+        ctx.made = Pass(rows, Networks(parameters[:middle], parameters[middle:]), dtype)
         return ctx.made.outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the rows and of all parameters, those that are needed."""
-        learns = ctx.needs_input_grad[2]
-        of_rows, *of_parameters = ctx.made.backward(gradients, learns, ctx.needs_input_grad[0])
-        return of_rows, None, *(sum(of_parameters, []) if learns else [None] * len(ctx.saved_tensors))
+        into = ctx.made.networks.empty_like() if ctx.needs_input_grad[2] else None
+        of_rows = ctx.made.backward(gradients, into, slice(None) if ctx.needs_input_grad[0] else None)
+        of_parameters = [None] * len(ctx.saved_tensors) if into is None else [*into.weights, *into.biases]
+        return of_rows, None, *of_parameters
 
 
-def groups(count: int, device: torch.device) -> list[Group]:
-    """Which of `count` networks are computed together."""
-    return list(range(count)) if device.type == "cpu" else [slice(None)]
+def at_once(device: torch.device) -> bool:
+    """Whether all networks are computed in one product per layer."""
+    return device.type != "cpu"
 
 
 def product(a: Tensor, b: Tensor, dtype: torch.dtype | None, out: Tensor | None = None) -> Tensor:
     """a·b ``(..., n, out)``, computed in `dtype` where one is given, in the type of `a`."""
+    multiply = torch.mm if a.ndim == 2 else torch.matmul
     if dtype is None:
-        return torch.matmul(a, b, out=out)
-    made = torch.matmul(a.to(dtype), b.to(dtype))
+        return multiply(a, b, out=out)
+    made = multiply(a.to(dtype), b.to(dtype))
     return made.to(a.dtype) if out is None else out.copy_(made)
 
 
-def affine(
-    inputs: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype | None, out: Tensor | None = None
-) -> Tensor:
+def affine(inputs: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype | None) -> Tensor:
     """``(..., n, out)`` for inputs ``(..., n, in)``, weights ``(..., in, out)`` and biases ``(..., 1, out)``."""
     if weight.shape[-1] == 1:
-        return torch.sum(inputs * weight.mT, dim=-1, keepdim=True, out=out).add_(bias)
+        if weight.ndim == 2:
+            return torch.addmv(bias[0], inputs, weight[:, 0]).unsqueeze(1)
+        return torch.sum(inputs * weight.mT, dim=-1, keepdim=True).add_(bias)
     if dtype is not None:
         return product(inputs, weight, dtype).add_(bias)
-    return (
-        torch.addmm(bias, inputs, weight, out=out) if inputs.ndim == 2 else torch.baddbmm(bias, inputs, weight, out=out)
-    )
+    return torch.addmm(bias, inputs, weight) if inputs.ndim == 2 else torch.baddbmm(bias, inputs, weight)
 
 
 def weight_gradient(inputs: Tensor, gradient: Tensor, dtype: torch.dtype | None, out: Tensor) -> None:
     """Fill ``(..., in, out)`` for inputs ``(..., n, in)`` and gradients ``(..., n, out)`` of a layer's outputs."""
-    if gradient.shape[-1] == 1:
-        torch.sum(inputs * gradient, dim=-2, out=out.squeeze(-1))
-    else:
+    if gradient.shape[-1] > 1:
         product(inputs.mT, gradient, dtype, out=out)
+    elif gradient.ndim == 2:
+        torch.mv(inputs.t(), gradient[:, 0], out=out[:, 0])
+    else:
+        torch.sum(inputs * gradient, dim=-2, out=out.squeeze(-1))
 
 
 def through(gradient: Tensor, weight: Tensor, dtype: torch.dtype | None) -> Tensor:

@@ -116,6 +116,7 @@ class DeterministicUpdate(ActorCriticUpdate):
     ):
         super().__init__(networks, actor_lr, critic_lr, actor_l2, critic_l2, huber_delta, grad_clip)
         self.tau = tau
+        self.target_actor = list(networks.target_actor.parameters())
         self.updates = 0
         self._actor_loss = torch.zeros((), device=self.critics[0].device)
 
@@ -139,7 +140,7 @@ class DeterministicUpdate(ActorCriticUpdate):
         if self.actor_due():
             self._actor_loss = self.step_actor(self.seen_by_actor(rows, obs, m), row_weights)
             self.move_targets(self.tau)
-            polyak(self.networks.target_actor, self.networks.actor, self.tau)
+            polyak(self.target_actor, self.actor, self.tau)
         report = torch.stack([critic_loss, self._actor_loss.to(critic_loss), (errors + target).mean()])
         return errors.mean(dim=0), report
 
@@ -155,12 +156,12 @@ class DeterministicUpdate(ActorCriticUpdate):
         """Step the actor by the first critic's opinion of it; returns its loss before the step."""
         made = self.networks.actor.body.run(obs)
         actions = made.outputs.squeeze(0).tanh()
-        judged = self.networks.critics.run(torch.cat([obs, actions], dim=1), slice(0, 1))
+        judged = self.networks.critics.run(torch.cat([obs, actions], dim=1), first=1)
         values = judged.outputs.squeeze(-1).squeeze(0)
         slopes = torch.zeros_like(values) - shares(values, row_weights)
-        of_rows, *_ = judged.backward(slopes.view(1, -1, 1), parameters=False, rows=True)
-        assert of_rows is not None
-        of_body = of_rows[:, obs.shape[1] :] * (1.0 - actions.square())
+        of_actions = judged.backward(slopes.view(1, -1, 1), columns=slice(obs.shape[1], None))
+        assert of_actions is not None
+        of_body = of_actions * (1.0 - actions.square())
         self.step(self.networks.actor.body, made, of_body.unsqueeze(0), "actor", self.actor)
         return -weighted_mean(values, row_weights)
 

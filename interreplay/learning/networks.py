@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.batched_layers import BatchedLayers, Pass
+from interreplay.learning.batched_layers import BatchedLayers, Networks, Pass
 from interreplay.learning.squashed_gaussian import LOG_STD_RANGE, Draw
 
 
@@ -36,6 +36,9 @@ class Layers(nn.Module):
             self.biases.append(torch.empty(count, 1, fan_out).uniform_(-bound, bound))
         self.count = count
         self._weights, self._biases = tuple(self.weights), tuple(self.biases)
+        self._networks = Networks(self._weights, self._biases)
+        self._firsts: dict[int, Networks] = {}
+        self._gradients: Networks | None = None
 
     def outputs(self, rows: Tensor) -> Tensor:
         """Outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on."""
@@ -43,21 +46,29 @@ class Layers(nn.Module):
             return BatchedLayers.apply(rows, self.matrix_dtype, *self._weights, *self._biases)
         return self.run(rows).outputs
 
-    def run(self, rows: Tensor, which: slice = slice(None)) -> Pass:
-        """A forward pass of the networks `which`, kept for `learn` or for its own `backward`."""
-        if which == slice(None):
-            return Pass(rows, self._weights, self._biases, self.matrix_dtype)
-        return Pass(rows, [w[which] for w in self._weights], [b[which] for b in self._biases], self.matrix_dtype)
+    def run(self, rows: Tensor, first: int | None = None) -> Pass:
+        """A forward pass, of the `first` networks alone where so many are named, for `learn` or its own `backward`."""
+        if not self._networks.view(self._weights):
+            self._networks, self._firsts, self._gradients = Networks(self._weights, self._biases), {}, None
+        networks = self._networks
+        if first is not None:
+            if first not in self._firsts:
+                self._firsts[first] = networks.first(first)
+            networks = self._firsts[first]
+        return Pass(rows, networks, self.matrix_dtype)
 
     def learn(self, made: Pass, gradients: Tensor) -> None:
-        """Set the gradient of every parameter.
+        """Set the gradient of every parameter, in tensors that are used again the next time.
 
         Args:
             made: A pass of all networks. Rows that require a gradient get theirs by autograd.
             gradients: Of the loss by the outputs, ``(m, n, sizes[-1])``.
         """
-        of_rows, of_weights, of_biases = made.backward(gradients, rows=made.rows.requires_grad)
-        for parameter, gradient in zip((*self._weights, *self._biases), (*of_weights, *of_biases), strict=True):
+        if self._gradients is None:
+            self._gradients = self._networks.empty_like()
+        of_rows = made.backward(gradients, self._gradients, slice(None) if made.rows.requires_grad else None)
+        found = (*self._gradients.weights, *self._gradients.biases)
+        for parameter, gradient in zip((*self._weights, *self._biases), found, strict=True):
             parameter.grad = gradient
         if of_rows is not None:
             made.rows.backward(of_rows)
@@ -128,7 +139,7 @@ class GaussianActor(nn.Module):
         return draw.actions, draw.log_probs
 
 
-def polyak(targets: nn.Module, sources: nn.Module, tau: float) -> None:
-    """Move the parameters of `targets` a share `tau` of the way to those of `sources`."""
-    with torch.no_grad():
-        torch._foreach_lerp_(list(targets.parameters()), list(sources.parameters()), tau)
+@torch.no_grad()
+def polyak(targets: list[nn.Parameter], sources: list[nn.Parameter], tau: float) -> None:
+    """Move parameters a share `tau` of the way to others."""
+    torch._foreach_lerp_(targets, sources, tau)

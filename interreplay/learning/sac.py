@@ -127,9 +127,9 @@ class SACUpdate(ActorCriticUpdate):
         values, lowest = judged.outputs.min(dim=0, keepdim=True)
         share = shares(draw.log_probs, row_weights)
         slopes = torch.zeros_like(judged.outputs).scatter_(0, lowest, 1.0) * -torch.as_tensor(share).unsqueeze(-1)
-        of_rows, *_ = judged.backward(slopes, parameters=False, rows=True)
-        assert of_rows is not None
-        of_body = draw.backward(of_rows[:, obs.shape[1] :], (alpha * share).expand_as(draw.log_probs))
+        of_actions = judged.backward(slopes, columns=slice(obs.shape[1], None))
+        assert of_actions is not None
+        of_body = draw.backward(of_actions, (alpha * share).expand_as(draw.log_probs))
         self.step(self.networks.actor.body, made, of_body.unsqueeze(0), "actor", self.actor)
         return weighted_mean(alpha * draw.log_probs - values[0, :, 0], row_weights), draw.log_probs
 

@@ -1,12 +1,15 @@
 """The passes with gradients of their own, against finite differences and plain autograd."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch.autograd import gradcheck
 from torch.distributions import Normal
 
 from interreplay.learning import batched_layers
-from interreplay.learning.batched_layers import BatchedLayers, Pass
+from interreplay.learning.batched_layers import BatchedLayers, Networks, Pass
 from interreplay.learning.networks import Critics, Layers
 from interreplay.learning.squashed_gaussian import Draw
 
@@ -24,9 +27,9 @@ def parameters():
     return [p.requires_grad_() for p in (*weights, *biases)]
 
 
-def plain(x, weights, biases):
+def plain(x, weights, biases, count=COUNT):
     outputs = []
-    for j in range(COUNT):
+    for j in range(count):
         h = x
         for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
             h = h @ w[j] + b[j]
@@ -42,7 +45,7 @@ def q_values(x, given):
 @pytest.fixture(params=["one after the other", "all at once"])
 def grouping(request, monkeypatch):
     if request.param == "all at once":
-        monkeypatch.setattr(batched_layers, "groups", lambda count, device: [slice(None)])
+        monkeypatch.setattr(batched_layers, "at_once", lambda device: True)
 
 
 def test_layers_equal_plain_networks_and_their_gradients(grouping):
@@ -58,31 +61,64 @@ def test_layers_equal_plain_networks_and_their_gradients(grouping):
 
 def test_rows_alone_and_parameters_alone_get_the_same_gradients(grouping):
     x, given = float64(ROWS, SIZES[0]), parameters()
-    made = Pass(x, given[:3], given[3:])
+    made = Pass(x, Networks(given[:3], given[3:]))
     torch.testing.assert_close(made.outputs.squeeze(-1), plain(x, given[:3], given[3:]))
     gradients = float64(COUNT, ROWS, 1, seed=5)
-    of_rows, of_weights, of_biases = made.backward(gradients, rows=True)
-    alone, *none = made.backward(gradients, parameters=False, rows=True)
-    torch.testing.assert_close(alone, of_rows)
-    assert none == [[], []]
-    nothing, *of_parameters = made.backward(gradients)
-    assert nothing is None
-    torch.testing.assert_close(of_parameters, [of_weights, of_biases])
+    both, alone = made.networks.empty_like(), made.networks.empty_like()
+    of_rows = made.backward(gradients, both, slice(None))
+    torch.testing.assert_close(made.backward(gradients, columns=slice(None)), of_rows)
+    torch.testing.assert_close(made.backward(gradients, columns=slice(1, 3)), of_rows[:, 1:3])
+    assert made.backward(gradients, alone) is None
+    for ours, theirs in zip((*alone.weights, *alone.biases), (*both.weights, *both.biases), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_first_networks_alone(grouping):
+    torch.manual_seed(0)
+    layers, x = Layers(3, SIZES), torch.randn(ROWS, SIZES[0])
+    torch.testing.assert_close(layers.run(x, first=1).outputs, layers.run(x).outputs[:1])
+
+
+@pytest.mark.parametrize("change", ["copied", "moved", "loaded", "pickled"])
+def test_views_follow_the_parameters(change, grouping):
+    torch.manual_seed(0)
+    layers, x = Layers(2, SIZES), torch.randn(ROWS, SIZES[0])
+    before, gradients = layers.run(x), torch.randn(2, ROWS, 1)
+    layers.learn(before, gradients)
+    if change == "copied":
+        layers = copy.deepcopy(layers)
+    elif change == "moved":
+        layers, x = layers.double(), x.double()
+    elif change == "pickled":
+        layers = pickle.loads(pickle.dumps(layers))
+    else:
+        layers.load_state_dict({name: 2 * value for name, value in layers.state_dict().items()})
+    with torch.no_grad():
+        for parameter in layers.parameters():
+            parameter.mul_(0.5)
+    made = layers.run(x)
+    torch.testing.assert_close(made.outputs.squeeze(-1), plain(x, layers.weights, layers.biases, 2).detach())
+    layers.learn(made, gradients.to(x))
+    expected = torch.autograd.grad(
+        plain(x, layers.weights, layers.biases, 2), layers.parameters(), gradients.to(x)[..., 0]
+    )
+    for parameter, gradient in zip(layers.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
 
 
 def test_the_minimum_sends_each_row_through_one_network(grouping):
     x, given = float64(ROWS, SIZES[0]).requires_grad_(), [p.detach() for p in parameters()]
-    made = Pass(x.detach(), given[:3], given[3:])
+    made = Pass(x.detach(), Networks(given[:3], given[3:]))
     lowest = made.outputs.min(dim=0, keepdim=True).indices
     slopes = torch.zeros_like(made.outputs).scatter_(0, lowest, 1.0)
     (theirs,) = torch.autograd.grad(plain(x, given[:3], given[3:]).amin(dim=0).sum(), [x])
-    torch.testing.assert_close(made.backward(slopes, parameters=False, rows=True)[0], theirs)
+    torch.testing.assert_close(made.backward(slopes, columns=slice(None)), theirs)
 
 
 def test_without_any_gradient_rows_get_zeros(grouping):
     given = [p.detach() for p in parameters()]
-    made = Pass(float64(ROWS, SIZES[0]), given[:3], given[3:])
-    ours, *_ = made.backward(torch.zeros(COUNT, ROWS, 1).double(), parameters=False, rows=True)
+    made = Pass(float64(ROWS, SIZES[0]), Networks(given[:3], given[3:]))
+    ours = made.backward(torch.zeros(COUNT, ROWS, 1).double(), columns=slice(None))
     assert ours.shape == (ROWS, SIZES[0]) and not ours.any()
 
 
@@ -139,13 +175,13 @@ def test_bfloat16_products_stay_near_float32(grouping, sizes):
     layers.matrix_dtype = torch.bfloat16
     rough = layers.run(x)
     assert rough.outputs.dtype == torch.float32
-    found = [rough.outputs, *chain_of(rough.backward(gradients, rows=True))]
-    wanted = [exact.outputs, *chain_of(exact.backward(gradients, rows=True))]
+    found = [rough.outputs, *gradients_of(rough, gradients)]
+    wanted = [exact.outputs, *gradients_of(exact, gradients)]
     for ours, theirs in zip(found, wanted, strict=True):
         assert (ours - theirs).norm() <= 0.1 * theirs.norm()
     assert torch.equal(rough.outputs, exact.outputs) == (len(sizes) == 3)
 
 
-def chain_of(gradients):
-    of_rows, of_weights, of_biases = gradients
-    return [of_rows, *of_weights, *of_biases]
+def gradients_of(made, gradients):
+    into = made.networks.empty_like()
+    return [made.backward(gradients, into, slice(None)), *into.weights, *into.biases]

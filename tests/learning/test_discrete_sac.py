@@ -84,7 +84,7 @@ def test_losses_and_steps_equal_adam_on_plain_formulas(weighted):
         for p, gradient in zip(of(stepped), torch.autograd.grad(loss, of(before)), strict=True):
             p.grad = gradient
         torch.optim.Adam(of(stepped), lr=lr).step()
-    polyak(stepped.targets, stepped.critics, TAU)
+    polyak(list(stepped.targets.parameters()), list(stepped.critics.parameters()), TAU)
     for (name, mine), theirs in zip(networks.named_parameters(), stepped.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, msg=lambda text, name=name: f"{name}: {text}")
 

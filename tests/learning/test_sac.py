@@ -244,7 +244,7 @@ def test_critics_equal_separate_networks():
 def test_polyak_moves_a_share_of_the_way():
     a, b = nn.Linear(2, 2), nn.Linear(2, 2)
     expected = 0.75 * a.weight.detach() + 0.25 * b.weight.detach()
-    polyak(a, b, 0.25)
+    polyak(list(a.parameters()), list(b.parameters()), 0.25)
     assert torch.allclose(a.weight, expected)
 
 
