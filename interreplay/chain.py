@@ -30,6 +30,7 @@ class Chain:
     def __init__(self, capacity: int, columns: Columns, device: torch.device):
         self.capacity, self.device, self.columns = capacity, device, columns
         self.observed, self.features = list(observation_columns(columns)), feature_columns(columns)
+        self.sorted = sorted(self.observed)
         self.records = Records(capacity, columns, device)
         self.tails = Tails(observation_columns(columns), device)
         self.episodes = EpisodeLinks()
@@ -90,6 +91,8 @@ class Chain:
             written: Number of rows written before.
         """
         n, start = len(transitions), written % self.capacity
+        if n == 1 and self.records.in_numpy:
+            return self._append_row(transitions.columns(), written)
         episode, previous = self._connect(transitions, written)
         self._release(start, min(start + n, written))
         after = np.flatnonzero(previous >= 0)
@@ -100,10 +103,36 @@ class Chain:
         ends = np.flatnonzero(link < 0)
         link[ends] = -1 - self._put_apart(transitions, ends)
         derived = {"link": torch.from_numpy(link), "episode": torch.from_numpy(episode)}
-        self.records.write(start, stored_columns(transitions) | derived)
+        self.records.write(start, stored_columns(transitions.columns()) | derived)
         if not inside.all():
             self._relink(previous[after[~inside]] % self.capacity, start + after[~inside])
         self.episodes.forget_before(written + n - self.capacity)
+
+    def _append_row(self, columns: dict[str, Tensor], written: int) -> None:
+        """`append` of one row on the processor, in a third of the time.
+
+        Args:
+            columns: Of the row, each of length 1, in the stored dtypes.
+            written: Number of rows written before.
+        """
+        row, slot = {name: column.numpy() for name, column in columns.items()}, written % self.capacity
+        start, end = (
+            b"".join(row[which + name[3:]].tobytes() for name in self.sorted) for which in ("obs", "next_obs")
+        )
+        done = bool(row["terminated"][0] or row["truncated"][0])
+        number = int(row["episode"][0]) if "episode" in row else None
+        episode, previous = self.episodes.connect_row(number, start, end, done, written)
+        links = self.records.array("link")
+        if written >= self.capacity and links[slot] < 0:
+            self.tails.free.append(-1 - int(links[slot]))
+        tail = self.tails.put_row({name: row[f"next_{name}"] for name in self.observed})
+        self.records.set_row(slot, {name: row[name] for name in stored_columns(columns)})
+        links[slot], self.records.array("episode")[slot] = -1 - tail, episode
+        if previous >= max(0, written + 1 - self.capacity):
+            before = previous % self.capacity
+            self.tails.free.append(-1 - int(links[before]))
+            links[before] = slot
+        self.episodes.forget_before(written + 1 - self.capacity)
 
     def _connect(self, transitions: Transitions, written: int) -> tuple[np.ndarray, np.ndarray]:
         """Episode ids, and the write numbers of what each row continues, −1 where nothing that stays stored."""

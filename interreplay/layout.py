@@ -24,7 +24,7 @@ def columns_of(transitions: Transitions) -> Columns:
 
     An achieved goal comes first, so that the columns of z lie side by side.
     """
-    given = {name: (tuple(c.shape[1:]), c.dtype) for name, c in stored_columns(transitions).items()}
+    given = {name: (tuple(c.shape[1:]), c.dtype) for name, c in stored_columns(transitions.columns()).items()}
     achieved = {name: given.pop(name) for name in ("obs.achieved_goal",) if name in given}
     return {"episode": ((), torch.int64)} | achieved | given | {"link": ((), torch.int32)}
 
@@ -35,9 +35,9 @@ def columns_of_state(state: dict[str, Any]) -> Columns:
     return {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in named}
 
 
-def stored_columns(transitions: Transitions) -> dict[str, Tensor]:
-    """The columns that are stored as they come; s and a side by side."""
-    return {name: c for name, c in transitions.columns().items() if not name.startswith(DERIVED)}
+def stored_columns(columns: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those of the columns of transitions that are stored as they come; s and a side by side."""
+    return {name: c for name, c in columns.items() if not name.startswith(DERIVED)}
 
 
 def observation_columns(columns: Columns) -> Columns:
@@ -66,10 +66,9 @@ def features(columns: Columns) -> int:
     return sum(math.prod(columns[name][0]) for name in feature_columns(columns))
 
 
-def signature(transitions: Transitions) -> list[tuple[str, tuple[int, ...], torch.dtype]]:
+def signature(columns: dict[str, Tensor]) -> list[tuple[str, tuple[int, ...], torch.dtype]]:
     """Names, shapes per row and dtypes of what is stored and of next_obs: equal ones fit each other as they are."""
-    columns = transitions.columns().items()
-    return [(name, c.shape[1:], c.dtype) for name, c in columns if name not in ("episode", "discounts")]
+    return [(name, c.shape[1:], c.dtype) for name, c in columns.items() if name not in ("episode", "discounts")]
 
 
 def fit(transitions: Transitions, columns: Columns) -> Transitions:
@@ -94,9 +93,9 @@ def _named(columns: Columns) -> list[str]:
     return sorted(set(columns) - set(DERIVED))
 
 
-def check_finite(transitions: Transitions) -> None:
+def check_finite(columns: dict[str, Tensor]) -> None:
     """Raise NonFiniteError for the first NaN or infinity among observations, actions, rewards and extras."""
-    for name, column in transitions.columns().items():
+    for name, column in columns.items():
         if column.is_floating_point() and name != "discounts" and not _all_finite(column):
             flat = column.reshape(len(column), -1)
             row = int((~torch.isfinite(flat)).any(dim=1).nonzero()[0])

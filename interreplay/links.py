@@ -52,15 +52,19 @@ class EpisodeLinks:
         Returns:
             Ids ``(n,)`` int64, and write numbers ``(n,)`` int64 of the rows that these continue, −1 where none.
         """
-        ids, previous = [], []
-        for row, start in enumerate(starts):
-            number = self._streamed(start) if episode is None else episode[row]
-            write, end = self.open.pop(number, (-1, b""))
-            ids.append(number)
-            previous.append(write if end == start else -1)
-            if not done[row]:
-                self.open[number] = (first_write + row, ends[row])
-        return np.array(ids, np.int64), np.array(previous, np.int64)
+        ids = [None] * len(starts) if episode is None else episode
+        rows = zip(ids, starts, ends, done, strict=True)
+        found = [self.connect_row(*row, first_write + i) for i, row in enumerate(rows)]
+        numbers, previous = zip(*found, strict=True)
+        return np.array(numbers, np.int64), np.array(previous, np.int64)
+
+    def connect_row(self, episode: int | None, start: bytes, end: bytes, done: bool, write: int) -> tuple[int, int]:
+        """`connect` of one row: its id, and the write number of the row that it continues, −1 for none."""
+        number = self._streamed(start) if episode is None else episode
+        previous, reached = self.open.pop(number, (-1, b""))
+        if not done:
+            self.open[number] = (write, end)
+        return number, previous if reached == start else -1
 
     def _streamed(self, start: bytes) -> int:
         """The id of a row that came without one and begins with `start`."""

@@ -178,6 +178,21 @@ class Records:
         for name, value in values.items():
             rows[name] = value.numpy(force=True)
 
+    @property
+    def in_numpy(self) -> bool:
+        """Whether `array` and `set_row` can be used."""
+        return self._table is not None
+
+    def array(self, name: str) -> np.ndarray:
+        """A column ``(size, *shape)`` on the processor, sharing memory with the table."""
+        assert self._table is not None
+        return self._table[name]
+
+    def set_row(self, row: int, values: dict[str, np.ndarray]) -> None:
+        """Set columns of one row on the processor to values of length 1."""
+        for name, value in values.items():
+            self.array(name)[row] = value[0]
+
     def scatter(self, index: Tensor, values: dict[str, Tensor]) -> None:
         """Set columns of the rows at `index` ``(n,)``."""
         for name, value in values.items():

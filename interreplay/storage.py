@@ -190,8 +190,7 @@ class Storage:
 
         Raises:
             NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
-            ValueError: When there are more than `capacity` rows, or their columns, shapes or dtypes are
-                not those of the rows stored before.
+            ValueError: When there are more than `capacity` rows, or they are not made as those stored before.
         """
         n = len(transitions)
         if n > self.capacity:
@@ -201,7 +200,7 @@ class Storage:
         transitions = self.fit(transitions)
         if self._chain is None:
             self._chain = Chain(self.capacity, self._stacks.begin(transitions, self), self.device)
-        self._signature = self._signature or signature(transitions)
+        self._signature = self._signature or signature(transitions.columns())
         start, slots = self.written % self.capacity, []
         room = min(n, self.capacity - start)
         for part in (transitions,) if room == n else (transitions[:room], transitions[room:]):
@@ -218,9 +217,11 @@ class Storage:
             NonFiniteError: When a column holds NaN or infinity, or a number too large for the stored dtype.
             ValueError: When their columns, shapes or dtypes are not those of the rows stored before.
         """
-        if self._signature != signature(transitions):
+        columns = transitions.columns()
+        if self._signature != signature(columns):
             transitions = fit(transitions, self.columns or columns_of(transitions))
-        check_finite(transitions)
+            columns = transitions.columns()
+        check_finite(columns)
         return transitions
 
     def cut(self, episodes: Iterable[int]) -> None:

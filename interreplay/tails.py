@@ -41,6 +41,17 @@ class Tails:
         self.records.scatter(torch.from_numpy(index).to(self.records.device), parts)
         return index
 
+    def put_row(self, parts: dict[str, np.ndarray]) -> int:
+        """Keep one observation, of parts of length 1, on the processor; returns where."""
+        if self.free:
+            index = self.free.pop()
+        else:
+            index, self.used = self.used, self.used + 1
+            if self.used > len(self.records):
+                self.records.grow(2 * len(self.records))
+        self.records.set_row(index, parts)
+        return index
+
     def drop(self, index: np.ndarray) -> None:
         """Forget the observations at `index` ``(n,)``."""
         self.free.extend(index.tolist())

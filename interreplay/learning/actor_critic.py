@@ -48,7 +48,7 @@ class ActorCriticUpdate(Update):
         self.networks, self.huber_delta, self.grad_clip = networks, huber_delta, grad_clip
         self.encoder = list(networks.encoder.parameters())
         self.actor, self.critics = list(networks.actor.parameters()), [*networks.critics.parameters(), *self.encoder]
-        self.targets = list(networks.targets.parameters())
+        self.targets: list[Tensor] = list(networks.targets.parameters())
         if self.encoder:
             self.targets += networks.target_encoder.parameters()
         self.optimizers = {
@@ -69,7 +69,7 @@ class ActorCriticUpdate(Update):
 
     def move_targets(self, tau: float) -> None:
         """Move the critics' targets, and the encoder's."""
-        polyak(self.targets, self.critics, tau)
+        polyak(self.targets, [*self.critics], tau)
 
     def step_critics(
         self,

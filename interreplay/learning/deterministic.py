@@ -116,7 +116,7 @@ class DeterministicUpdate(ActorCriticUpdate):
     ):
         super().__init__(networks, actor_lr, critic_lr, actor_l2, critic_l2, huber_delta, grad_clip)
         self.tau = tau
-        self.target_actor = list(networks.target_actor.parameters())
+        self.target_actor: list[Tensor] = list(networks.target_actor.parameters())
         self.updates = 0
         self._actor_loss = torch.zeros((), device=self.critics[0].device)
 
@@ -140,7 +140,7 @@ class DeterministicUpdate(ActorCriticUpdate):
         if self.actor_due():
             self._actor_loss = self.step_actor(self.seen_by_actor(rows, obs, m), row_weights)
             self.move_targets(self.tau)
-            polyak(self.target_actor, self.actor, self.tau)
+            polyak(self.target_actor, [*self.actor], self.tau)
         report = torch.stack([critic_loss, self._actor_loss.to(critic_loss), (errors + target).mean()])
         return errors.mean(dim=0), report
 

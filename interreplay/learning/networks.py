@@ -140,6 +140,6 @@ class GaussianActor(nn.Module):
 
 
 @torch.no_grad()
-def polyak(targets: list[nn.Parameter], sources: list[nn.Parameter], tau: float) -> None:
+def polyak(targets: list[Tensor], sources: list[Tensor], tau: float) -> None:
     """Move parameters a share `tau` of the way to others."""
     torch._foreach_lerp_(targets, sources, tau)
