@@ -35,8 +35,8 @@ class DeterministicActor(nn.Module):
 
     def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
         """Actions with `noise` of their shape added and clipped to [−1, 1], or the policy's own for None."""
-        actions = self(obs)
-        return actions if noise is None else (actions + noise).clamp(-1.0, 1.0)
+        actions = torch.tanh(self.body.outputs(obs)[0])
+        return actions if noise is None else (actions + noise).clamp_(-1.0, 1.0)
 
 
 class DeterministicNetworks(nn.Module):

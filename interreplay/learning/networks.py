@@ -130,8 +130,8 @@ class GaussianActor(nn.Module):
 
     def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
         """Actions ``(n, actions)`` for standard normal `noise` ``(n, actions)``, or the mode for None."""
-        mean, log_std = self(obs)
-        return torch.tanh(mean if noise is None else mean + log_std.exp() * noise)
+        mean, log_std = self.body.outputs(obs)[0].chunk(2, dim=-1)
+        return torch.tanh(mean if noise is None else mean + log_std.clamp(*LOG_STD_RANGE).exp() * noise)
 
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions ``(n, actions)`` and their log density ``(n,)`` for standard normal `noise` ``(n, actions)``."""

@@ -46,7 +46,8 @@ class EpisodeLog:
         """Count one step of the environments `live` ``(n,)`` bool, and close the episodes that are done."""
         self.returns += rewards * live
         self.lengths += live
-        for i in np.flatnonzero(done & live):
+        ended = done & live
+        for i in np.flatnonzero(ended) if ended.any() else ():
             success = infos[i].get("is_success", infos[i].get("success")) if isinstance(infos[i], dict) else None
             seconds = time.perf_counter() - self.started[i]
             self.finished.append(

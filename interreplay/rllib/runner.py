@@ -12,12 +12,12 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
 
-from interreplay import suites
 from interreplay.rllib import runner_state
 from interreplay.rllib.actions import actions_of
 from interreplay.rllib.columns import as_column, as_tensors, concatenate, pick
 from interreplay.rllib.episode_hooks import EpisodeHooks
 from interreplay.rllib.episode_log import EpisodeLog
+from interreplay.rllib.stepping import SteppingRunner
 from interreplay.transitions import Transitions, unchecked
 
 RUNNER_STATE = "interreplay_runner"
@@ -25,7 +25,7 @@ IDS_PER_RUNNER = 1 << 40
 CPU = torch.device("cpu")
 
 
-class ColumnRunner(SingleAgentEnvRunner):
+class ColumnRunner(SteppingRunner):
     """RLlib's single-agent runner with another inside: no episode objects, no connectors, no metrics per step.
 
     `collect` is what training uses. `sample` gives RLlib's evaluation, and whoever else calls it, the same
@@ -55,12 +55,6 @@ class ColumnRunner(SingleAgentEnvRunner):
         self._log = EpisodeLog(self.num_envs, first=(self.worker_index or 0) * IDS_PER_RUNNER)
         self._scale = actions_of(self.env.single_action_space) if self.env is not None else None
         self._over = np.zeros(self.num_envs, dtype=bool)
-
-    @override(SingleAgentEnvRunner)
-    def make_env(self) -> None:
-        if isinstance(self.config.env, str):
-            suites.register(self.config.env)
-        super().make_env()
 
     def use_module(self, module: Any, device: torch.device) -> None:
         """Act with `module`, which lies on `device` and is shared, not copied."""
@@ -210,6 +204,7 @@ class ColumnRunner(SingleAgentEnvRunner):
                 self.metrics.log_value(
                     "success_rate", episode.success, window=self.config.metrics_num_episodes_for_smoothing
                 )
+        self._report_steps()
         self._increase_sampled_metrics(self._steps_since_report, len(finished))
         self._steps_since_report = 0
         return self.metrics.reduce()
