@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from interreplay.commandline import UsageError
+from interreplay.observations import named_parts
 
 
 class Recorder:
@@ -96,11 +97,20 @@ def _actions(episode: Any, runner: Any) -> Any:
     return actions
 
 
-def _as(values: Any, space: gym.Space) -> Any:
-    """Values of many steps with the dtype of their space."""
+def _as(values: Any, space: gym.Space, name: str = "") -> Any:
+    """Values of many steps, nested as their space is and with its dtypes.
+
+    Args:
+        values: An array or a list, of Dict and Tuple spaces also nested, or on one level with names as `leaves` has.
+        space: Of one step's value, or of the part `name` of it.
+        name: As in `leaves`; "" for the whole.
+    """
     if isinstance(space, gym.spaces.Dict):
-        parts = values if isinstance(values, dict) else {name: [v[name] for v in values] for name in space}
-        return {name: _as(parts[name], part) for name, part in space.items()}
+        return {key: _as(values, part, f"{name}/{key}" if name else key) for key, part in space.items()}
+    if isinstance(space, gym.spaces.Tuple):
+        return tuple(_as(values, part, f"{name}/{i}" if name else str(i)) for i, part in enumerate(space))
+    if name:
+        values = [named_parts(v)[name] for v in values] if isinstance(values, list) else named_parts(values)[name]
     return list(np.asarray(values).astype(space.dtype))
 
 

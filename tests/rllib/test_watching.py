@@ -106,6 +106,22 @@ def test_a_gif_that_is_too_long_says_so(tmp_path, monkeypatch):
     assert film.told() == f"{tmp_path / 'a.gif'} (3 frames, the most that a GIF gets; .mp4 has no such bound)"
 
 
+def test_a_dataset_of_nested_observations(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
+    algorithm = config("tests.rllib.spaces_envs:NestedLine-v0", "Uniform").build_algo()
+    algorithm.save_to_path(tmp_path / "checkpoint_000001")
+    space = algorithm.learner.single_module.observation_space
+    algorithm.stop()
+    watch(tmp_path / "checkpoint_000001", Watching(episodes=1, dataset="line/test-v0"))
+    (episode,) = minari.load_dataset("line/test-v0").iterate_episodes()
+    seen = episode.observations
+    assert seen["arm"]["pose"].shape == (26, 2) and seen["rest"][0].shape == (26, 2)
+    first = {"arm": {k: v[0] for k, v in seen["arm"].items()}, "rest": tuple(part[0] for part in seen["rest"])}
+    assert space.contains(first)
+    assert np.allclose(seen["arm"]["pose"], seen["rest"][1])
+
+
 def test_a_dataset_holds_what_the_environment_was_given(checkpoint, tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
