@@ -1,0 +1,47 @@
+"""Keeps what a report needs of a study's runs, compressed: ``python -m benchmarks.keep_study RESULTS FOLDER``.
+
+The figures can be redrawn from it: ``python -m interreplay.analysis FOLDER``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+PLAIN = ("status.json",)
+MACHINE = ("hostname", "node_ip", "pid")
+"""What results say of the machine, which nothing is drawn from."""
+
+
+def keep(run: Path, folder: Path) -> None:
+    """The settings, the state and the results of one run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = json.loads((run / "params.json").read_text()) | {"local_dir": "results"}
+    (folder / "params.json").write_text(json.dumps(settings, indent=1, sort_keys=True) + "\n")
+    for name in PLAIN:
+        shutil.copy(run / name, folder / name)
+    lines = [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
+    kept = [json.dumps({k: v for k, v in line.items() if k not in MACHINE}) for line in lines]
+    text = "".join(line + "\n" for line in kept)
+    (folder / "result.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Keeps every run that has results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.keep_study", description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path, help="a study's folder")
+    parser.add_argument("folder", type=Path, help="where to")
+    args = parser.parse_args(argv)
+    runs = sorted(path.parent for path in args.results.glob("*/result.json"))
+    for run in runs:
+        keep(run, args.folder / run.name)
+    shutil.copy(args.results / "study.yaml", args.folder / "study.yaml")
+    print(f"{len(runs)} runs kept in {args.folder}")
+
+
+if __name__ == "__main__":
+    main()
