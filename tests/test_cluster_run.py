@@ -86,6 +86,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_study_ends_with_tables_and_says_what_failed(study, tmp_path):
     file = study(envs="['envs_for_studies:Threads-v0', 'envs_for_studies:Bug-v0']", max_failures="1")
     code, out, err = run(tmp_path, "--cpus-per-trial", 2, "--results_dir", tmp_path / "r", file)

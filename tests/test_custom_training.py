@@ -342,9 +342,8 @@ def stopped(number: int, local_dir: Path, *flags: object):
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 75, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_signals_save_and_say_how_to_go_on(number, code, tmp_path, capsys):
     returned, out, err = stopped(number, tmp_path, "--env", "Pendulum-v1", "--knn_baseline", "--seed", 3)
     assert returned == code

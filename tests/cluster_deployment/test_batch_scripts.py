@@ -252,11 +252,13 @@ def test_a_driver_that_ends_before_it_listens_is_started_again_later(job):
 
 def test_a_driver_that_hangs_does_not_keep_the_job_from_going_on(job):
     ends(job, 27)
+    program(job / "bin/sleep", f'echo "$1" >>{job}/slept; exec /bin/sleep 0.2')
     watched = Watched(job, "bash", "-c", "trap '' TERM; echo ready; for i in {1..300}; do /bin/sleep 0.1; done")
     watched.until("ready")
     watched.process.terminate()
     code, out = watched.end()
     assert code == 75 and "back into the queue" in out
+    assert int((job / "slept").read_text().split()[0]) in (10, 11, 12), "15 s before the end"
 
 
 def test_a_job_that_was_cancelled_does_not_come_back(job, monkeypatch):

@@ -118,7 +118,7 @@ def test_recall_with_many_cells(batch):
     assert world.recall() >= 0.96
 
 
-@pytest.mark.parametrize(("capacity", "batch"), [(50, 1), (250, 1), (700, 64), (7000, 350)])
+@pytest.mark.parametrize(("capacity", "batch"), [(50, 1), (250, 1), (700, 64), pytest.param(7000, 350, marks=pytest.mark.slow)])
 def test_wrapping_the_ring_several_times(capacity, batch):
     world = World(capacity)
     rows = walks(capacity * 7 // 2, seed=3)
@@ -251,14 +251,14 @@ def test_two_runs_are_equal_bit_for_bit():
 
 @pytest.mark.parametrize("rows", [1, 333, 2500, 8100])
 def test_a_restored_run_continues_bit_for_bit(rows):
-    data, more = walks(rows, seed=5), walks(600, seed=6)
+    data, more = walks(rows, seed=5), walks(200, seed=6)
     world = World(7000)
     world.add(data, 97)
     state = copy_arrays({"storage": world.storage.state_dict(), "knn": world.knn.state_dict()})
     other = World(7000)
     other.storage.load_state_dict(state["storage"])
     other.knn.load_state_dict(state["knn"])
-    for row in np.array_split(more, 150):
+    for row in np.array_split(more, 50):
         slots = torch.from_numpy(np.random.default_rng(len(world.storage)).integers(0, len(world.storage), 64))
         drawn = []
         for each in (world, other):

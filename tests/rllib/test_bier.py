@@ -12,6 +12,7 @@ def test_two_thousand_updates_without_a_nan():
     config = SACConfig().environment("Pendulum-v1").debugging(seed=0)
     config.replay("BIER", capacity=2_500, weighted_updates=True, retrain_interval=500, holdout_split=0.2)
     config.training(num_steps_sampled_before_learning_starts=300, steps_per_iteration=1_150)
+    config.training(hiddens=(32, 32), train_batch_size_per_learner=64)
     algorithm = config.build_algo()
     for _ in range(2):
         result = algorithm.train()

@@ -38,7 +38,7 @@ def assert_same_run(a, b):
             for buffer in ("NMER", "PER")
             if (env, buffer) != ("Pendulum-v1", "NMER")
         ),
-        # After 300 steps 201 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
+        # After 150 steps 101 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
         *(("Pendulum-v1", buffer, trainer) for trainer, buffer in (("TD3", "NMER"), ("DDPG", "PER"))),
         pytest.param("HalfCheetah-v5", "Uniform", "DDPG", marks=pytest.mark.slow),
     ],
@@ -68,7 +68,7 @@ def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
     learn = stopped.learner.update_from_sample
 
     def stop_after(sample):
-        if stopped.learner.updates == 100:
+        if stopped.learner.updates == 49:
             stopped.request_stop()
         return learn(sample)
 
@@ -78,7 +78,7 @@ def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
     stopped.save_to_path(tmp_path / "c")
     resumed = made()
     resumed.restore_from_path(tmp_path / "c")
-    while resumed.env_steps < 300:
+    while resumed.env_steps < 150:
         resumed.train()
     assert_same_run(straight, resumed)
 
@@ -116,7 +116,7 @@ def test_other_environments_resume_at_an_episode_start_and_the_cut_one_is_trunca
     algorithm = config(Unsaveable).build_algo()
     algorithm.train()
     storage = algorithm.replay_buffer.storage
-    last = torch.tensor([149])
+    last = torch.tensor([74])
     assert not storage[last].truncated
     algorithm.save_to_path(tmp_path / "c")
     resumed = config(Unsaveable).build_algo()
@@ -124,10 +124,10 @@ def test_other_environments_resume_at_an_episode_start_and_the_cut_one_is_trunca
     resumed.train()
     storage = resumed.replay_buffer.storage
     assert storage[last].truncated and storage.successor(last) == -1
-    rows = storage[torch.arange(300)]
-    assert rows.episode[149] != rows.episode[150]
+    rows = storage[torch.arange(150)]
+    assert rows.episode[74] != rows.episode[75]
     first = rows.obs[0]
-    assert not torch.equal(first, rows.obs[150]), "a resumed run must not replay its first episode"
+    assert not torch.equal(first, rows.obs[75]), "a resumed run must not replay its first episode"
 
 
 @pytest.mark.slow
@@ -141,8 +141,8 @@ def test_remote_runners_resume(tmp_path):
     for algorithm in (stopped, resumed):
         algorithm.train()
     assert_same_run(stopped, resumed)
-    rows = resumed.replay_buffer.storage[torch.arange(300)]
-    assert rows.episode[149] == rows.episode[150] and torch.equal(rows.next_obs[149], rows.obs[150])
+    rows = resumed.replay_buffer.storage[torch.arange(150)]
+    assert rows.episode[74] == rows.episode[75] and torch.equal(rows.next_obs[74], rows.obs[75])
     stopped.stop()
     resumed.stop()
 
@@ -182,7 +182,7 @@ def test_damaged_checkpoints_are_refused(saved, tmp_path):
             algorithm.restore_from_path(copy)
         assert "\n" not in str(caught.value)
     algorithm.restore_from_path(saved)
-    assert algorithm.env_steps == 150
+    assert algorithm.env_steps == 75
 
 
 def test_missing_folder_is_refused(tmp_path):

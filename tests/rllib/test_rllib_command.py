@@ -165,28 +165,24 @@ def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run, env", [("SAC", "Pendulum-v1"), ("SAC", "CartPole-v1")])
-def test_train_from_the_shell_then_evaluate(run, env, tmp_path):
-    command = [sys.executable, "-m", "interreplay.rllib.rllib_command"]
+def test_discrete_actions_train_then_are_evaluated(tmp_path, capsys):
     settings = "{num_steps_sampled_before_learning_starts: 150, min_sample_timesteps_per_iteration: 200}"
-    words = f"train --run {run} --env {env} --num-cpus 2 --verbose 0 --local-dir r".split()
-    words += ["--stop", "{training_iteration: 1}"]
-    trained = subprocess.run([*command, *words, "--config", settings], cwd=tmp_path, capture_output=True, text=True)
-    assert trained.returncode == 0, trained.stderr[-2000:]
-    assert "checkpoint" in trained.stdout
-    watched = subprocess.run([*command, "evaluate", "r", "--run", run, "--episodes", "2"],
-                             cwd=tmp_path, capture_output=True, text=True)  # fmt: skip
-    assert watched.returncode == 0, watched.stderr[-2000:]
-    assert "2 episodes: return" in watched.stdout
+    words = f"train --run SAC --env CartPole-v1 --verbose 0 --local-dir {tmp_path}/r".split()
+    words += ["--stop", "{training_iteration: 1}", "--config", settings]
+    assert rllib_command.main(words) == 0
+    assert "checkpoint" in capsys.readouterr().out
+    assert rllib_command.main(["evaluate", f"{tmp_path}/r", "--run", "SAC", "--episodes", "2"]) == 0
+    assert "2 episodes: return" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path):
-    command = [sys.executable, "-m", "interreplay.rllib.rllib_command", "train", "--run", "SAC", "--env", "Pendulum-v1"]
+def test_an_interrupted_command_says_how_to_go_on_and_does_and_evaluates(tmp_path):
+    shell = [sys.executable, "-m", "interreplay.rllib.rllib_command"]
+    command = [*shell, "train", "--run", "SAC", "--env", "Pendulum-v1"]
     command += "--num-cpus 2 --verbose 0 --local-dir r --checkpoint-freq 1".split()
     command += [
         "--stop",
-        "{env_steps: 2000}",
+        "{env_steps: 1000}",
         "--config",
         "{num_steps_sampled_before_learning_starts: 50, steps_per_iteration: 100, hiddens: [8, 8]}",
     ]
@@ -203,7 +199,11 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path):
     assert "go on with the same command and --resume" in err
     done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "2,000 steps, return" in done.stdout
+    assert "1,000 steps, return" in done.stdout
     (table,) = tmp_path.glob("r/default/*/result.json")
     steps = [json.loads(line)["num_env_steps_sampled_lifetime"] for line in table.read_text().splitlines()]
-    assert steps[-1] == 2_000 and set(range(100, 2_001, 100)) == set(steps)
+    assert steps[-1] == 1_000 and set(range(100, 1_001, 100)) == set(steps)
+    words = ["evaluate", "r", "--run", "SAC", "--episodes", "2"]
+    watched = subprocess.run([*shell, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert watched.returncode == 0, watched.stderr[-2000:]
+    assert "2 episodes: return" in watched.stdout

@@ -12,8 +12,10 @@ LIGHT = [kind for kind in spaces_envs.KINDS if "Image" not in kind]
 
 
 def made(kind, trainer="SAC", buffer="Uniform", **arguments):
-    return config(f"tests.rllib.spaces_envs:{kind}Line-v0", buffer, trainer=trainer, **arguments).training(
-        steps_per_iteration=60, num_steps_sampled_before_learning_starts=30, train_batch_size_per_learner=16
+    settings = config(f"tests.rllib.spaces_envs:{kind}Line-v0", buffer, trainer=trainer, **arguments)
+    settings.evaluation(evaluation_duration=2)
+    return settings.training(
+        steps_per_iteration=30, num_steps_sampled_before_learning_starts=20, train_batch_size_per_learner=16
     )
 
 
@@ -87,8 +89,8 @@ def test_what_the_policy_saw_is_what_is_stored():
     """The stored observation encodes to what the runner encoded when it acted."""
     algorithm = made("Nested").build_algo()
     algorithm.train()
-    rows = algorithm.replay_buffer.storage[torch.arange(60)]
+    rows = algorithm.replay_buffer.storage[torch.arange(30)]
     module = algorithm.learner.single_module
-    assert module.encode(rows.obs).shape == (60, gym.spaces.flatdim(spaces_envs.KINDS["Nested"][0]))
+    assert module.encode(rows.obs).shape == (30, gym.spaces.flatdim(spaces_envs.KINDS["Nested"][0]))
     assert set(rows.obs) == {"arm/grip", "arm/pose", "rest/0", "rest/1"}
     algorithm.stop()

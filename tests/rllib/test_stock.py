@@ -82,7 +82,7 @@ def assert_is(drawn: SingleAgentEpisode, row: dict) -> None:
 @pytest.mark.parametrize("numpy", [False, True])
 def test_what_was_added_comes_back_also_over_n_steps_chunks_and_the_seam(discrete, n, numpy):
     worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(60, buffer="Uniform", seed=0)
-    for _ in range(12):
+    for _ in range(8):
         buffer.add(worlds.collect(4, numpy))
         kept = range(max(0, len(worlds.rows) - 60), len(worlds.rows))
         expected = {worlds.rows[i]["obs"].tobytes(): worlds.n_step(i, n) for i in kept}

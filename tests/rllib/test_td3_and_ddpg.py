@@ -22,7 +22,7 @@ def test_td3_trains_with_every_method(buffer):
     env = "FetchReach-v4" if buffer == "HER" else "Pendulum-v1"
     algorithm, results = run(config(env, buffer, trainer="TD3"))
     learned = results[-1]["learners"]["default_policy"]
-    assert learned["num_updates_lifetime"] == 201
+    assert learned["num_updates_lifetime"] == 101
     assert all(np.isfinite(learned[name]) for name in ("critic_loss", "actor_loss", "q_mean"))
     assert np.isfinite(results[-1]["replay_buffer"]["td_error_mean"])
 
@@ -32,7 +32,7 @@ def test_ddpg_trains_and_returns_its_td_errors(buffer, arguments):
     algorithm, results = run(config(buffer=buffer, trainer="DDPG", **arguments).training(n_step=3))
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
     if buffer == "PER":
-        assert len(algorithm.replay_buffer.selector.priorities(torch.arange(300)).unique()) > 50
+        assert len(algorithm.replay_buffer.selector.priorities(torch.arange(150)).unique()) > 50
 
 
 @pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
@@ -43,8 +43,8 @@ def test_two_runs_with_one_seed_are_identical_and_with_another_are_not(trainer):
 
 
 def test_actions_are_random_first_and_then_the_policys_with_noise():
-    made = config(trainer="TD3").training(exploration=Gaussian(0.05), updates_per_step=0)
-    algorithm, _ = run(made)
+    made = config(trainer="TD3").training(exploration=Gaussian(0.05), updates_per_step=0, steps_per_iteration=150)
+    algorithm, _ = run(made.training(num_steps_sampled_before_learning_starts=100))
     rows = algorithm.replay_buffer.storage[torch.arange(300)]
     warm_up = rows.actions[:100].numpy().ravel()
     # Uniform: the largest distance of 100 to its distribution function is below .2 in all but .06 % of cases.
@@ -127,9 +127,9 @@ def test_rllibs_own_forward_methods():
 def test_elite_compares_actions_and_refuses_kl(trainer):
     algorithm, _ = run(config(buffer="Elite", trainer=trainer).training(updates_per_step=0))
     storage, selector = algorithm.replay_buffer.storage, algorithm.replay_buffer.selector
-    off = selector.off_policyness(storage, torch.arange(300))
-    assert torch.equal(storage.column("extras.behavior")[:100], torch.zeros(100, 1))
-    assert (off[100:] < 1e-6).all() and (off[:100] > 1e-6).all()
+    off = selector.off_policyness(storage, torch.arange(150))
+    assert torch.equal(storage.column("extras.behavior")[:50], torch.zeros(50, 1))
+    assert (off[50:] < 1e-6).all() and (off[:50] > 1e-6).all()
     with pytest.raises(ValueError, match='distance is "kl" and the policy is no distribution'):
         config(buffer="Elite", trainer=trainer, distance="kl").build_algo()
 
@@ -139,7 +139,7 @@ def test_elite_compares_actions_and_refuses_kl(trainer):
 def test_remote_runners(trainer):
     made = config(trainer=trainer).env_runners(num_env_runners=1, num_envs_per_env_runner=2)
     algorithm, results = run(made)
-    assert algorithm.env_steps >= 300
+    assert algorithm.env_steps >= 150
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
     algorithm.stop()
 

@@ -24,8 +24,8 @@ from interreplay.studies.storage import Store
 from interreplay.studies.study import Execution
 from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder, held
 
-LINE = "--env InvertedPendulum-v5 --buffer NMER --kneighbors 3 --total_env_steps 400 --steps_per_iteration 100"
-LINE += " --learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1"
+LINE = "--env InvertedPendulum-v5 --buffer NMER --kneighbors 3 --total_env_steps 100 --steps_per_iteration 25"
+LINE += " --learning_starts 15 --train_batch_size 16 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1"
 LINE += " --checkpoint_freq 1 --seed 5 --evaluation_interval 2"
 PARTS = ("env_runners/", "learners/", "evaluation/", "replay_buffer/", "num_env_steps", "training_iteration")
 TIMES = ("time_", "_timer", "timers", "duration", "seconds", "throughput")
@@ -76,7 +76,7 @@ def whole(tmp_path_factory) -> Path:
 
 def test_a_trial_is_what_custom_training_does(whole, tmp_path):
     figures = finish(tmp_path / "run")
-    assert [f["env_steps"] for f in figures] == [100, 200, 300, 400]
+    assert [f["env_steps"] for f in figures] == [25, 50, 75, 100]
     assert rows(tmp_path / "run") == rows(whole)
     assert len(weights_and_buffer(whole)) > 3
     assert weights_and_buffer(tmp_path / "run") == weights_and_buffer(whole)
@@ -85,7 +85,7 @@ def test_a_trial_is_what_custom_training_does(whole, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wish", ["stop", "save"])
-@pytest.mark.parametrize("step", [30, 237, 300, 400])
+@pytest.mark.parametrize("step", [8, 59, 75, 100])
 def test_interrupted_anywhere_it_ends_the_same(wish, step, whole, tmp_path):
     folder = tmp_path / "run"
     with TrialRun(folder, settings(), 60) as run:
@@ -98,19 +98,19 @@ def test_interrupted_anywhere_it_ends_the_same(wish, step, whole, tmp_path):
                 break  # as if it were killed
         results.close()
     if wish == "stop":
-        assert TrialFolder(folder).status()["state"] == (INTERRUPTED if step < 400 else FINISHED)
+        assert TrialFolder(folder).status()["state"] == (INTERRUPTED if step < 100 else FINISHED)
         assert [RunFolder(folder).checkpoints()[0].name] == [f"checkpoint_{step:08d}"]
     finish(folder)
     assert rows(folder) == rows(whole)
     assert weights_and_buffer(folder) == weights_and_buffer(whole)
-    assert TrialFolder(folder).status()["starts"] == (2 if (wish, step) != ("stop", 400) else 1)
+    assert TrialFolder(folder).status()["starts"] == (2 if (wish, step) != ("stop", 100) else 1)
 
 
 # -- failures ---------------------------------------------------------------------------------------
 
 
 class Fragile(PendulumEnv):
-    """Raises at its 150th step as often as `Fragile.times` says; gives NaN there when told to."""
+    """Raises at its 38th step as often as `Fragile.times` says; gives NaN there when told to."""
 
     times, nan = 0, False
 
@@ -120,14 +120,14 @@ class Fragile(PendulumEnv):
 
     def step(self, action):
         self.steps += 1
-        if self.steps == 150 and Fragile.times:
+        if self.steps == 38 and Fragile.times:
             Fragile.times -= 1
             raise RuntimeError("the simulator broke")
         obs, reward, *rest = super().step(action)
-        return obs, float("nan") if Fragile.nan and self.steps == 150 else reward, *rest
+        return obs, float("nan") if Fragile.nan and self.steps == 38 else reward, *rest
 
 
-gym.register("Fragile-v0", entry_point=Fragile, max_episode_steps=100)
+gym.register("Fragile-v0", entry_point=Fragile, max_episode_steps=25)
 HOW = Execution(max_failures=2, hang_timeout=60)
 
 
@@ -145,7 +145,7 @@ def test_a_run_that_fails_is_tried_again_from_its_checkpoint(tmp_path):
     assert status["failures"] == ["RuntimeError: the simulator broke"]
     assert any("trying again from its last checkpoint: RuntimeError: the simulator broke" in line for line in said)
     steps = [float(row["num_env_steps_sampled_lifetime"]) for row in rows(tmp_path / "run")]
-    assert steps == [100, 200, 300, 400]
+    assert steps == [25, 50, 75, 100]
 
 
 def test_a_run_that_always_fails_ends_with_the_reason(tmp_path):
@@ -160,14 +160,14 @@ def test_a_run_that_always_fails_ends_with_the_reason(tmp_path):
 def test_an_error_that_would_come_again_is_not_tried_again(tmp_path):
     code, said, status = fragile(tmp_path / "run", times=0, nan=True)
     assert code == 1 and status["state"] == FAILED and status["starts"] == 1
-    assert said[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 150 of Fragile-v0")
+    assert said[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 38 of Fragile-v0")
 
 
 def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
     from interreplay.rllib.algorithm import OffPolicy
 
     def save(self, path, **kwargs):
-        if self.env_steps > 200:
+        if self.env_steps > 50:
             raise OSError(28, "No space left on device")
         return real(self, path, **kwargs)
 
@@ -178,7 +178,7 @@ def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
     assert "No space left on device" in status["failures"][-1] and "earlier ones are kept" in status["failures"][-1]
     monkeypatch.undo()
     code, _, status = fragile(tmp_path / "run", times=0)
-    assert code == 0 and status["begun_at"] == 200
+    assert code == 0 and status["begun_at"] == 50
 
 
 @pytest.mark.slow
@@ -186,14 +186,14 @@ def test_a_lost_env_runner_is_a_failure_like_others(tmp_path):
     how = settings("--num_workers", "1", "--evaluation_interval", "0")
     with TrialRun(tmp_path / "run", how, 60) as run, pytest.raises(Exception, match="actor died"):
         for figures in run.results():
-            if figures["env_steps"] == 200:
+            if figures["env_steps"] == 50:
                 (pid,) = run.training.algo.env_runner_group.foreach_env_runner(
                     lambda runner: os.getpid(), local_env_runner=False
                 )
                 os.kill(pid, signal.SIGKILL)
     assert run_single(TrialFolder(tmp_path / "run"), how, HOW, lambda line: None) == 0
     status = TrialFolder(tmp_path / "run").status()
-    assert status["starts"] == 2 and len(status["failures"]) == 1 and status["begun_at"] == 200
+    assert status["starts"] == 2 and len(status["failures"]) == 1 and status["begun_at"] == 50
 
 
 def test_a_folder_belongs_to_one_process(tmp_path):
@@ -233,13 +233,13 @@ def test_a_run_goes_on_from_a_folder_elsewhere(whole, tmp_path):
     store = Store(f"memory://{uuid.uuid4().hex}/study")
     with TrialRun(store.here / "run", settings(), 60, store.uri) as run:
         training = run._prepare()
-        training._progress = lambda steps: run.ask("stop") if steps == 237 else None
+        training._progress = lambda steps: run.ask("stop") if steps == 59 else None
         run._prepare = lambda: training
         list(run.results())
     shutil.rmtree(store.here)  # as on another machine
     with TrialRun(store.here / "run", settings(), 60, store.uri) as run:
         list(run.results())
-    assert run.folder.status()["begun_at"] == 237
+    assert run.folder.status()["begun_at"] == 59
     shutil.rmtree(store.here)
     store.pull("run")
     assert rows(store.here / "run") == rows(whole)
