@@ -114,19 +114,19 @@ def envs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_original_works_command_for_gaussian_processes(tmp_path):
+def test_the_original_works_command_for_gaussian_processes(tmp_path, capsys):
     command = (
         "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
         " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams"
     )
-    done = run(*command.split(), *SHORT, "--total_env_steps", 300, "--local_dir", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "BIER(kernel=rbf, ard=True, mean=zero, hyperparameters=monte_carlo, scaling=minmax" in done.stdout
+    flags = [*command.split(), *SHORT, "--total_env_steps", "300", "--local_dir", str(tmp_path)]
+    assert custom_training.main(flags) == 0
+    out = capsys.readouterr().out
+    assert "BIER(kernel=rbf, ard=True, mean=zero, hyperparameters=monte_carlo, scaling=minmax" in out
     with (the_run(tmp_path) / "progress.csv").open() as file:
         last = list(csv.DictReader(file))[-1]
     assert float(last["replay_buffer/gp_fits"]) == 1 and float(last["replay_buffer/gp_failed_share"]) == 0
-    again = run("--resume", the_run(tmp_path), "--total_env_steps", 400)
-    assert again.returncode == 0, again.stderr
+    assert custom_training.main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "400"]) == 0
 
 
 def test_what_a_run_says(finished):
@@ -203,11 +203,12 @@ def test_results_elsewhere(copy, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_ddpg_by_the_original_works_command(tmp_path):
+def test_ddpg_by_the_original_works_command(tmp_path, capsys):
     flags = "--trainer DDPG --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay".split()
-    done = run(*flags, *SHORT, "--total_env_steps", 200, "--local_dir", tmp_path)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    lines = done.stdout.splitlines()
+    assert custom_training.main([*flags, *SHORT, "--total_env_steps", "200", "--local_dir", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert err == ""
     assert lines[0] == "InvertedPendulum-v2 is retired; using InvertedPendulum-v5"
     assert lines[1] == "defaults for this environment: --tau 0.02 --critic_l2 0.0"
     assert lines[2] == "DDPG with PER on InvertedPendulum-v5, seed 0"
@@ -216,8 +217,7 @@ def test_ddpg_by_the_original_works_command(tmp_path):
     params = json.loads((folder / "params.json").read_text())
     assert params["exploration"] == "OrnsteinUhlenbeck" and "alpha_lr" not in params
     assert float(rows(folder)[-1]["learners/default_policy/critic_loss"]) > 0
-    done = run("--resume", folder, "--total_env_steps", 300, "--quiet")
-    assert done.returncode == 0, done.stderr
+    assert custom_training.main(["--resume", str(folder), "--total_env_steps", "300", "--quiet"]) == 0
     assert steps(folder) == [100, 200, 300]
 
 
@@ -358,14 +358,14 @@ def test_signals_save_and_say_how_to_go_on(number, code, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_sigusr1_saves_and_goes_on(tmp_path):
-    process = start(*("--env", "Pendulum-v1", "--total_env_steps", 1500, "--local_dir", tmp_path, *SHORT))
+    process = start(*("--env", "Pendulum-v1", "--total_env_steps", 600, "--local_dir", tmp_path, *SHORT))
     for line in process.stdout:
         if " steps/s " in line:
             process.send_signal(signal.SIGUSR1)
             break
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0 and err.split() == "saving, then going on".split()
-    assert steps(the_run(tmp_path)) == list(range(100, 1501, 100))
+    assert steps(the_run(tmp_path)) == list(range(100, 601, 100))
 
 
 @pytest.mark.slow
@@ -422,12 +422,13 @@ def test_a_wheel_trains_outside_the_checkout(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     flags = ["--env", "Pendulum-v1", "--knn_baseline", "--total_env_steps", "120", *SHORT]
+    said = []
     for command in (
-        [sys.executable, "-m", "custom_training"],
-        [sys.executable, str(site / "bin" / "interreplay-train")],
+        [sys.executable, "-m", "custom_training", "--list_presets"],
+        [sys.executable, str(site / "bin" / "interreplay-train"), *flags],
     ):
         done = subprocess.run(
-            [*command, *flags],
+            command,
             cwd=elsewhere,
             env=ENVIRONMENT | {"PYTHONPATH": str(site)},
             capture_output=True,
@@ -435,7 +436,9 @@ def test_a_wheel_trains_outside_the_checkout(tmp_path):
             timeout=300,
         )
         assert done.returncode == 0, done.stderr
-    assert len(list((elsewhere / "results").iterdir())) == 2
+        said.append(done.stdout)
+    assert "nmer-paper" in said[0], "presets are files of the package"
+    assert steps(the_run(elsewhere / "results")) == [100, 120]
 
 
 @pytest.mark.slow
@@ -443,15 +446,14 @@ def test_a_wheel_trains_outside_the_checkout(tmp_path):
 def test_an_environment_with_goals_reports_success_and_goes_on(asked, env, tmp_path):
     flags = ["--env", asked, "--buffer", "HER", "--buffer_arg", "k=8", *SHORT, "--local_dir", tmp_path]
     done = run(*flags, "--total_env_steps", 400)
-    assert done.returncode == 0 and done.stderr == ""
+    assert done.returncode == 0 and done.stderr == "", "its packages are silent, too"
     lines = done.stdout.splitlines()
     assert (f"{asked} is retired; using {env}" in lines) == (asked != env)
     assert f"SAC with HER(k=8) on {env}, seed 0" in lines
     assert re.search(r", evaluation return .*, success [01].\d\d$", lines[-2])
     folder = the_run(tmp_path)
     assert 0 <= float(rows(folder)[-1]["evaluation/env_runners/success_rate"]) <= 1
-    on = run("--resume", folder, "--total_env_steps", 600)
-    assert on.returncode == 0 and on.stderr == ""
+    assert custom_training.main(["--resume", str(folder), "--total_env_steps", "600", "--quiet"]) == 0
     assert steps(folder) == [100, 200, 300, 400, 500, 600]
 
 

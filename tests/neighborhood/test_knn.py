@@ -118,7 +118,9 @@ def test_recall_with_many_cells(batch):
     assert world.recall() >= 0.96
 
 
-@pytest.mark.parametrize(("capacity", "batch"), [(50, 1), (250, 1), (700, 64), pytest.param(7000, 350, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("capacity", "batch"), [(50, 1), (250, 1), (700, 64), pytest.param(7000, 350, marks=pytest.mark.slow)]
+)
 def test_wrapping_the_ring_several_times(capacity, batch):
     world = World(capacity)
     rows = walks(capacity * 7 // 2, seed=3)

@@ -197,8 +197,7 @@ def record(path, episodes, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["NMER", "Uniform"])
-def test_cql_trains_from_recorded_episodes(cluster, tmp_path, kind):
+def test_cql_trains_from_recorded_episodes(cluster, tmp_path):
     record(tmp_path / "episodes.parquet", 4, np.random.default_rng(0))
     config = (
         StockCQLConfig()
@@ -213,7 +212,7 @@ def test_cql_trains_from_recorded_episodes(cluster, tmp_path, kind):
         )
         .training(train_batch_size_per_learner=32, bc_iters=0, lr=None)
         .reporting(min_train_timesteps_per_iteration=32, min_time_s_per_iteration=0)
-        .replay(kind, capacity=1000)
+        .replay("NMER", capacity=1000)
         .debugging(seed=0)
     )
     algorithm = config.build_algo()
@@ -221,6 +220,6 @@ def test_cql_trains_from_recorded_episodes(cluster, tmp_path, kind):
         assert np.isfinite(algorithm.train()["learners"]["default_policy"]["cql_loss"])
         assert algorithm.local_replay_buffer is None
         assert algorithm.config.prelearner_buffer_class is ReplayBuffer
-        assert algorithm.config.prelearner_buffer_kwargs["buffer"] == kind
+        assert algorithm.config.prelearner_buffer_kwargs["buffer"] == "NMER"
     finally:
         algorithm.stop()

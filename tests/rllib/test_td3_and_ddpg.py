@@ -1,5 +1,7 @@
 """TD3 and DDPG in RLlib: what is theirs; the loop, the runner and the buffers are tested with SAC."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -92,11 +94,16 @@ def test_a_configuration_as_tune_makes_it():
     assert algorithm.learner._update_rule.huber_delta == 2.0
 
 
+@functools.cache
+def trained(trainer, **extra):
+    return run(config(trainer=trainer).training(**{"critic_l2": 0.0} | extra))[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("trainer", CONFIGS)
 @pytest.mark.parametrize("setting", [{"actor_l2": 1.0}, {"critic_l2": 1.0}, {"huber_delta": 1e-3}])
 def test_the_loss_extras_change_what_every_algorithm_learns(trainer, setting):
-    plain, other = (run(config(trainer=trainer).training(**{"critic_l2": 0.0} | extra))[0] for extra in ({}, setting))
+    plain, other = trained(trainer), trained(trainer, **setting)
     for name, value in setting.items():
         assert getattr(other.config, name) == value
     assert not same(weights(plain), weights(other))
@@ -135,9 +142,8 @@ def test_elite_compares_actions_and_refuses_kl(trainer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
-def test_remote_runners(trainer):
-    made = config(trainer=trainer).env_runners(num_env_runners=1, num_envs_per_env_runner=2)
+def test_remote_runners():
+    made = config(trainer="DDPG").env_runners(num_env_runners=1, num_envs_per_env_runner=2)
     algorithm, results = run(made)
     assert algorithm.env_steps >= 150
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
