@@ -1,4 +1,8 @@
-"""Studies on a real Slurm: complete, side by side, interrupted and requeued, with a node that dies."""
+"""Studies on a real Slurm: complete, side by side, interrupted and requeued, with a node that dies.
+
+Jobs are submitted by fixtures and awaited by the tests, so that one test's jobs start, or wait in the queue, during
+another's.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +58,58 @@ def folder(slurm):
 
 
 @pytest.fixture(scope="module")
-def array(folder):
+def submitted(folder):
     """An array of three, undisturbed."""
-    job = Job(folder / "array", "single", "--cpus 1 --mem 2500M", seeds=3, steps=STEPS, INTERREPLAY_STAGGER="0")
-    job.finish()
-    return job
+    return Job(folder / "array", "single", "--cpus 1 --mem 2500M", seeds=3, steps=STEPS, INTERREPLAY_STAGGER="0")
+
+
+@pytest.fixture(scope="module")
+def array(submitted):
+    """The same, finished."""
+    submitted.finish()
+    return submitted
+
+
+@pytest.fixture(scope="module")
+def warned(array, slurm, folder):
+    """A job and an array's task, by their suffix, that were warned after their second checkpoint."""
+    # A warning with less time left than is kept for saving: the job has to stop.
+    env = {"INTERREPLAY_STAGGER": "0", "INTERREPLAY_STOP_BEFORE": "3600"}
+    options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[-1]}"
+    jobs = {
+        "": Job(folder / "warned", "concurrent", options, steps=STEPS, **env),
+        "_0": Job(folder / "warned-task", "single", options, steps=STEPS, **env),
+    }
+    waiting = dict(jobs)
+    while waiting:
+        task, job = waiting.popitem()
+        if job.saved_steps() < 200:
+            assert not job.states() <= OVER, job.log()
+            waiting = {task: job, **waiting}
+            time.sleep(0.2)
+        else:
+            command("scancel", "--batch", f"--signal={signal.SIGUSR1.value}", job.id + task)
+    return jobs
+
+
+@pytest.fixture(scope="module")
+def neighbors(warned, slurm, folder):
+    """A long job, cancelled some time after a short one on the same node; when it was, and what both were before."""
+    options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[0]}"
+    long = Job(folder / "long", "concurrent", options, steps=100_000)
+    short = Job(folder / "short", "concurrent", options, steps=200)
+    short.finish()
+    steps = long.saved_steps()
+    long.until(lambda: long.saved_steps() >= steps + 200, "going on after the shorter job ended its Ray")
+    found = [job.status() for job in (short, long)]
+    command("scancel", long.id)
+    return long, time.monotonic(), found
+
+
+def test_the_smoke_test_finds_no_trap_inside_of_a_job(submitted, folder):
+    words = ["srun", "--ntasks=1", "--mem=2500M", "--time=3", sys.executable, HOME / "smoketest.py", "--cluster"]
+    said = command(*words, "--results_dir", folder / "smoke", seconds=150)
+    assert said.count("\nok ") == 12 and "all is well" in said
 
 
 def test_an_array_of_three(array):
@@ -69,10 +120,20 @@ def test_an_array_of_three(array):
         assert steps_of_curve(array.run(name)) == CURVE
 
 
-def test_the_smoke_test_finds_no_trap_inside_of_a_job(folder):
-    words = ["srun", "--ntasks=1", "--mem=2500M", "--time=3", sys.executable, HOME / "smoketest.py", "--cluster"]
-    said = command(*words, "--results_dir", folder / "smoke", seconds=150)
-    assert said.count("\nok ") == 12 and "all is well" in said
+def test_two_jobs_on_one_node(neighbors):
+    assert [(status["failures"], status["starts"]) for status in neighbors[2]] == [([], 1)] * 2
+
+
+def test_a_warned_job_saves_is_requeued_and_ends_as_if_nothing_had_been(warned, array):
+    for task, job in warned.items():
+        job.finish()
+        assert job.told(task)["Restarts"] == "1"
+        status = job.status()
+        assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 2)
+        assert 0 < status["begun_at"] < STEPS
+        assert "the scheduler warns" in job.log() and "back into the queue" in job.log()
+        assert steps_of_curve(job.run()) == CURVE
+        assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
 
 
 def test_four_runs_on_two_nodes(two_nodes, folder, array):
@@ -87,48 +148,6 @@ def test_four_runs_on_two_nodes(two_nodes, folder, array):
     hosts = {path.name.rsplit(".", 1)[1] for path in job.results.glob("*/events.out.*")}
     assert len(hosts) == 2
     assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
-
-
-def test_two_jobs_on_one_node_and_a_cancelled_one(slurm, folder):
-    options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[0]}"
-    long = Job(folder / "long", "concurrent", options, steps=100_000)
-    short = Job(folder / "short", "concurrent", options, steps=200)
-    short.finish()
-    steps = long.saved_steps()
-    long.until(lambda: long.saved_steps() >= steps + 200, "going on after the shorter job ended its Ray")
-    assert [job.status()["failures"] for job in (short, long)] == [[], []]
-    assert [job.status()["starts"] for job in (short, long)] == [1, 1]
-    command("scancel", long.id)
-    long.finish(expected="CANCELLED")
-    time.sleep(8)  # a requeued job would be back by then
-    assert long.states() == {"CANCELLED"}, long.log()
-
-
-def test_a_warned_job_saves_is_requeued_and_ends_as_if_nothing_had_been(folder, array):
-    # A warning with less time left than is kept for saving: the job has to stop.
-    env = {"INTERREPLAY_STAGGER": "0", "INTERREPLAY_STOP_BEFORE": "3600"}
-    jobs = {
-        "": Job(folder / "warned", "concurrent", "--cpus 1 --mem 2500M", steps=STEPS, **env),
-        "_0": Job(folder / "warned-task", "single", "--cpus 1 --mem 2500M", steps=STEPS, **env),
-    }
-    waiting = dict(jobs)
-    while waiting:
-        task, job = waiting.popitem()
-        if job.saved_steps() < 200:
-            assert not job.states() <= OVER, job.log()
-            waiting = {task: job, **waiting}
-            time.sleep(0.2)
-        else:
-            command("scancel", "--batch", f"--signal={signal.SIGUSR1.value}", job.id + task)
-    for task, job in jobs.items():
-        job.finish()
-        assert job.told(task)["Restarts"] == "1"
-        status = job.status()
-        assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 2)
-        assert 0 < status["begun_at"] < STEPS
-        assert "the scheduler warns" in job.log() and "back into the queue" in job.log()
-        assert steps_of_curve(job.run()) == CURVE
-        assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
 
 
 def test_a_node_whose_daemons_are_killed(two_nodes, folder, array):
@@ -168,3 +187,10 @@ def next_on(node, job, names):
 
     job.until(look, f"a run on {node}")
     return found[0]
+
+
+def test_a_cancelled_job_does_not_come_back(neighbors):
+    long, cancelled, _ = neighbors
+    long.finish(expected="CANCELLED")
+    time.sleep(max(0, cancelled + 8 - time.monotonic()))  # a requeued job would be back by then
+    assert long.states() == {"CANCELLED"}, long.log()
