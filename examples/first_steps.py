@@ -26,7 +26,7 @@ from interreplay.rllib.run_log import RunLog
 warnings.filterwarnings("ignore")
 logging.getLogger("ray").setLevel(logging.ERROR)
 torch.set_num_threads(1)
-STEPS = 3_000
+STEPS = 2_500
 
 # %% [markdown]
 # ## Train
@@ -47,7 +47,7 @@ def configured(method, seed, **arguments):
             alpha_lr=1e-3,
             tau=0.02,
             hiddens=(64, 64),
-            train_batch_size_per_learner=128,
+            train_batch_size_per_learner=64,
             num_steps_sampled_before_learning_starts=500,
             steps_per_iteration=500,
         )

@@ -119,14 +119,14 @@ def test_the_original_works_command_for_gaussian_processes(tmp_path, capsys):
         "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
         " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams"
     )
-    flags = [*command.split(), *SHORT, "--total_env_steps", "300", "--local_dir", str(tmp_path)]
+    flags = [*command.split(), *SHORT, "--total_env_steps", "200", "--local_dir", str(tmp_path)]
     assert custom_training.main(flags) == 0
     out = capsys.readouterr().out
     assert "BIER(kernel=rbf, ard=True, mean=zero, hyperparameters=monte_carlo, scaling=minmax" in out
     with (the_run(tmp_path) / "progress.csv").open() as file:
         last = list(csv.DictReader(file))[-1]
     assert float(last["replay_buffer/gp_fits"]) == 1 and float(last["replay_buffer/gp_failed_share"]) == 0
-    assert custom_training.main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "400"]) == 0
+    assert custom_training.main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "240"]) == 0
 
 
 def test_what_a_run_says(finished):

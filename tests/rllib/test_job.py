@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LISTENING = """
 import psutil, ray
 from interreplay.rllib import job
@@ -18,6 +20,7 @@ print(len(found), *sorted(set(found)))
 """
 
 
+@pytest.mark.slow
 def test_it_listens_on_this_machine_only():
     command = [sys.executable, "-c", LISTENING]
     root = Path(__file__).resolve().parents[2]
