@@ -175,9 +175,8 @@ def test_kill_9_at_ten_random_moments_loses_nothing_and_repeats_nothing(study, t
         process = start(tmp_path, "--max_concurrent", 2, "--results_dir", results, file, start_new_session=True)
         training = number % 3 == 2  # while it trains, the other times also before
         if training:
-            wait_for(
-                lambda process=process, begun=begun: process.poll() is not None or written(results, begun), process
-            )
+            ready = lambda process=process, begun=begun: process.poll() is not None or written(results, begun)
+            wait_for(ready, process, patience=300)
         try:
             process.communicate(timeout=rng.uniform(0, 3) if training else rng.uniform(1, 10))
         except subprocess.TimeoutExpired:
