@@ -119,7 +119,8 @@ def test_recall_with_many_cells(batch):
 
 
 @pytest.mark.parametrize(
-    ("capacity", "batch"), [(50, 1), (250, 1), (700, 64), pytest.param(7000, 350, marks=pytest.mark.slow)]
+    ("capacity", "batch"),
+    [(50, 1), (700, 64), *(pytest.param(*few, marks=pytest.mark.slow) for few in ((250, 1), (7000, 350)))],
 )
 def test_wrapping_the_ring_several_times(capacity, batch):
     world = World(capacity)
@@ -245,13 +246,13 @@ def test_fewer_rows_than_draws():
 def test_two_runs_are_equal_bit_for_bit():
     results = []
     for _ in range(2):
-        world = World(900, k=6)
-        world.add(walks(2000), 7)
-        results.append(world.knn.neighbor_slots(world.storage, torch.arange(900), np.random.default_rng(3)))
+        world = World(500, k=6)
+        world.add(walks(1100), 7)
+        results.append(world.knn.neighbor_slots(world.storage, torch.arange(500), np.random.default_rng(3)))
     assert torch.equal(*results)
 
 
-@pytest.mark.parametrize("rows", [1, 333, 2500, 8100])
+@pytest.mark.parametrize("rows", [1, 333, 2500, pytest.param(8100, marks=pytest.mark.slow)])
 def test_a_restored_run_continues_bit_for_bit(rows):
     data, more = walks(rows, seed=5), walks(200, seed=6)
     world = World(7000)

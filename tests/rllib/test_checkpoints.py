@@ -39,7 +39,8 @@ def assert_same_run(a, b):
             if (env, buffer) != ("Pendulum-v1", "NMER")
         ),
         # After 150 steps 101 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
-        *(("Pendulum-v1", buffer, trainer) for trainer, buffer in (("TD3", "NMER"), ("DDPG", "PER"))),
+        pytest.param("Pendulum-v1", "NMER", "TD3", marks=pytest.mark.slow),
+        ("Pendulum-v1", "PER", "DDPG"),
         pytest.param("HalfCheetah-v5", "Uniform", "DDPG", marks=pytest.mark.slow),
     ],
 )

@@ -70,6 +70,7 @@ def test_it_learns():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_resuming_equals_not_stopping(tmp_path):
     made = lambda: config("CartPole-v1", "PER").build_algo()
     straight = made()

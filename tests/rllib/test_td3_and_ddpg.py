@@ -37,7 +37,7 @@ def test_ddpg_trains_and_returns_its_td_errors(buffer, arguments):
         assert len(algorithm.replay_buffer.selector.priorities(torch.arange(150)).unique()) > 50
 
 
-@pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
+@pytest.mark.parametrize("trainer", ["TD3", pytest.param("DDPG", marks=pytest.mark.slow)])
 def test_two_runs_with_one_seed_are_identical_and_with_another_are_not(trainer):
     first, second, other = (run(config(trainer=trainer, seed=s))[0] for s in (3, 3, 4))
     assert same(weights(first), weights(second))

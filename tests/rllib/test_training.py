@@ -157,6 +157,7 @@ def test_elite_compares_what_the_policy_gave_with_what_it_gives(distance):
     assert np.isfinite(algorithm.train()["learners"]["default_policy"]["critic_loss"])
 
 
+@pytest.mark.slow
 def test_the_simulator_checks_blends_on_request():
     made = config("HalfCheetah-v5", "NMER").training(on_manifold_rows=8)
     algorithm, results = run(made)

@@ -148,6 +148,7 @@ def test_a_run_that_fails_is_tried_again_from_its_checkpoint(tmp_path):
     assert steps == [25, 50, 75, 100]
 
 
+@pytest.mark.slow
 def test_a_run_that_always_fails_ends_with_the_reason(tmp_path):
     code, said, status = fragile(tmp_path / "run", times=9)
     assert code == 1 and status["state"] == FAILED and len(status["failures"]) == status["starts"] == 3
@@ -163,6 +164,7 @@ def test_an_error_that_would_come_again_is_not_tried_again(tmp_path):
     assert said[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 38 of Fragile-v0")
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
     from interreplay.rllib.algorithm import OffPolicy
 
@@ -208,6 +210,7 @@ def test_a_folder_belongs_to_one_process(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
     folder = tmp_path / "run"
     with TrialRun(folder, settings(), 60) as run:
