@@ -54,7 +54,7 @@ class SteppingRunner(SingleAgentEnvRunner):
         """
         self.metrics.log_value(NUM_ENV_STEP_FAILURES_LIFETIME, 1, reduce="lifetime_sum")
         if not self.config.restart_failed_sub_environments:
-            raise RuntimeError(f"a step of the environment failed: {error}") from error
+            raise RuntimeError from error  # as RLlib does; without words, so that the cause speaks
         logger.exception("a step of the environment failed; environments are made anew")
         self.make_env()
         return ENV_STEP_FAILURE
