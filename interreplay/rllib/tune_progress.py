@@ -10,10 +10,13 @@ from typing import Any
 
 from ray import tune
 
-from interreplay.studies.trial_folder import CRASHED, FAILED, TrialFolder
+from interreplay.studies.trial_folder import TrialFolder
 
 Tell = Callable[[str, str, dict[str, Any]], Any]
 PATIENCE = 60.0
+LOST_PAUSE = 10.0
+"""Seconds before a run whose process was lost is tried again: Ray takes some to notice that a node is gone, and would
+place it there once more."""
 
 
 class Progress(tune.Callback):
@@ -22,9 +25,11 @@ class Progress(tune.Callback):
     def __init__(self, tell: Tell):
         self._tell = tell
         self.running: set[str] = set()
+        self._failures: dict[str, int] = {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.running.add(str(trial))
+        self._failures[str(trial)] = len(_folder(trial).status()["failures"])
         self._tell("start", str(trial), {})
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
@@ -34,26 +39,36 @@ class Progress(tune.Callback):
         self._leave("end", trial, trial.last_result or {})
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._leave("retry", trial, {"reason": _reason(trial)})
+        lost, reason = self._why(trial)
+        self._leave("retry", trial, {"reason": reason})
+        time.sleep(LOST_PAUSE if lost else 0)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._leave("fail", trial, {"reason": _reason(trial)})
+        self._leave("fail", trial, {"reason": self._why(trial)[1]})
 
     def _leave(self, event: str, trial: Any, figures: dict[str, Any]) -> None:
         self.running.discard(str(trial))
         self._tell(event, str(trial), figures)
 
+    def _why(self, trial: Any) -> tuple[bool, str]:
+        """Whether a trial's process was lost before it could say why it failed, which is noted then, and why."""
+        failures = _folder(trial).status()["failures"]
+        lost = len(failures) <= self._failures.get(str(trial), 0)
+        if lost:
+            failures = _folder(trial).note_failure(f"its process ended: {_cause(trial)}")["failures"]
+        self._failures[str(trial)] = len(failures)
+        return lost, failures[-1]
 
-def _reason(trial: Any) -> str:
-    """Why a trial failed; where its process could not say so itself, it is noted here."""
-    folder = TrialFolder(Path(trial.config["job"]["folder"]))
-    status = folder.status()
-    if status["state"] in (CRASHED, FAILED):
-        return status["failures"][-1]
+
+def _folder(trial: Any) -> TrialFolder:
+    return TrialFolder(Path(trial.config["job"]["folder"]))
+
+
+def _cause(trial: Any) -> str:
+    """What Ray says of the end of a trial's process."""
     lines = Path(trial.error_file).read_text().split("\n") if trial.error_file else []
     told = [line.strip() for line in lines if line.strip()]
-    cause = next((line for line in reversed(told) if "exit" in line.lower()), told[-1] if told else "")
-    return folder.note_failure(f"its process ended: {cause}")["failures"][-1]
+    return next((line for line in reversed(told) if "exit" in line.lower()), told[-1] if told else "")
 
 
 class Ending(tune.Stopper):

@@ -1,0 +1,54 @@
+"""What is told of trials whose processes say why they fail, and of those that are lost."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from interreplay.rllib import tune_progress
+from interreplay.rllib.tune_progress import Progress
+from interreplay.studies.trial_folder import CRASHED, TrialFolder
+
+
+class Trial(SimpleNamespace):
+    def __str__(self):
+        return "a"
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """A trial of which Tune tells, what was told on, and how long it was waited before the next try."""
+    paused, events = [], []
+    monkeypatch.setattr(tune_progress.time, "sleep", paused.append)
+    error = tmp_path / "error.txt"
+    error.write_text("traceback\nThe actor died: worker exit type SYSTEM_ERROR\nmore\n")
+    folder = tmp_path / "a"
+    folder.mkdir()
+    trial = Trial(config={"job": {"folder": str(folder)}}, error_file=str(error), last_result={})
+    progress = Progress(lambda event, name, figures: events.append((event, figures.get("reason"))))
+    return SimpleNamespace(progress=progress, trial=trial, folder=TrialFolder(folder), events=events, paused=paused)
+
+
+def test_every_loss_of_a_process_is_noted_and_waited_for(told):
+    told.progress.on_trial_start(0, [], told.trial)
+    assert told.progress.running == {"a"}
+    told.progress.on_trial_recover(0, [], told.trial)
+    assert not told.progress.running
+    told.trial.error_file = None
+    told.progress.on_trial_recover(0, [], told.trial)  # lost again, before it had begun
+    told.progress.on_trial_error(0, [], told.trial)
+    first = "its process ended: The actor died: worker exit type SYSTEM_ERROR"
+    assert told.events[1:] == [("retry", first), ("retry", "its process ended:"), ("fail", "its process ended:")]
+    assert told.folder.status()["failures"] == [first, "its process ended:", "its process ended:"]
+    assert told.folder.status()["state"] == CRASHED
+    assert told.paused == [tune_progress.LOST_PAUSE] * 2
+
+
+def test_what_the_process_said_itself_is_not_noted_twice_and_tried_at_once(told):
+    told.folder.note_failure("ValueError: of an earlier start")
+    for number in range(2):
+        told.progress.on_trial_start(0, [], told.trial)
+        told.folder.note_failure(f"ValueError: {number}")
+        told.progress.on_trial_recover(0, [], told.trial)
+    assert [reason for _, reason in told.events if reason] == ["ValueError: 0", "ValueError: 1"]
+    assert len(told.folder.status()["failures"]) == 3
+    assert told.paused == [0, 0]
