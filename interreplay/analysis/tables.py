@@ -25,7 +25,7 @@ def judged(curves: Curves, kind: str) -> Array:
 
 def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame:
     """Every run that was found, those that do not count included."""
-    counted = {id(run) for s in sections for task in s.tasks for listed in task.counted.values() for run in listed}
+    counted = {id(run): values for s in sections for task in s.tasks for run, values in _each(task)}
     measures = {section.algorithm: MEASURES[section.measure] for section in sections}
     return pd.DataFrame(
         [
@@ -38,12 +38,19 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
                 "counted": id(run) in counted,
                 "env_steps": run.steps,
                 "seconds": run.results["seconds"].iloc[-1] if len(run.results) else np.nan,
+                **dict(zip(JUDGED, counted.get(id(run), (np.nan, np.nan)), strict=True)),
                 "note": run.note or ("" if id(run) in counted else f"no {measures.get(run.algorithm, '')}"),
                 "folder": str(run.path),
             }
             for run in runs
         ]
     ).astype({"seed": "Int64"})
+
+
+def _each(task: Task) -> Iterator[tuple[Run, tuple[float, float]]]:
+    """Every run that counts, with what `JUDGED` lists."""
+    for method, runs in task.counted.items():
+        yield from zip(runs, zip(*(judged(task.own[method], kind) for kind in JUDGED), strict=True), strict=True)
 
 
 def curves_table(sections: Sequence[Section]) -> pd.DataFrame:

@@ -37,10 +37,19 @@ def test_what_does_not_count_is_shown_and_in_no_number(tmp_path):
     assert tables["runs"]["state"].value_counts().to_dict() == {
         "finished": 12, "empty": 2, "unfinished": 1, "crashed": 1
     }  # fmt: skip
-    assert tables["runs"]["counted"].sum() == 12
+    counted = tables["runs"][tables["runs"]["counted"]]
+    assert len(counted) == 12 and tables["runs"]["final"].notna().sum() == 12
     hopper = next(task for task in section.tasks if task.env == "Hopper-v5")
     assert sorted(run.state for run in hopper.aside) == ["crashed", "unfinished"]
     assert one(tables["efficiency"], env="Hopper-v5", method="NMER")["runs"] == 3
+
+
+def test_every_run_is_listed_with_its_own_figures(tmp_path):
+    for seed, returns in enumerate([[0.0, 4.0, 8.0], [0.0, 2.0, 1.0]]):
+        ours(tmp_path, "Hopper-v5", "NMER", seed, returns)
+    _, tables = tables_of(tmp_path)
+    assert [one(tables["runs"], seed=seed)["final"] for seed in (0, 1)] == [8.0, 1.0]
+    assert [one(tables["runs"], seed=seed)["auc"] for seed in (0, 1)] == [4.0, 1.25]
 
 
 def test_unfinished_runs_count_as_far_as_they_got_where_asked(tmp_path):

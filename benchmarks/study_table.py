@@ -1,0 +1,57 @@
+"""The tables of a study for a text, every seed in them: ``python -m benchmarks.study_table FOLDER``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.measure import table
+from interreplay.analysis.runs import read_runs
+from interreplay.analysis.scores import Scores
+from interreplay.analysis.study import build
+from interreplay.analysis.tables import aggregate_table, efficiency_table, improvement_table, runs_table
+
+
+def number(value: float) -> str:
+    """Three digits, and the whole part of larger numbers."""
+    return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def between(row: pd.Series, name: str) -> str:
+    """A value and its interval."""
+    return f"{number(row[name])} ({number(row[f'{name}_low'])} to {number(row[f'{name}_high'])})"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.study_table", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    runs = read_runs([parser.parse_args(argv).folder])
+    sections = build(runs, baseline="Uniform", measure="auto", count="finished", scores=Scores())
+    each = runs_table(runs, sections)
+    rows = []
+    for _, row in efficiency_table(sections).iterrows():
+        key = (each["algorithm"] == row["algorithm"]) & (each["env"] == row["env"]) & (each["method"] == row["method"])
+        seeds = each[key & each["counted"]].sort_values("seed")
+        finals = ", ".join(number(value) for value in seeds["final"])
+        ratio = between(row, "auc_ratio") if row["method"] != "Uniform" else "1"
+        cells = [f"{row['algorithm']} {row['method']}", finals, between(row, "final"), between(row, "auc"), ratio]
+        rows.append([row["env"], *cells])
+    print(table(["task", "method", "final return of every seed", "mean", "area under the curve", "× Uniform"], rows))
+    improved = improvement_table(sections).set_index(["algorithm", "method", "measure"])
+    rows = []
+    for _, row in aggregate_table(sections).iterrows():
+        key = (row["algorithm"], row["method"], row["measure"])
+        better = improved.loc[key] if key in improved.index else None
+        chance = "–" if better is None else f"{better['probability']:.2f} ({better['low']:.2f} to {better['high']:.2f})"
+        ratio = "1" if row["method"] == "Uniform" else between(row, "ratio")
+        rows.append([f"{key[0]} {key[1]}", row["measure"], str(row["runs"]), between(row, "iqm"), ratio, chance])
+    names = ["all tasks", "of", "runs", "normalised IQM", "× Uniform", "probability of improvement over Uniform"]
+    print(table(names, rows))
+
+
+if __name__ == "__main__":
+    main()
