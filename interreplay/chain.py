@@ -115,7 +115,7 @@ class Chain:
             columns: Of the row, each of length 1, in the stored dtypes.
             written: Number of rows written before.
         """
-        row, slot = {name: column.numpy() for name, column in columns.items()}, written % self.capacity
+        row, slot = {name: column.numpy(force=True) for name, column in columns.items()}, written % self.capacity
         start, end = (
             b"".join(row[which + name[3:]].tobytes() for name in self.sorted) for which in ("obs", "next_obs")
         )
