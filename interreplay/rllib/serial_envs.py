@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, create_empty_array
 from gymnasium.wrappers.vector import DictInfoToList
 
 
-class SerialEnvs(DictInfoToList):
+class SerialEnvs(VectorWrapper):
     """Gymnasium's `SyncVectorEnv`, with infos as a list.
 
     It steps the same environments and resets them at the same steps. It doesn't walk through spaces, copy observations
@@ -20,12 +20,12 @@ class SerialEnvs(DictInfoToList):
     its physics.
 
     Args:
-        vector: Made with automatic resets at the next step.
+        env: One that `fits`. It is kept: gymnasium closes what is inside of a wrapper that nobody holds any more.
     """
 
-    def __init__(self, vector: SyncVectorEnv):
-        super().__init__(vector)
-        self._vector, self._space = vector, vector.single_observation_space
+    def __init__(self, env: Any):
+        super().__init__(env)
+        self._vector, self._space = env.unwrapped, env.single_observation_space
 
     @staticmethod
     def fits(env: Any) -> bool:

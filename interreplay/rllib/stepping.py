@@ -32,7 +32,7 @@ class SteppingRunner(SingleAgentEnvRunner):
             suites.register(self.config.env)
         super().make_env()
         if SerialEnvs.fits(self.env):
-            self.env = SerialEnvs(self.env.unwrapped)
+            self.env = SerialEnvs(self.env)
 
     @override(SingleAgentEnvRunner)
     def _try_env_step(self, actions: Any) -> Any:

@@ -1,5 +1,7 @@
 """Our vector environment against gymnasium's."""
 
+import gc
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -33,7 +35,9 @@ def same(a, b):
 def test_it_does_what_gymnasiums_does(name, count):
     theirs = DictInfoToList(gym.make_vec(name, num_envs=count, vectorization_mode="sync"))
     ours = gym.make_vec(name, num_envs=count, vectorization_mode="sync")
-    assert SerialEnvs.fits(DictInfoToList(ours)) and not SerialEnvs.fits(ours)
+    assert not SerialEnvs.fits(ours)
+    ours = DictInfoToList(ours)
+    assert SerialEnvs.fits(ours)
     ours = SerialEnvs(ours)
     assert same(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
     theirs.action_space.seed(1)
@@ -61,11 +65,25 @@ def test_observations_are_not_those_that_an_environment_goes_on_to_change():
             self.obs += 1
             return self.obs, 0.0, False, False, {}
 
-    envs = SerialEnvs(gym.vector.SyncVectorEnv([Same]))
+    envs = SerialEnvs(DictInfoToList(gym.vector.SyncVectorEnv([Same])))
     envs.reset()
     first = envs.step(np.zeros((1, 1)))[0]
     envs.step(np.zeros((1, 1)))
     assert first.tolist() == [[1.0, 1.0]]
+
+
+def test_environments_stay_open():
+    closed = []
+
+    class Closing(spaces_envs.Line):
+        def close(self):
+            closed.append(self)
+
+    envs = SerialEnvs(DictInfoToList(gym.vector.SyncVectorEnv([Closing])))
+    gc.collect()
+    assert not closed
+    envs.close()
+    assert len(closed) == 1
 
 
 def test_other_kinds_of_vector_environments_stay_as_they_are():
