@@ -9,10 +9,11 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
 class Bell:
-    """An actor beside the driver; trials wait for it in a thread each."""
+    """An actor; trials wait for it in a thread each."""
 
     def __init__(self) -> None:
         self._saves, self._stopping, self._rung = 0, False, asyncio.Event()
@@ -29,6 +30,12 @@ class Bell:
         while saves is not None and self._saves <= saves and not self._stopping:
             await self._rung.wait()
         return self._saves, self._stopping
+
+
+def hang_bell() -> Any:
+    """A `Bell` on the driver's node, so that no trial needs a node that may be lost while the study goes on."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(num_cpus=0, scheduling_strategy=here)(Bell).remote()
 
 
 def listen(bell: Any, ask: Callable[[str], Any]) -> None:

@@ -19,7 +19,7 @@ from ray.tune.schedulers import TrialScheduler
 from interreplay.commandline import UsageError
 from interreplay.commandline.interrupts import Interrupts
 from interreplay.rllib import job
-from interreplay.rllib.bell import Bell
+from interreplay.rllib.bell import hang_bell
 from interreplay.rllib.tune_progress import Ending, Progress, Tell
 from interreplay.rllib.tune_trial import Trial
 from interreplay.studies.study import Execution
@@ -61,7 +61,7 @@ def run_trials(
     """
     os.environ.update(_TUNE)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
-    bell, progress = ray.remote(num_cpus=0)(Bell).remote(), Progress(tell)
+    bell, progress = hang_bell(), Progress(tell)
     ending = Ending(progress)
     tuner = _tuner(jobs, execution, folder, bell, ending, progress, scheduler)
     ended, wishes, errors = threading.Event(), list[str](), list[BaseException]()

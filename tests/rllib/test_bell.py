@@ -1,0 +1,33 @@
+"""The bell hangs where the driver is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Of actors without CPUs Ray puts about every second one on the other node.
+SCRIPT = """
+import ray
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+cluster.add_node(num_cpus=1)
+ray.init(address=cluster.address, log_to_driver=False)
+from interreplay.rllib.bell import hang_bell
+bells = [hang_bell() for _ in range(4)]
+assert [ray.get(bell.wait.remote(None)) for bell in bells] == [(0, False)] * 4
+known = ray._private.state.actors()
+nodes = {known[bell._actor_id.hex()]["Address"]["NodeID"] for bell in bells}
+print("here" if nodes == {ray.get_runtime_context().get_node_id()} else nodes)
+"""
+
+
+@pytest.mark.slow
+def test_the_bell_hangs_beside_the_driver():
+    root = Path(__file__).resolve().parents[2]
+    quiet = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=root, env=quiet, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split()[-1:] == ["here"], done.stdout + done.stderr
