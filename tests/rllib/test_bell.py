@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,18 @@ bells = [hang_bell() for _ in range(4)]
 assert [ray.get(bell.wait.remote(None)) for bell in bells] == [(0, False)] * 4
 known = ray._private.state.actors()
 nodes = {known[bell._actor_id.hex()]["Address"]["NodeID"] for bell in bells}
-print("here" if nodes == {ray.get_runtime_context().get_node_id()} else nodes)
+here = ray.get_runtime_context().get_node_id()
+ray.shutdown()
+cluster.shutdown()
+print("here" if nodes == {here} else nodes)
 """
 
 
 @pytest.mark.slow
 def test_the_bell_hangs_beside_the_driver():
     root = Path(__file__).resolve().parents[2]
-    quiet = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(root)}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=root, env=quiet, capture_output=True, text=True, timeout=120
-    )
+    with tempfile.TemporaryDirectory() as folder:  # where Ray notes the address that others would join
+        own = os.environ | {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(root)}
+        command = [sys.executable, "-c", SCRIPT]
+        done = subprocess.run(command, cwd=root, env=own, capture_output=True, text=True, timeout=120)
     assert done.stdout.split()[-1:] == ["here"], done.stdout + done.stderr
