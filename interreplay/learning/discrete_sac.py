@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.encoders import Flat
 from interreplay.learning.networks import MLP, Layers
-from interreplay.learning.sac import SACUpdate
+from interreplay.learning.sac import SACNetworks, SACUpdate
 from interreplay.learning.update import over_views, shares, views, weighted_mean
 from interreplay.transitions import Transitions
 
@@ -45,34 +44,14 @@ class CategoricalActor(nn.Module):
         return (scores if noise is None else scores - (-torch.special.log_ndtr(noise)).log()).argmax(dim=-1)
 
 
-class DiscreteSACNetworks(nn.Module):
-    """Actor, twin critics with one output per action, their targets and the temperature; arguments as `SACNetworks`.
+class DiscreteSACNetworks(SACNetworks):
+    """`SACNetworks` whose actor gives probabilities of `actions` actions, and whose critics have an output for each."""
 
-    Args:
-        inputs: Numbers in an observation.
-        actions: Number of actions A.
-        hiddens: Widths of the hidden layers of all networks.
-        initial_alpha: First temperature, positive.
-        inference_only: Build the actor alone.
-    """
+    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
+        return CategoricalActor(inputs, actions, hiddens)
 
-    def __init__(
-        self,
-        inputs: int,
-        actions: int,
-        hiddens: Sequence[int] = (256, 256),
-        initial_alpha: float = 1.0,
-        inference_only: bool = False,
-    ):
-        super().__init__()
-        self.encoder: nn.Module = Flat()
-        self.actor = CategoricalActor(inputs, actions, hiddens)
-        if inference_only:
-            return
-        self.critics = Layers(2, [inputs, *hiddens, actions])
-        self.targets = Layers(2, [inputs, *hiddens, actions]).requires_grad_(False)
-        self.targets.load_state_dict(self.critics.state_dict())
-        self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
+    def make_critics(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Layers:
+        return Layers(2, [inputs, *hiddens, actions])
 
 
 class DiscreteSACUpdate(SACUpdate):
@@ -101,11 +80,7 @@ class DiscreteSACUpdate(SACUpdate):
         target = self.expected_values(rows, next_obs, m, alpha)
         errors, critic_loss = self.step_critics(obs, m, target, weights, row_weights, taken)
         actor_loss, log_prob = self.step_policy(self.seen_by_actor(rows, obs, m), alpha, row_weights)
-        alpha_loss = self.step_alpha(log_prob, row_weights)
-        self.move_targets(self.tau)
-        q_mean = (errors + target).mean()
-        report = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob.mean()])
-        return errors.mean(dim=0), report
+        return self.conclude(errors, target, (critic_loss, actor_loss), alpha, log_prob, row_weights)
 
     @torch.no_grad()
     def expected_values(self, rows: Transitions, next_obs: Tensor, m: int, alpha: Tensor) -> Tensor:

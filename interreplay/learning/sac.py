@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from interreplay.learning.actor_critic import ActorCriticUpdate
 from interreplay.learning.encoders import Flat
-from interreplay.learning.networks import Critics, GaussianActor
+from interreplay.learning.networks import Critics, GaussianActor, Layers
 from interreplay.learning.optimizer import FastAdam
 from interreplay.learning.squashed_gaussian import Draw
 from interreplay.learning.update import normal, over_views, shares, views, weighted_mean
@@ -38,13 +39,21 @@ class SACNetworks(nn.Module):
     ):
         super().__init__()
         self.encoder: nn.Module = Flat()
-        self.actor = GaussianActor(inputs, actions, hiddens)
+        self.actor = self.make_actor(inputs, actions, hiddens)
         if inference_only:
             return
-        self.critics = Critics(2, inputs + actions, hiddens)
-        self.targets = Critics(2, inputs + actions, hiddens).requires_grad_(False)
+        self.critics = self.make_critics(inputs, actions, hiddens)
+        self.targets = self.make_critics(inputs, actions, hiddens).requires_grad_(False)
         self.targets.load_state_dict(self.critics.state_dict())
         self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
+
+    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
+        """The policy."""
+        return GaussianActor(inputs, actions, hiddens)
+
+    def make_critics(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Layers:
+        """Twin critics."""
+        return Critics(2, inputs + actions, hiddens)
 
 
 class SACUpdate(ActorCriticUpdate):
@@ -102,10 +111,30 @@ class SACUpdate(ActorCriticUpdate):
         errors, critic_loss = self.step_critics(torch.cat([obs, seen], dim=1), m, target, weights, row_weights)
         noise = normal(actions, rng)
         actor_loss, log_prob = self.step_actor(self.seen_by_actor(rows, obs, m), noise, alpha, row_weights)
+        return self.conclude(errors, target, (critic_loss, actor_loss), alpha, log_prob, row_weights)
+
+    def conclude(
+        self,
+        errors: Tensor,
+        target: Tensor,
+        losses: tuple[Tensor, Tensor],
+        alpha: Tensor,
+        log_prob: Tensor,
+        row_weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Step the temperature, move the targets; returns what `apply` does.
+
+        Args:
+            errors: TD errors ``(critics, n)``.
+            target: q_t ``(n,)``.
+            losses: Of the critics and of the actor.
+            alpha: The temperature before its step.
+            log_prob: log π ``(n,)``, or what stands for it.
+            row_weights: v ``(n,)`` or None.
+        """
         alpha_loss = self.step_alpha(log_prob, row_weights)
         self.move_targets(self.tau)
-        q_mean = (errors + target).mean()
-        report = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob.mean()])
+        report = torch.stack([*losses, alpha_loss, alpha, (errors + target).mean(), log_prob.mean()])
         return errors.mean(dim=0), report
 
     @torch.no_grad()
