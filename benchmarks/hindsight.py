@@ -18,7 +18,7 @@ import gymnasium as gym
 import numpy as np
 
 from benchmarks.measure import interleaved, single_thread, table
-from interreplay import robotics
+from interreplay.environments import robotics
 
 ENV, EPISODE = "FetchReach-v4", 50
 

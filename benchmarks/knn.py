@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from interreplay import Transitions
-from interreplay.neighborhood.exact import nearest
 from interreplay.neighborhood.knn import KNN
-from interreplay.storage import Storage
+from interreplay.neighborhood.knn_index.brute_force import nearest
+from interreplay.storage.ring import Storage
 
 K = 10
 

@@ -18,9 +18,10 @@ import torch
 
 from argument_parser import make_parser, settings_for
 from benchmarks.measure import single_thread
-from interreplay.memory import columns_of_spaces
-from interreplay.rllib import job
-from interreplay.rllib.packing import pack
+from interreplay.diagnostics.memory_estimate import columns_of_spaces
+from interreplay.rllib import ray_session
+from interreplay.rllib.env_runner.wire_format import pack
+from interreplay.rllib.run.build import build
 from interreplay.transitions import Transitions
 
 LENGTHS = (1, 50, 1000)
@@ -30,7 +31,7 @@ def algorithm(env: str, buffer: str, rows: int) -> Any:
     """SAC with an empty buffer of so many rows."""
     line = f"--env {env} --buffer {buffer} --buffer_size {rows} --evaluation_interval 0"
     settings = SimpleNamespace(**vars(settings_for(make_parser().given(line.split()))))
-    return job.build("SACConfig", settings)
+    return build("SACConfig", settings)
 
 
 def sent(value: Any) -> int:
@@ -105,7 +106,7 @@ def main() -> None:
     parser.add_argument("--buffers", nargs="+", default=["Uniform", "PER", "NMER"])
     args = parser.parse_args()
     single_thread()
-    job.prepare_host(1, 0)
+    ray_session.prepare_host(1, 0)
     transfers(args.env)
     for buffer in args.buffers:
         checkpoints(args.env, buffer, args.rows, args.repeats)

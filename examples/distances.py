@@ -15,8 +15,8 @@ from pictures import BLUE, GREEN, GREY, ORANGE, PINK, show
 
 from interreplay import Transitions
 from interreplay.neighborhood import KNN
-from interreplay.neighborhood.exact import nearest
-from interreplay.storage import Storage
+from interreplay.neighborhood.knn_index.brute_force import nearest
+from interreplay.storage.ring import Storage
 
 torch.set_num_threads(1)
 

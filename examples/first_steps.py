@@ -21,7 +21,7 @@ from pictures import BLUE, GREY, show
 
 from interreplay.analysis import make_report
 from interreplay.rllib import SACConfig
-from interreplay.rllib.run_log import RunLog
+from interreplay.rllib.run.result_log import RunLog
 
 warnings.filterwarnings("ignore")
 logging.getLogger("ray").setLevel(logging.ERROR)

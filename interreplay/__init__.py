@@ -1,9 +1,32 @@
-"""Replay buffers made of parts: select anchors, gather their neighbours, synthesise a batch, learn from it."""
+"""Replay buffers made of parts: select anchors, gather their neighbors, synthesise a batch, learn from it."""
 
-from interreplay.buffer import ReplayBuffer, Sample
-from interreplay.errors import CheckpointError, InterreplayError, NonFiniteError
-from interreplay.storage import Storage
-from interreplay.transitions import Transitions
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interreplay.buffer import ReplayBuffer, Sample
+    from interreplay.errors import CheckpointError, InterreplayError, NonFiniteError
+    from interreplay.storage.ring import Storage
+    from interreplay.transitions import Transitions
 
 __all__ = ["CheckpointError", "InterreplayError", "NonFiniteError", "ReplayBuffer", "Sample", "Storage", "Transitions"]
 __version__ = "0.1.0"
+
+_MODULES = {
+    "CheckpointError": "errors",
+    "InterreplayError": "errors",
+    "NonFiniteError": "errors",
+    "ReplayBuffer": "buffer",
+    "Sample": "sample",
+    "Storage": "storage.ring",
+    "Transitions": "transitions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for only then: commands answer `--help`, and checks run, before PyTorch is loaded."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from interreplay.credit import Credit, CreditAnchor
-from interreplay.layout import Columns, features
 from interreplay.neighborhood import Alone, Neighborhood
 from interreplay.sample import Sample
 from interreplay.selection import Selector, Uniform
-from interreplay.state import copy_arrays
-from interreplay.storage import Storage
+from interreplay.state_files import copy_arrays
+from interreplay.storage.columns import Columns, features
+from interreplay.storage.ring import Storage
 from interreplay.synthesis import Keep, Synthesizer
 from interreplay.transitions import Transitions
 

@@ -32,6 +32,10 @@ class CheckpointError(InterreplayError):
     """A checkpoint cannot be read, is damaged, or belongs to something else."""
 
 
+class UsageError(InterreplayError, ValueError):
+    """What was asked for cannot be done; the message is one line that names the value and what would be accepted."""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Half a sentence for error messages: the nearest valid name and all of them."""
     names = sorted(valid)
@@ -39,3 +43,16 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
     hint = f"did you mean {folded[close[0]]!r}? " if close else ""
     return f"{hint}valid: {', '.join(names)}"
+
+
+def accepted_names(word: str, names: Iterable[str]) -> str:
+    """Half a sentence for error messages: the nearest name, and all of them.
+
+    Args:
+        word: What was given.
+        names: What would be accepted.
+    """
+    names = list(names)
+    close = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.5)
+    hint = next((f"did you mean {name}? " for name in names if close and name.lower() == close[0]), "")
+    return hint + f"accepted: {', '.join(names) or 'none'}"

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from interreplay.layout import Columns
+from interreplay.storage.columns import Columns
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
+
+GOALS = "hindsight_goals"
+"""Name of the extra column ``(n, 1 + m, d)`` of goals: for the anchor, then for each of its m partners."""
 
 
 class Part:

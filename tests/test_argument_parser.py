@@ -12,10 +12,11 @@ import pytest
 import argument_parser
 from argument_parser import CHANGEABLE, GROUPS, NOW, make_parser, settings_for, settings_resumed
 from custom_training import main
-from interreplay.commandline import UsageError, presets
-from interreplay.commandline.flags import Flag, FlagParser
-from interreplay.commandline.replay_flags import REPLAY_FLAGS
-from interreplay.commandline.values import boolean
+from interreplay.commandline.flags import presets
+from interreplay.commandline.flags.parser import Flag, FlagParser
+from interreplay.commandline.flags.replay_flags import REPLAY_FLAGS
+from interreplay.commandline.flags.values import boolean
+from interreplay.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}

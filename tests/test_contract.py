@@ -12,7 +12,7 @@ from builders import Episodes, identical, make, same_sample
 from scipy.stats import chisquare
 
 import replay_buffers
-from interreplay import ReplayBuffer, state
+from interreplay import ReplayBuffer, state_files
 from interreplay.neighborhood import KNN, ClusterCenter
 
 
@@ -173,7 +173,7 @@ def test_no_seed_gives_different_results(recipe):
 
 def test_sampling_leaves_the_storage_untouched(recipe):
     buffer = filled(recipe)
-    before, slots = state.copy_arrays(buffer.storage.state_dict()), torch.arange(100)
+    before, slots = state_files.copy_arrays(buffer.storage.state_dict()), torch.arange(100)
     rows = buffer.storage[slots]
     for _ in range(5):
         sample = buffer.sample(64)
@@ -210,9 +210,9 @@ def continued(buffer: ReplayBuffer) -> list:
 def test_a_state_on_disk_gives_the_same_batches(recipe, tmp_path):
     buffer = filled(recipe)
     use(buffer)
-    state.save(tmp_path / "state", buffer.state_view())
+    state_files.save(tmp_path / "state", buffer.state_view())
     fresh = recipe(capacity=100)
-    fresh.load_state_dict(state.load(tmp_path / "state"))
+    fresh.load_state_dict(state_files.load(tmp_path / "state"))
     for one, other in zip(continued(fresh), continued(buffer), strict=True):
         same_sample(one, other)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import custom_training
-from interreplay.commandline.folders import EVALUATION_RETURN, STEPS
+from interreplay.runs.run_folder import EVALUATION_RETURN, STEPS
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = (

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from interreplay import Transitions
-from interreplay.diagnostics import Diagnostics, describe, same_share
+from interreplay.diagnostics.batch_statistics import Diagnostics, describe, same_share
 from replay_buffers import LCER, NMER, PER, Uniform
 
 

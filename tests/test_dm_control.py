@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from custom_training import main
-from interreplay import dm_control, suites
-from interreplay.commandline import UsageError
-from interreplay.commandline.environments import find_environment
+from interreplay.environments import dm_control, registration
+from interreplay.environments.lookup import find_environment
+from interreplay.errors import UsageError
 
 NAME = "dm_control/cheetah-run-v0"
 installed = pytest.mark.skipif(not dm_control.register(NAME), reason="the extra dm_control is not installed")
@@ -83,4 +83,4 @@ def test_without_the_package_one_line_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(dm_control.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"'dm_control/cheetah-run-v0' .* pip install 'interreplay\[dm_control\]'"):
         find_environment(NAME)
-    assert suites.register("Hopper-v5") == "" and suites.register(NAME) == "dm_control"
+    assert registration.register("Hopper-v5") == "" and registration.register(NAME) == "dm_control"

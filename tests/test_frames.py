@@ -6,9 +6,9 @@ import torch
 from builders import identical, stack
 
 from interreplay import Storage
-from interreplay.commandline.environments import find_environment
-from interreplay.frames import shared
-from interreplay.memory import estimate
+from interreplay.diagnostics.memory_estimate import estimate
+from interreplay.environments.lookup import find_environment
+from interreplay.storage.frame_pool import shared
 from replay_buffers import PER, Attentive, Uniform
 
 SHAPE = (5, 4)

@@ -46,7 +46,96 @@ def top_level(path: Path) -> set[str]:
 def test_only_the_bridge_imports_ray(path):
     if (ROOT / "interreplay" / "rllib") not in path.parents:
         assert "ray" not in top_level(path)
-        assert not any(module.startswith("interreplay.rllib") for module in imports(path))
+
+
+# Rooms from the ground up: a file imports from its own room and from rooms named before it. A folder within a folder
+# is a room of its own where it is named here.
+LAYERS = [
+    *("errors", "randomness", "transitions", "state_files", "storage", "environments", "learning", "part", "sample"),
+    *("selection", "credit", "neighborhood", "synthesis", "buffer", "diagnostics", "catalogue", "algorithms_table"),
+    "runs",
+    *("commandline.flags", "studies", "cluster_checks", "analysis"),
+    *("rllib.ray_session", "rllib.stock", "rllib.checkpoints", "rllib.env_runner", "rllib.algorithms"),
+    *("rllib", "rllib.evaluation", "rllib.run", "rllib.command", "rllib.tune", "commandline"),
+]
+FILES_PER_FOLDER = 12
+MORE_FILES = {
+    "replay_buffers": "the catalogue: one file per method",
+    "interreplay/analysis": "one step each from result files to a page, read in turn",
+    "interreplay/learning": "one file per algorithm",
+}
+
+
+def runtime_imports(path: Path) -> set[str]:
+    """Modules of ours that a file imports when it runs, in functions too; those for type checkers alone left out."""
+    tree, found = ast.parse(path.read_text()), set()
+    typing_only = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
+    skipped = {id(child) for block in typing_only for child in ast.walk(block)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in skipped:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names if names <= MODULES else {*names, node.module or ""}
+    return found & MODULES - {module_of(path)}
+
+
+def module_of(path: Path) -> str:
+    return str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
+
+
+def room_of(module: str) -> str:
+    """The layer that a module of the package lies in; the longest name counts."""
+    name = module.removeprefix("interreplay.")
+    return max((layer for layer in LAYERS if f"{name}.".startswith(f"{layer}.")), key=len, default="")
+
+
+MODULES = {module_of(path) for path in PACKAGED}
+GRAPH = {module_of(path): runtime_imports(path) for path in PACKAGED}
+OWN = [module for module in GRAPH if module.startswith("interreplay.")]
+
+
+@pytest.mark.parametrize("module", OWN)
+def test_a_room_imports_from_rooms_below_it(module):
+    assert room_of(module), f"{module} lies in no layer"
+    mine = LAYERS.index(room_of(module))
+    above = {other for other in GRAPH[module] if room_of(other) and LAYERS.index(room_of(other)) > mine}
+    assert not above
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """The nodes that lie in circles or between them, [] where there are none."""
+    left = {node: targets - {node} for node, targets in graph.items()}
+    while True:
+        reached = set().union(*left.values()) if left else set()
+        inside = {
+            node: targets & left.keys() for node, targets in left.items() if targets & left.keys() and node in reached
+        }
+        if inside.keys() == left.keys():
+            return sorted(left)
+        left = inside
+
+
+def test_files_import_each_other_in_no_circle():
+    assert circle(GRAPH) == []
+
+
+def test_rooms_import_each_other_in_no_circle():
+    rooms: dict[str, set[str]] = {}
+    for module in OWN:
+        rooms.setdefault(room_of(module), set()).update(room_of(other) for other in GRAPH[module])
+    assert circle(rooms) == []
+
+
+def test_a_circle_would_be_found():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": {"d"}}) == ["a", "b", "c"]
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in PACKAGED}), ids=name_of)
+def test_a_folder_can_be_looked_over(folder):
+    files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(files) <= FILES_PER_FOLDER or name_of(folder) in MORE_FILES
 
 
 @pytest.mark.parametrize("path", CODE, ids=name_of)
@@ -77,6 +166,8 @@ def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 @pytest.mark.parametrize("path", PACKAGED, ids=name_of)
 def test_packages_do_not_print(path):
+    if path.parent == ROOT / "interreplay" / "commandline":
+        return  # the commands themselves
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     prints = [node.lineno for node in calls if isinstance(node.func, ast.Name) and node.func.id == "print"]
     assert not prints

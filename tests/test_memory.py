@@ -8,7 +8,7 @@ import pytest
 import torch
 from builders import HALF_CHEETAH, Episodes, make
 
-from interreplay.memory import columns_of_spaces, estimate
+from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
 from replay_buffers import NMER, PER, Uniform
 
 BOX, DISCRETE = gym.spaces.Box, gym.spaces.Discrete

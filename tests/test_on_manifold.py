@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from interreplay import Transitions
-from interreplay.on_manifold import OnManifold
+from interreplay.diagnostics.on_manifold import OnManifold
 from replay_buffers import NMER, NaiveMixup
 
 

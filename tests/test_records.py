@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.records import Records
+from interreplay.storage.row_table import Records
 
 KINDS = [torch.bool, torch.uint8, torch.int32, torch.float32, torch.float64, torch.int64]
 
@@ -29,7 +29,7 @@ def values(of: dict, n: int) -> dict:
 @pytest.fixture(params=[True, False], ids=["numpy", "torch"], autouse=True)
 def _both_ways(request, monkeypatch):
     """On other devices than the CPU numpy is not used."""
-    monkeypatch.setattr("interreplay.records.shares_numpy", lambda device: request.param)
+    monkeypatch.setattr("interreplay.storage.row_table.shares_numpy", lambda device: request.param)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 0, 5, 1], [1], [0]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interreplay import rendering
+from interreplay.environments import rendering
 
 
 @pytest.mark.parametrize(

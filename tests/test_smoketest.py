@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import smoketest
+from interreplay.commandline import smoketest
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from builders import HALF_CHEETAH, make
 
-from interreplay import CheckpointError, state
+from interreplay import CheckpointError, state_files
 from replay_buffers import PER, Uniform
 
 ARRAYS = {
@@ -47,58 +47,58 @@ def run(program: str, *arguments: str) -> subprocess.Popen:
 
 
 def written(path: Path, value: object) -> Path:
-    state.write_atomically(path, lambda folder: state.save(folder / "s", value))
+    state_files.write_atomically(path, lambda folder: state_files.save(folder / "s", value))
     return path
 
 
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
 def test_arrays(tmp_path, name, kind):
-    state.save(tmp_path, {"a": [kind(ARRAYS[name])]})
-    found = state.load(tmp_path)["a"][0]
+    state_files.save(tmp_path, {"a": [kind(ARRAYS[name])]})
+    found = state_files.load(tmp_path)["a"][0]
     assert isinstance(found, np.ndarray) and found.dtype == ARRAYS[name].dtype and found.shape == ARRAYS[name].shape
     assert np.array_equal(found, ARRAYS[name])
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_values(tmp_path, name):
-    state.save(tmp_path, {"value": PLAIN[name]})
-    assert state.load(tmp_path) == {"value": PLAIN[name]}
+    state_files.save(tmp_path, {"value": PLAIN[name]})
+    assert state_files.load(tmp_path) == {"value": PLAIN[name]}
 
 
 def test_a_generator_goes_on_where_it_was(tmp_path):
     rng = np.random.default_rng(3)
     rng.normal(size=7)
-    state.save(tmp_path, rng.bit_generator.state)
+    state_files.save(tmp_path, rng.bit_generator.state)
     other = np.random.default_rng()
-    other.bit_generator.state = state.load(tmp_path)
+    other.bit_generator.state = state_files.load(tmp_path)
     assert other.normal(size=5).tolist() == rng.normal(size=5).tolist()
 
 
 def test_objects_are_refused_when_written(tmp_path):
     with pytest.raises((TypeError, ValueError)):
-        state.save(tmp_path, {"value": np.array([object()])})
+        state_files.save(tmp_path, {"value": np.array([object()])})
     with pytest.raises(TypeError):
-        state.save(tmp_path, {"value": object()})
+        state_files.save(tmp_path, {"value": object()})
 
 
 def test_pickles_are_not_read(tmp_path):
-    state.save(tmp_path, {"a": np.arange(3)})
+    state_files.save(tmp_path, {"a": np.arange(3)})
     np.save(tmp_path / "0.npy", np.array([{"evil": 1}]), allow_pickle=True)
     with pytest.raises(CheckpointError):
-        state.load(tmp_path)
+        state_files.load(tmp_path)
 
 
 def test_what_is_loaded_never_changes_the_files(tmp_path):
     path = written(tmp_path / "c", {"a": ARRAYS["large"]})
-    state.load(path / "s")["a"][:] = 0
-    state.resolve(path)
-    assert np.array_equal(state.load(path / "s")["a"], ARRAYS["large"])
+    state_files.load(path / "s")["a"][:] = 0
+    state_files.resolve(path)
+    assert np.array_equal(state_files.load(path / "s")["a"], ARRAYS["large"])
 
 
 def test_copies_share_nothing():
     given = {"a": torch.zeros(3), "b": [np.zeros(3), (1, np.zeros(2))], "c": 1}
-    copied = state.copy_arrays(given)
+    copied = state_files.copy_arrays(given)
     given["a"][0] = given["b"][0][0] = given["b"][1][1][0] = 9
     assert copied["a"].sum() == 0 and copied["b"][0].sum() == 0 and copied["b"][1][1].sum() == 0
 
@@ -107,7 +107,7 @@ def test_copies_share_nothing():
 
 
 def files(path: Path) -> list[Path]:
-    return sorted(p for p in path.rglob("*") if p.is_file() and p.name != state.MANIFEST)
+    return sorted(p for p in path.rglob("*") if p.is_file() and p.name != state_files.MANIFEST)
 
 
 @pytest.mark.parametrize("which", range(4))
@@ -122,7 +122,7 @@ def test_damage_is_named(tmp_path, which, damage):
     if damage == "missing":
         target.unlink()
     with pytest.raises(CheckpointError) as caught:
-        state.resolve(path)
+        state_files.resolve(path)
     message = str(caught.value)
     assert str(target) in message and "\n" not in message
     assert damage == "flipped" or f"expected {len(content)}" in message
@@ -131,26 +131,26 @@ def test_damage_is_named(tmp_path, which, damage):
 @pytest.mark.parametrize("content", [None, "", "{", '{"format": 1'])
 def test_a_manifest_that_cannot_be_read(tmp_path, content):
     path = written(tmp_path / "c", {"a": 1})
-    (path / state.MANIFEST).unlink()
+    (path / state_files.MANIFEST).unlink()
     if content is not None:
-        (path / state.MANIFEST).write_text(content)
+        (path / state_files.MANIFEST).write_text(content)
     with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
-        state.resolve(path)
+        state_files.resolve(path)
 
 
 def test_another_format(tmp_path):
     path = written(tmp_path / "c", {"a": 1})
-    manifest = json.loads((path / state.MANIFEST).read_text())
-    (path / state.MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
+    manifest = json.loads((path / state_files.MANIFEST).read_text())
+    (path / state_files.MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
     with pytest.raises(CheckpointError, match="has the format 99; expected 1"):
-        state.resolve(path)
+        state_files.resolve(path)
 
 
 def test_nothing_there(tmp_path):
     with pytest.raises(CheckpointError):
-        state.resolve(tmp_path / "none")
+        state_files.resolve(tmp_path / "none")
     with pytest.raises(CheckpointError):
-        state.load(tmp_path / "none")
+        state_files.load(tmp_path / "none")
 
 
 # -- all or nothing -------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_replacing_leaves_the_new_one_alone(tmp_path):
     path = tmp_path / "c"
     for value in (1, 2):
         written(path, {"value": value})
-    assert state.load(state.resolve(path) / "s") == {"value": 2}
+    assert state_files.load(state_files.resolve(path) / "s") == {"value": 2}
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
@@ -168,12 +168,12 @@ def test_a_writer_that_fails_leaves_the_old_one(tmp_path):
     path = written(tmp_path / "c", {"value": 1})
 
     def fail(folder: Path) -> None:
-        state.save(folder / "s", {"value": 2})
+        state_files.save(folder / "s", {"value": 2})
         raise RuntimeError("disk full")
 
     with pytest.raises(RuntimeError, match="disk full"):
-        state.write_atomically(path, fail)
-    assert state.load(state.resolve(path) / "s") == {"value": 1}
+        state_files.write_atomically(path, fail)
+    assert state_files.load(state_files.resolve(path) / "s") == {"value": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
@@ -183,26 +183,26 @@ def test_a_folder_of_other_files_is_not_replaced(tmp_path):
     (tmp_path / "file").write_text("here")
     for target in (tmp_path / "thesis", tmp_path / "file"):
         with pytest.raises(CheckpointError, match="no checkpoint"):
-            state.write_atomically(target, lambda folder: (folder / "a").write_text("new"))
+            state_files.write_atomically(target, lambda folder: (folder / "a").write_text("new"))
     assert (tmp_path / "thesis" / "chapter_1.tex").read_text() == "Once"
     (tmp_path / "empty").mkdir()
-    state.write_atomically(tmp_path / "empty", lambda folder: (folder / "a").write_text("new"))
+    state_files.write_atomically(tmp_path / "empty", lambda folder: (folder / "a").write_text("new"))
     assert (tmp_path / "empty" / "a").exists()
 
 
 def test_a_kill_between_the_two_renames_leaves_the_old_one(tmp_path):
     path = written(tmp_path / "c", {"value": 1})
     path.rename(tmp_path / "c.old")
-    assert state.load(state.resolve(path) / "s") == {"value": 1}
+    assert state_files.load(state_files.resolve(path) / "s") == {"value": 1}
     written(path, {"value": 2})
-    assert state.load(state.resolve(path) / "s") == {"value": 2}
+    assert state_files.load(state_files.resolve(path) / "s") == {"value": 2}
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
 KILLS = """
     import os, random, signal, sys, time
     import numpy as np
-    from interreplay import state
+    from interreplay import state_files as state
 
     def save_forever(path, number, pipe):
         while True:
@@ -241,7 +241,8 @@ def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
 PEAK = """
     import resource, sys
     import numpy as np, torch
-    from interreplay import Transitions, state
+    from interreplay import Transitions
+    from interreplay import state_files as state
     from replay_buffers import PER
     n, buffer = 50_000, PER(capacity=600_000)
     rows = np.random.default_rng(0).normal(size=(n + 1, 17)).astype(np.float32)
@@ -272,6 +273,6 @@ def test_saving_is_quick(tmp_path, kind):
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
-        state.write_atomically(tmp_path / "c", lambda folder: state.save(folder / "s", buffer.state_view()))
+        state_files.write_atomically(tmp_path / "c", lambda folder: state_files.save(folder / "s", buffer.state_view()))
         seconds.append(time.perf_counter() - start)
     assert min(seconds) < 1.0

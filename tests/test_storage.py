@@ -9,7 +9,8 @@ import pytest
 import torch
 from builders import HALF_CHEETAH, Episodes, identical, make, stack
 
-from interreplay import Storage, Transitions, records
+from interreplay import Storage, Transitions
+from interreplay.storage import row_table
 
 KINDS = {
     "plain": {},
@@ -38,7 +39,7 @@ def without_ids(transitions: Transitions) -> Transitions:
 @pytest.mark.parametrize("capacity", [1, 2, 7, 64])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_added_is_what_comes_back(kind, capacity, numpy, monkeypatch):
-    monkeypatch.setattr(records, "shares_numpy", lambda device: numpy)  # without numpy: as on other devices
+    monkeypatch.setattr(row_table, "shares_numpy", lambda device: numpy)  # without numpy: as on other devices
     for seed in range(3):
         episodes, storage = Episodes(seed=seed, **KINDS[kind]), Storage(capacity)
         kept: dict[int, dict] = {}

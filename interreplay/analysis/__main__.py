@@ -12,8 +12,8 @@ from interreplay.analysis.report import Report, make_report
 from interreplay.analysis.runs import FINISHED
 from interreplay.analysis.scores import Scores, read_scores
 from interreplay.analysis.study import MEASURES
-from interreplay.commandline import UsageError
-from interreplay.commandline.values import number
+from interreplay.commandline.flags.values import number
+from interreplay.errors import UsageError
 
 
 def make_parser() -> argparse.ArgumentParser:

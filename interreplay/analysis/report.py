@@ -12,7 +12,7 @@ from interreplay.analysis.runs import Run, read_runs
 from interreplay.analysis.scores import Scores
 from interreplay.analysis.study import Section, build
 from interreplay.analysis.tables import all_tables
-from interreplay.commandline import UsageError
+from interreplay.errors import UsageError
 
 
 @dataclass(frozen=True)

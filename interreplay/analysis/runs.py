@@ -17,7 +17,7 @@ from interreplay.analysis.results import FILES, Results, read_results
 from interreplay.analysis.settings import Description, describe, method_names
 from interreplay.analysis.study_file import NAME as STUDY
 from interreplay.analysis.study_file import planned
-from interreplay.commandline import UsageError
+from interreplay.errors import UsageError
 
 FINISHED, UNFINISHED, CRASHED, EMPTY, UNREADABLE = "finished", "unfinished", "crashed", "empty", "unreadable"
 STATES = (FINISHED, UNFINISHED, CRASHED, EMPTY, UNREADABLE)

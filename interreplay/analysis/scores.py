@@ -13,7 +13,7 @@ import numpy as np
 
 from interreplay.analysis.curves import Curves, points
 from interreplay.analysis.runs import Run
-from interreplay.commandline import UsageError
+from interreplay.errors import UsageError
 
 KEYS = ("low", "high", "threshold")
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from interreplay.analysis.curves import Curves, align, together
 from interreplay.analysis.runs import EMPTY, FINISHED, UNREADABLE, Run
 from interreplay.analysis.scores import Scale, Scores, find_scale
-from interreplay.commandline import UsageError
-from interreplay.errors import nearest
+from interreplay.errors import UsageError, nearest
 
 MEASURES = {"evaluation": "evaluation return", "training": "training return", "success": "success rate"}
 

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
-    "train": ("custom_training", "train an agent with a replay method"),
-    "evaluate": ("enjoy", "let a trained policy act: returns, video, dataset"),
-    "cluster": ("cluster_run", "many runs at once, on one machine or many"),
+    "train": ("interreplay.commandline.train", "train an agent with a replay method"),
+    "evaluate": ("interreplay.commandline.evaluate", "let a trained policy act: returns, video, dataset"),
+    "cluster": ("interreplay.commandline.study", "many runs at once, on one machine or many"),
     "report": ("interreplay.analysis.__main__", "figures and tables from the results of runs"),
-    "smoketest": ("smoketest", "is this installation sound?"),
+    "smoketest": ("interreplay.commandline.smoketest", "is this installation sound?"),
 }
 """Modules with a function ``main(argv)`` that returns an exit code, and what they are for."""
 

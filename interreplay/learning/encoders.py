@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from interreplay.observations import leaves
+from interreplay.environments.spaces import leaves
 from interreplay.transitions import Observation, observation_parts
 
 FEATURES = 50
@@ -99,7 +99,7 @@ class Encoder(nn.Module):
     """One encoder per part of an observation, side by side in the order of their names.
 
     Args:
-        space: Of one observation; see `interreplay.observations.leaves` for what it may be.
+        space: Of one observation; see `interreplay.environments.spaces.leaves` for what it may be.
 
     Attributes:
         width: Numbers d that come out.

@@ -12,7 +12,7 @@ from interreplay.neighborhood.base import Neighborhood
 from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class Alone(Neighborhood):

@@ -11,7 +11,7 @@ from torch import Tensor
 from interreplay.neighborhood.base import Neighborhood
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class Anyone(Neighborhood):

@@ -12,7 +12,7 @@ from interreplay.part import Part
 from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class Neighborhood(Part):

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import features
 from interreplay.neighborhood.base import Neighborhood
-from interreplay.neighborhood.cluster_sums import ClusterSums
-from interreplay.neighborhood.clustering import Clustering
-from interreplay.neighborhood.vectors import (
+from interreplay.neighborhood.clusters.cluster_moments import ClusterSums
+from interreplay.neighborhood.clusters.clustering import Clustering
+from interreplay.neighborhood.clusters.transition_vectors import (
     action_range,
     as_transitions,
     feature_vectors,
@@ -25,11 +24,12 @@ from interreplay.neighborhood.vectors import (
     length,
     transition_vectors,
 )
-from interreplay.synthesis.normal import standard_normal
+from interreplay.randomness import standard_normal
+from interreplay.storage.columns import features
 from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 MADE = -2
 """The slot of a neighbour that was made from stored rows and is none itself."""

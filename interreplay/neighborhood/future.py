@@ -8,18 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns
 from interreplay.neighborhood.base import Neighborhood
 from interreplay.neighborhood.trajectories import Trajectories
+from interreplay.part import GOALS
+from interreplay.storage.columns import Columns
 from interreplay.transitions import NAMES, Transitions, unchecked
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 STRATEGIES = ("future", "final", "episode")
 LAST = np.nextafter(1.0, 0.0)
-GOALS = "hindsight_goals"
-"""Name of the extra column ``(n, 1 + m, d)`` of goals: for the anchor, then for each of its m partners."""
 
 
 class Future(Neighborhood):

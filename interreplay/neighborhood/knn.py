@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from interreplay.neighborhood.base import Neighborhood
-from interreplay.neighborhood.exact import nearest
-from interreplay.neighborhood.graph import NeighborGraph
+from interreplay.neighborhood.knn_index.brute_force import nearest
+from interreplay.neighborhood.knn_index.neighbor_graph import NeighborGraph
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class KNN(Neighborhood):

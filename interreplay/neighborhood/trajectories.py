@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 CHUNK = 1 << 16
 LENGTH, GONE, ROOM, HEADER = range(4)

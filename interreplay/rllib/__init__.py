@@ -1,14 +1,14 @@
 """interreplay in Ray RLlib: fast off-policy algorithms, and a replay buffer for the stock ones."""
 
 # ruff: noqa: E402, I001
-from interreplay.rendering import choose_backend
+from interreplay.environments.rendering import choose_backend
 
 choose_backend()  # before RLlib imports dm_control
 
-from interreplay.rllib.ddpg import DDPG, DDPGConfig
-from interreplay.rllib.sac import SAC, SACConfig
-from interreplay.rllib.stock import ReplayBuffer
-from interreplay.rllib.stock_configs import ReplayMixin
-from interreplay.rllib.td3 import TD3, TD3Config
+from interreplay.rllib.algorithms.ddpg import DDPG, DDPGConfig
+from interreplay.rllib.algorithms.sac import SAC, SACConfig
+from interreplay.rllib.stock.buffer import ReplayBuffer
+from interreplay.rllib.stock.configs import ReplayMixin
+from interreplay.rllib.algorithms.td3 import TD3, TD3Config
 
 __all__ = ["DDPG", "SAC", "TD3", "DDPGConfig", "ReplayBuffer", "ReplayMixin", "SACConfig", "TD3Config"]

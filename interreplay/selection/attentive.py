@@ -13,7 +13,7 @@ from interreplay.selection.distance import named
 from interreplay.transitions import Observation
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 Features = Callable[[Observation], Tensor]
 """Observations ``(n, ...)`` to their representation ``(n, ...)``."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from interreplay.part import Part
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class Selector(Part, ABC):

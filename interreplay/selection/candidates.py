@@ -12,7 +12,7 @@ from interreplay.selection.base import Selector
 from interreplay.transitions import Observation, join_parts, observation_parts
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class FromCandidates(Selector):

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns
 from interreplay.selection.base import Selector
 from interreplay.selection.uniform import Uniform
+from interreplay.storage.columns import Columns
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class Combined(Selector):

@@ -15,7 +15,7 @@ from interreplay.selection.distance import named
 from interreplay.transitions import Observation, as_tensor
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 Policy = Callable[[Observation], Tensor]
 """Observations ``(n, ...)`` to what the policy gives for them ``(n, ...)``."""

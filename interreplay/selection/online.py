@@ -11,7 +11,7 @@ from torch import Tensor
 from interreplay.selection.base import Selector
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class Online(Selector):

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.records import shares_numpy
 from interreplay.selection.base import Selector
 from interreplay.selection.sum_tree import SumTree, keep_last
+from interreplay.storage.row_table import shares_numpy
 from interreplay.transitions import as_tensor
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class Prioritized(Selector):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
-from interreplay.commandline import UsageError
-
-_OPENING, _CLOSING = "{[(", "}])"
+from interreplay.errors import UsageError
 
 
 def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
@@ -42,37 +39,6 @@ def _mapping(text: str, whole: str) -> dict[str, Any]:
     if not isinstance(options, dict) or any(value is None and "null" not in text for value in options.values()):
         raise UsageError(f"{whole!r} cannot be read; expected something like 'NMER{{k: 10}}', a space after the colon")
     return options
-
-
-def split(text: str) -> list[str]:
-    """The words between commas or spaces that stand outside of all brackets.
-
-    Args:
-        text: Such as ``"Uniform,NMER{k: 10, alpha: 1} PER"``.
-    """
-    words, depth = [""], 0
-    for letter in text:
-        depth += (letter in _OPENING) - (letter in _CLOSING)
-        if depth == 0 and (letter == "," or letter.isspace()):
-            words.append("")
-        else:
-            words[-1] += letter
-    return [word for word in words if word]
-
-
-def search(text: str) -> dict[str, str]:
-    """Distributions from a command line, such as ``k=randint(3,30),alpha=uniform(.2,2)``, by what they are for.
-
-    Raises:
-        argparse.ArgumentTypeError: They are none.
-    """
-    found = {}
-    for word in split(text):
-        name, equals, distribution = word.partition("=")
-        if not (equals and name.isidentifier() and distribution):
-            raise argparse.ArgumentTypeError(f"must look like k=randint(3,30), got {word!r}")
-        found[name] = distribution
-    return found
 
 
 def seeds_from(value: Any) -> list[int]:

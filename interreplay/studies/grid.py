@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from interreplay.commandline import UsageError
-from interreplay.commandline.flags import Flag
-from interreplay.commandline.replay_flags import accepted_names
+from interreplay.commandline.flags.parser import Flag
+from interreplay.errors import UsageError, accepted_names
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study import Run
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from interreplay.commandline import UsageError
+from interreplay.errors import UsageError
 from interreplay.studies.grid import Language, make_run
 from interreplay.studies.study import Run
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from interreplay.commandline.reporting import shown
+from interreplay.runs.progress import shown
 
 EVERY = 300.0
 

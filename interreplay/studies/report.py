@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from interreplay.commandline.folders import EVALUATION_RETURN, STEPS, RunFolder
-from interreplay.commandline.reporting import shown
+from interreplay.runs.progress import shown
+from interreplay.runs.run_folder import EVALUATION_RETURN, STEPS, RunFolder
 from interreplay.studies.study import Run
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FINISHED, STATUS, write_whole

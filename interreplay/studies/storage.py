@@ -11,7 +11,7 @@ from pathlib import Path
 
 import fsspec
 
-from interreplay.commandline import UsageError
+from interreplay.errors import UsageError
 
 LAST = "manifest.json"  # a checkpoint without it does not count
 SMALL = ("study.yaml", "status.json", "progress.csv", "params.json")

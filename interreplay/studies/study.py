@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from interreplay.commandline import UsageError
+from interreplay.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from interreplay.commandline import UsageError
-from interreplay.commandline.folders import ensure_writable
+from interreplay.errors import UsageError
+from interreplay.runs.run_folder import ensure_writable
 from interreplay.studies.storage import SMALL, Store, is_elsewhere
 from interreplay.studies.study import Run, Study
 from interreplay.studies.trial_folder import TrialFolder, write_whole

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from interreplay.commandline import UsageError
-from interreplay.commandline.folders import RunFolder
+from interreplay.errors import UsageError
+from interreplay.runs.run_folder import RunFolder
 
 STATUS, LOCK = "status.json", ".lock"
 WAITING, RUNNING, INTERRUPTED, CRASHED = "waiting", "running", "interrupted", "crashed"

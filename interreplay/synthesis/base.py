@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from interreplay.layout import Columns, is_observation
 from interreplay.part import Part
+from interreplay.storage.columns import Columns, is_observation
 from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class Certainty(NamedTuple):

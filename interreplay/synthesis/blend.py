@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns
+from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesizer, refuse_integers
 from interreplay.transitions import Observation, Transitions, map_observation, unchecked
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from interreplay.transitions import Transitions, as_tensor, observation_parts
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 BLOCK = 64
 """Slots per block. Each added row has its block read again."""

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns
+from interreplay.randomness import standard_normal
+from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesizer, refuse_integers
 from interreplay.synthesis.moments import Moments, parts
-from interreplay.synthesis.normal import standard_normal
 from interreplay.transitions import Transitions, join_parts
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class Noise(Synthesizer):

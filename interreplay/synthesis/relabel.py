@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns, is_observation
-from interreplay.neighborhood.future import GOALS
+from interreplay.part import GOALS
+from interreplay.storage.columns import Columns, is_observation
 from interreplay.synthesis.base import Synthesizer, refuse_integers
 from interreplay.transitions import Transitions
 

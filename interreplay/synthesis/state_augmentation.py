@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns
+from interreplay.randomness import standard_normal
+from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesizer, refuse_integers
-from interreplay.synthesis.normal import standard_normal
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 Change = Callable[[Tensor, float, np.random.Generator], Tensor]

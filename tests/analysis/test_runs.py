@@ -7,7 +7,7 @@ import pytest
 from run_folders import ours, row, settings, stock, study, write
 
 from interreplay.analysis import read_runs
-from interreplay.commandline import UsageError
+from interreplay.errors import UsageError
 
 
 def only(top):

@@ -66,7 +66,7 @@ def test_stock_algorithms_are_called_so(tmp_path):
     replay = {"type": "PrioritizedEpisodeReplayBuffer", "alpha": 0.6}
     found = described(tmp_path, "SAC_a", {"env": "Pendulum-v1", "replay_buffer_config": replay})
     assert (found.algorithm, found.buffer, found.arguments) == ("SAC", "RLlib prioritized", {"alpha": 0.6})
-    replay = {"type": "interreplay.rllib.stock.ReplayBuffer", "buffer": "NMER", "k": 3}
+    replay = {"type": "interreplay.rllib.stock.buffer.ReplayBuffer", "buffer": "NMER", "k": 3}
     assert described(tmp_path, "DQN_a", {"env": "x", "replay_buffer_config": replay}).buffer == "RLlib NMER"
     assert described(tmp_path, "PPO_a", {"env": "x"}).buffer == "RLlib no replay"
 

@@ -12,7 +12,7 @@ from interreplay.analysis import read_runs
 from interreplay.analysis.scores import Scores, read_scores
 from interreplay.analysis.study import build
 from interreplay.analysis.tables import all_tables
-from interreplay.commandline import UsageError
+from interreplay.errors import UsageError
 
 
 def tables_of(top, **options):

@@ -5,9 +5,9 @@ import sys
 import gymnasium as gym
 import pytest
 
-from interreplay import robotics
-from interreplay.commandline import UsageError
-from interreplay.commandline.environments import find_environment
+from interreplay.environments import robotics
+from interreplay.environments.lookup import find_environment
+from interreplay.errors import UsageError
 
 
 @pytest.mark.parametrize("name", ["InvertedPendulum-v5", "InvertedPendulum-v4", "Pendulum-v1", "CartPole-v1"])

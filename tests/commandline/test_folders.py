@@ -7,8 +7,9 @@ import os
 
 import pytest
 
-from interreplay.commandline import UsageError
-from interreplay.commandline.folders import (
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.runs.resume import first_settings, home_of, reopen, restore
+from interreplay.runs.run_folder import (
     EVALUATION_RETURN,
     STEPS,
     RunFolder,
@@ -17,8 +18,6 @@ from interreplay.commandline.folders import (
     read_settings,
     steps_of,
 )
-from interreplay.commandline.resume import first_settings, home_of, reopen, restore
-from interreplay.errors import CheckpointError
 
 
 def write(path):

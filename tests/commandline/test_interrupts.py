@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from interreplay.commandline.interrupts import Interrupts
+from interreplay.runs.signals import Interrupts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from interreplay.commandline.machine import free_memory, versions
+from interreplay.runs.machine import free_memory, versions
 
 
 def group(folder, limit, usage, files, cache=0):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import math
 
-from interreplay.commandline.reporting import Reporter, shown
+from interreplay.runs.progress import Reporter, shown
 
 
 class Terminal(io.StringIO):

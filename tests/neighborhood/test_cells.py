@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from interreplay.neighborhood.cells import Cells
-from interreplay.neighborhood.search import Search
+from interreplay.neighborhood.knn_index.cell_search import Search
+from interreplay.neighborhood.knn_index.inverted_file import Cells
 
 
 def filled(n: int, d: int = 5, seed: int = 0) -> tuple[Cells, np.ndarray]:

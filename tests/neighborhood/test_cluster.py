@@ -13,7 +13,7 @@ from scipy.stats import chisquare, kstest
 
 from interreplay import ReplayBuffer, Storage, Transitions
 from interreplay.neighborhood import ClusterCenter, ClusterMember
-from interreplay.neighborhood.vectors import as_transitions, lead, transition_vectors
+from interreplay.neighborhood.clusters.transition_vectors import as_transitions, lead, transition_vectors
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Uniform as UniformMix
 from replay_buffers import LCER, Uniform
@@ -144,7 +144,7 @@ def test_between_refreshes_new_rows_join_the_nearest_centre():
 
 
 def test_rows_take_turns_to_look_again_when_they_are_many(monkeypatch):
-    monkeypatch.setattr("interreplay.neighborhood.clustering.LOOKED", 100)
+    monkeypatch.setattr("interreplay.neighborhood.clusters.clustering.LOOKED", 100)
     *_, (storage, clustering) = fed(ClusterCenter(20, 50), 1000, [10] * 400)
     check_lists(storage, clustering)
     check_moments(storage, clustering)

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from interreplay import Storage
 from interreplay.neighborhood import Anyone, Future, Neighborhood
-from interreplay.neighborhood.future import GOALS
+from interreplay.part import GOALS
 
 GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
 

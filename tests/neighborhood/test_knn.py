@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from interreplay import Transitions
-from interreplay.neighborhood.exact import nearest
 from interreplay.neighborhood.knn import KNN
-from interreplay.state import copy_arrays
-from interreplay.storage import Storage
+from interreplay.neighborhood.knn_index.brute_force import nearest
+from interreplay.state_files import copy_arrays
+from interreplay.storage.ring import Storage
 
 
 def transitions(z: np.ndarray) -> Transitions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interreplay.neighborhood.table import EMPTY, NeighborTable, by_group, pack, squared_of
+from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
 
 
 def table(written: int, capacity: int = 10, width: int = 4) -> NeighborTable:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay import robotics
+from interreplay.environments import robotics
 from interreplay.neighborhood import KNN
-from interreplay.rllib.env_state import can_save, restore_env, save_env
+from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
 from tests.rllib.test_training import cluster, config, run, same, weights  # noqa: F401
 
 ENVS = ["FetchReach-v4", "PointMaze_UMaze-v3"]

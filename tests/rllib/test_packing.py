@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.rllib.packing import pack, unpack
+from interreplay.rllib.env_runner.wire_format import pack, unpack
 from interreplay.transitions import Transitions
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import custom_training
 from interreplay.errors import CheckpointError
-from interreplay.rllib import pickles
+from interreplay.rllib.checkpoints import safe_pickle
 
 LINE = "--env Pendulum-v1 --total_env_steps 40 --steps_per_iteration 20 --learning_starts 20 --train_batch_size 8"
 LINE += " --buffer_size 100 --hiddens 8 --evaluation_interval 0 --quiet"
@@ -42,7 +42,7 @@ def test_a_poisoned_checkpoint_is_refused_unless_trusted(tmp_path, capsys):
     assert custom_training.main([*LINE.split(), "--local_dir", str(tmp_path / "r")]) == 0
     (run,) = (tmp_path / "r").iterdir()
     (checkpoint,) = run.glob("checkpoint_*")
-    pickles.check_states(checkpoint)
+    safe_pickle.check_states(checkpoint)
     poisoned(checkpoint, tmp_path / "ran")
     on = ["--resume", str(run), "--total_env_steps", "60", "--quiet"]
     capsys.readouterr()
@@ -60,9 +60,9 @@ def test_pickles_that_name_code_are_refused(classes, tmp_path):
     for thing in (Evil(tmp_path / "ran"), eval, pickle.loads, pytest.raises):
         path.write_bytes(pickle.dumps({"a": thing}))
         with pytest.raises(CheckpointError, match="names "):
-            pickles.load(path) if classes else pickles.check_states(tmp_path)
+            safe_pickle.load(path) if classes else safe_pickle.check_states(tmp_path)
     # A way around: a module of ours that leads to another.
-    path.write_bytes(b"cinterreplay.rllib.job\nos.system\n(S'touch x'\ntR.")
-    with pytest.raises(CheckpointError, match=r"names interreplay.rllib.job.os.system"):
-        pickles.load(path)
+    path.write_bytes(b"cinterreplay.rllib.run.build\nos.system\n(S'touch x'\ntR.")
+    with pytest.raises(CheckpointError, match=r"names interreplay.rllib.run.build.os.system"):
+        safe_pickle.load(path)
     assert not (tmp_path / "ran").exists()

@@ -10,21 +10,20 @@ import time
 
 import pytest
 
-from interreplay.commandline import UsageError
-from interreplay.errors import CheckpointError
-from interreplay.rllib import rllib_command
-from interreplay.rllib.experiments import configured, read_file, read_settings
-from interreplay.rllib.registry import config_for, names
-from interreplay.rllib.watch import Watching, watch
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.rllib.command import main
+from interreplay.rllib.command.algorithm_names import config_for, names
+from interreplay.rllib.command.experiments import configured, read_file, read_settings
+from interreplay.rllib.evaluation.play import Watching, watch
 from tests.rllib.test_training import cluster, config  # noqa: F401
 
 
 @pytest.mark.parametrize(
     ("run", "env", "module"),
     [
-        ("SAC", "Pendulum-v1", "interreplay.rllib.sac"),
-        ("TD3", "Pendulum-v1", "interreplay.rllib.td3"),
-        ("SAC", "CartPole-v1", "interreplay.rllib.sac"),
+        ("SAC", "Pendulum-v1", "interreplay.rllib.algorithms.sac"),
+        ("TD3", "Pendulum-v1", "interreplay.rllib.algorithms.td3"),
+        ("SAC", "CartPole-v1", "interreplay.rllib.algorithms.sac"),
         ("SAC-stock", "CartPole-v1", "ray.rllib.algorithms.sac.sac"),
         ("SAC-stock", "Pendulum-v1", "ray.rllib.algorithms.sac.sac"),
         ("PPO", "CartPole-v1", "ray.rllib.algorithms.ppo.ppo"),
@@ -141,8 +140,8 @@ cartpole-ppo: {run: PPO, config: {env: CartPole-v1, lr: 0.001}, num_samples: 2}
 )
 def test_bad_input(line, parts, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(rllib_command, "start_ray", lambda cpus: None)
-    assert rllib_command.main(line.split()) == 2
+    monkeypatch.setattr(main, "start_ray", lambda cpus: None)
+    assert main.main(line.split()) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and all(part in error for part in parts)
 
@@ -169,15 +168,15 @@ def test_discrete_actions_train_then_are_evaluated(tmp_path, capsys):
     settings = "{num_steps_sampled_before_learning_starts: 150, min_sample_timesteps_per_iteration: 200}"
     words = f"train --run SAC --env CartPole-v1 --verbose 0 --local-dir {tmp_path}/r".split()
     words += ["--stop", "{training_iteration: 1}", "--config", settings]
-    assert rllib_command.main(words) == 0
+    assert main.main(words) == 0
     assert "checkpoint" in capsys.readouterr().out
-    assert rllib_command.main(["evaluate", f"{tmp_path}/r", "--run", "SAC", "--episodes", "2"]) == 0
+    assert main.main(["evaluate", f"{tmp_path}/r", "--run", "SAC", "--episodes", "2"]) == 0
     assert "2 episodes: return" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_an_interrupted_command_says_how_to_go_on_and_does_and_evaluates(tmp_path):
-    shell = [sys.executable, "-m", "interreplay.rllib.rllib_command"]
+    shell = [sys.executable, "-m", "interreplay.rllib.command.main"]
     command = [*shell, "train", "--run", "SAC", "--env", "Pendulum-v1"]
     command += "--num-cpus 2 --verbose 0 --local-dir r --checkpoint-freq 1".split()
     command += [

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from interreplay.rllib.run_log import RunLog
+from interreplay.rllib.run.result_log import RunLog
 
 
 def rows(folder):

@@ -11,7 +11,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
-from interreplay.rllib.stock import ReplayBuffer
+from interreplay.rllib.stock.buffer import ReplayBuffer
 from replay_buffers import NMER, PER, Uniform
 
 GAMMA = 0.9

@@ -10,8 +10,8 @@ import ray
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.sac import SACConfig
 
-from interreplay.rllib.stock import ReplayBuffer
-from interreplay.rllib.stock_configs import (
+from interreplay.rllib.stock.buffer import ReplayBuffer
+from interreplay.rllib.stock.configs import (
     DOTTED,
     ReplayMixin,
     StockCQLConfig,

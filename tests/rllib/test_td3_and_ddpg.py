@@ -8,10 +8,11 @@ import torch
 
 import replay_buffers
 from argument_parser import settings_for
-from interreplay.commandline.trainer_flags import TRAINER_DEFAULTS
+from interreplay.algorithms_table import TRAINER_DEFAULTS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
-from interreplay.rllib import DDPG, runner_state
-from interreplay.rllib.job import configure, trainer_settings
+from interreplay.rllib import DDPG
+from interreplay.rllib.env_runner import runner_state
+from interreplay.rllib.run.build import configure, trainer_settings
 from tests.rllib.test_training import CONFIGS, cluster, config, run, same, weights  # noqa: F401
 
 FAST = ("NMER", "PER", "S4RL")

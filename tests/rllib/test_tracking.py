@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from custom_training import main
-from interreplay.commandline import UsageError
-from interreplay.rllib.filming import MOST_FRAMES, EvaluationFilm
-from interreplay.rllib.run_log import RunLog
-from interreplay.rllib.tracking import trackers
+from interreplay.errors import UsageError
+from interreplay.rllib.evaluation.evaluation_video import MOST_FRAMES, EvaluationFilm
+from interreplay.rllib.run.result_log import RunLog
+from interreplay.rllib.run.trackers import trackers
 from tests.rllib.test_training import cluster, config  # noqa: F401
 
 LINE = (
@@ -137,7 +137,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(when, calls, tmp_p
 
 @pytest.mark.parametrize(("flag", "package"), [("wandb", "wandb"), ("mlflow", "mlflow")])
 def test_what_is_not_installed_is_said_with_how_to_install_it(flag, package, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("interreplay.rllib.tracking.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("interreplay.rllib.run.trackers.importlib.util.find_spec", lambda name: None)
     assert main([*LINE, f"--{flag}", "a/b", "--local_dir", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and f"--{flag} a/b needs {package}: pip install 'interreplay[{package}]'" in error

@@ -16,10 +16,10 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 import custom_training
 from argument_parser import make_parser, settings_for
-from interreplay.commandline import UsageError
-from interreplay.commandline.folders import RunFolder
-from interreplay.rllib.single import run_single
-from interreplay.rllib.trial import HopelessError, TrialRun
+from interreplay.errors import UsageError
+from interreplay.rllib.tune.single_run import run_single
+from interreplay.rllib.tune.study_run import HopelessError, TrialRun
+from interreplay.runs.run_folder import RunFolder
 from interreplay.studies.storage import Store
 from interreplay.studies.study import Execution
 from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder, held
@@ -33,9 +33,9 @@ TIMES = ("time_", "_timer", "timers", "duration", "seconds", "throughput")
 
 @pytest.fixture(scope="module", autouse=True)
 def _ray():
-    from interreplay.rllib import job
+    from interreplay.rllib import ray_session
 
-    job.prepare_host(1, 1)
+    ray_session.prepare_host(1, 1)
 
 
 def settings(*more: str) -> dict:
@@ -166,7 +166,7 @@ def test_an_error_that_would_come_again_is_not_tried_again(tmp_path):
 
 @pytest.mark.slow
 def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
-    from interreplay.rllib.algorithm import OffPolicy
+    from interreplay.rllib.algorithms.off_policy import OffPolicy
 
     def save(self, path, **kwargs):
         if self.env_steps > 50:

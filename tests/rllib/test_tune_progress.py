@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from interreplay.rllib import tune_progress
-from interreplay.rllib.tune_progress import Progress
+from interreplay.rllib.tune import callbacks
+from interreplay.rllib.tune.callbacks import Progress
 from interreplay.studies.trial_folder import CRASHED, TrialFolder
 
 
@@ -18,7 +18,7 @@ class Trial(SimpleNamespace):
 def told(tmp_path, monkeypatch):
     """A trial of which Tune tells, what was told on, and how long it was waited before the next try."""
     paused, events = [], []
-    monkeypatch.setattr(tune_progress.time, "sleep", paused.append)
+    monkeypatch.setattr(callbacks.time, "sleep", paused.append)
     error = tmp_path / "error.txt"
     error.write_text("traceback\nThe actor died: worker exit type SYSTEM_ERROR\nmore\n")
     folder = tmp_path / "a"
@@ -40,7 +40,7 @@ def test_every_loss_of_a_process_is_noted_and_waited_for(told):
     assert told.events[1:] == [("retry", first), ("retry", "its process ended:"), ("fail", "its process ended:")]
     assert told.folder.status()["failures"] == [first, "its process ended:", "its process ended:"]
     assert told.folder.status()["state"] == CRASHED
-    assert told.paused == [tune_progress.LOST_PAUSE] * 2
+    assert told.paused == [callbacks.LOST_PAUSE] * 2
 
 
 def test_what_the_process_said_itself_is_not_noted_twice_and_tried_at_once(told):

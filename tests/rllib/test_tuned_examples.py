@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from ray.tune.search.variant_generator import generate_variants
 
-from interreplay.rllib.experiments import configured, read_file
-from interreplay.rllib.registry import config_for
+from interreplay.rllib.command.algorithm_names import config_for
+from interreplay.rllib.command.experiments import configured, read_file
 from tests.rllib.test_training import cluster  # noqa: F401
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "tuned"

@@ -10,11 +10,12 @@ import pytest
 from ray.rllib.algorithms.sac import SACConfig as StockConfig
 
 import enjoy
-from interreplay import rendering
-from interreplay.commandline import UsageError
 from interreplay.commandline import main as dispatcher
-from interreplay.rllib import rllib_command, video
-from interreplay.rllib.watch import Watching, newest, watch
+from interreplay.environments import rendering
+from interreplay.errors import UsageError
+from interreplay.rllib.command import main
+from interreplay.rllib.evaluation import video
+from interreplay.rllib.evaluation.play import Watching, newest, watch
 from tests.rllib.test_training import cluster, config  # noqa: F401
 
 ENV = "InvertedDoublePendulum-v5"
@@ -179,7 +180,7 @@ def test_bad_input(words, parts, trained, capsys, monkeypatch):
 
 @pytest.mark.parametrize("words", [["x", "--seeds", "3"], ["x", "--episodes", "0"], [], ["x", "--seed", "nan"]])
 def test_flags_that_are_wrong_are_one_line(words, capsys):
-    for call in (enjoy.main, lambda line: rllib_command.main(["evaluate", *line])):
+    for call in (enjoy.main, lambda line: main.main(["evaluate", *line])):
         with pytest.raises(SystemExit) as caught:
             call(words)
         error = capsys.readouterr().err
@@ -235,8 +236,8 @@ def test_the_backend_that_works_is_taken(works, expected, monkeypatch):
 
 @pytest.mark.slow
 def test_the_rllib_command_evaluates_alike(trained, capsys, monkeypatch):
-    monkeypatch.setattr("interreplay.rllib.evaluation.start_ray", lambda cpus: None)
-    assert rllib_command.main(["evaluate", str(trained), "--run", "SAC", "--steps", "30", "--seed", "2"]) == 0
+    monkeypatch.setattr("interreplay.rllib.evaluation.report.start_ray", lambda cpus: None)
+    assert main.main(["evaluate", str(trained), "--run", "SAC", "--steps", "30", "--seed", "2"]) == 0
     ours = capsys.readouterr().out
     assert enjoy.main([str(trained), "--steps", "30", "--seed", "2"]) == 0
     assert capsys.readouterr().out == ours

@@ -8,8 +8,9 @@ import torch
 from builders import make
 from scipy.stats import chisquare
 
-from interreplay import Storage, records
+from interreplay import Storage
 from interreplay.selection import Prioritized
+from interreplay.storage import row_table
 from replay_buffers import PER
 
 
@@ -133,4 +134,4 @@ def test_bad_arguments(arguments):
 
 
 def test_numpy_is_used_where_it_shares_memory():
-    assert records.shares_numpy(torch.device("cpu")) and not records.shares_numpy(torch.device("cuda"))
+    assert row_table.shares_numpy(torch.device("cpu")) and not row_table.shares_numpy(torch.device("cuda"))

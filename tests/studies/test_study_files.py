@@ -6,9 +6,10 @@ import textwrap
 
 import pytest
 
-import cluster_run
-from interreplay.commandline import UsageError
-from interreplay.studies.entries import entry, seeds_from, split
+from interreplay.commandline import study as cluster_run
+from interreplay.commandline.flags.values import split
+from interreplay.errors import UsageError
+from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study_folder import StudyFolder
 
 GOOD = {"buffers": "[Uniform]", "envs": "[Pendulum-v1]", "trainers": "[SAC]", "seeds": "2"}

@@ -8,7 +8,7 @@ import uuid
 import fsspec
 import pytest
 
-from interreplay.commandline import UsageError
+from interreplay.errors import UsageError
 from interreplay.studies.storage import Store, is_elsewhere
 from interreplay.studies.study_folder import StudyFolder
 

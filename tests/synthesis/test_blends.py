@@ -9,7 +9,7 @@ from builders import identical, make, same_sample
 from scipy.stats import kstest
 
 from interreplay import ReplayBuffer
-from interreplay.neighborhood.exact import nearest
+from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.selection import Prioritized
 from interreplay.synthesis.coefficient import Uniform as UniformCoefficient
 from replay_buffers import NMER, ContinuousTransition, KNNOutcome, NaiveMixup, Uniform

@@ -8,7 +8,7 @@ from naive_gp import predict, random_hyper
 from scipy.stats import chisquare
 
 from interreplay import Transitions
-from interreplay.neighborhood.exact import nearest
+from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, MonteCarlo, Preparation

@@ -5,7 +5,7 @@ import pytest
 import torch
 from builders import identical, make, same_sample
 
-from interreplay import state
+from interreplay import state_files
 from interreplay.synthesis.gaussian_process import Fit, GaussianProcess, Local, QueuedGaussianProcess
 from interreplay.synthesis.gaussian_process.queue import fingerprint
 from replay_buffers import BIER
@@ -95,10 +95,10 @@ def test_a_state_gives_the_same_batches(rings, tmp_path):
     buffer = buffer_with(rings=rings)
     for _ in range(3):
         buffer.sample(32)
-    state.save(tmp_path / "state", buffer.state_view())
+    state_files.save(tmp_path / "state", buffer.state_view())
     again = BIER(capacity=ROWS, k=5, queue=4, queue_rings=rings, precision="float64")
     again.synthesizer.schedule.how = Fit(2)
-    again.load_state_dict(state.load(tmp_path / "state"))
+    again.load_state_dict(state_files.load(tmp_path / "state"))
     for _ in range(4):
         same_sample(buffer.sample(32), again.sample(32))
 

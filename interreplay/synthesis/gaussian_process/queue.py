@@ -11,7 +11,7 @@ from torch import Tensor
 from interreplay.synthesis.gaussian_process.synthesizer import GaussianProcess
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 ARRAYS = ("owner", "key", "left", "partner", "share", "outcome", "variance")
 

@@ -10,16 +10,11 @@ import torch
 
 from interreplay.synthesis.gaussian_process.fit import Fit, Fitted, fit
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
-from interreplay.synthesis.gaussian_process.neighborhoods import (
-    Neighborhoods,
-    Preparation,
-    features_of,
-    targets_of,
-)
+from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, features_of, targets_of
 from interreplay.transitions import as_tensor
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 COUNTS = ("batches", "fits", "failures", "retried")
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.layout import Columns
+from interreplay.randomness import standard_normal
+from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Certainty, refuse_integers
 from interreplay.synthesis.blend import Blend, TerminationFn
 from interreplay.synthesis.coefficient import Beta, Coefficient
@@ -18,11 +19,10 @@ from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, fe
 from interreplay.synthesis.gaussian_process.posterior import posterior
 from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule, means
 from interreplay.synthesis.gaussian_process.weights import likelihood_weights
-from interreplay.synthesis.normal import standard_normal
 from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
-    from interreplay.storage import Storage
+    from interreplay.storage.ring import Storage
 
 
 class GaussianProcess(Blend):

@@ -1,0 +1,76 @@
+"""From what a configuration says (a name, a class, a factory) to a replay buffer."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from interreplay.buffer import ReplayBuffer
+from interreplay.errors import nearest
+
+Recipe = Callable[..., ReplayBuffer]
+Kind = str | Recipe | ReplayBuffer
+
+
+def methods() -> dict[str, Recipe]:
+    """The replay methods of the catalogue by name.
+
+    `replay_buffers` builds on this package; that it is looked up here, when it is asked for, is the only import upward.
+    """
+    catalogue = importlib.import_module("replay_buffers")
+    return {name: getattr(catalogue, name) for name in catalogue.__all__}
+
+
+def resolve(kind: Kind) -> Recipe:
+    """The recipe that `kind` means: a name of the catalogue, or a class or factory as it is.
+
+    Raises:
+        ValueError: When the name is unknown, with the nearest valid one, or `kind` is something else.
+    """
+    if isinstance(kind, str):
+        catalogue = methods()
+        if kind not in catalogue:
+            raise ValueError(f"there is no replay buffer {kind!r}; {nearest(kind, catalogue)}")
+        return catalogue[kind]
+    if callable(kind):
+        return kind
+    raise ValueError(f"the replay buffer is {kind!r}; expected a name, a class or a factory")
+
+
+def check_arguments(recipe: Recipe, arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that `recipe` does not take.
+
+    Raises:
+        ValueError: Naming the unknown argument, the nearest valid one and all valid ones.
+    """
+    parameters = inspect.signature(recipe).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    valid = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for name in arguments:
+        if name not in valid:
+            title = getattr(recipe, "__name__", str(recipe))
+            raise ValueError(f"{title} takes no argument {name!r}; {nearest(name, valid)}")
+
+
+def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> ReplayBuffer:
+    """A replay buffer from a name, a class or a factory with its arguments; a ready one is returned as it is.
+
+    Args:
+        kind: What to make.
+        defaults: Arguments that are passed where the recipe takes them and they are not given.
+        **arguments: Arguments of the recipe.
+
+    Raises:
+        ValueError: When the name or an argument is unknown.
+    """
+    if isinstance(kind, ReplayBuffer):
+        if arguments:
+            raise ValueError(f"a ready buffer takes no arguments; got {sorted(arguments)}")
+        return kind
+    recipe = resolve(kind)
+    check_arguments(recipe, arguments)
+    taken = inspect.signature(recipe).parameters
+    return recipe(**{k: v for k, v in (defaults or {}).items() if k in taken} | arguments)

@@ -1,0 +1,1 @@
+"""Whether runs on this node of a cluster would step into a known trap."""

@@ -1,0 +1,229 @@
+"""Many runs: a grid from a study file or from flags, several at a time. ``--help`` lists the flags."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from interreplay.commandline.flags.parser import Flag, FlagParser, RaisingFlagParser, program
+from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
+from interreplay.commandline.flags.training_flags import CATALOGUE, GROUPS, settings_for
+from interreplay.commandline.train import check_memory
+from interreplay.environments.lookup import Environment, find_environment
+from interreplay.errors import InterreplayError, UsageError
+from interreplay.runs.signals import before_anything_is_to_save
+from interreplay.studies import inputs_file, report, study_file
+from interreplay.studies.entries import as_seeds
+from interreplay.studies.grid import ELSEWHERE, Language, expand, typed
+from interreplay.studies.progress import StudyReporter
+from interreplay.studies.study import Execution, Run, Study
+from interreplay.studies.study_folder import StudyFolder
+from interreplay.studies.trial_folder import FAILED, OVER, held
+
+FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
+find = functools.lru_cache(maxsize=None)(find_environment)
+LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a study.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0 when all runs are finished, 1 when some failed for good, 2 after an error in what was asked
+        for, 75 after SIGTERM with everything saved (the same command goes on), 130 after Ctrl-C.
+    """
+    parser = make_parser()
+    try:
+        return act(parser.given(sys.argv[1:] if argv is None else argv))
+    except (UsageError, InterreplayError) as error:
+        sys.stderr.write(f"{parser.prog}: error: {' '.join(str(error).split())}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{parser.prog}: stopped at once; what was saved before is kept\n")
+        return 130
+
+
+def make_parser() -> FlagParser:
+    """The parser: the study's own flags, and those of ``custom_training`` that a study does not say otherwise."""
+    settings = {title: tuple(flag for flag in flags if flag.name not in ELSEWHERE) for title, flags in GROUPS.items()}
+    settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
+    parser = FlagParser(
+        STUDY_GROUPS | settings, description="Many runs of custom_training.py: buffers x environments x seeds."
+    )
+    parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
+    return parser
+
+
+def act(given: Mapping[str, Any]) -> int:
+    """Does what the flags ask for; returns the exit code."""
+    resumed = "resume" in given
+    if resumed and (more := sorted({"study", "inputs", *GRID, *SEARCH, *FLAGS} & given.keys() - {"resume"})):
+        raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")
+    study, folder = (read_back if resumed else read_new)(given)
+    study = replace(
+        study, execution=Execution(**asdict(study.execution) | {k: given[k] for k in EXECUTION if k in given})
+    )
+    if given.get("count"):
+        print(len(study.runs))
+        return 0
+    check(study)
+    if given.get("dry_run"):
+        from interreplay.rllib.tune.cost_estimate import describe_cost
+
+        print(describe_cost(study, folder, [settings_of(study, folder, run) for run in study.runs]))
+        return 0
+    if given.get("run", 0) >= len(study.runs):
+        raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
+    if study.execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
+        raise UsageError(f"--scheduler {study.execution.scheduler} compares returns, so it takes one environment only")
+    folder.begin(study)
+    if "run" in given:
+        return run_one(study, folder, given["run"])
+    with held(folder.path, "the study"):
+        return run_all(study, folder, given.get("address"))
+
+
+def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
+    """The study in the folder that ``--resume`` names."""
+    folder = StudyFolder.at(given["resume"])
+    return folder.read(), folder
+
+
+def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
+    """The study that a file, an inputs file or flags describe."""
+    settings = {name: given[name] for name in FLAGS if name in given}
+    if "inputs" in given:
+        parser = RaisingFlagParser(GROUPS, prog="inputs")
+        runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
+        contents: dict[str, Any] = {}
+        if more := sorted({"study", *GRID} & given.keys() | settings.keys()):
+            raise UsageError(f"--inputs says what to run; put {', '.join(more)} into the file, or leave it out")
+        if "results_dir" not in given and len(set(folders)) > 1:
+            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; say one with --results_dir")
+        home = Path(folders[0]) if folders else Path("results")
+    else:
+        contents = study_file.read(Path(given["study"]), FILE_KEYS) if "study" in given else {}
+        contents |= {name: given[name] for name in GRID if name in given}
+        if "seeds" in given:
+            contents["seeds"] = as_seeds(given["seeds"])
+        contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
+        runs = expand(contents, LANGUAGE)
+        home = Path("results", Path(given.get("study", "study")).stem)
+    runs = searched(runs, {name: given.get(name, contents.get(name)) for name in SEARCH})
+    execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
+    return Study(runs, execution), StudyFolder.at(given.get("results_dir", str(home)))
+
+
+def searched(runs: list[Run], given: Mapping[str, Any]) -> list[Run]:
+    """The runs, those that take searched settings as often as there are draws."""
+    search = given["search"]
+    if search is None:
+        return runs
+    if not isinstance(search, dict) or not search:
+        raise UsageError(f"search {search!r}: expected a mapping such as {{k: randint(3,30)}}")
+    from interreplay.rllib.tune.hyperparameter_search import sampled
+
+    return sampled(runs, search, given["num_samples"] or 10, LANGUAGE, CATALOGUE)
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings from flags as a study file would have them."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+
+def check(study: Study) -> None:
+    """Makes every replay method once for every environment, still empty, and compares its size with what is free."""
+    seen = set()
+    for run in study.runs:
+        settings = settings_for(run.given())
+        key = (settings.env, settings.trainer, run.label, settings.buffer_size)
+        if key not in seen:
+            seen.add(key)
+            environment: Environment = find(settings.env)
+            check_memory(settings, environment)
+
+
+def settings_of(study: Study, folder: StudyFolder, run: Run) -> dict[str, Any]:
+    """A run's settings, as ``custom_training`` would have them, with the threads that it is given here."""
+    settings: SimpleNamespace = settings_for(run.given())
+    return vars(settings) | {"threads": study.execution.cpus_per_trial, "local_dir": str(folder.path)}
+
+
+def run_one(study: Study, folder: StudyFolder, number: int) -> int:
+    """Runs one run here; returns the exit code."""
+    run = study.runs[number]
+    from interreplay.rllib.tune.single_run import run_single
+
+    print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
+    uri = folder.store.uri if folder.store else ""
+    settings, say = settings_of(study, folder, run), functools.partial(print, flush=True)
+    code = run_single(folder.trial(run), settings, study.execution, say, uri)
+    folder.fetch()
+    report.write(folder, study.runs)
+    return code
+
+
+def run_all(study: Study, folder: StudyFolder, address: str | None) -> int:
+    """Runs what is not finished yet through Ray Tune, then prints the table; returns the exit code."""
+    todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
+    done = len(study.runs) - len(todo)
+    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.place}", flush=True)
+    code = 0
+    if todo:
+        from interreplay.rllib.tune import run_study
+        from interreplay.rllib.tune.hyperparameter_search import scheduler as make_scheduler
+
+        say = functools.partial(print, flush=True)
+        jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
+        reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, say)
+        execution = run_study.start(address or os.environ.get("RAY_ADDRESS", "local"), study.execution, jobs, say)
+        curves = (report.curve(folder.trial(run)) for run in study.runs if run not in todo)
+        scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
+        code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler)
+        folder.fetch()
+        for run in todo:
+            if run.name in reporter.failed:
+                folder.trial(run).note(state=FAILED)
+    return summary(study, folder, code)
+
+
+def summary(study: Study, folder: StudyFolder, code: int) -> int:
+    """Writes and prints the tables; returns the exit code."""
+    rows, table = report.write(folder, study.runs)
+    where = f"{folder.place}/{report.TABLE}"
+    print(f"\n{report.as_text(table)}\n± is half of a 95 % interval over seeds; the same in {where}")
+    if ranked := report.ranking(rows, {run.name: run for run in study.runs}):
+        head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
+        best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
+        print(f"\n{report.columns_of([head, *ranked], right={4, 5, 6})}\nthe first: {report.as_command(best)}")
+    failed = [row for row in rows if row["state"] == FAILED]
+    if failed:
+        lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
+        print(f"\n{report.columns_of(lines)}")
+    left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
+    again = f"{program()} --resume {shlex.quote(folder.place)}"
+    if left:
+        print(f"{left} of {len(rows)} runs are left; go on with: {again}", flush=True)
+    elif failed:
+        print(f"{len(failed)} of {len(rows)} runs failed; try them again with: {again}", flush=True)
+    return code if left and code else int(bool(failed or left))
+
+
+def command() -> int:
+    """The console script."""
+    before_anything_is_to_save()
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(command())

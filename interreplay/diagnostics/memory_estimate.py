@@ -1,0 +1,61 @@
+"""How much memory a replay buffer will take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from interreplay.buffer import ReplayBuffer
+from interreplay.environments.spaces import leaves
+from interreplay.storage.columns import Columns
+
+
+def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
+    """What a stored row of an environment is made of; float64 is kept as float32.
+
+    Args:
+        observation_space: Of one environment; a Dict or Tuple gives one column per part.
+        action_space: Of one environment.
+
+    Raises:
+        ValueError: When a space has no fixed shape.
+    """
+    columns = {f"obs.{name}" if name else "obs": _column(space) for name, space in leaves(observation_space).items()}
+    flags = {"terminated": ((), torch.bool), "truncated": ((), torch.bool)}
+    return (
+        {"episode": ((), torch.int64)}
+        | columns
+        | {"actions": _column(action_space), "rewards": ((), torch.float32)}
+        | flags
+        | {"link": ((), torch.int32)}
+    )
+
+
+def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
+    if space.shape is None or space.dtype is None:
+        raise ValueError(f"{space} has no fixed shape; expected Box, Discrete, MultiDiscrete or a Dict of these")
+    dtype = np.float32 if space.dtype == np.float64 else space.dtype
+    return tuple(space.shape), torch.from_numpy(np.zeros(1, dtype)).dtype
+
+
+def estimate(
+    observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer, stacks: Sequence[str] = ()
+) -> int:
+    """Bytes that `buffer` will take when it is full of rows of an environment.
+
+    Args:
+        observation_space: Of one environment.
+        action_space: Of one environment.
+        buffer: Still empty.
+        stacks: Parts of observations that are stacks of frames, each of which is kept once.
+    """
+    columns = columns_of_spaces(observation_space, action_space)
+    for name in (f"obs.{part}" if part else "obs" for part in stacks):
+        (count, *frame), dtype = columns[name]
+        columns |= {name: (tuple(frame), dtype), f"{name} numbers": ((count,), torch.int32)}
+    if hasattr(buffer.selector, "set_policy"):  # rows tell what the policy gave: mean and log std of each action
+        columns["extras.behavior"] = ((2 * gym.spaces.flatdim(action_space),), torch.float32)
+    return buffer.nbytes(columns)

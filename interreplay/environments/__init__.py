@@ -1,0 +1,1 @@
+"""Environments: found by name, registered, and what their spaces are made of."""

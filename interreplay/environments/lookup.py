@@ -1,0 +1,134 @@
+"""From the name that a user gave to an environment that can be made."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+import warnings
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import find_highest_version, parse_env_id
+
+from interreplay.environments import registration
+from interreplay.environments.spaces import leaves, named_parts
+from interreplay.errors import UsageError
+from interreplay.storage.frame_pool import shared
+from interreplay.transitions import as_tensor
+
+
+class Environment(NamedTuple):
+    """An environment's current id and its spaces.
+
+    Attributes:
+        name: The id to train with.
+        observation_space: Its observations.
+        action_space: Its actions.
+        stacks: Parts of the observation that are stacks of frames, of which each is stored once.
+        note: One line where ``name`` differs from what was asked for, else ``""``.
+    """
+
+    name: str
+    observation_space: gym.Space
+    action_space: gym.Space
+    note: str
+    stacks: tuple[str, ...] = ()
+
+
+def find_environment(asked: str) -> Environment:
+    """The environment that an id means today; retired versions mean the newest one.
+
+    Args:
+        asked: A registered id such as ``HalfCheetah-v5``, also as ``module:Env-v0``.
+
+    Raises:
+        UsageError: No such environment, or it cannot be made.
+    """
+    gym.logger.min_level = gym.logger.ERROR
+    _import_module(asked)
+    missing = registration.register(asked)
+    if missing:
+        raise UsageError(
+            f"environment {asked!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
+        )
+    name, reason = _current_name(asked)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            env = gym.make(name)
+    except gym.error.UnregisteredEnv:
+        raise UsageError(f"unknown environment {asked!r}; {_nearest_names(asked)}") from None
+    except (ImportError, gym.error.Error) as error:
+        raise UsageError(f"environment {name!r} cannot be made: {error}") from error
+    note = f"{asked} {reason}; using {name}" if name != asked else ""
+    spaces = env.observation_space, env.action_space
+    stacks = _stacks(env)
+    env.close()
+    return Environment(name, *spaces, note, stacks)
+
+
+def _stacks(env: gym.Env) -> tuple[str, ...]:
+    """Parts of the observation that move on by one frame in a step, seen in one step where there are images."""
+    if not any(isinstance(part, gym.spaces.Box) and part.dtype == np.uint8 for part in _parts(env.observation_space)):
+        return ()
+    obs, _ = env.reset(seed=0)
+    following, *_ = env.step(env.action_space.sample())
+    one, other = ({k: as_tensor(v)[None] for k, v in _named(o).items()} for o in (obs, following))
+    return tuple(name for name in one if shared(one[name], other[name]))
+
+
+def _parts(space: gym.Space) -> list[gym.Space]:
+    try:
+        return list(leaves(space).values())
+    except ValueError:  # refused elsewhere, with more to say
+        return []
+
+
+def _named(observation: Any) -> dict[str, Any]:
+    parts = named_parts(observation)
+    return parts if isinstance(parts, dict) else {"": parts}
+
+
+def _import_module(asked: str) -> None:
+    module, colon, _ = asked.rpartition(":")
+    if not colon:
+        return
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"environment {asked!r}: there is no module {error.name!r} to import") from None
+
+
+def _current_name(asked: str) -> tuple[str, str]:
+    """Returns the id to make and why it is not the one that was asked for."""
+    prefix, colon, bare = asked.rpartition(":")
+    try:
+        namespace, name, version = parse_env_id(bare)
+    except gym.error.Error:
+        return asked, ""
+    newest = find_highest_version(namespace, name)
+    if newest is None or (version is not None and (version >= newest or not _is_retired(bare))):
+        return asked, ""
+    current = re.sub(r"(-v\d+)?$", f"-v{newest}", bare, count=1)
+    return prefix + colon + current, "names no version" if version is None else "is retired"
+
+
+def _is_retired(name: str) -> bool:
+    """Whether a version is registered no more, only as a function that explains its absence, or for mujoco-py."""
+    spec = gym.registry.get(name)
+    if spec is None:
+        return True
+    if isinstance(spec.entry_point, str):
+        # gymnasium-robotics brings back versions 2 and 3 of Gymnasium's own environments, for mujoco-py as they were.
+        return ":MujocoPy" in spec.entry_point or spec.entry_point.startswith("gymnasium_robotics.envs.mujoco.")
+    return getattr(spec.entry_point, "__name__", "").startswith("_raise")
+
+
+def _nearest_names(asked: str) -> str:
+    names = {name.lower(): name for name in gym.registry if not _is_retired(name)}
+    close = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(names[name] for name in close)}?"
+    return "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"

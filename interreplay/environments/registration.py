@@ -1,0 +1,19 @@
+"""Packages of environments that are imported when one of their ids is asked for."""
+
+from __future__ import annotations
+
+from interreplay.environments import dm_control, robotics
+
+EXTRAS = {"robotics": robotics.register, "dm_control": dm_control.register}
+
+
+def register(name: str) -> str:
+    """Let gymnasium know the environment `name`, if it is of a package that is not imported by itself.
+
+    Args:
+        name: Its id.
+
+    Returns:
+        The extra of this package that would install what is missing, "" where nothing is.
+    """
+    return next((extra for extra, known in EXTRAS.items() if not known(name)), "")

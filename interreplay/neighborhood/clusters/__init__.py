@@ -1,0 +1,1 @@
+"""Clusters that follow the stored rows."""

@@ -1,0 +1,54 @@
+"""Which rows have got the outcome that they will keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from interreplay.storage.ring import Storage
+
+MOST = 4096  # rows that wait at most; the oldest stop waiting and never settle
+
+
+class Settled:
+    """n-step transitions change until n − 1 rows have followed, or their episode has ended; then they are settled.
+
+    Args:
+        capacity: Number of slots.
+    """
+
+    def __init__(self, capacity: int):
+        self.slots = np.zeros(capacity, bool)  # whether each slot's row is settled
+        self.waiting = np.empty(0, np.int64)
+
+    def __call__(self, storage: Storage, added: np.ndarray) -> np.ndarray:
+        """Slots of the rows that settled just now, given those in which rows were `added` ``(n,)``."""
+        self.slots[added] = False
+        waiting = np.concatenate([self.waiting[~np.isin(self.waiting, added)], added])
+        ripe = self._ripe(storage, waiting)
+        self.waiting = waiting[~ripe][-MOST:]
+        self.slots[waiting[ripe]] = True
+        return waiting[ripe]
+
+    @staticmethod
+    def _ripe(storage: Storage, slots: np.ndarray) -> np.ndarray:
+        last = torch.from_numpy(slots).to(storage.device)
+        ended = torch.zeros(len(last), dtype=torch.bool, device=storage.device)
+        steps = torch.ones_like(last)
+        for turn in range(storage.n_step):
+            ended |= storage.column("terminated")[last] | storage.column("truncated")[last]
+            if turn < storage.n_step - 1:
+                following = storage.successor(last)
+                steps += following >= 0
+                last = torch.where(following >= 0, following, last)
+        return (ended | (steps >= storage.n_step)).numpy(force=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"slots": self.slots, "waiting": self.waiting}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.slots = np.array(state["slots"], bool)
+        self.waiting = np.array(state["waiting"], np.int64)

@@ -1,0 +1,73 @@
+"""Transitions as plain vectors [s; a; r; s'], and back."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.storage.columns import Columns, features, observation_columns
+from interreplay.transitions import Transitions, join_parts, observation_parts, unchecked
+
+if TYPE_CHECKING:
+    from interreplay.storage.ring import Storage
+
+
+def transition_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
+    """[s; a; r; s'] of the rows in `slots` ``(n,)``, flattened: ``(n, D)`` in the widest of their float dtypes.
+
+    Z = [s; a] as `Storage.features` gives it lies in it from `lead` on. With n-step transitions r and s' are those.
+    """
+    if storage.n_step == 1:
+        return storage.chain.vectors(slots)
+    rows = storage[torch.from_numpy(slots).to(storage.device)]
+    parts = [*observation_parts(rows.obs).values(), rows.actions, rows.rewards]
+    parts += observation_parts(rows.next_obs).values()
+    return np.concatenate([part.numpy(force=True).reshape(len(slots), -1) for part in parts], axis=1)
+
+
+def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
+    """Z = [s; a] of the rows in `slots` ``(n,)``: float32 ``(n, d)``."""
+    chain = storage.chain
+    return chain.records.flat(slots, chain.features).astype(np.float32, copy=False)
+
+
+def lead(columns: Columns) -> int:
+    """Numbers before z in a transition vector: those of an achieved goal, which is in s but not in z."""
+    return action_range(columns).stop - features(columns)
+
+
+def action_range(columns: Columns) -> slice:
+    """Where the action lies in a transition vector."""
+    start = sum(math.prod(shape) for shape, _ in observation_columns(columns).values())
+    return slice(start, start + math.prod(columns["actions"][0]))
+
+
+def length(columns: Columns) -> int:
+    """Numbers D in a transition vector."""
+    actions = action_range(columns)
+    return 2 * actions.start + (actions.stop - actions.start) + 1
+
+
+def as_transitions(vectors: Tensor, columns: Columns) -> Transitions:
+    """Transitions ``(n, ...)`` in the stored shapes and dtypes from vectors ``(n, D)``; neither terminated nor cut."""
+    at = 0
+
+    def take(name: str) -> Tensor:
+        nonlocal at
+        shape, dtype = columns[name]
+        part = vectors[:, at : at + math.prod(shape)]
+        at += math.prod(shape)
+        return part.to(dtype).reshape(len(vectors), *shape)
+
+    observed = list(observation_columns(columns))
+    obs = join_parts({name[4:]: take(name) for name in observed})
+    actions, rewards = take("actions"), take("rewards")
+    next_obs = join_parts({name[4:]: take(name) for name in observed})
+    never = torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device)
+    return unchecked(
+        obs=obs, actions=actions, rewards=rewards, next_obs=next_obs, terminated=never, truncated=never.clone()
+    )

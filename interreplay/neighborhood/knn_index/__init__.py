@@ -1,0 +1,1 @@
+"""The nearest neighbors of every stored row, kept up to date."""

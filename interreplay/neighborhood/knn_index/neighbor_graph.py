@@ -1,0 +1,125 @@
+"""The graph of nearest neighbours of everything stored, kept up to date while rows come and go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from interreplay.neighborhood.knn_index.neighbor_lists import BLOCK, NeighborLists
+from interreplay.neighborhood.scale import drift
+
+if TYPE_CHECKING:
+    from interreplay.storage.ring import Storage
+
+RANK_DRIFT = 0.01  # |ln std ratio| from which on distances are taken anew: costs .012 of recall at most
+STALE = 0.6  # share of the rows stored that may be newer than the last search for a row
+SWEEP = 3  # rows looked at for each row added, whether they are stale
+REFRESH = 1.5  # and of these searched for again at most; what a full ring needs: each row once in .67 turns
+COUNTERS = ("sweep", "tidied", "built_at", "built_size", "built_epoch")
+TIDY = 8  # rows ranked anew for each row added, where their distances are of an earlier scale
+CHUNK = 1 << 15
+
+
+class NeighborGraph(NeighborLists):
+    """Lists of neighbours that follow the storage.
+
+    A new row waits until one in 2048 rows is waiting (or until it is asked for); then one search finds its
+    neighbours and the rows in whose lists it belongs. Stale lists are searched for again in turn. The index is built
+    anew after half as many rows again, or in a scale far away; a scale nearby only changes the vectors in it.
+    """
+
+    def __init__(self, capacity: int, dims: int, k: int, width: int):
+        super().__init__(capacity, dims, k, width)
+        self.pending: list[int] = []
+        self.sweep = self.built_at = self.built_size = self.built_epoch = 0
+
+    # -- rows come and go -------------------------------------------------------------------------
+
+    def add(self, storage: Storage, slots: np.ndarray) -> None:
+        """Take in the newest rows of `storage`, in `slots` ``(n,)``; what lay there before is gone."""
+        self.table.written = storage.written
+        over = slots[self.cells.place[slots] >= 0]
+        if len(over):
+            self.scale.add(self.scale.invert(self.cells.rows(over)), -1)
+            for slot in over.tolist():
+                self.cells.remove(slot)
+        features = storage.features(torch.from_numpy(slots)).numpy()
+        if self.epoch == 0:
+            self.scale.center(features[0])
+        self.scale.add(features)
+        self.forget(slots)
+        if drift(self.scale.std, self.scale.now()[1]) > RANK_DRIFT or self.epoch == 0:
+            self._rescale(storage, features)
+        for slot, vector in zip(slots.tolist(), self.scale.apply(features), strict=True):
+            self.cells.insert(slot, vector)
+        if storage.written - self.built_at > max(self.built_size // 2, 256) or not self.valid[self.built_epoch]:
+            self._build()
+        self.pending += slots.tolist()
+        if len(self.pending) * 2048 >= self.table.count or len(self.pending) >= 512:
+            self._flush()
+
+    def _rescale(self, storage: Storage, fresh: np.ndarray) -> None:
+        """Begin an epoch in the scale of now; `fresh` are the features of rows not in the cells yet."""
+        centers = self.scale.invert(self.cells.centers)
+        self.scale.freeze()
+        self.cells.move_centers(self.scale.apply(centers))
+        self.scale.restart()
+        self.scale.add(fresh)
+        stored = self.cells.stored
+        for start in range(0, len(stored), CHUNK):
+            part = stored[start : start + CHUNK]
+            features = storage.features(torch.from_numpy(part)).numpy()
+            self.scale.add(features)
+            self.cells.replace(part, self.scale.apply(features))
+        self.begin_epoch()
+
+    def _build(self) -> None:
+        """Partition the rows anew; lists and reaches stay."""
+        stored = self.cells.stored
+        reach = self.cells.reach[self.cells.place[stored]]
+        self.cells.build(stored, self.cells.rows(stored))
+        self.cells.reach[self.cells.place[stored]] = reach
+        self.built_at, self.built_size, self.built_epoch = self.table.written, len(stored), self.epoch
+
+    def _flush(self) -> None:
+        """Search for the rows that wait, and for stale ones among the next in turn."""
+        waiting = np.array(self.pending, np.int64)
+        wanted = np.concatenate([waiting[self.queried[waiting] == 0], self._stale(len(waiting))])
+        for start in range(0, len(wanted), BLOCK):
+            self.search(wanted[start : start + BLOCK])
+        self.tidy(TIDY * len(waiting))
+        self.pending = []
+
+    def _stale(self, added: int) -> np.ndarray:
+        """The stale rows next in turn, some for each of the rows `added`."""
+        count = self.table.count
+        turn = (self.sweep + np.arange(min(SWEEP * added, count))) % count
+        stale = self.table.written - self.seen[turn] > STALE * count
+        stale |= ~self.valid[self.queried[turn]]
+        chosen = np.flatnonzero(stale & (self.queried[turn] > 0))[: int(np.ceil(REFRESH * added))]
+        done = len(turn) if len(chosen) < REFRESH * added else int(chosen[-1]) + 1
+        self.sweep = int(self.sweep + done) % count
+        return turn[chosen]
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything; large arrays share memory."""
+        count = self.table.count
+        state = {name: getattr(self, name)[:count] for name in ("queried", "ranked", "seen")}
+        state |= {name: getattr(self, name).state_dict() for name in ("table", "cells", "scale")}
+        state |= {name: getattr(self, name) for name in COUNTERS}
+        return state | {"stds": self.stds, "pending": np.array(self.pending, np.int64)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in ("queried", "ranked", "seen"):
+            getattr(self, name)[: len(state[name])] = np.asarray(state[name])
+        for name in ("table", "cells", "scale"):
+            getattr(self, name).load_state_dict(state[name])
+        for name in COUNTERS:
+            setattr(self, name, int(state[name]))
+        self.stds = np.array(state["stds"], np.float64)
+        self.pending = [int(slot) for slot in state["pending"]]
+        self.judge()

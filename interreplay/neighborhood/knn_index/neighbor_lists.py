@@ -1,0 +1,171 @@
+"""The lists of neighbours of everything stored: searched for, offered to each other, ranked in the scale of now."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interreplay.neighborhood.knn_index.cell_search import Search
+from interreplay.neighborhood.knn_index.inverted_file import Cells
+from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
+from interreplay.neighborhood.scale import Scale, drift
+
+SEARCH_DRIFT = 0.15  # |ln std ratio| from which on candidates are searched anew; 10 of 32 survive .2 with recall .999
+BLOCK = 2048  # lists handled at a time
+AHEAD = 1024  # lists looked at beyond those asked for, when some of these were ranked in an earlier scale
+
+
+class NeighborLists:
+    """For each row stored, a list of candidates that contains its k nearest.
+
+    An *epoch* is a time during which distances are taken in one scale. When a new one begins, lists are
+    ranked anew as they are asked for, and searched for anew where the scale has gone far.
+
+    Args:
+        capacity: Number of slots.
+        dims: Number of features.
+        k: Neighbours that must be right.
+        width: Candidates kept per row.
+    """
+
+    def __init__(self, capacity: int, dims: int, k: int, width: int):
+        self.k, self.width = k, width
+        self.table = NeighborTable(capacity, width)
+        self.cells = Cells(capacity, dims)
+        self.scale = Scale(dims)
+        self.queried = np.zeros(capacity, np.int32)  # epoch of the last search for a row, 0: never
+        self.ranked = np.zeros(capacity, np.int32)  # epoch of its distances
+        self.seen = np.zeros(capacity, np.int64)  # rows written at its last search
+        self.fit = np.zeros(capacity, bool)  # whether both are good in this epoch; small, so that it stays in the cache
+        self.stds = np.zeros((1, dims))  # of each epoch
+        self.valid = np.zeros(1, bool)  # which epochs' searches still serve
+        self.tidied = 0  # the row next in turn to be ranked before it is asked for
+
+    @property
+    def epoch(self) -> int:
+        return len(self.stds) - 1
+
+    def begin_epoch(self) -> None:
+        """Distances are taken in another scale from here on."""
+        self.stds = np.concatenate([self.stds, self.scale.std[None]])
+        self.judge()
+
+    def judge(self) -> None:
+        """Find out which searches still serve and which lists are fit for use."""
+        self.valid = np.array([drift(std, self.scale.std) < SEARCH_DRIFT for std in self.stds])
+        self.valid[0] = False
+        self.fit = self.valid[self.queried] & (self.ranked == self.epoch)
+
+    def forget(self, slots: np.ndarray) -> None:
+        """Leave `slots` without a list."""
+        self.queried[slots], self.fit[slots] = 0, False
+        self.table.clear(slots)
+
+    def complete(self, slots: np.ndarray) -> bool:
+        """Whether the first k candidates of all `slots` ``(n,)`` are their k nearest, without a look at each.
+
+        So it is while nothing was overwritten, where no list needs anything and all are long enough.
+        """
+        if self.table.written > self.table.capacity or not self.fit.take(slots).all():
+            return False
+        return not (self.table.pick(slots, self.k - 1) == EMPTY).any()
+
+    def candidates(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates of `slots` ``(n,)``, right as of now.
+
+        Returns:
+            Their ages ``(n, width)``, nearest first, and the number of live ones up to and with each, float32
+            ``(n, width)``.
+        """
+        if not self.fit.take(slots).all():
+            self._mend(np.unique(slots))
+            self.tidy(AHEAD)
+        ages, order = self.table.count_live(self.table.keys.take(slots, axis=0))
+        short = order[:, -1] < min(self.k, self.table.count - 1)
+        if short.any():
+            self._complete(np.unique(slots[short]))
+            ages, order = self.table.count_live(self.table.keys.take(slots, axis=0))
+        return ages, order
+
+    def _mend(self, slots: np.ndarray) -> None:
+        """Make the lists of `slots`, each once, fit for use."""
+        self.search(slots[~self.valid[self.queried[slots]]])
+        self.rank(slots[self.ranked[slots] != self.epoch])
+
+    def tidy(self, rows: int) -> None:
+        """Of the next `rows` rows in turn, rank the lists whose distances are of an earlier scale."""
+        count = self.table.count
+        turn = (self.tidied + np.arange(min(rows, count))) % count
+        self.tidied = int(turn[-1] + 1) % count
+        self.rank(turn[(self.ranked[turn] != self.epoch) & (self.queried[turn] > 0)])
+
+    def _complete(self, slots: np.ndarray) -> None:
+        """Search further and further for rows with fewer than k candidates."""
+        for probes in (self.cells.probes, len(self.cells.centers)):
+            self.search(slots, probes)
+            enough = self.table.live(self.table.keys[slots]).sum(1) >= min(self.k, self.table.count - 1)
+            slots = slots[~enough]
+            if not len(slots):
+                return
+
+    def search(self, slots: np.ndarray, probes: int | None = None) -> None:
+        """Find the candidates of `slots` ``(q,)``, each once, and offer these rows to all who may want them."""
+        if not len(slots):
+            return
+        self.rank(slots[(self.queried[slots] > 0) & (self.ranked[slots] != self.epoch)])
+        search = Search(self.cells, slots, self.width, self._radius(slots), probes or self.cells.probes)
+        query, places, squared = search.run()
+        found = self.cells.slots[places].astype(np.int64)
+        inside = squared <= search.radius[query]
+        keys = pack(squared[inside], self.table.write_of(found[inside]))
+        self._offer(slots[query[inside]], keys, 4 * self.width)
+        kept = self.table.merge(slots, np.empty((len(slots), 0), np.uint64))
+        full = kept[:, -1] != EMPTY
+        self.cells.reach[self.cells.place[slots]] = np.where(full, squared_of(kept[:, -1]), search.radius)
+        self.queried[slots] = self.ranked[slots] = self.epoch
+        self.seen[slots], self.fit[slots] = self.table.written, True
+        wanted = squared < self.cells.reach[places]
+        targets = found[wanted]
+        self.rank(np.unique(targets[self.ranked[targets] != self.epoch]))
+        self._offer(targets, pack(squared[wanted], self.table.write_of(slots[query[wanted]])), 8)
+
+    def _radius(self, slots: np.ndarray) -> np.ndarray:
+        """Squared radius ``(q,)`` that should hold `width` rows; NaN where the list does not tell."""
+        keys = self.table.keys[slots]
+        number = self.table.live(keys).sum(1)
+        keys[~self.table.live(keys)] = EMPTY
+        keys.sort(axis=1)
+        last = squared_of(keys[np.arange(len(slots)), np.maximum(number - 1, 0)])
+        growth = (self.width / np.maximum(number, 1)) ** 0.25  # as in eight dimensions
+        return np.where((number >= self.k) & self.valid[self.queried[slots]], last * growth, np.nan)
+
+    def _offer(self, slots: np.ndarray, keys: np.ndarray, limit: int) -> None:
+        """Put `keys` ``(m,)`` into the lists of `slots` ``(m,)`` where they are near enough."""
+        groups, turns, lines = by_group(slots, keys, limit)
+        ends = np.searchsorted(turns, np.arange(turns.max(initial=-1) + 2))
+        for start, end in zip(ends[:-1], ends[1:], strict=True):
+            kept = self.table.merge(groups[start:end], lines[start:end])
+            places = self.cells.place[groups[start:end]]
+            full = kept[:, -1] != EMPTY
+            self.cells.reach[places[full]] = squared_of(kept[full, -1])
+
+    def rank(self, slots: np.ndarray) -> None:
+        """Take the distances of the candidates of `slots` ``(n,)``, each once, in the scale of now."""
+        for start in range(0, len(slots), BLOCK):
+            self._rank(slots[start : start + BLOCK])
+
+    def _rank(self, slots: np.ndarray) -> None:
+        keys = self.table.keys[slots]
+        live = self.table.live(keys)
+        row, column = np.nonzero(live)
+        other = self.table.slots_of(keys[row, column])
+        difference = self.cells.rows(other) - self.cells.rows(slots)[row]
+        fresh = np.full_like(keys, EMPTY)
+        fresh[row, column] = pack(np.einsum("ij,ij->i", difference, difference), keys[row, column])
+        before = np.where(live, squared_of(keys), -1.0).max(1)
+        after = np.where(live, squared_of(fresh), -1.0).max(1)
+        fresh.sort(axis=1)
+        self.table.keys[slots] = fresh
+        self.ranked[slots] = self.epoch
+        self.fit[slots] = self.valid[self.queried[slots]]
+        known = (before > 0) & (after > 0)
+        self.cells.reach[self.cells.place[slots[known]]] *= after[known] / before[known]

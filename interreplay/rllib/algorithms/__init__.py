@@ -1,0 +1,1 @@
+"""The algorithms: configuration, training loop, learner and RLModules."""

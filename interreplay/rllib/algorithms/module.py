@@ -1,0 +1,109 @@
+"""The RLModules: networks of `interreplay.learning` in RLlib's clothes."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import Any
+
+import gymnasium as gym
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.apis import InferenceOnlyAPI
+from ray.rllib.core.rl_module.rl_module import RLModule
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.utils.annotations import override
+from torch import Tensor, nn
+
+from interreplay.environments.spaces import named_parts
+from interreplay.learning.batched_layers import MATRIX_DTYPES
+from interreplay.learning.encoders import make_encoder
+from interreplay.learning.networks import Layers
+from interreplay.rllib.env_runner.action_spaces import check_action_space
+
+
+def flat_size(space: gym.Space) -> int:
+    """Numbers in one observation or action of a space."""
+    return int(gym.spaces.flatdim(space))
+
+
+class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
+    """Actor, critics, targets; actions lie in [−1, 1] and are scaled by the runner, or by RLlib's connectors.
+
+    Discrete actions are numbers from 0 on.
+
+    ``model_config``: ``hiddens`` widths of the hidden layers, ``matrix_dtype`` of the products between them,
+    ``noise_scale`` standard deviation of the noise with which `forward_exploration` acts; the runner has its own
+    `Exploration`.
+
+    Attributes:
+        gaussian: Whether `behavior` gives [mean; log std].
+        acts_in: Kinds of action spaces.
+        nets: The networks, the policy among them as ``actor``, and what encodes observations for them.
+    """
+
+    framework = "torch"
+    gaussian: bool
+    acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
+    nets: Any
+
+    @override(RLModule)
+    def setup(self) -> None:
+        check_action_space(self.action_space, self.acts_in)
+        encoder, width = make_encoder(self.observation_space)
+        self.nets = self.make_networks(width, flat_size(self.action_space))
+        self.nets.encoder = encoder
+        if not self.inference_only and any(True for _ in encoder.parameters()):
+            self.nets.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
+        for layers in self.nets.modules():
+            if isinstance(layers, Layers):
+                layers.matrix_dtype = MATRIX_DTYPES[self.model_config["matrix_dtype"]]
+
+    @abstractmethod
+    def make_networks(self, inputs: int, actions: int) -> nn.Module:
+        """The networks for so many numbers in observations and actions; the ``actor`` alone where `inference_only`."""
+
+    @abstractmethod
+    def behavior(self, obs: Tensor) -> Tensor:
+        """What the policy gives for observations ``(n, inputs)``, to compare policies by."""
+
+    @abstractmethod
+    def random_behavior(self, count: int) -> Tensor:
+        """What stands for `count` uniformly random actions in its place."""
+
+    @override(InferenceOnlyAPI)
+    def get_non_inference_attributes(self) -> list[str]:
+        parts = {name.partition(".")[0] for name, _ in self.nets.named_parameters()}
+        return [f"nets.{name}" for name in sorted(parts - {"actor", "encoder"})]
+
+    def encode(self, obs: Any) -> Tensor:
+        """Observations as they are stored, or as RLlib has them, to what the networks see, ``(n, d)``."""
+        return self.nets.encoder(named_parts(obs))
+
+    def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
+        """Actions ``(n, actions)`` in [−1, 1], or numbers ``(n,)`` of discrete ones, the policy's own without noise.
+
+        Args:
+            obs: Encoded observations ``(n, inputs)``.
+            noise: Standard normal ``(n, actions)``, or None.
+        """
+        return self.nets.actor.act(obs, noise)
+
+    @override(TorchRLModule)
+    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return {Columns.ACTIONS: self._shaped(self.act(self.encode(batch[Columns.OBS]), None))}
+
+    @override(TorchRLModule)
+    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        obs = self.encode(batch[Columns.OBS])
+        noise = torch.randn(len(obs), flat_size(self.action_space), device=obs.device)
+        return {Columns.ACTIONS: self._shaped(self.act(obs, noise * self.model_config["noise_scale"]))}
+
+    @override(TorchRLModule)
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        raise NotImplementedError("the learner updates from a Sample; see interreplay.rllib.algorithms.learner")
+
+    def _shaped(self, actions: Tensor) -> Tensor:
+        if isinstance(self.action_space, gym.spaces.Discrete):
+            return actions + int(self.action_space.start)
+        return actions.reshape(len(actions), *self.action_space.shape)

@@ -1,0 +1,246 @@
+"""The training loop that all our algorithms share."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import torch
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.utils.annotations import override
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, LEARNER_RESULTS
+from torch import Tensor
+
+from interreplay.catalogue import make_buffer
+from interreplay.diagnostics.batch_statistics import Diagnostics
+from interreplay.diagnostics.memory_estimate import columns_of_spaces
+from interreplay.diagnostics.on_manifold import OnManifold
+from interreplay.errors import NonFiniteError
+from interreplay.rllib import checkpoints
+from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
+from interreplay.rllib.env_runner import remote
+from interreplay.rllib.env_runner.goal_functions import show_goals
+from interreplay.transitions import Transitions
+
+LOOP_STATE = "interreplay_loop"
+
+
+class OffPolicy(Algorithm):
+    """Sample a little, update a little, over and over; every part in this process but the remote runners.
+
+    Attributes:
+        replay_buffer: The `interreplay.ReplayBuffer` that is learned from.
+        env_steps: Env steps of the whole run, over resumes.
+        on_progress: Called with `env_steps` after every round; cheap work only.
+    """
+
+    @override(Algorithm)
+    def _setup_logdir(self) -> None:
+        """Outside of Tune nothing is written there; RLlib would leave an empty folder in the home directory."""
+        if self._storage:
+            super()._setup_logdir()
+        else:
+            self._logdir = tempfile.gettempdir()
+
+    @override(Algorithm)
+    def setup(self, config: Any) -> None:
+        super().setup(config)
+        self.env_steps, self._owed, self.stop_requested = 0, 0.0, False
+        self.on_progress: Callable[[int], None] | None = None
+        self.learner = self.learner_group._learner
+        self.replay_buffer = self._make_buffer()
+        self.diagnostics = Diagnostics(on_manifold=self._simulator())
+        self._compares_policies = hasattr(self.replay_buffer.selector, "set_policy")
+        if self._compares_policies:
+            self.replay_buffer.selector.set_policy(self._behavior, self.learner.single_module.gaussian)
+        show_goals(self.replay_buffer, config, self.env_runner.env)
+        if self.config.num_env_runners == 0:
+            # The very networks that are learned: nothing to copy.
+            self.env_runner.use_module(self.learner.single_module, self.learner._device)
+
+    @torch.no_grad()
+    def _behavior(self, obs: Any) -> Tensor:
+        """What the current policy gives for stored observations ``(n, ...)``, as runners noted it when they acted."""
+        module = self.learner.single_module
+        return module.behavior(module.encode(obs))
+
+    @override(Algorithm)
+    def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
+        """RLlib would look for one of its own buffer classes; ours is made once the spaces are known."""
+
+    def _make_buffer(self) -> Any:
+        arguments = dict(self.config.replay_buffer_config)
+        kind = arguments.pop("type")
+        defaults = {
+            "seed": self.config.seed,
+            "n_step": self.config.n_step,
+            "gamma": self.config.gamma,
+            "device": str(self.learner._device),
+        }
+        buffer = make_buffer(kind, defaults=defaults, **arguments)
+        batch = self.config.train_batch_size_per_learner
+        if buffer.capacity < batch:
+            raise ValueError(f"capacity is {buffer.capacity}; expected at least the batch size {batch}")
+        observation_space, action_space = self.single_spaces
+        try:
+            buffer.check(columns_of_spaces(observation_space, action_space))
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; the observation space is {observation_space}, the action space {action_space}"
+            ) from None
+        return buffer
+
+    def _simulator(self) -> OnManifold | None:
+        rows = self.config.on_manifold_rows
+        return OnManifold(gym.make(self.config.env, **self.config.env_config), rows) if rows else None
+
+    @property
+    def single_spaces(self) -> tuple[Any, Any]:
+        """Observation and action space of one environment."""
+        module = self.learner.single_module
+        return module.observation_space, module.action_space
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def request_stop(self) -> None:
+        """Let the running `train()` return after the batches in hand; safe in signal handlers and threads."""
+        self.stop_requested = True
+
+    @override(Algorithm)
+    def training_step(self) -> None:
+        goal = (self.env_steps // self.config.steps_per_iteration + 1) * self.config.steps_per_iteration
+        while not self.stop_requested:
+            self._learn()
+            if self.stop_requested or self.env_steps >= goal:
+                break
+            self._sample()
+            if self.on_progress is not None:
+                self.on_progress(self.env_steps)
+        self._report()
+
+    def _sample(self) -> None:
+        """Add one fragment of every runner to the buffer."""
+        warm_up = self.env_steps < self.config.num_steps_sampled_before_learning_starts
+        length = self.config.rollout_fragment_length
+        for rows in self._collect(1 if length == "auto" else length, warm_up):
+            self._add(rows)
+            if self.env_steps >= self.config.num_steps_sampled_before_learning_starts:
+                self._owed += self.config.updates_per_step * len(rows)
+        if self.config.anneal_steps:
+            self.replay_buffer.anneal(self.env_steps / self.config.anneal_steps)
+
+    def _collect(self, length: int, warm_up: bool) -> list[Transitions]:
+        if self.config.num_env_runners == 0:
+            rows = [self.env_runner.collect(length * self.env_runner.num_envs, warm_up, self._compares_policies)]
+            self.replay_buffer.storage.cut(self.env_runner.take_cut_episodes())
+            return rows
+        weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
+        results = remote.collect(self.env_runner_group, weights, length, warm_up, self._compares_policies)
+        for _, cut in results:
+            self.replay_buffer.storage.cut(cut)
+        return [rows for rows, _ in results]
+
+    def _add(self, rows: Transitions) -> None:
+        try:
+            self.replay_buffer.add(rows)
+        except NonFiniteError as error:
+            step = self.env_steps + error.row + 1
+            raise NonFiniteError(
+                error.column, error.row, error.value, at=f"env step {step} of {self.config.env}"
+            ) from None
+        self.env_steps += len(rows)
+
+    def _learn(self) -> None:
+        """Do the updates that are owed."""
+        size = self.config.train_batch_size_per_learner
+        while self._owed >= 1.0 and not self.stop_requested:
+            count = min(int(self._owed), self.config.batches_per_draw)
+            for sample in self.replay_buffer.batches(size, count):
+                errors = self.learner.update_from_sample(sample)
+                self.replay_buffer.update(sample, errors)
+                self.diagnostics.observe(self.replay_buffer, sample, errors)
+            self._owed -= count
+
+    def _report(self) -> None:
+        if self.config.num_env_runners == 0:
+            results = [self.env_runner.get_metrics()]
+        else:
+            results = self.env_runner_group.foreach_env_runner(
+                lambda runner: runner.get_metrics(), local_env_runner=False
+            )
+        self.metrics.aggregate(results, key=ENV_RUNNER_RESULTS)
+        learned = self.learner.collect_metrics() | {"num_updates_lifetime": self.learner.updates}
+        for name, value in learned.items():
+            self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, name), value, window=1)
+        described = self.diagnostics.collect() | {"num_rows": len(self.replay_buffer)}
+        for name, value in described.items():
+            self.metrics.log_value(("replay_buffer", name), value, window=1)
+        self.metrics.log_value("env_steps", self.env_steps, window=1)
+
+    @override(Algorithm)
+    def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        return {} if self.stop_requested else super()._run_one_evaluation(parallel_train_future)
+
+    @override(Algorithm)
+    def _compile_iteration_results(
+        self, *, train_results: dict[str, Any], eval_results: dict[str, Any]
+    ) -> dict[str, Any]:
+        results = super()._compile_iteration_results(train_results=train_results, eval_results=eval_results)
+        if not eval_results:
+            # RLlib repeats the last evaluation, or NaN, in every iteration without one.
+            results.pop(EVALUATION_RESULTS, None)
+        return results
+
+    # -- state ------------------------------------------------------------------------------------
+
+    @override(Algorithm)
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        if self._check_component(LOOP_STATE, components, not_components):
+            state[LOOP_STATE] = {
+                "env_steps": self.env_steps,
+                "owed": self._owed,
+                "diagnostics": self.diagnostics.state_dict(),
+                "global_rng": global_rng(),
+                "remote_runners": remote.states(self.env_runner_group),
+            }
+        return state
+
+    @override(Algorithm)
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        if LOOP_STATE not in state:
+            return
+        loop = state[LOOP_STATE]
+        self.env_steps, self._owed = int(loop["env_steps"]), float(loop["owed"])
+        self.diagnostics.load_state_dict(loop["diagnostics"])
+        set_global_rng(loop["global_rng"])
+        remote.load_states(self.env_runner_group, loop["remote_runners"])
+
+    @override(Algorithm)
+    def save_to_path(self, path: Any = None, **kwargs: Any) -> str:
+        """Save everything, buffer and environments included; the folder appears whole or not at all.
+
+        Args:
+            path: A local folder; a temporary one for None.
+            **kwargs: RLlib's; with ``state``, RLlib's part alone is written.
+        """
+        if kwargs.get("state") is not None:
+            return super().save_to_path(path, **kwargs)
+        return checkpoints.save(self, path, lambda folder: super(OffPolicy, self).save_to_path(folder, **kwargs))
+
+    @override(Algorithm)
+    def restore_from_path(self, path: Any, *args: Any, trusted: bool = False, **kwargs: Any) -> None:
+        """Continue where a checkpoint was saved; only of a trusted one, pickles may name more than arrays.
+
+        Raises:
+            CheckpointError: When it is unreadable, damaged, or of another environment, algorithm or buffer.
+        """
+        if kwargs.get("component") is not None:
+            return super().restore_from_path(path, *args, **kwargs)
+        checkpoints.restore(
+            self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs), trusted
+        )

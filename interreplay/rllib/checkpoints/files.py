@@ -1,0 +1,84 @@
+"""Checkpoints: RLlib's own files, the replay buffer beside them, and what they belong to."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interreplay import state_files
+from interreplay.errors import CheckpointError
+from interreplay.rllib.checkpoints import safe_pickle
+
+if TYPE_CHECKING:
+    from interreplay.rllib.algorithms.off_policy import OffPolicy
+
+IDENTITY = "interreplay.json"
+BUFFER = "replay_buffer"
+RLLIB = "rllib_files.json"
+
+
+def identity(algorithm: OffPolicy) -> dict[str, str]:
+    """What a checkpoint of this algorithm fits: the same environment, algorithm and buffer."""
+    observation_space, action_space = algorithm.single_spaces
+    arguments = dict(algorithm.config.replay_buffer_config)
+    kind = arguments.pop("type")
+    return {
+        "algorithm": type(algorithm).__name__,
+        "environment": str(algorithm.config.env),
+        "observation space": str(observation_space),
+        "action space": str(action_space),
+        "replay buffer": kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__),
+        "capacity": str(algorithm.replay_buffer.capacity),
+        "hidden layers": str(list(algorithm.config.hiddens)),
+    }
+
+
+def save(algorithm: OffPolicy, path: Any, save_rllib: Callable[[str], Any]) -> str:
+    """Write a checkpoint into the folder `path`, which appears whole or not at all."""
+    target = Path(tempfile.mkdtemp(prefix="interreplay_") if path is None else path).absolute()
+
+    def write(folder: Path) -> None:
+        save_rllib(str(folder))
+        safe_pickle.name_class(folder)
+        state_files.save(folder / BUFFER, algorithm.replay_buffer.state_view())
+        (folder / IDENTITY).write_text(json.dumps(identity(algorithm), indent=2))
+
+    state_files.write_atomically(target, write)
+    return str(target)
+
+
+def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any], trusted: bool = False) -> None:
+    """Continue from a checkpoint; one from elsewhere cannot run anything, unless it is trusted.
+
+    Raises:
+        CheckpointError: When it is unreadable, damaged, or does not fit the algorithm.
+    """
+    folder = state_files.resolve(Path(path).absolute())
+    check_fits(algorithm, folder)
+    if not trusted:
+        safe_pickle.check_states(folder)
+    contents = state_files.load(folder / BUFFER)
+    try:
+        restore_rllib(str(folder))
+    except (OSError, EOFError, KeyError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint {folder} cannot be read: {error}") from error
+    try:
+        algorithm.replay_buffer.load_state_dict(contents)
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"the replay buffer in {folder} does not fit: {error}") from error
+
+
+def check_fits(algorithm: OffPolicy, folder: Path) -> None:
+    """Raise CheckpointError unless the checkpoint belongs to such an algorithm."""
+    try:
+        saved = json.loads((folder / IDENTITY).read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder} is not a readable checkpoint: {error}") from error
+    for name, mine in identity(algorithm).items():
+        if saved.get(name) != mine:
+            raise CheckpointError(
+                f"the checkpoint {folder} is of the {name} {saved.get(name)!r}; this run has {mine!r}"
+            )

@@ -1,0 +1,1 @@
+"""Stepping environments: from actions to columns, here or in other processes."""

@@ -1,0 +1,48 @@
+"""The reward and termination functions of goal-conditioned environments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+from ray.rllib.env.env_context import EnvContext
+from ray.tune.registry import ENV_CREATOR, _global_registry
+
+from interreplay import ReplayBuffer
+from interreplay.environments import registration
+from interreplay.synthesis.relabel import GoalFn
+
+
+def show_goals(buffer: ReplayBuffer, config: Any, vector: Any) -> None:
+    """Hand these functions to a buffer that computes rewards itself; arguments as in `goal_functions`."""
+    if hasattr(buffer.synthesizer, "use_goals"):
+        buffer.synthesizer.use_goals(*goal_functions(config, vector))
+
+
+def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
+    """``compute_reward`` and ``compute_terminated`` of the environment of a configuration.
+
+    Args:
+        config: Of the algorithm.
+        vector: The environments of this process, or None; one is made where it has none to ask.
+
+    Raises:
+        ValueError: When the environment has no ``compute_reward``.
+    """
+    envs = getattr(getattr(vector, "unwrapped", None), "envs", None)
+    env = (envs[0] if envs else make_one(config)).unwrapped
+    reward = getattr(env, "compute_reward", None)
+    if reward is None:
+        raise ValueError(f"hindsight needs an environment with compute_reward(achieved, desired, info); got {env}")
+    return reward, getattr(env, "compute_terminated", None)
+
+
+def make_one(config: Any) -> gym.Env:
+    """One environment of a configuration, as RLlib's runners would make it."""
+    context = EnvContext(config.env_config, worker_index=0)
+    if callable(config.env):
+        return config.env(context)
+    if _global_registry.contains(ENV_CREATOR, config.env):
+        return _global_registry.get(ENV_CREATOR, config.env)(context)
+    registration.register(config.env)
+    return gym.make(config.env, **config.env_config)

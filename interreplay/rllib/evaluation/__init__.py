@@ -1,0 +1,1 @@
+"""A trained policy acts: returns, videos, datasets."""

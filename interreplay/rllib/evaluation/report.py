@@ -1,0 +1,39 @@
+"""What `interreplay evaluate`, `enjoy.py` and `rllib evaluate` do: episodes of a trained policy, told one by one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from itertools import count
+
+from interreplay.commandline.flags.evaluate_flags import EPISODES
+from interreplay.rllib.evaluation.play import Episode, Watching, watch
+from interreplay.rllib.ray_session import start_ray
+
+
+def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
+    """Play episodes, a line each, and a last line of means and of what was written.
+
+    Args:
+        given: Flags as `add_evaluate_flags` has them.
+        say: Told the lines.
+    """
+    start_ray(1)
+    numbers = count(1)
+
+    def told(episode: Episode) -> None:
+        success = "" if episode.success is None else f", {'success' if episode.success else 'no success'}"
+        say(f"episode {next(numbers)}: return {episode.ret:.1f} in {episode.length} steps{success}")
+
+    episodes = given.episodes or (None if given.steps else EPISODES)
+    wanted = Watching(
+        given.run,
+        given.steps,
+        episodes,
+        given.seed,
+        given.video,
+        given.render,
+        given.record_data,
+        given.trust_checkpoint,
+    )
+    say(watch(given.checkpoint, wanted, told).summary())

@@ -1,0 +1,96 @@
+"""Ray's session of this process: started quietly, on this machine only, with limits on its threads."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import warnings
+from collections.abc import Iterator
+
+import ray
+import torch
+from ray._private import ray_constants
+
+OBJECT_STORE = 256 * 1024**2
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "PYTHONWARNINGS": "ignore",
+}
+
+
+def quiet() -> None:
+    """Keeps back what Ray and its parts say of themselves."""
+    os.environ.update(quieting())
+    warnings.simplefilter("ignore")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+
+
+def quieting() -> dict[str, str]:
+    """The environment variables that do so, as they are set already or by default."""
+    return {name: os.environ.get(name, value) for name, value in _QUIET.items()}
+
+
+def prepare_host(threads: int, workers: int) -> None:
+    """Sets the CPU threads and starts Ray, which RLlib needs also without other processes, with its chatter kept back.
+
+    Args:
+        threads: CPU threads of the learner.
+        workers: Processes that sample.
+    """
+    quiet()
+    os.environ.update(thread_limits(threads))
+    torch.set_num_threads(threads)
+    start_local(workers + 1)
+
+
+def thread_limits(threads: int) -> dict[str, str]:
+    """The environment variables from which libraries take how many threads they may start."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+
+
+def start_local(cpus: int | None, gpus: int | None = None) -> None:
+    """A Ray of this process, unless there is one already: on 127.0.0.1, without a dashboard, with a token of its own.
+
+    Args:
+        cpus: CPUs that it hands out; None for all of the machine.
+        gpus: GPUs likewise; None for those that it finds.
+    """
+    if not ray.is_initialized():
+        if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
+            # Ray asks for a token by default, one file for all its clusters that two first starts would both write.
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        # What passes through the object store is small: weights, configurations and fragments of episodes.
+        with _loopback():
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                num_gpus=gpus,
+                object_store_memory=OBJECT_STORE,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+    logging.getLogger("ray").setLevel(logging.ERROR)
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Lets a Ray that is started meanwhile listen on 127.0.0.1, as Ray does by itself on Windows and macOS."""
+    name, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    said = os.environ.get(name)
+    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        del os.environ[name]
+        os.environ.update({} if said is None else {name: said})
+
+
+def start_ray(num_cpus: int | None) -> None:
+    """A Ray of this process, quiet, or the one that is running already."""
+    quiet()
+    start_local(num_cpus)

@@ -1,0 +1,1 @@
+"""One run: from settings to an algorithm, and its loop with results on disk."""

@@ -1,0 +1,79 @@
+"""From the command line's settings to an algorithm that is ready to train."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+from interreplay.algorithms_table import TRAINER_DEFAULTS
+from interreplay.commandline.flags.replay_flags import replay_arguments
+from interreplay.errors import UsageError
+from interreplay.learning.exploration import make_exploration
+from interreplay.rllib.evaluation.evaluation_video import EvaluationFilm
+
+
+def build(config_name: str, settings: SimpleNamespace) -> Any:
+    """The algorithm, ready to train, with the ``film`` of its evaluations, or None.
+
+    Args:
+        config_name: The name of a configuration in `interreplay.rllib`.
+        settings: What ``argument_parser.settings_for`` returned.
+
+    Raises:
+        UsageError: The environment, the replay method and the algorithm do not fit each other.
+    """
+    try:
+        config = configure(config_name, settings)
+        film = EvaluationFilm(config) if settings.video_to_tensorboard else None
+        algorithm = config.build_algo()
+        algorithm.film = film
+        return algorithm
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def trainer_settings(settings: SimpleNamespace) -> dict[str, Any]:
+    """The settings that not every algorithm has, or not with the same default, as its configuration takes them."""
+    own = {name: getattr(settings, name) for name in TRAINER_DEFAULTS[settings.trainer] if name != "train_batch_size"}
+    if own.get("huber_delta") == "none":
+        own["huber_delta"] = None
+    if "exploration" in own:
+        kind, sigma, theta = (own.pop(f"exploration{part}") for part in ("", "_sigma", "_theta"))
+        named = {"type": kind, "sigma": sigma} | ({} if kind == "Gaussian" else {"theta": theta})
+        own["exploration"] = make_exploration(named)
+    return own
+
+
+def configure(config_name: str, settings: SimpleNamespace) -> Any:
+    """RLlib's configuration of a job; arguments as in `build`."""
+    s = settings
+    config = getattr(importlib.import_module("interreplay.rllib"), config_name)()
+    config.environment(s.env, env_config={"max_episode_steps": s.horizon} if s.horizon else {})
+    config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
+    config.training(
+        **trainer_settings(s),
+        gamma=s.gamma,
+        n_step=s.n_step,
+        train_batch_size_per_learner=s.train_batch_size,
+        updates_per_step=s.round_robin_weights,
+        steps_per_iteration=s.steps_per_iteration,
+        anneal_steps=s.total_env_steps,
+        on_manifold_rows=s.on_manifold_rows,
+        matrix_dtype=s.matrix_dtype,
+        num_steps_sampled_before_learning_starts=s.learning_starts,
+    )
+    config.env_runners(
+        num_env_runners=s.num_workers,
+        num_envs_per_env_runner=s.num_envs_per_worker,
+        rollout_fragment_length=s.rollout_fragment_length,
+    )
+    # A runner that fails ends the job with its traceback; RLlib would go on without saying so.
+    config.fault_tolerance(restart_failed_env_runners=False)
+    config.evaluation(
+        evaluation_interval=s.evaluation_interval or None,
+        evaluation_duration=s.evaluation_num_episodes,
+        evaluation_duration_unit="episodes",
+    )
+    config.learners(num_gpus_per_learner=int(s.device == "cuda"))
+    return config.debugging(seed=s.seed, log_level="ERROR")

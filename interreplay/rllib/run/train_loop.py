@@ -1,0 +1,124 @@
+"""The loop of one run: train, write results, save, until the end or until a signal asks for less."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from interreplay.rllib.run.result_log import RunLog
+from interreplay.runs.machine import versions
+from interreplay.runs.run_folder import RunFolder
+
+
+class _Stop(Exception):
+    """Ends the iteration in hand; raised between two rounds of sampling, where a checkpoint loses nothing."""
+
+
+class Training:
+    """A run: its algorithm, its settings and its folder.
+
+    A checkpoint may be written in the middle of an iteration. It holds what that iteration has gathered so far, so that
+    a run that was interrupted there writes the same rows of results as one that was not.
+
+    Args:
+        algo: The algorithm, new or restored.
+        settings: What ``argument_parser.settings_for`` returned.
+        folder: Where results and checkpoints go.
+        progress: Told the env steps after every round of sampling.
+        trackers: Further loggers of Tune's, such as those for Weights & Biases and MLflow.
+        say: Told in one line when one of them fails.
+        saved: Called after every checkpoint.
+
+    Attributes:
+        alive: When the last round of sampling or iteration ended, by ``time.monotonic``.
+        checkpoint: The newest that was written here.
+    """
+
+    def __init__(
+        self,
+        algo: Any,
+        settings: SimpleNamespace,
+        folder: RunFolder,
+        progress: Callable[[int], Any] = lambda _: None,
+        trackers: Sequence[Any] = (),
+        say: Callable[[str], object] = str,
+        saved: Callable[[], object] = str,
+    ):
+        self.algo, self.settings, self.folder = algo, settings, folder
+        self._trackers, self._say = trackers, say
+        self.alive, self._saved = time.monotonic(), saved
+        self.checkpoint: Path | None = None
+        self._progress, self._saving, self._stopping, self._goal = progress, False, False, 0
+        self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
+
+    def save_soon(self) -> None:
+        """Asks for a checkpoint after the round in hand; safe in signal handlers and other threads."""
+        self._saving = True
+
+    def stop(self) -> None:
+        """Asks for a checkpoint and the end after the round in hand; safe in signal handlers and other threads."""
+        self._stopping = True
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run is at its end."""
+        return self.algo.env_steps >= self.settings.total_env_steps
+
+    def iterations(self) -> Iterator[dict[str, Any]]:
+        """Trains, and yields each iteration's result; a checkpoint is written at the end."""
+        parameters = vars(self.settings) | {"versions": versions()}
+        log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._say)
+        self.algo.on_progress = self._round
+        try:
+            while not self.complete and not self._stopping:
+                result = self._iterate()
+                log.write(result, self.algo.env_steps)
+                if self.algo.film is not None and (frames := self.algo.film.take()):
+                    log.film("evaluation", frames, self.algo.env_steps)
+                freq = self.settings.checkpoint_freq
+                if self._saving or (freq and result["training_iteration"] % freq == 0):
+                    self.save()
+                yield result
+        except _Stop:
+            pass
+        finally:
+            log.close()
+        self.save()
+
+    def save(self, more: int = 0) -> Path:
+        """Writes a checkpoint; ``more`` older ones than usual stay."""
+        self._saving = False
+        keep = self.settings.keep_checkpoints + more
+        self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, vars(self.settings), keep)
+        self._saved()
+        self.alive = time.monotonic()
+        return self.checkpoint
+
+    def _round(self, steps: int) -> None:
+        self.alive = time.monotonic()
+        self._progress(steps)
+        if self._cut and self.complete:
+            self.algo.request_stop()
+        if self.complete or steps >= self._goal:
+            return  # the iteration ends by itself, and what was asked for is done after it
+        if self._stopping:
+            raise _Stop
+        elif self._saving:
+            self.save()
+
+    def _iterate(self) -> dict[str, Any]:
+        self._goal = (self.algo.env_steps // self.settings.steps_per_iteration + 1) * self.settings.steps_per_iteration
+        result = self.algo.train()
+        if self._cut and self.complete:
+            result |= self._last_evaluation(result["training_iteration"])
+        self.alive = time.monotonic()
+        return result
+
+    def _last_evaluation(self, iteration: int) -> dict[str, Any]:
+        """The evaluation that is due after an iteration that the run's end cut short, as part of its result."""
+        self.algo.stop_requested = False
+        interval = self.settings.evaluation_interval
+        return {"evaluation": self.algo.evaluate()} if interval and iteration % interval == 0 else {}

@@ -1,0 +1,5 @@
+"""Our buffers inside RLlib's own algorithms."""
+
+from interreplay.rllib.stock.buffer import ReplayBuffer
+
+__all__ = ["ReplayBuffer"]

@@ -1,0 +1,1 @@
+"""Many runs through Ray Tune."""

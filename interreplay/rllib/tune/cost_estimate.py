@@ -1,0 +1,105 @@
+"""What a study would cost: from earlier runs beside it, or else from a few seconds of training here."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
+
+from interreplay.algorithms_table import OURS
+from interreplay.rllib import ray_session
+from interreplay.rllib.run.build import build
+from interreplay.rllib.tune.run_study import own_cpus
+from interreplay.studies.progress import duration
+from interreplay.studies.report import columns_of
+from interreplay.studies.study import Study
+from interreplay.studies.study_folder import StudyFolder
+from interreplay.studies.trial_folder import FINISHED, OVER, STATUS
+
+MEASURED_SECONDS = 4.0
+START_SECONDS = 10.0
+Rates = dict[tuple[str, ...], list[float]]
+
+
+def describe_cost(study: Study, folder: StudyFolder, settings: list[dict[str, Any]]) -> str:
+    """The runs, a line each, and what those that are left would take.
+
+    Args:
+        study: The study.
+        folder: Its folder, there or not.
+        settings: Of every run.
+    """
+    known = earlier(folder.path.parent)
+    lines, total = [("", "run", "steps", "steps/s", "state")], 0.0
+    notes: set[str] = set()
+    measured: dict[str, float] = {}
+    for number, (run, how) in enumerate(zip(study.runs, settings, strict=True)):
+        state = folder.trial(run).status()["state"]
+        rate, note = _rate(how, known, measured)
+        notes.add(note)
+        lines.append((str(number), run.name, f"{how['total_env_steps']:,}", f"{rate:.0f}", state))
+        if state not in OVER:
+            total += how["total_env_steps"] / rate + START_SECONDS
+    room = max(1, own_cpus() // study.execution.cpus_per_trial)
+    at_once = min(study.execution.max_concurrent or room, room, len(study.runs))
+    hours = total * study.execution.cpus_per_trial / 3600
+    return "\n".join(
+        [
+            columns_of(lines, right={0, 2, 3}),
+            f"{len(study.runs)} runs: {hours:.1f} CPU hours, {duration(total / at_once)} with {at_once} at a time here",
+            f"steps/s: {'; '.join(sorted(notes))}; {START_SECONDS:.0f} s per run for its start are added",
+        ]
+    )
+
+
+def _rate(how: dict[str, Any], known: Rates, measured: dict[str, float]) -> tuple[float, str]:
+    """Env steps per second of a run, and where that is known from."""
+    for key in _keys(how):
+        if key in known:
+            return median(known[key]), "of earlier runs beside it, of the same kind or the most similar one"
+    if how["trainer"] not in measured:
+        measured[how["trainer"]] = measure(how)
+    note = f"measured here in {MEASURED_SECONDS:.0f} s per algorithm, without evaluations, other replay methods alike"
+    return measured[how["trainer"]], note
+
+
+def _keys(how: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+    full = (how["trainer"], how["env"], how["buffer"], json.dumps(how["round_robin_weights"]))
+    return full, (full[0], full[2], full[3]), (full[0], full[3])
+
+
+def earlier(folder: Path) -> Rates:
+    """Env steps per second, evaluations included, of the finished runs in the studies of a folder, by kind of run."""
+    rates: Rates = defaultdict(list)
+    for path in folder.glob(f"*/*/{STATUS}"):
+        try:
+            status = json.loads(path.read_text())
+            how = json.loads(path.with_name("params.json").read_text())
+            if status["state"] == FINISHED and status["seconds"] > 0:
+                for key in _keys(how):
+                    rates[key].append(status["env_steps"] / status["seconds"])
+        except (OSError, ValueError, KeyError):
+            continue
+    return rates
+
+
+def measure(how: dict[str, Any], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Env steps per second of a run with these settings, once it learns."""
+    short = {"learning_starts": how["train_batch_size"], "steps_per_iteration": 25, "evaluation_interval": 0}
+    settings = SimpleNamespace(**how | short | {"num_workers": 0, "on_manifold_rows": 0})
+    ray_session.prepare_host(settings.threads, 0)
+    algo = build(OURS[settings.trainer], settings)
+    try:
+        while algo.env_steps < settings.learning_starts + 50:  # the first updates are slower than all others
+            algo.train()
+        first, begun = algo.env_steps, clock()
+        while clock() - begun < MEASURED_SECONDS:
+            algo.train()
+        return (algo.env_steps - first) / (clock() - begun)
+    finally:
+        algo.stop()

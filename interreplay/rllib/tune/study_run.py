@@ -1,0 +1,189 @@
+"""One run of a study, in its folder: begun, gone on with, or found to be over."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import math
+import os
+import threading
+import time
+import traceback
+from collections.abc import Generator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from interreplay.algorithms_table import OURS
+from interreplay.errors import CheckpointError, NonFiniteError, UsageError
+from interreplay.rllib.run.build import build
+from interreplay.rllib.run.train_loop import Training
+from interreplay.runs.resume import restore
+from interreplay.studies.storage import Store
+from interreplay.studies.trial_folder import (
+    CRASHED,
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    OVER,
+    RUNNING,
+    STOPPED,
+    TrialFolder,
+    held,
+)
+
+
+class HopelessError(Exception):
+    """A failure that another attempt from the same checkpoint would only repeat."""
+
+
+class TrialRun:
+    """A run of a study; a context that holds its folder and ends its processes.
+
+    Args:
+        folder: Its folder, made where there is none.
+        settings: What ``argument_parser.settings_for`` returned.
+        hang_timeout: Seconds without an env step after which this process ends itself.
+        uri: The study's folder elsewhere, of which the folder's parent is the copy.
+
+    Attributes:
+        over: The state it was found in or came to, ``""`` while it runs.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], hang_timeout: float, uri: str = ""):
+        self._store = Store(uri) if uri else None
+        if self._store:
+            folder = self._store.here / folder.name
+            self._store.pull(folder.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.settings = TrialFolder(folder), SimpleNamespace(**settings)
+        self.over, self.training = "", cast("Training | None", None)
+        self._timeout, self._started, self._exits = hang_timeout, time.monotonic(), contextlib.ExitStack()
+        self._wish = ""
+
+    def __enter__(self) -> TrialRun:
+        with contextlib.ExitStack() as exits:
+            exits.enter_context(held(self.folder.path, f"the run {self.folder.path.name}"))
+            state = self.folder.status()["state"]
+            self.over = state if state in OVER else ""
+            if not self.over:
+                self._status = self.folder.note(state=RUNNING, starts=self.folder.status()["starts"] + 1)
+                exits.callback(self._watch().set)
+            self._exits = exits.pop_all()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._exits.close()
+
+    def ask(self, wish: str) -> None:
+        """``"save"`` or ``"stop"``; safe in signal handlers and other threads."""
+        self._wish = wish if wish == "stop" else self._wish
+        if self.training is not None:
+            (self.training.stop if wish == "stop" else self.training.save_soon)()
+
+    def results(self) -> Generator[dict[str, Any]]:
+        """Runs to the end, or to where `ask` stopped it; yields a few figures per iteration.
+
+        Raises:
+            HopelessError: It failed for good.
+            Exception: It failed; another attempt goes on from its last checkpoint.
+        """
+        try:
+            if not self.over and self._wish != "stop":
+                training = self._prepare()
+                for result in training.iterations():
+                    yield figures(result, training.algo.env_steps) | {"evaluations": self.settings.evaluation_interval}
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._failed(error)
+        self._ended()
+
+    def _prepare(self) -> Training:
+        algo = build(OURS[self.settings.trainer], self.settings)
+        self._exits.callback(algo.stop)
+        checkpoints = self.folder.checkpoints()
+        notes: list[str] = []
+        checkpoint = None
+        with contextlib.suppress(CheckpointError):
+            checkpoint = restore(algo, checkpoints, notes.append) if checkpoints else None
+        if checkpoint is None:
+            self.folder.clear()
+        else:
+            self.folder.set_aside_after(checkpoint)
+            self.folder.rewind(algo.env_steps)
+        self.folder.note(begun_at=algo.env_steps, notes=notes, ready=time.time())
+        self.training = Training(algo, self.settings, self.folder, saved=self._push)
+        if self._wish:
+            self.ask(self._wish)
+        return self.training
+
+    def ended_from_outside(self) -> None:
+        """Notes that nobody wants the rest of the run: a scheduler ended it, or the whole study stops."""
+        self.over = INTERRUPTED if self._wish == "stop" else STOPPED
+        self._note(self.over)
+
+    def _ended(self) -> None:
+        if self.over:
+            return
+        training = self.training
+        self.over = FINISHED if training is not None and training.complete else INTERRUPTED
+        self._note(self.over)
+
+    def _note(self, state: str) -> None:
+        steps = self.training.algo.env_steps if self.training is not None else self._status["env_steps"]
+        seconds = self._status["seconds"] + time.monotonic() - self._started
+        self.folder.note(state=state, seconds=round(seconds, 1), env_steps=steps, ended=time.time())
+        self._push()
+
+    def _push(self) -> None:
+        if self._store:
+            self._store.push(self.folder.path.name)
+
+    def _failed(self, error: BaseException) -> None:
+        hopeless = isinstance(error, NonFiniteError | UsageError) and not _is_full(error)
+        line = described(error)
+        with contextlib.suppress(OSError):  # where the disk is full
+            self.folder.note_failure(line, FAILED if hopeless else CRASHED)
+            (self.folder.path / "error.txt").write_text(traceback.format_exc())
+            self._push()
+        if hopeless:
+            self.over = FAILED
+            raise HopelessError(line) from error
+        raise error
+
+    # -- a run that hangs ---------------------------------------------------------------------------
+
+    def _watch(self) -> threading.Event:
+        done = threading.Event()
+        threading.Thread(target=self._end_when_hung, args=(done,), daemon=True).start()
+        return done
+
+    def _end_when_hung(self, done: threading.Event) -> None:
+        while not done.wait(min(5.0, self._timeout / 4)):
+            alive = max(self._started, self.training.alive if self.training is not None else 0.0)
+            if time.monotonic() - alive > self._timeout:
+                with (self.folder.path / "hung.txt").open("w") as file:
+                    faulthandler.dump_traceback(file, all_threads=True)
+                self.folder.note_failure(f"hung: no env step for {self._timeout:g} s; hung.txt says where")
+                os._exit(1)
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether a disk had no room, which may have changed at the next attempt."""
+    return isinstance(error.__cause__, OSError)
+
+
+def described(error: BaseException) -> str:
+    """An error's kind and message; that of its cause where RLlib raised one without any."""
+    cause = error.__cause__ or error.__context__
+    if not str(error).strip() and cause is not None:
+        return described(cause)
+    return f"{type(error).__name__}: {error}"
+
+
+def figures(result: dict[str, Any], steps: int) -> dict[str, Any]:
+    """What is told of an iteration: a few plain numbers."""
+    trained = result.get("env_runners", {}).get("episode_return_mean", math.nan)
+    evaluated = result.get("evaluation", {}).get("env_runners", {}).get("episode_return_mean", math.nan)
+    return {"env_steps": steps, "return": float(trained), "evaluation_return": float(evaluated)}

@@ -1,0 +1,195 @@
+"""The folder of a run: its results, its checkpoints, and going back to one of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from interreplay.errors import CheckpointError, UsageError
+
+STEPS = "num_env_steps_sampled_lifetime"
+EVALUATION_RETURN = "evaluation/env_runners/episode_return_mean"
+SETTINGS = "settings.json"
+_CHECKPOINT = re.compile(r"checkpoint_(\d+)")
+
+
+class RunFolder:
+    """One run on disk: ``params.json``, ``progress.csv``, ``result.json``, TensorBoard's events, ``checkpoint_N``."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @classmethod
+    def create(cls, parent: Path, name: str) -> RunFolder:
+        """A new folder ``parent/name_<date>-<time>``.
+
+        Raises:
+            UsageError: It cannot be created.
+        """
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}_{time.strftime('%Y%m%d-%H%M%S')}")
+        for suffix in ["", *(f"_{i}" for i in range(2, 100))]:
+            try:
+                (parent / (stem + suffix)).mkdir(parents=True)
+                return cls(parent / (stem + suffix))
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise _unwritable(parent, error) from None
+        raise UsageError(f"{parent / stem} and 98 like it exist already; choose another --local_dir")
+
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints, the newest (by environment steps) first."""
+        found = {int(m[1]): p for p in self.path.glob("checkpoint_*") if (m := _CHECKPOINT.fullmatch(p.name))}
+        return [found[steps] for steps in sorted(found, reverse=True)]
+
+    def save(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], keep: int) -> Path:
+        """Writes a checkpoint beside the others under another name, renames it, then removes the oldest.
+
+        Args:
+            steps: Environment steps so far; they name the folder.
+            write: Called with the folder to write into, which does not exist yet.
+            settings: What ``--resume`` starts from.
+            keep: How many checkpoints stay.
+
+        Raises:
+            UsageError: It cannot be written; the earlier ones are untouched.
+        """
+        target = self.path / f"checkpoint_{steps:08d}"
+        if target.exists():  # of the same steps of the same run, so of the same state
+            return target
+        work = self.path / f".saving_{target.name}"
+        for stale in self.path.glob(".*saving_*"):  # of a process that was killed
+            shutil.rmtree(stale, ignore_errors=True)
+        try:
+            write(work.absolute())
+            (work / SETTINGS).write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+            work.rename(target)
+        except OSError as error:
+            shutil.rmtree(work, ignore_errors=True)
+            raise UsageError(
+                f"checkpoint {target} could not be written ({error}); the earlier ones are kept"
+            ) from error
+        for old in self.checkpoints()[keep:]:
+            shutil.rmtree(old, ignore_errors=True)
+        return target
+
+    def set_aside_after(self, checkpoint: Path) -> list[Path]:
+        """Renames the checkpoints that are newer than the one that the run goes on from; returns their new names."""
+        newer = [path for path in self.checkpoints() if steps_of(path) > steps_of(checkpoint)]
+        return [path.rename(_free_name(path.with_name(path.name + ".set_aside"))) for path in newer]
+
+    def rewind(self, steps: int) -> None:
+        """Drops the rows of ``progress.csv`` and ``result.json`` that are past ``steps``, and half-written ones."""
+        table = self.path / "progress.csv"
+        if table.exists():
+            with table.open(newline="") as file:
+                header, *rows = [*csv.reader(file)] or [[]]
+            kept = [
+                row for row in rows if len(row) == len(header) and _upto(dict(zip(header, row, strict=True)), steps)
+            ]
+            with (work := self.path / ".rewinding").open("w", newline="") as file:
+                csv.writer(file).writerows([header, *kept] if header else [])
+            work.replace(table)
+        lines = self.path / "result.json"
+        if lines.exists():
+            kept_lines = [line + "\n" for line in lines.read_text().splitlines() if _upto(_parsed(line), steps)]
+            (work := self.path / ".rewinding").write_text("".join(kept_lines))
+            work.replace(lines)
+
+    def evaluation_returns(self) -> Iterator[float]:
+        """The evaluation returns in ``progress.csv``."""
+        table = self.path / "progress.csv"
+        if not table.exists():
+            return
+        with table.open(newline="") as file:
+            for row in csv.DictReader(file):
+                value = float(row.get(EVALUATION_RETURN) or "nan")
+                if not math.isnan(value):
+                    yield value
+
+
+def steps_of(checkpoint: Path) -> int:
+    """The environment steps in the name of a checkpoint's folder; -1 where it has another name."""
+    match = _CHECKPOINT.fullmatch(checkpoint.name)
+    return int(match[1]) if match else -1
+
+
+def find_checkpoints(path: Path) -> list[Path]:
+    """The checkpoints that ``--resume`` may start from, the best first.
+
+    Args:
+        path: A run folder or a checkpoint's folder.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if not path.is_dir():
+        kind = "is not a folder" if path.exists() else "does not exist"
+        raise UsageError(f"--resume {path} {kind}; give the folder of a run or of one of its checkpoints")
+    path = path.resolve()
+    if (path / SETTINGS).exists() or _CHECKPOINT.fullmatch(path.name):
+        return [path]
+    found = RunFolder(path).checkpoints()
+    if not found:
+        raise UsageError(f"--resume {path} holds no checkpoint_* folder; give the folder of a run or of a checkpoint")
+    return found
+
+
+def read_settings(checkpoint: Path) -> dict[str, Any]:
+    """The settings that a checkpoint was made with.
+
+    Raises:
+        CheckpointError: They are missing or cannot be read.
+    """
+    try:
+        settings = json.loads((checkpoint / SETTINGS).read_text())
+    except OSError as error:
+        raise CheckpointError(f"{checkpoint / SETTINGS} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{checkpoint / SETTINGS} is damaged: {error}") from None
+    return settings
+
+
+def ensure_writable(folder: Path, flag: str = "--local_dir") -> None:
+    """Makes a folder and tries to write there; ``flag`` is what named it.
+
+    Raises:
+        UsageError: That is not possible.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _unwritable(folder, error, flag) from None
+
+
+def _unwritable(folder: Path, error: OSError, flag: str = "--local_dir") -> UsageError:
+    return UsageError(f"{flag} {folder} cannot be written to ({error.strerror}); give a folder that can")
+
+
+def _free_name(path: Path) -> Path:
+    return next(p for p in (path, *(path.with_name(f"{path.name}_{i}") for i in range(2, 10_000))) if not p.exists())
+
+
+def _upto(row: dict[str, Any], steps: int) -> bool:
+    try:
+        return float(row[STEPS]) <= steps
+    except (KeyError, ValueError, TypeError):
+        return False
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}

@@ -1,0 +1,5 @@
+"""Storage: the rows, their order, and how they are read."""
+
+from interreplay.storage.ring import Storage
+
+__all__ = ["Storage"]

@@ -1,0 +1,112 @@
+"""The parts of observations that are stacks of frames, between the storage and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from interreplay.storage.columns import Columns, columns_of
+from interreplay.storage.frame_pool import Frames, shared
+from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
+
+if TYPE_CHECKING:
+    from interreplay.storage.ring import Storage
+
+
+class Stacks:
+    """`Frames` of each part that is a stack of them; false where none is.
+
+    Which parts are is seen by the first rows that are added. Rows of the chain have numbers of frames in their place.
+    """
+
+    def __init__(self) -> None:
+        self.frames: dict[str, Frames] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.frames)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all frames."""
+        return sum(frames.nbytes for frames in self.frames.values())
+
+    def begin(self, transitions: Transitions, storage: Storage) -> Columns:
+        """Look at the first rows of a storage; returns the columns of its chain."""
+        ends = observation_parts(transitions.next_obs)
+        for name, part in observation_parts(transitions.obs).items():
+            if shared(part, ends[name]):
+                self.frames[name] = Frames(part.shape[1], tuple(part.shape[2:]), storage.capacity, storage.device)
+        numbers = {_column(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
+        return columns_of(transitions) | numbers
+
+    def numbered(self, transitions: Transitions, storage: Storage) -> Transitions:
+        """Rows for the next slots of a storage, numbers in the place of stacks; those that make room are let go."""
+        if not self.frames:
+            return transitions
+        n, start = len(transitions), storage.written % storage.capacity
+        stale = torch.arange(start, max(start, min(start + n, len(storage))), device=storage.device)
+        numbered = self._put(transitions, storage.written)
+        self._release(storage.read(stale), before=storage.written + n - storage.capacity)
+        return numbered
+
+    def _put(self, transitions: Transitions, written: int) -> Transitions:
+        starts, ends = observation_parts(transitions.obs), observation_parts(transitions.next_obs)
+        episodes = [0] * len(transitions) if transitions.episode is None else transitions.episode.tolist()
+        done = (transitions.terminated | transitions.truncated).tolist()
+        for name, frames in self.frames.items():
+            starts[name], ends[name] = frames.put(starts[name], ends[name], episodes, done, written)
+        return transitions.replace(obs=join_parts(starts), next_obs=join_parts(ends))
+
+    def _release(self, rows: Transitions, before: int) -> None:
+        """Let go of the frames of rows, as they are in the chain, and of episodes not written to since `before`."""
+        for name, frames in self.frames.items():
+            for observation in (rows.obs, rows.next_obs):
+                frames.release(observation_parts(observation)[name])
+            frames.forget_before(before)
+
+    def end(self, episode: int) -> None:
+        """An episode that nothing will continue."""
+        for frames in self.frames.values():
+            frames.end(episode)
+
+    def whole(self, rows: Transitions) -> Transitions:
+        """Rows as they were added."""
+        if not self.frames:
+            return rows
+        return rows.replace(obs=self.whole_observation(rows.obs), next_obs=self.whole_observation(rows.next_obs))
+
+    def whole_observation(self, observation: Observation) -> Observation:
+        """Observations as they were added."""
+        if not self.frames:
+            return observation
+        parts = observation_parts(observation)
+        return join_parts({k: self.frames[k].get(v) if k in self.frames else v for k, v in parts.items()})
+
+    def whole_parts(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Columns of the chain by name, those of stacks as they were added."""
+        named = {_column(name): frames for name, frames in self.frames.items()}
+        return {name: named[name].get(column) if name in named else column for name, column in columns.items()}
+
+    def whole_columns(self, columns: Columns) -> Columns:
+        """What a row is made of, for those that add and read, where the chain has these columns."""
+        shapes = {_column(name): ((f.stack, *f.shape), torch.uint8) for name, f in self.frames.items()}
+        return columns | shapes
+
+    def state(self) -> dict[str, Any]:
+        """The frames, as part of the storage's state."""
+        return {"frames": {name: frames.state() for name, frames in self.frames.items()}}
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> Stacks:
+        """The stacks of a storage's state."""
+        made = cls()
+        for name, frames in state.get("frames", {}).items():
+            made.frames[name] = Frames.of_state(frames, rows, device)
+        return made
+
+
+def _column(part: str) -> str:
+    return f"obs.{part}" if part else "obs"

@@ -1,0 +1,180 @@
+"""The rows of a ring, in which every observation is kept once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.storage.columns import Columns, feature_columns, observation_columns, stored_columns
+from interreplay.storage.episode_links import EpisodeLinks, observation_bytes
+from interreplay.storage.final_observations import Tails
+from interreplay.storage.row_table import Records
+from interreplay.transitions import Observation, Transitions, as_tensor, join_parts, observation_parts
+
+
+class Chain:
+    """Rows, each with a link: to the slot of the row that continues it, or to a tail.
+
+    A link of 0 or more is the slot whose obs is this row's next_obs; a link of −1 − i says that next_obs is
+    tail number i.
+
+    Args:
+        capacity: Number of slots.
+        columns: What a row is made of, as `layout.columns_of` gives it.
+        device: Torch device.
+    """
+
+    def __init__(self, capacity: int, columns: Columns, device: torch.device):
+        self.capacity, self.device, self.columns = capacity, device, columns
+        self.observed, self.features = list(observation_columns(columns)), feature_columns(columns)
+        self.sorted = sorted(self.observed)
+        self.records = Records(capacity, columns, device)
+        self.tails = Tails(observation_columns(columns), device)
+        self.episodes = EpisodeLinks()
+
+    @property
+    def nbytes(self) -> int:
+        return self.records.nbytes + self.tails.nbytes
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def observations(self, links: Tensor, names: list[str]) -> dict[str, Tensor]:
+        """Columns `names` of the observations that `links` ``(n,)`` point to."""
+        return self.records.columns(self._following(links.numpy(force=True), names), names)
+
+    def read(self, slots: Tensor) -> tuple[Any, Any]:
+        """Records in `slots` ``(n,)``, and records of which the observations are those that follow."""
+        rows = self.records.copy(slots)
+        links = self.records.columns(rows, ["link"])["link"]
+        return rows, self._following(links.numpy(force=True), self.observed)
+
+    def observation(self, rows: Any) -> Observation:
+        """The observation in copied records ``(...)``."""
+        return join_parts({name[4:]: column for name, column in self.records.columns(rows, self.observed).items()})
+
+    def _following(self, link: np.ndarray, names: list[str]) -> Any:
+        """Records of which the columns `names` are those of the observations that follow."""
+        rows = self.records.copy(self._index(np.maximum(link, 0)))
+        apart = np.flatnonzero(link < 0)
+        if len(apart):
+            ends = self.tails.records.take(self._index(-1 - link[apart]), names)
+            index = self._index(apart)
+            for name, column in self.records.columns(rows, names).items():
+                column[index] = ends[name]
+        return rows
+
+    def vectors(self, slots: np.ndarray) -> np.ndarray:
+        """[s; a; r; s'] of the rows in `slots` ``(n,)``, each flattened: ``(n, D)`` in the widest of their dtypes."""
+        observed = tuple(self.observed)
+        own = self.records.flat(slots, (*observed, "actions", "rewards"))
+        link = self.records.flat(slots, ("link",))[:, 0]
+        apart = link < 0
+        if apart.all():  # a row that was just added
+            return np.concatenate([own, self.tails.records.flat(-1 - link, observed)], axis=1)
+        following = self.records.flat(np.maximum(link, 0), observed)
+        following[apart] = self.tails.records.flat(-1 - link[apart], observed)
+        return np.concatenate([own, following], axis=1)
+
+    def _index(self, index: np.ndarray) -> Tensor:
+        return torch.from_numpy(index.astype(np.int64, copy=False)).to(self.device)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def append(self, transitions: Transitions, written: int) -> None:
+        """Write rows into the next slots, which do not reach beyond the end of the ring.
+
+        Args:
+            transitions: n rows in the stored dtypes.
+            written: Number of rows written before.
+        """
+        n, start = len(transitions), written % self.capacity
+        if n == 1 and self.records.in_numpy:
+            return self._append_row(transitions.columns(), written)
+        episode, previous = self._connect(transitions, written)
+        self._release(start, min(start + n, written))
+        after = np.flatnonzero(previous >= 0)
+        before = previous[after] - written  # as rows among the added ones
+        inside = before >= 0
+        link = np.full(n, -1, dtype=np.int64)
+        link[before[inside]] = start + after[inside]
+        ends = np.flatnonzero(link < 0)
+        link[ends] = -1 - self._put_apart(transitions, ends)
+        derived = {"link": torch.from_numpy(link), "episode": torch.from_numpy(episode)}
+        self.records.write(start, stored_columns(transitions.columns()) | derived)
+        if not inside.all():
+            self._relink(previous[after[~inside]] % self.capacity, start + after[~inside])
+        self.episodes.forget_before(written + n - self.capacity)
+
+    def _append_row(self, columns: dict[str, Tensor], written: int) -> None:
+        """`append` of one row on the processor, in a third of the time.
+
+        Args:
+            columns: Of the row, each of length 1, in the stored dtypes.
+            written: Number of rows written before.
+        """
+        row, slot = {name: column.numpy(force=True) for name, column in columns.items()}, written % self.capacity
+        start, end = (
+            b"".join(row[which + name[3:]].tobytes() for name in self.sorted) for which in ("obs", "next_obs")
+        )
+        done = bool(row["terminated"][0] or row["truncated"][0])
+        number = int(row["episode"][0]) if "episode" in row else None
+        episode, previous = self.episodes.connect_row(number, start, end, done, written)
+        links = self.records.array("link")
+        if written >= self.capacity and links[slot] < 0:
+            self.tails.free.append(-1 - int(links[slot]))
+        tail = self.tails.put_row({name: row[f"next_{name}"] for name in self.observed})
+        self.records.set_row(slot, {name: row[name] for name in stored_columns(columns)})
+        links[slot], self.records.array("episode")[slot] = -1 - tail, episode
+        if previous >= max(0, written + 1 - self.capacity):
+            before = previous % self.capacity
+            self.tails.free.append(-1 - int(links[before]))
+            links[before] = slot
+        self.episodes.forget_before(written + 1 - self.capacity)
+
+    def _connect(self, transitions: Transitions, written: int) -> tuple[np.ndarray, np.ndarray]:
+        """Episode ids, and the write numbers of what each row continues, −1 where nothing that stays stored."""
+        starts, ends = observation_bytes(transitions.obs), observation_bytes(transitions.next_obs)
+        done = (transitions.terminated | transitions.truncated).tolist()
+        ids = None if transitions.episode is None else transitions.episode.tolist()
+        episode, previous = self.episodes.connect(ids, starts, ends, done, written)
+        previous[previous < written + len(starts) - self.capacity] = -1
+        return episode, previous
+
+    def _release(self, start: int, stop: int) -> None:
+        """Give back what the rows in slots `start` to `stop`, about to be overwritten, keep apart."""
+        links = self.records.column("link")[start:stop].numpy(force=True)
+        self.tails.drop(-1 - links[links < 0])
+
+    def _put_apart(self, transitions: Transitions, rows: np.ndarray) -> np.ndarray:
+        """Keep next_obs of `rows` apart; returns where."""
+        index, parts = torch.from_numpy(rows), observation_parts(transitions.next_obs).items()
+        return self.tails.put({f"obs.{name}" if name else "obs": part[index] for name, part in parts})
+
+    def _relink(self, before: np.ndarray, after: np.ndarray) -> None:
+        """Let rows stored earlier, in slots `before`, point to the slots `after` that now continue them."""
+        links, index = self.records.column("link"), self._index(before)
+        self.tails.drop(-1 - links[index].numpy(force=True))
+        links[index] = torch.from_numpy(after).to(links)
+
+    def cut(self, episode: int) -> None:
+        """Truncate the newest row of a running episode; nothing is to continue it."""
+        write, _ = self.episodes.open.pop(episode, (-1, b""))
+        if write >= 0:
+            self.records.column("truncated")[write % self.capacity] = True
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state(self, size: int) -> dict[str, Any]:
+        """Everything in the first `size` slots; the arrays share memory."""
+        columns = {name: [list(shape), str(dtype)[6:]] for name, (shape, dtype) in self.columns.items()}
+        rows = self.records.rows[:size]
+        return {"columns": columns, "rows": rows, "tails": self.tails.state(), "links": self.episodes.state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        rows = as_tensor(state["rows"])
+        self.records.rows[: len(rows)] = rows
+        self.tails.load(state["tails"])
+        self.episodes.load(state["links"])

@@ -1,0 +1,260 @@
+"""Storage: a ring of transitions that keeps each observation once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.storage.columns import Columns, check_finite, columns_of, columns_of_state, fit, signature
+from interreplay.storage.final_observations import Tails
+from interreplay.storage.frame_stacks import Stacks
+from interreplay.storage.linked_rows import Chain
+from interreplay.storage.n_step import accumulate
+from interreplay.storage.row_table import Records, shares_numpy
+from interreplay.transitions import Observation, Transitions, join_parts, unchecked
+
+
+class Storage:
+    """A ring of `capacity` transitions on a device.
+
+    The next observation of a row is the observation of the row that continues it, found through a link;
+    only where nothing continues a row (yet) is it kept apart. Slots are reused in the order of writing, so
+    the row with write number w lies in slot w mod capacity and is stored while w ≥ written − capacity: one
+    number tells both where a row is and whether it still exists.
+
+    Args:
+        capacity: Number of transitions, positive.
+        device: Torch device of the columns.
+        n_step: Rows come back as n-step transitions: summed rewards, the observation n steps on, and
+            ``discounts`` γ^m·(1 − terminated), m ≤ n, fewer at the end of an episode or of what is stored.
+        gamma: Discount factor per step.
+    """
+
+    def __init__(self, capacity: int, device: str | torch.device = "cpu", n_step: int = 1, gamma: float = 0.99):
+        if capacity < 1 or capacity >= 2**31:
+            raise ValueError(f"capacity is {capacity}; expected 1 to 2³¹ − 1")
+        if n_step < 1:
+            raise ValueError(f"n_step is {n_step}; expected 1 or more")
+        if not 0.0 <= gamma <= 1.0:
+            raise ValueError(f"gamma is {gamma}; expected 0 to 1")
+        self.capacity, self.device = int(capacity), torch.device(device)
+        self.n_step, self.gamma = int(n_step), float(gamma)
+        self.written = 0
+        self._chain: Chain | None = None
+        self._stacks = Stacks()
+        self._signature: list[tuple[str, tuple[int, ...], torch.dtype]] = []
+        self._factors: tuple[Tensor, Tensor] | None = None
+
+    # -- what is stored ---------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return min(self.written, self.capacity)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes taken by the columns; 0 before the first row is added."""
+        return self._chain.nbytes + self._stacks.nbytes if self._chain is not None else 0
+
+    @property
+    def columns(self) -> Columns:
+        """What a stored row is made of; empty before the first row is added."""
+        return self._stacks.whole_columns(self._chain.columns) if self._chain is not None else {}
+
+    @staticmethod
+    def columns_of(transitions: Transitions) -> Columns:
+        """What a stored row of these transitions is made of, ``{name: (shape, dtype)}``."""
+        return columns_of(transitions)
+
+    @staticmethod
+    def nbytes_of(capacity: int, columns: Columns) -> int:
+        """Bytes of `capacity` rows of these columns."""
+        return capacity * Records(0, columns, torch.device("cpu")).width
+
+    @property
+    def chain(self) -> Chain:
+        if self._chain is None:
+            raise ValueError("the storage is empty; add transitions first")
+        return self._chain
+
+    @property
+    def records(self) -> Records:
+        return self.chain.records
+
+    @property
+    def tails(self) -> Tails:
+        return self.chain.tails
+
+    def write_numbers(self, slots: Tensor) -> Tensor:
+        """Write numbers of the rows that lie in `slots` now, the shape of `slots`, int64."""
+        newest = self.written - 1
+        return newest - torch.remainder(newest - slots, self.capacity)
+
+    def successor(self, slots: Tensor) -> Tensor:
+        """Slots of the rows that continue those in `slots` ``(n,)``, −1 where none does."""
+        return self.records.column("link").index_select(0, slots).long().clamp_(min=-1)
+
+    def column(self, name: str) -> Tensor:
+        """A column of all slots ``(capacity, ...)``, named as in `Transitions.columns`; not to be written to."""
+        return self.records.column(name)
+
+    def features(self, slots: Tensor) -> Tensor:
+        """Z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``; with goals, [s; desired goal; a]."""
+        if shares_numpy(self.device) and not self._stacks:
+            return torch.from_numpy(self.records.flat(slots.numpy(), self.chain.features)).float()
+        parts = self._stacks.whole_parts(self.records.take(slots, self.chain.features)).values()
+        return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
+
+    def whole(self, observation: Observation) -> Observation:
+        """Observations as they were added, from columns of the records: numbers of frames become stacks."""
+        return self._stacks.whole_observation(observation)
+
+    def outcomes(self, slots: Tensor, part: str) -> Tensor:
+        """The named part of next_obs of the rows in `slots` ``(n,)``, of single steps: ``(n, *shape)``."""
+        links = self.records.column("link").index_select(0, slots)
+        return self.chain.observations(links, [f"obs.{part}"])[f"obs.{part}"]
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def __getitem__(self, slots: Tensor) -> Transitions:
+        """The transitions in `slots`, int64 of any shape, with ``discounts``.
+
+        Raises:
+            IndexError: When a slot is negative or beyond the capacity.
+        """
+        flat = slots if slots.dim() == 1 else slots.reshape(-1)
+        self._check(flat)
+        rows = self.read(flat)
+        rows = self._stacks.whole(accumulate(self, flat, rows) if self.n_step > 1 else rows)
+        return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
+
+    def around(self, slots: Tensor, others: Tensor) -> tuple[Transitions, Transitions]:
+        """`self[slots]` and `self[others]`, of shapes ``(n,)`` and ``(n, k)``, for what one of these costs.
+
+        Of some hundred rows most of a read is the number of its calls, and every batch with neighbours needs both.
+        """
+        if self.n_step > 1 or self._stacks:
+            return self[slots], self[others]
+        n, both = len(slots), torch.cat([slots, others.reshape(-1)])
+        self._check(both)
+        rows, following = self.chain.read(both)
+        shape = tuple(others.shape) + rows.shape[1:]
+        beside = self._transitions(rows[n:].reshape(shape), following[n:].reshape(shape))
+        return self._transitions(rows[:n], following[:n]), beside
+
+    def read(self, slots: Tensor) -> Transitions:
+        """One-step transitions in `slots` ``(n,)``, which are not checked."""
+        return self._transitions(*self.chain.read(slots))
+
+    def _check(self, slots: Tensor) -> None:
+        if slots.numpy(force=True).view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
+            raise IndexError(f"slots are {int(slots.min())} to {int(slots.max())}; expected 0 to {self.capacity - 1}")
+
+    def _transitions(self, rows: Any, following: Any) -> Transitions:
+        """One-step transitions of records ``(...)`` and those that follow them."""
+        chain = self.chain
+        columns = chain.records.columns(rows, chain.columns)
+        terminated, rewards = columns["terminated"], columns["rewards"]
+        return unchecked(
+            obs=join_parts({name[4:]: columns[name] for name in chain.observed}),
+            actions=columns["actions"],
+            rewards=rewards,
+            next_obs=chain.observation(following),
+            terminated=terminated,
+            truncated=columns["truncated"],
+            episode=columns["episode"],
+            discounts=torch.where(terminated, *self._discounts(rewards.dtype)),
+            extras={name[7:]: columns[name] for name in columns if name.startswith("extras.")},
+        )
+
+    def _discounts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The discounts of a terminated row and of any other, made once: one operation per read, not three."""
+        if self._factors is None or self._factors[0].dtype != dtype:
+            zero, gamma = torch.tensor([0.0, self.gamma], dtype=dtype, device=self.device)
+            self._factors = zero, gamma
+        return self._factors
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def add(self, transitions: Transitions) -> Tensor:
+        """Store transitions, the oldest rows making room.
+
+        Args:
+            transitions: Columns of length n, at most `capacity`.
+
+        Returns:
+            Their slots ``(n,)`` int64.
+
+        Raises:
+            NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
+            ValueError: When there are more than `capacity` rows, or they are not made as those stored before.
+        """
+        n = len(transitions)
+        if n > self.capacity:
+            raise ValueError(f"{n} transitions do not fit into a capacity of {self.capacity}; add them in parts")
+        if n == 0:
+            return torch.empty(0, dtype=torch.int64, device=self.device)
+        transitions = self.fit(transitions)
+        if self._chain is None:
+            self._chain = Chain(self.capacity, self._stacks.begin(transitions, self), self.device)
+        self._signature = self._signature or signature(transitions.columns())
+        start, slots = self.written % self.capacity, []
+        room = min(n, self.capacity - start)
+        for part in (transitions,) if room == n else (transitions[:room], transitions[room:]):
+            self._chain.append(self._stacks.numbered(part, self), self.written)
+            first = self.written % self.capacity
+            slots.append(torch.arange(first, first + len(part), device=self.device))
+            self.written += len(part)
+        return slots[0] if len(slots) == 1 else torch.cat(slots)
+
+    def fit(self, transitions: Transitions) -> Transitions:
+        """The same transitions in the stored dtypes.
+
+        Raises:
+            NonFiniteError: When a column holds NaN or infinity, or a number too large for the stored dtype.
+            ValueError: When their columns, shapes or dtypes are not those of the rows stored before.
+        """
+        columns = transitions.columns()
+        if self._signature != signature(columns):
+            transitions = fit(transitions, self.columns or columns_of(transitions))
+            columns = transitions.columns()
+        check_finite(columns)
+        return transitions
+
+    def cut(self, episodes: Iterable[int]) -> None:
+        """End running episodes that nothing will continue: their newest rows become truncated.
+
+        Args:
+            episodes: Ids; those that are not running are passed over.
+        """
+        for episode in episodes if self._chain is not None else ():
+            self.chain.cut(int(episode))
+            self._stacks.end(int(episode))
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything stored; the arrays share memory with the storage."""
+        state: dict[str, Any] = {"written": self.written, "capacity": self.capacity}
+        return state | ({**self._chain.state(len(self)), **self._stacks.state()} if self._chain is not None else {})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state.
+
+        Raises:
+            ValueError: When the state is that of another capacity or of other columns.
+        """
+        if int(state["capacity"]) != self.capacity:
+            raise ValueError(f"the state has capacity {state['capacity']}; this storage has {self.capacity}")
+        columns = columns_of_state(state)
+        stacks = Stacks.of_state(state, self.capacity, self.device)
+        if columns and self.columns not in ({}, stacks.whole_columns(columns)):
+            raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
+        self.written = int(state["written"])
+        self._chain, self._signature, self._stacks = None, [], stacks
+        if columns:
+            self._chain = Chain(self.capacity, columns, self.device)
+            self._chain.load(state)
