@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from interreplay.storage.columns import Columns
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.storage.read_views import OneStep, ReadView
+from interreplay.storage.ring import Storage
 
 GOALS = "hindsight_goals"
 """Name of the extra column ``(n, 1 + m, d)`` of goals: for the anchor, then for each of its m partners."""
@@ -21,9 +20,15 @@ class Part:
     Attributes:
         independent_rows: Whether the rows of a batch come about without regard to each other, so that parts of one
             large batch are as good as several batches.
+        view: How this part reads rows, where what it makes of them depends on that.
     """
 
     independent_rows = True
+    view: ReadView = OneStep()
+
+    def use_view(self, view: ReadView) -> None:
+        """Read rows by `view` from now on; the buffer calls this at its construction, and when its view changes."""
+        self.view = view
 
     def check(self, columns: Columns) -> None:
         """Refuse rows that this part cannot work with.

@@ -52,7 +52,17 @@ def test_only_the_bridge_imports_ray(path):
 # is a room of its own where it is named here.
 LAYERS = [
     *("errors", "randomness", "transitions", "state_files", "storage", "environments", "learning", "part", "sample"),
-    *("selection", "credit", "neighborhood", "synthesis", "buffer", "diagnostics", "catalogue", "algorithms_table"),
+    *(
+        "selection",
+        "credit",
+        "neighborhood",
+        "synthesis",
+        "gathering",
+        "buffer",
+        "diagnostics",
+        "catalogue",
+        "algorithms_table",
+    ),
     "runs",
     *("commandline.flags", "studies", "cluster_checks", "analysis"),
     *("rllib.ray_session", "rllib.stock", "rllib.checkpoints", "rllib.env_runner", "rllib.algorithms"),

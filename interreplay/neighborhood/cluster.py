@@ -22,7 +22,6 @@ from interreplay.neighborhood.clusters.transition_vectors import (
     feature_vectors,
     lead,
     length,
-    transition_vectors,
 )
 from interreplay.randomness import standard_normal
 from interreplay.storage.columns import features
@@ -61,19 +60,19 @@ class Cluster(Neighborhood):
         if not len(slots):
             return
         if self.clustering is None:
-            self._size = {"capacity": storage.capacity, "n_step": storage.n_step}
+            self._size = {"capacity": storage.capacity, "n_step": self.view.n_step}
             self._size |= {"dims": features(storage.columns), "numbers": length(storage.columns)}
             self._size["before"] = lead(storage.columns)
-            self._size["itemsize"] = transition_vectors(storage, slots[:1].numpy(force=True)).itemsize
+            self._size["itemsize"] = self.view.vectors(storage, slots[:1].numpy(force=True)).itemsize
             self.clustering = self._begin(**self._size)
         self.clustering.add(storage, slots)
 
     def _begin(self, capacity: int, n_step: int, dims: int, before: int, numbers: int, itemsize: int) -> Clustering:
         sizes = self.n_clusters, self.refresh_every
         if not self.moments:
-            return Clustering(capacity, slice(0, dims), *sizes, feature_vectors, None, n_step)
+            return Clustering(capacity, slice(0, dims), *sizes, feature_vectors, None, self.view)
         z, sums = slice(before, before + dims), ClusterSums(numbers, f"f{itemsize}")
-        return Clustering(capacity, z, *sizes, transition_vectors, sums, n_step)
+        return Clustering(capacity, z, *sizes, self.view.vectors, sums, self.view)
 
     def _clustering(self, storage: Storage) -> Clustering:
         if self.clustering is None or self.clustering.written != storage.written:
@@ -180,7 +179,7 @@ class ClusterCenter(Cluster):
         vectors = self._noisy(mean, std, action_range(storage.columns), rng)
         alone = (clustering.members.size.take(clusters) < 2) | (clustering.sums.counts.take(clusters) == 0)
         if alone.any():
-            vectors[alone] = transition_vectors(storage, anchors[alone])
+            vectors[alone] = self.view.vectors(storage, anchors[alone])
         made = as_transitions(torch.from_numpy(vectors).to(slots.device), storage.columns)
         found = torch.from_numpy(np.where(alone, -1, MADE)).to(slots.device)
         return made.map(lambda column: column.unsqueeze(1)), found.unsqueeze(1)

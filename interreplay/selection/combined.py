@@ -11,6 +11,7 @@ from torch import Tensor
 from interreplay.selection.base import Selector
 from interreplay.selection.uniform import Uniform
 from interreplay.storage.columns import Columns
+from interreplay.storage.read_views import ReadView
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
@@ -57,6 +58,10 @@ class Combined(Selector):
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
         self.inner.observe(storage, slots)
+
+    def use_view(self, view: ReadView) -> None:
+        super().use_view(view)
+        self.inner.use_view(view)
 
     def anneal(self, progress: float) -> None:
         self.inner.anneal(progress)

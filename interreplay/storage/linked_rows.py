@@ -159,7 +159,7 @@ class Chain:
         self.tails.drop(-1 - links[index].numpy(force=True))
         links[index] = torch.from_numpy(after).to(links)
 
-    def cut(self, episode: int) -> None:
+    def truncate(self, episode: int) -> None:
         """Truncate the newest row of a running episode; nothing is to continue it."""
         write, _ = self.episodes.open.pop(episode, (-1, b""))
         if write >= 0:

@@ -63,7 +63,7 @@ class Moments:
             self.total = self.blocks.sum(0)
 
     def _prepare(self, storage: Storage, slots: Tensor) -> None:
-        self.origin = torch.cat(list(parts(storage.read(slots)).values()), dim=1)[0].double()
+        self.origin = torch.cat(list(parts(storage.read_records(slots, storage.gamma)).values()), dim=1)[0].double()
         count = -(-storage.capacity // BLOCK)
         self.blocks = torch.zeros(count, 2, len(self.origin), dtype=torch.float64, device=storage.device)
         self.total = torch.zeros_like(self.blocks[0])
@@ -73,7 +73,11 @@ class Moments:
         slots = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
         stored = slots < len(storage)
         where = torch.from_numpy(np.where(stored, slots, 0)).to(storage.device)
-        values = torch.cat(list(parts(storage.read(where)).values()), dim=1).double().sub_(self.origin)
+        values = (
+            torch.cat(list(parts(storage.read_records(where, storage.gamma)).values()), dim=1)
+            .double()
+            .sub_(self.origin)
+        )
         if not stored.all():
             values *= torch.from_numpy(stored).to(values).unsqueeze(1)
         values = values.view(len(blocks), BLOCK, -1)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from interreplay.part import GOALS
 from interreplay.storage.columns import Columns, is_observation
+from interreplay.storage.read_views import ReadView
 from interreplay.synthesis.base import Synthesizer, refuse_integers
 from interreplay.transitions import Transitions
 
@@ -104,6 +105,11 @@ class Relabel(Synthesizer):
             return rows
         terminated = torch.from_numpy(each(self.compute_terminated, *goals)).to(changed.device, torch.bool).view(shape)
         return rows.replace(terminated=torch.where(changed, terminated, rows.terminated))
+
+    def use_view(self, view: ReadView) -> None:
+        super().use_view(view)
+        if self.blend is not None:
+            self.blend.use_view(view)
 
     def anneal(self, progress: float) -> None:
         if self.blend is not None:

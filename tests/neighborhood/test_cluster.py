@@ -13,7 +13,8 @@ from scipy.stats import chisquare, kstest
 
 from interreplay import ReplayBuffer, Storage, Transitions
 from interreplay.neighborhood import ClusterCenter, ClusterMember
-from interreplay.neighborhood.clusters.transition_vectors import as_transitions, lead, transition_vectors
+from interreplay.neighborhood.clusters.transition_vectors import as_transitions, lead
+from interreplay.storage.read_views import OneStep, ReadView, read_view
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Uniform as UniformMix
 from replay_buffers import LCER, Uniform
@@ -38,13 +39,14 @@ def flat(rows: Transitions) -> np.ndarray:
     return np.concatenate([column.numpy().reshape(len(rows), -1).astype(np.float64) for column in columns], axis=1)
 
 
-def stored(storage: Storage) -> Transitions:
-    return storage[torch.arange(len(storage))]
+def stored(storage: Storage, view: ReadView = OneStep()) -> Transitions:  # noqa: B008
+    return view.read(storage, torch.arange(len(storage)))
 
 
 def fed(part, capacity: int, portions: list[int], n_step: int = 1, seed: int = 0, shift: float = 0.0, **kind):
     """A storage and what observed it, portion after portion; yields after each."""
-    storage, episodes = Storage(capacity, n_step=n_step), Episodes(seed=seed, **kind)
+    storage, episodes = Storage(capacity), Episodes(seed=seed, **kind)
+    part.use_view(read_view(n_step, 0.99))
     for portion in portions:
         rows = episodes.transitions(portion)
         if shift:
@@ -53,10 +55,10 @@ def fed(part, capacity: int, portions: list[int], n_step: int = 1, seed: int = 0
         yield storage, part.clustering
 
 
-def outcome_known(storage: Storage, slot: int) -> bool:
+def outcome_known(storage: Storage, slot: int, n_step: int) -> bool:
     """Whether the row's n-step transition is what it will stay."""
-    for step in range(storage.n_step):
-        if storage.column("terminated")[slot] or storage.column("truncated")[slot] or step == storage.n_step - 1:
+    for step in range(n_step):
+        if storage.column("terminated")[slot] or storage.column("truncated")[slot] or step == n_step - 1:
             return True
         slot = int(storage.successor(torch.tensor([slot]))[0])
         if slot < 0:
@@ -73,9 +75,9 @@ def check_lists(storage: Storage, clustering) -> None:
         assert sorted(members.of(np.array([number]))) == np.flatnonzero(cluster == number).tolist()
 
 
-def check_moments(storage: Storage, clustering, tolerance: float = 1e-5) -> None:
-    vectors, cluster = flat(stored(storage)), clustering.members.cluster[: len(storage)]
-    counted = np.array([outcome_known(storage, slot) for slot in range(len(storage))])
+def check_moments(storage: Storage, clustering, view: ReadView = OneStep(), tolerance: float = 1e-5) -> None:  # noqa: B008
+    vectors, cluster = flat(stored(storage, view)), clustering.members.cluster[: len(storage)]
+    counted = np.array([outcome_known(storage, slot, view.n_step) for slot in range(len(storage))])
     for number in range(len(clustering.centers)):
         mine = vectors[counted & (cluster == number)]
         assert clustering.sums.counts[number] == len(mine)
@@ -97,9 +99,9 @@ def test_means_and_deviations_are_those_of_the_rows_stored_now(portions, kind, n
     for step, (storage, clustering) in enumerate(states):
         if step % max(1, len(PORTIONS[portions]) // 15) == 0:
             check_lists(storage, clustering)
-            check_moments(storage, clustering)
+            check_moments(storage, clustering, part.view)
     assert storage.written > 1.5 * storage.capacity
-    check_moments(storage, clustering)
+    check_moments(storage, clustering, part.view)
 
 
 def test_deviations_much_smaller_than_the_values():
@@ -308,7 +310,7 @@ def test_a_state_continues_bit_for_bit(variant, n_step):
         same_sample(one.sample(32), other.sample(32))
     check_lists(other.storage, other.neighborhood.clustering)
     if variant == "center":
-        check_moments(other.storage, other.neighborhood.clustering)
+        check_moments(other.storage, other.neighborhood.clustering, other.view)
 
 
 def blends_of(neighborhood, rows: int = 500, capacity: int = 300, ends: float = 0.05) -> ReplayBuffer:
@@ -372,7 +374,7 @@ def test_n_step_blends_keep_the_anchors_discounts():
     buffer.add(make(300))
     sample = buffer.sample(256)
     assert (sample.mix < 1).any()
-    assert torch.equal(sample.transitions.discounts, buffer.storage[sample.slots].discounts)
+    assert torch.equal(sample.transitions.discounts, buffer.read(sample.slots).discounts)
 
 
 def test_rows_that_were_not_observed_are_noticed():
@@ -407,7 +409,7 @@ def test_rows_with_goals_are_clustered_by_state_goal_and_action():
     goals = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
     storage.add(make(80, obs_shape=goals))
     slots = torch.arange(60)
-    vectors, before = transition_vectors(storage, slots.numpy()), lead(storage.columns)
+    vectors, before = OneStep().vectors(storage, slots.numpy()), lead(storage.columns)
     z = storage.features(slots)
     assert before == 2 and np.array_equal(vectors[:, before : before + z.shape[1]], z)
     made, rows = as_transitions(torch.from_numpy(vectors), storage.columns), storage[slots]

@@ -145,7 +145,7 @@ def test_stock_dqn_trains_by_dotted_string(cluster, as_dict):
         for _ in range(2):
             assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
         inside = algorithm.local_replay_buffer.buffer
-        assert isinstance(inside, PER) and len(inside) >= 120 and inside.storage.n_step == 3
+        assert isinstance(inside, PER) and len(inside) >= 120 and inside.view.n_step == 3
     finally:
         algorithm.stop()
 

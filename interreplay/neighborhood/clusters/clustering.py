@@ -15,6 +15,7 @@ from interreplay.neighborhood.clusters.minibatch_kmeans import Centers
 from interreplay.neighborhood.clusters.overwritten_rows import Oldest, Reader
 from interreplay.neighborhood.clusters.settled_rows import Settled
 from interreplay.neighborhood.clusters.transition_vectors import feature_vectors
+from interreplay.storage.read_views import ReadView
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
@@ -41,7 +42,7 @@ class Clustering:
         refresh_every: Added rows between refreshes; with fewer than four times as many stored, a quarter of these.
         read: Gives rows as vectors ``(n, D)``.
         sums: To keep the moments of vectors per cluster with, or None.
-        n_step: Of the storage; moments are those of rows whose n-step outcome is known.
+        view: How rows are read; moments are those of rows whose outcome is known.
     """
 
     def __init__(
@@ -52,13 +53,13 @@ class Clustering:
         refresh_every: int,
         read: Reader,
         sums: ClusterSums | None = None,
-        n_step: int = 1,
+        view: ReadView | None = None,
     ):
         self.capacity, self.z, self.read, self.sums = capacity, z, read, sums
         self.n_clusters, self.refresh_every = n_clusters, refresh_every
         self.centers, self.members = Centers(z.stop - z.start), Members(capacity)
         self.oldest = Oldest(capacity, 2 * refresh_every)  # enough, when no more than refresh_every come at once
-        self.settled = Settled(capacity) if sums is not None and n_step > 1 else None
+        self.settled = Settled(capacity, view) if sums is not None and view is not None and view.n_step > 1 else None
         self.written = self.refreshed = self.turn = 0  # rows seen, rows seen at the last refresh, next cluster
 
     @property

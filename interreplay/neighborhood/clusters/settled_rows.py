@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from interreplay.storage.read_views import ReadView
+
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
 
@@ -18,9 +20,11 @@ class Settled:
 
     Args:
         capacity: Number of slots.
+        view: How rows are read.
     """
 
-    def __init__(self, capacity: int):
+    def __init__(self, capacity: int, view: ReadView):
+        self.view = view
         self.slots = np.zeros(capacity, bool)  # whether each slot's row is settled
         self.waiting = np.empty(0, np.int64)
 
@@ -28,23 +32,10 @@ class Settled:
         """Slots of the rows that settled just now, given those in which rows were `added` ``(n,)``."""
         self.slots[added] = False
         waiting = np.concatenate([self.waiting[~np.isin(self.waiting, added)], added])
-        ripe = self._ripe(storage, waiting)
+        ripe = self.view.mature(storage, torch.from_numpy(waiting).to(storage.device)).numpy(force=True)
         self.waiting = waiting[~ripe][-MOST:]
         self.slots[waiting[ripe]] = True
         return waiting[ripe]
-
-    @staticmethod
-    def _ripe(storage: Storage, slots: np.ndarray) -> np.ndarray:
-        last = torch.from_numpy(slots).to(storage.device)
-        ended = torch.zeros(len(last), dtype=torch.bool, device=storage.device)
-        steps = torch.ones_like(last)
-        for turn in range(storage.n_step):
-            ended |= storage.column("terminated")[last] | storage.column("truncated")[last]
-            if turn < storage.n_step - 1:
-                following = storage.successor(last)
-                steps += following >= 0
-                last = torch.where(following >= 0, following, last)
-        return (ended | (steps >= storage.n_step)).numpy(force=True)
 
     def state_dict(self) -> dict[str, Any]:
         return {"slots": self.slots, "waiting": self.waiting}

@@ -135,12 +135,12 @@ class OffPolicy(Algorithm):
     def _collect(self, length: int, warm_up: bool) -> list[Transitions]:
         if self.config.num_env_runners == 0:
             rows = [self.env_runner.collect(length * self.env_runner.num_envs, warm_up, self._compares_policies)]
-            self.replay_buffer.storage.cut(self.env_runner.take_cut_episodes())
+            self.replay_buffer.truncate_episodes(self.env_runner.take_cut_episodes())
             return rows
         weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
         results = remote.collect(self.env_runner_group, weights, length, warm_up, self._compares_policies)
         for _, cut in results:
-            self.replay_buffer.storage.cut(cut)
+            self.replay_buffer.truncate_episodes(cut)
         return [rows for rows, _ in results]
 
     def _add(self, rows: Transitions) -> None:
