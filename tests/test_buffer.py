@@ -213,5 +213,5 @@ def test_integer_rewards_are_discounted():
     given = Transitions(rows.obs, rows.actions, [1, 2, 3, 4], rows.next_obs, rows.terminated, rows.truncated)
     buffer = Uniform(capacity=8, gamma=0.5, n_step=2)
     buffer.add(given)
-    found = buffer.storage[torch.arange(4)]
+    found = buffer.read(torch.arange(4))
     assert found.rewards.tolist() == [2.0, 3.5, 5.0, 4.0] and found.discounts.tolist() == [0.25, 0.25, 0.25, 0.5]

@@ -22,7 +22,7 @@ from interreplay.storage.final_observations import Tails
 from interreplay.storage.frame_stacks import Stacks
 from interreplay.storage.linked_rows import Chain
 from interreplay.storage.row_table import Records, shares_numpy
-from interreplay.transitions import Observation, Transitions, join_parts, unchecked
+from interreplay.transitions import Observation, Transitions
 
 
 class Storage:
@@ -50,7 +50,6 @@ class Storage:
         self._chain: Chain | None = None
         self._stacks = Stacks()
         self._signature: list[tuple[str, tuple[int, ...], torch.dtype]] = []
-        self._factors: dict[tuple[torch.dtype, float], tuple[Tensor, Tensor]] = {}
 
     # -- what is stored ---------------------------------------------------------------------------
 
@@ -148,43 +147,17 @@ class Storage:
         self.check_slots(both)
         rows, following = self.chain.read(both)
         shape = tuple(others.shape) + rows.shape[1:]
-        beside = self._transitions(rows[n:].reshape(shape), following[n:].reshape(shape), gamma)
-        return self._transitions(rows[:n], following[:n], gamma), beside
+        beside = self.chain.transitions(rows[n:].reshape(shape), following[n:].reshape(shape), gamma)
+        return self.chain.transitions(rows[:n], following[:n], gamma), beside
 
     def read_records(self, slots: Tensor, gamma: float) -> Transitions:
         """Return single steps in `slots` ``(n,)``, which are not checked; stacks are numbers of frames."""
-        return self._transitions(*self.chain.read(slots), gamma)
+        return self.chain.transitions(*self.chain.read(slots), gamma)
 
     def check_slots(self, slots: Tensor) -> None:
         """Raise IndexError when one of `slots` ``(n,)`` is negative or beyond the capacity."""
         if slots.numpy(force=True).view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
             raise IndexError(f"slots are {int(slots.min())} to {int(slots.max())}; expected 0 to {self.capacity - 1}")
-
-    def _transitions(self, rows: Any, following: Any, gamma: float) -> Transitions:
-        """Return single-step transitions of records ``(...)`` and those that follow them."""
-        chain = self.chain
-        columns = chain.records.columns(rows, chain.columns)
-        terminated, rewards = columns["terminated"], columns["rewards"]
-        return unchecked(
-            obs=join_parts({name[4:]: columns[name] for name in chain.observed}),
-            actions=columns["actions"],
-            rewards=rewards,
-            next_obs=chain.observation(following),
-            terminated=terminated,
-            truncated=columns["truncated"],
-            episode=columns["episode"],
-            discounts=torch.where(terminated, *self._discounts(rewards.dtype, gamma)),
-            extras={name[7:]: columns[name] for name in columns if name.startswith("extras.")},
-        )
-
-    def _discounts(self, dtype: torch.dtype, gamma: float) -> tuple[Tensor, Tensor]:
-        """Return the discounts of a terminated row and of any other, made once: one operation per read, not three."""
-        found = self._factors.get((dtype, gamma))
-        if found is None:
-            zero, other = torch.tensor([0.0, gamma], dtype=dtype, device=self.device)
-            self._factors = {(dtype, gamma): (zero, other)}
-            return zero, other
-        return found
 
     # -- writing ----------------------------------------------------------------------------------
 
