@@ -13,10 +13,11 @@ from torch import Tensor
 from interreplay.credit import Credit, CreditAnchor
 from interreplay.gathering import gather
 from interreplay.neighborhood import Alone, Neighborhood
+from interreplay.part import evict
 from interreplay.sample import Sample
 from interreplay.selection import Selector, Uniform
 from interreplay.state_files import copy_arrays
-from interreplay.storage.columns import Columns, features
+from interreplay.storage.columns import Columns, columns_of, features
 from interreplay.storage.read_views import ReadView, read_view
 from interreplay.storage.ring import Storage
 from interreplay.synthesis import Keep, Synthesizer
@@ -132,18 +133,19 @@ class ReplayBuffer:
             ValueError: When the columns are not those of the rows stored before, or a part refuses them.
         """
         if not self.storage.columns:
-            self.check(Storage.columns_of(transitions))
+            self.check(columns_of(transitions))
+        if not len(transitions):
+            return self.storage.add(transitions)
+        transitions = self.storage.cast(transitions)  # all rows are right before anything changes
         if len(transitions) <= self.capacity:
             return self._add(transitions)
-        transitions = self.storage.cast(transitions)  # all rows are right before the first of them is stored
-        parts = range(0, len(transitions), self.capacity)
-        return torch.cat([self._add(transitions[start : start + self.capacity]) for start in parts])
+        starts = range(0, len(transitions), self.capacity)
+        return torch.cat([self._add(transitions[start : start + self.capacity]) for start in starts])
 
     def _add(self, transitions: Transitions) -> Tensor:
-        slots = self.storage.add(transitions)
-        if len(slots):
-            for part in self.parts.values():
-                part.observe(self.storage, slots)
+        slots = self.storage.write(transitions, evict(self.parts.values(), self.storage, len(transitions)))
+        for part in self.parts.values():
+            part.observe(self.storage, slots)
         return slots
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
@@ -40,6 +41,9 @@ class Part:
             ValueError: Naming the column and its dtype.
         """
 
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        """Take leave of the rows in `slots` ``(n,)``, each once, oldest first, which are about to be overwritten."""
+
     def observe(self, storage: Storage, slots: Tensor) -> None:
         """Take note of rows that were just stored in `slots` ``(n,)``, each slot once, in write order."""
 
@@ -60,3 +64,18 @@ class Part:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
+
+
+def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
+    """Let `parts` take leave of the rows that the next `count`, at most the capacity, replace.
+
+    Returns:
+        The slots ``(count,)`` of the next rows, where each of them replaces one and a part had to be asked.
+    """
+    leaving = [part for part in parts if type(part).evict is not Part.evict]
+    if not leaving or storage.written + count <= storage.capacity:
+        return None
+    slots = storage.next_replaced(count)
+    for part in leaving:
+        part.evict(storage, slots)
+    return slots if len(slots) == count else None

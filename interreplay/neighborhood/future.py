@@ -76,6 +76,10 @@ class Future(Neighborhood):
         if self.partners is not None:
             self.partners.check(columns)
 
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        if self.partners is not None:
+            self.partners.evict(storage, slots)
+
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if self.partners is not None:
             self.partners.observe(storage, slots)

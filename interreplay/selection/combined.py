@@ -56,6 +56,9 @@ class Combined(Selector):
     def check(self, columns: Columns) -> None:
         self.inner.check(columns)
 
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        self.inner.evict(storage, slots)
+
     def observe(self, storage: Storage, slots: Tensor) -> None:
         self.inner.observe(storage, slots)
 

@@ -67,11 +67,6 @@ class Storage:
         return self._stacks.whole_columns(self._chain.columns) if self._chain is not None else {}
 
     @staticmethod
-    def columns_of(transitions: Transitions) -> Columns:
-        """What a stored row of these transitions is made of, ``{name: (shape, dtype)}``."""
-        return columns_of(transitions)
-
-    @staticmethod
     def nbytes_of(capacity: int, columns: Columns) -> int:
         """Bytes of `capacity` rows of these columns."""
         return capacity * Records(0, columns, torch.device("cpu")).width
@@ -174,23 +169,27 @@ class Storage:
             NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
             ValueError: When there are more than `capacity` rows, or they are not made as those stored before.
         """
+        if len(transitions) > self.capacity:
+            raise ValueError(
+                f"{len(transitions)} transitions do not fit into a capacity of {self.capacity}; add them in parts"
+            )
+        return self.write(self.cast(transitions)) if len(transitions) else self.next_replaced(0)
+
+    def write(self, transitions: Transitions, slots: Tensor | None = None) -> Tensor:
+        """Store what `cast` returned, 1 to `capacity` rows; returns their slots ``(n,)``, which a caller may know."""
         n = len(transitions)
-        if n > self.capacity:
-            raise ValueError(f"{n} transitions do not fit into a capacity of {self.capacity}; add them in parts")
-        if n == 0:
-            return torch.empty(0, dtype=torch.int64, device=self.device)
-        transitions = self.cast(transitions)
         if self._chain is None:
             self._chain = Chain(self.capacity, self._stacks.begin(transitions, self.capacity, self.device), self.device)
         self._signature = self._signature or signature(transitions.columns())
-        start, slots = self.written % self.capacity, []
+        start = self.written % self.capacity
         room = min(n, self.capacity - start)
         for part in (transitions,) if room == n else (transitions[:room], transitions[room:]):
             self._chain.append(self._numbered(part), self.written)
-            first = self.written % self.capacity
-            slots.append(torch.arange(first, first + len(part), device=self.device))
             self.written += len(part)
-        return slots[0] if len(slots) == 1 else torch.cat(slots)
+        if slots is not None:
+            return slots
+        slots = torch.arange(start, start + n, device=self.device)
+        return slots if room == n else slots % self.capacity
 
     def _numbered(self, part: Transitions) -> Transitions:
         """Return rows for the next slots, up to the end of the ring, with numbers in the place of stacks of frames."""
@@ -201,8 +200,10 @@ class Storage:
 
     def next_replaced(self, count: int) -> Tensor:
         """Return the slots ``(m,)`` of the stored rows that the next `count` rows, at most `capacity`, will replace."""
-        first = max(self.written, self.capacity)
-        return torch.arange(first, max(first, self.written + count), device=self.device) % self.capacity
+        first, last = max(self.written, self.capacity), self.written + count
+        start = first % self.capacity
+        slots = torch.arange(start, start + max(0, last - first), device=self.device)
+        return slots if start + count <= self.capacity else slots % self.capacity
 
     def cast(self, transitions: Transitions) -> Transitions:
         """Return the same transitions in the stored dtypes.

@@ -12,6 +12,7 @@ from torch import Tensor
 from interreplay.part import GOALS
 from interreplay.storage.columns import Columns, is_observation
 from interreplay.storage.read_views import ReadView
+from interreplay.storage.ring import Storage
 from interreplay.synthesis.base import Synthesizer, refuse_integers
 from interreplay.transitions import Transitions
 
@@ -110,6 +111,18 @@ class Relabel(Synthesizer):
         super().use_view(view)
         if self.blend is not None:
             self.blend.use_view(view)
+
+    def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
+        if self.blend is not None:
+            self.blend.prepare(storage, rng)
+
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        if self.blend is not None:
+            self.blend.evict(storage, slots)
+
+    def observe(self, storage: Storage, slots: Tensor) -> None:
+        if self.blend is not None:
+            self.blend.observe(storage, slots)
 
     def anneal(self, progress: float) -> None:
         if self.blend is not None:

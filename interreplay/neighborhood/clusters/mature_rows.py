@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from interreplay.storage.read_views import ReadView
+from interreplay.storage.ring import Storage
 
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
-
-MOST = 4096  # rows that wait at most; the oldest stop waiting and never settle
+MOST = 4096  # rows that wait at most; the oldest stop waiting and never mature
 
 
-class Settled:
-    """n-step transitions change until n − 1 rows have followed, or their episode has ended; then they are settled.
+class MatureRows:
+    """n-step transitions change until n − 1 rows have followed, or their episode has ended; then they are mature.
 
     Args:
         capacity: Number of slots.
@@ -25,11 +23,11 @@ class Settled:
 
     def __init__(self, capacity: int, view: ReadView):
         self.view = view
-        self.slots = np.zeros(capacity, bool)  # whether each slot's row is settled
+        self.slots = np.zeros(capacity, bool)  # whether each slot's row is mature
         self.waiting = np.empty(0, np.int64)
 
     def __call__(self, storage: Storage, added: np.ndarray) -> np.ndarray:
-        """Slots of the rows that settled just now, given those in which rows were `added` ``(n,)``."""
+        """Return the slots of the rows that matured just now, given those in which rows were `added` ``(n,)``."""
         self.slots[added] = False
         waiting = np.concatenate([self.waiting[~np.isin(self.waiting, added)], added])
         ripe = self.view.mature(storage, torch.from_numpy(waiting).to(storage.device)).numpy(force=True)
@@ -38,8 +36,10 @@ class Settled:
         return waiting[ripe]
 
     def state_dict(self) -> dict[str, Any]:
+        """Return everything; the arrays share memory."""
         return {"slots": self.slots, "waiting": self.waiting}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
         self.slots = np.array(state["slots"], bool)
         self.waiting = np.array(state["waiting"], np.int64)
