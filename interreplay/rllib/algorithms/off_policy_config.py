@@ -37,6 +37,10 @@ class OffPolicyConfig(AlgorithmConfig):
         grad_clip: Largest gradient norm, or None.
         anneal_steps: Env steps over which schedules such as PER's β run; None leaves them at their start.
         exploration: Noise with which the policy acts while it trains; each runner has a copy of its own.
+        trained_rows_per_iteration: Rows that a `train()` learns from at least; RLlib's
+            ``min_train_timesteps_per_iteration`` sets it. Iterations last for further `steps_per_iteration` until then.
+        evaluation_max_episode_steps: Steps after which an episode of an evaluation is cut; None for 10,000 where the
+            environment has no time limit.
         on_manifold_rows: Blended rows of every batch looked at whose outcome the simulator is asked for; 0 for none.
             For Gymnasium's MuJoCo environments, see `interreplay.diagnostics.on_manifold`.
     """
@@ -64,11 +68,15 @@ class OffPolicyConfig(AlgorithmConfig):
         self.anneal_steps: int | None = None
         self.exploration: Exploration = Gaussian(1.0)
         self.on_manifold_rows = 0
+        self.trained_rows_per_iteration = 0
+        self.evaluation_max_episode_steps: int | None = None
+        self.sample_timeout_s = 300.0
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
         self.evaluation_config = {"explore": False, "num_envs_per_env_runner": 1}
         self.metrics_num_episodes_for_smoothing = 10
         self.min_time_s_per_iteration = 0
+        self.min_train_timesteps_per_iteration = 0
         self.min_sample_timesteps_per_iteration = 0
 
     def replay(self, kind: Kind, **arguments: Any) -> Self:
@@ -122,6 +130,13 @@ class OffPolicyConfig(AlgorithmConfig):
             self.replay(arguments.pop("type", self.replay_buffer_config["type"]), **arguments)
         return self
 
+    @override(AlgorithmConfig)
+    def evaluation(self, *, evaluation_max_episode_steps: int | None | Any = NotProvided, **settings: Any) -> Self:
+        """Set how to evaluate: after how many steps episodes are cut, and RLlib's options."""
+        super().evaluation(**settings)
+        self._set({"evaluation_max_episode_steps": evaluation_max_episode_steps})
+        return self
+
     def _set(self, given: dict[str, Any]) -> None:
         """Set attributes, passing over those that were not given."""
         for name, value in given.items():
@@ -135,6 +150,14 @@ class OffPolicyConfig(AlgorithmConfig):
         if self.min_sample_timesteps_per_iteration:
             self.steps_per_iteration = int(self.min_sample_timesteps_per_iteration)
             self.min_sample_timesteps_per_iteration = 0
+        if self.min_train_timesteps_per_iteration:
+            self.trained_rows_per_iteration = int(self.min_train_timesteps_per_iteration)
+            self.min_train_timesteps_per_iteration = 0
+        if self.trained_rows_per_iteration and not self.updates_per_step:
+            raise ValueError(
+                f"min_train_timesteps_per_iteration is {self.trained_rows_per_iteration}; expected 0 where "
+                "updates_per_step is 0, nothing is learned then"
+            )
         # RLlib would advise to go back to a stack that this algorithm does not have.
         log_once(f"{self.algo_class.__name__}_on_new_api_stack")
         super().validate()
@@ -145,6 +168,9 @@ class OffPolicyConfig(AlgorithmConfig):
         self._check_range("n_step", 1)
         self._check_range("on_manifold_rows", 0)
         self._check_range("updates_per_step", 0)
+        self._check_range("trained_rows_per_iteration", 0)
+        if self.evaluation_max_episode_steps is not None:
+            self._check_range("evaluation_max_episode_steps", 1)
         self._check_range("actor_l2", 0)
         self._check_range("critic_l2", 0)
         for name in ("actor_lr", "critic_lr"):
