@@ -48,13 +48,14 @@ class Shell(Algorithm):
         Args:
             only_endless: Leave it alone where the environment has a time limit, by which it ends soon.
         """
-        for runner in self._local_runners():
-            if not only_endless or not has_time_limit(runner.env):
-                runner.interrupt()
+        runner = self._evaluating_runner()
+        if runner is not None and not (only_endless and has_time_limit(runner.env)):
+            runner.interrupt()
 
-    def _local_runners(self) -> list[Any]:
-        """Return the runners in this process that have environments."""
-        return [r for r in (self.env_runner, self.eval_env_runner) if r is not None and r.env is not None]
+    def _evaluating_runner(self) -> Any:
+        """Return the runner that evaluates in this process, None where others do."""
+        runner = self.env_runner if self.eval_env_runner_group is None else self.eval_env_runner
+        return runner if runner is not None and runner.env is not None else None
 
     @override(Algorithm)
     def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
@@ -62,7 +63,8 @@ class Shell(Algorithm):
             return {}
         with naming_losses():
             results = super()._run_one_evaluation(parallel_train_future)
-        return {} if any(runner.interrupted for runner in self._local_runners()) else results
+        runner = self._evaluating_runner()
+        return {} if runner is not None and runner.interrupted else results
 
     def restore_lost_runners(self) -> bool:
         """Take restarted remote runners into service, as RLlib does between iterations; return whether any is."""

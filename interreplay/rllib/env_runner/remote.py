@@ -135,8 +135,7 @@ class RemoteRunners:
         cause = next(iter(failures.values()), None)
         self._fruitless = 0 if any_rows else self._fruitless + 1
         if not self._restarted and not self._config.ignore_env_runner_failures:
-            away = self._group.num_remote_env_runners() - self._group.num_healthy_remote_env_runners()
-            return cause or (RunnerLost(f"{away} of the remote env runners are lost") if away else None)
+            return cause or self._missing()
         for index, failure in failures.items():
             logger.warning("remote env runner %d is out of service: %s", index, failure)
             if isinstance(failure, EnvironmentFailure):
@@ -148,6 +147,13 @@ class RemoteRunners:
         if self._fruitless >= min(FRUITLESS_ROUNDS, self._config.num_consecutive_env_runner_failures_tolerance):
             return cause or RunnerLost("no remote env runner gave anything, though they were restarted again and again")
         return None
+
+    def _missing(self) -> RunnerLost | None:
+        total = self._group.num_remote_env_runners()
+        away = total - self._group.num_healthy_remote_env_runners()
+        if not away:
+            return None
+        return RunnerLost(f"{away} of {total} remote env runners {'is' if away == 1 else 'are'} lost")
 
     def _exit(self, index: int) -> None:
         """Let a runner that answers end its process, and wait for that; Ray starts another where it may."""

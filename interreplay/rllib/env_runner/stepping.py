@@ -100,7 +100,7 @@ class SteppingRunner(SingleAgentEnvRunner):
     def _fail(self, error: Exception, where: str) -> NoReturn:
         """Raise EnvironmentFailure with what the environment raised, on one line."""
         if isinstance(error, EnvironmentFailure):
-            raise error
+            raise EnvironmentFailure(self.env_name, error.cause_text)
         words = " ".join(str(error).split())
         text = words if isinstance(error, InterreplayError) else f"{type(error).__name__}: {words}".removesuffix(": ")
         raise EnvironmentFailure(self.env_name, f"raised {text}" + (" in reset" if where == "reset" else "")) from error
