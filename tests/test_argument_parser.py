@@ -196,6 +196,7 @@ def test_contradictions_and_unknown_names(line, parts):
         ("--matern_nu 1", ["--matern_nu", ".5, 1.5 or 2.5", "'1'"]),
         ("--device tpu", ["--device", "cpu, cuda", "'tpu'"]),
         ("--target_entropy high", ["--target_entropy", "'auto'", "'high'"]),
+        ("--trainer TD3 --huber_delta -1", ["--huber_delta", "above 0 or 'none'", "'-1'"]),
         ("--gamma", ["--gamma", "expected one argument"]),
     ],
 )
