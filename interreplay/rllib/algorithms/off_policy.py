@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import torch
@@ -40,7 +40,15 @@ class OffPolicy(Shell):
         replay_buffer: The `interreplay.ReplayBuffer` that is learned from.
         env_steps: Env steps of the whole run, over resumes.
         on_progress: Called with `env_steps` after every round; cheap work only.
+        config_class: Configuration of the algorithm.
     """
+
+    config_class: ClassVar[type]
+
+    @classmethod
+    @override(Algorithm)
+    def get_default_config(cls) -> Any:
+        return cls.config_class()
 
     @override(Algorithm)
     def setup(self, config: Any) -> None:
@@ -154,6 +162,7 @@ class OffPolicy(Shell):
     def _add(self, rows: Transitions) -> None:
         try:
             self.replay_buffer.add(rows)
+            self.learner.observe(rows)
         except NonFiniteError as error:
             step = self.env_steps + error.row + 1
             raise NonFiniteError(
@@ -166,6 +175,8 @@ class OffPolicy(Shell):
         size = self.config.train_batch_size_per_learner
         if self._owed >= 1.0 and not self._ready():
             return
+        if self.config.has_schedules and self._owed >= 1.0:
+            self.learner.set_rates(self.config.rates(self.env_steps))
         while self._owed >= 1.0 and not self.stop_requested:
             count = min(int(self._owed), self.config.batches_per_draw)
             for sample in self.replay_buffer.batches(size, count):
@@ -213,6 +224,7 @@ class OffPolicy(Shell):
         loop = state[LOOP_STATE]
         self.env_steps, self._owed = int(loop["env_steps"]), float(loop["owed"])
         self._reported_updates = int(loop.get("reported_updates", self.learner.updates))
+        self.learner.set_rates(self.config.rates(self.env_steps))
         self.diagnostics.load_state_dict(loop["diagnostics"])
         set_global_rng(loop["global_rng"])
         self._collector.load_state_dict(loop)

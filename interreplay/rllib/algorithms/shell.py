@@ -85,3 +85,11 @@ class Shell(Algorithm):
             # RLlib repeats the last evaluation, or NaN, in every iteration without one.
             results.pop(EVALUATION_RESULTS, None)
         return results
+
+    def compute_single_action(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse what RLlib's old stack had.
+
+        Raises:
+            NotImplementedError: Always, with what to use instead.
+        """
+        raise NotImplementedError("compute_single_action is of RLlib's old stack; use get_module().forward_inference")

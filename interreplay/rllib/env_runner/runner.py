@@ -46,7 +46,7 @@ class ColumnRunner(SamplingRunner):
 
     def _actions(self) -> Actions | None:
         """None in the learner's process where others sample: it has no environments."""
-        return actions_of(self.env.single_action_space) if self.env is not None else None
+        return actions_of(self.env.single_action_space, self.config.normalize_actions) if self.env is not None else None
 
     @override(SamplingRunner)
     def _use_environments(self) -> None:
@@ -104,7 +104,7 @@ class ColumnRunner(SamplingRunner):
             raise failure
         while sum(map(len, rounds)) < num_timesteps:
             try:
-                rows = self._step(random_actions, explore=True)
+                rows = self._step(random_actions, self.config.explore)
             except EnvironmentFailure as failure:
                 if not rounds:
                     raise
