@@ -12,12 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from interreplay.commandline.flags.command import ended
+from interreplay.commandline.flags.original_flags import ELSEWHERE as ELSEWHERE_FLAGS
 from interreplay.commandline.flags.parser import Flag, FlagParser, RaisingFlagParser, program
 from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
-from interreplay.commandline.flags.training_flags import CATALOGUE, GROUPS, settings_for
-from interreplay.commandline.train import check_memory
+from interreplay.commandline.flags.training_flags import CATALOGUE, GROUPS, NOW, settings_for
+from interreplay.commandline.train import asked_list, check_memory
 from interreplay.environments.lookup import Environment, find_environment
-from interreplay.errors import InterreplayError, UsageError
+from interreplay.errors import UsageError
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
@@ -29,6 +31,8 @@ from interreplay.studies.trial_folder import FAILED, OVER, held
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
 find = functools.lru_cache(maxsize=None)(find_environment)
+WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - NOW | {"resume"}
+"""Flags that say what to run."""
 LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
 
 
@@ -43,14 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for, 75 after SIGTERM with everything saved (the same command goes on), 130 after Ctrl-C.
     """
     parser = make_parser()
-    try:
-        return act(parser.given(sys.argv[1:] if argv is None else argv))
-    except (UsageError, InterreplayError) as error:
-        sys.stderr.write(f"{parser.prog}: error: {' '.join(str(error).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{parser.prog}: stopped at once; what was saved before is kept\n")
-        return 130
+    given = parser.given(sys.argv[1:] if argv is None else argv)
+    return ended(parser.prog, lambda: act(given), "stopped at once; what was saved before is kept")
 
 
 def make_parser() -> FlagParser:
@@ -58,7 +56,9 @@ def make_parser() -> FlagParser:
     settings = {title: tuple(flag for flag in flags if flag.name not in ELSEWHERE) for title, flags in GROUPS.items()}
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
-        STUDY_GROUPS | settings, description="Many runs of custom_training.py: buffers x environments x seeds."
+        STUDY_GROUPS | settings,
+        elsewhere=ELSEWHERE_FLAGS | {"num_cpus": "use --cpus_per_trial"},
+        description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
     return parser
@@ -66,8 +66,16 @@ def make_parser() -> FlagParser:
 
 def act(given: Mapping[str, Any]) -> int:
     """Does what the flags ask for; returns the exit code."""
+    if listed := asked_list(given):
+        print(listed)
+        return 0
     resumed = "resume" in given
-    if resumed and (more := sorted({"study", "inputs", *GRID, *SEARCH, *FLAGS} & given.keys() - {"resume"})):
+    if not WHAT & given.keys():
+        raise UsageError(
+            "there is nothing to run; expected a study file, or --buffers, --envs and the like, such as: "
+            f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists every flag)"
+        )
+    if resumed and (more := sorted(WHAT & given.keys() - {"resume"})):
         raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")
     study, folder = (read_back if resumed else read_new)(given)
     study = replace(

@@ -13,6 +13,7 @@ from typing import Any
 
 from interreplay.algorithms_table import check_actions
 from interreplay.commandline.flags import presets
+from interreplay.commandline.flags.command import ended
 from interreplay.commandline.flags.parser import program
 from interreplay.commandline.flags.replay_flags import list_buffers, replay_arguments
 from interreplay.commandline.flags.training_flags import (
@@ -25,7 +26,7 @@ from interreplay.commandline.flags.training_flags import (
 )
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
 from interreplay.environments.lookup import Environment, find_environment
-from interreplay.errors import InterreplayError, NonFiniteError, UsageError
+from interreplay.errors import NonFiniteError, UsageError
 from interreplay.runs.machine import free_memory
 from interreplay.runs.progress import Reporter
 from interreplay.runs.resume import first_settings, home_of, reopen, restore
@@ -44,20 +45,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = make_parser()
     given = parser.given(sys.argv[1:] if argv is None else argv)
+    return ended(parser.prog, lambda: act(given), "stopped at once; what was saved before is kept")
+
+
+def act(given: Mapping[str, Any]) -> int:
+    """Lists what is asked for, or runs; returns the exit code."""
+    if listed := asked_list(given):
+        print(listed)
+        return 0
+    return run(given)
+
+
+def asked_list(given: Mapping[str, Any]) -> str:
+    """Return the list that a flag asks for, "" where none does."""
     if given.get("list_buffers"):
-        print(list_buffers(CATALOGUE))
-        return 0
-    if given.get("list_presets"):
-        print(presets.listed())
-        return 0
-    try:
-        return run(given)
-    except (UsageError, InterreplayError) as error:
-        sys.stderr.write(f"{parser.prog}: error: {' '.join(str(error).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{parser.prog}: stopped at once; what was saved before is kept\n")
-        return 130
+        return list_buffers(CATALOGUE)
+    return presets.listed() if given.get("list_presets") else ""
 
 
 def run(given: Mapping[str, Any]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import warnings
@@ -14,7 +13,7 @@ from gymnasium.envs.registration import find_highest_version, parse_env_id
 
 from interreplay.environments import registration
 from interreplay.environments.spaces import leaves, named_parts
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, did_you_mean
 from interreplay.storage.frame_pool import shared
 from interreplay.transitions import as_tensor
 
@@ -127,8 +126,5 @@ def _is_retired(name: str) -> bool:
 
 
 def _nearest_names(asked: str) -> str:
-    names = {name.lower(): name for name in gym.registry if not _is_retired(name)}
-    close = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.5)
-    if close:
-        return f"did you mean {' or '.join(names[name] for name in close)}?"
-    return "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"
+    near = did_you_mean(asked, (name for name in gym.registry if not _is_retired(name)), most=3)
+    return near or "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"

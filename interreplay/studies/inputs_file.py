@@ -67,6 +67,6 @@ def _flags(given: Callable[[Sequence[str]], dict[str, Any]], words: Sequence[str
         raise UsageError(f"{where}: {error}") from None
     flags = {name: list(value) if isinstance(value, tuple) else value for name, value in flags.items()}
     arguments = dict(flags.pop("buffer_arg", ()))
-    for name in ("local_dir", "resume", "quiet", "list_buffers", "threads"):
+    for name in ("local_dir", "resume", "quiet", "list_buffers", "list_presets", "trust_checkpoint", "threads"):
         flags.pop(name, None)
     return flags | ({"buffer_args": arguments} if arguments else {})

@@ -62,7 +62,7 @@ def trainer_defaults(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
     for flag in TRAINER_FLAGS:
         if flag.name in given and flag.name not in own:
             having = " and ".join(name for name, defaults in TRAINER_DEFAULTS.items() if flag.name in defaults)
-            raise UsageError(f"--{flag.name} is a setting of {having}, and {trainer} has none such; leave it out")
+            raise UsageError(f"--{flag.name} is a setting of {having}; {trainer} does not have it")
     kind = given.get("exploration", own.get("exploration"))
     if "exploration_theta" in given and kind == "Gaussian":
         raise UsageError("--exploration_theta needs --exploration OrnsteinUhlenbeck")

@@ -1,4 +1,4 @@
-"""Flags of the original work that have no meaning here, and what to do instead of giving them."""
+"""Flags of the original work and of other programs that there are not here, and what to do instead."""
 
 from __future__ import annotations
 
@@ -31,3 +31,21 @@ GONE = {
     "use_queue": "--buffer BIER --buffer_arg queue=4 predicts four outcomes per row ahead of time",
     "on_manifold_testing": "--on_manifold_rows n asks the simulator about n rows of every 50th batch",
 }
+
+ELSEWHERE = {
+    "learning_rate": "use --actor_lr and --critic_lr (SAC also has --alpha_lr)",
+    "lr": "use --actor_lr and --critic_lr (SAC also has --alpha_lr)",
+    "batch_size": "use --train_batch_size",
+    "algo": "use --trainer",
+    "run": "use --trainer",
+    "timesteps": "use --total_env_steps",
+    "total_timesteps": "use --total_env_steps",
+    "num_env_runners": "use --num_workers",
+    "num_cpus": "use --threads and --num_workers",
+    "results_dir": "use --local_dir",
+    "output": "use --local_dir",
+    "dry_run": "only cluster_run.py and submit.py have it",
+    "stop": "use --total_env_steps",
+    "config": "every setting is a flag of its own",
+}
+"""Flags that other programs have for what is done otherwise here."""

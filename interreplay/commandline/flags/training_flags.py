@@ -12,7 +12,7 @@ from interreplay.catalogue import methods
 from interreplay.commandline.flags import presets
 from interreplay.commandline.flags.algorithm_flags import BATCH_FLAG, TRAINER_FLAGS, trainer_defaults
 from interreplay.commandline.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
-from interreplay.commandline.flags.original_flags import GONE
+from interreplay.commandline.flags.original_flags import ELSEWHERE, GONE
 from interreplay.commandline.flags.parser import Flag, FlagParser
 from interreplay.commandline.flags.replay_flags import METHODS, REPLAY_FLAGS, names_method, replay_for
 from interreplay.commandline.flags.values import assignment, boolean, choice, number, updates_per_step, whole
@@ -139,6 +139,7 @@ def make_parser() -> FlagParser:
     return FlagParser(
         GROUPS,
         GONE,
+        ELSEWHERE,
         description="Train an RLlib agent with a replay method. Flags are accepted with - or _ between their words.",
     )
 

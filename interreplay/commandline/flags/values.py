@@ -10,6 +10,16 @@ from typing import Any
 _OPENING, _CLOSING = "{[(", "}])"
 
 
+def _shown_as(metavar: str) -> Callable[[Callable[[str], Any]], Any]:
+    """Give a reader what ``--help`` shows in place of its value."""
+
+    def named(read: Callable[[str], Any]) -> Any:
+        read.metavar = metavar  # type: ignore[attr-defined]
+        return read
+
+    return named
+
+
 def boolean(text: str) -> bool:
     """Reads True or False in the usual spellings."""
     values = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -30,6 +40,7 @@ def number(low: float, high: float = float("inf"), *, open_low: bool = False) ->
         f", at most {high:g}" if high < 1e300 else ""
     )
 
+    @_shown_as("X")
     def read(text: str) -> float:
         try:
             value = float(text)
@@ -49,6 +60,7 @@ def whole(low: int) -> Callable[[str], int]:
         low: The smallest number accepted.
     """
 
+    @_shown_as("N")
     def read(text: str) -> int:
         try:
             value = float(text)
@@ -64,6 +76,7 @@ def whole(low: int) -> Callable[[str], int]:
 def number_or(word: str) -> Callable[[str], Any]:
     """A reader of any number, or of one word such as ``auto``."""
 
+    @_shown_as(f"X|{word}")
     def read(text: str) -> Any:
         if text == word:
             return word
@@ -81,6 +94,7 @@ def number_or(word: str) -> Callable[[str], Any]:
 def choice(*names: str) -> Callable[[str], str]:
     """A reader of one of some names."""
 
+    @_shown_as("|".join(names))
     def read(text: str) -> str:
         if text not in names:
             raise argparse.ArgumentTypeError(f"must be one of {', '.join(names)}, got {text!r}")
@@ -89,6 +103,7 @@ def choice(*names: str) -> Callable[[str], str]:
     return read
 
 
+@_shown_as("N")
 def widths(text: str) -> tuple[int, ...]:
     """Reads the widths of hidden layers, such as ``256,256``."""
     try:
@@ -100,6 +115,7 @@ def widths(text: str) -> tuple[int, ...]:
     return values
 
 
+@_shown_as("X")
 def updates_per_step(text: str) -> float:
     """Reads ``n`` (updates per environment step) or ``a,b`` (b updates per a steps)."""
     try:
@@ -111,6 +127,7 @@ def updates_per_step(text: str) -> float:
     return values[0] if len(values) == 1 else values[1] / values[0]
 
 
+@_shown_as("NAME=VALUE")
 def assignment(text: str) -> tuple[str, Any]:
     """Reads ``name=value`` with a value as `literal` reads it."""
     name, equals, value = text.partition("=")

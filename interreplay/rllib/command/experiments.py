@@ -16,7 +16,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils import replay_buffers as stock_buffers
 from ray.tune.search.variant_generator import generate_variants
 
-from interreplay.errors import UsageError, accepted_names
+from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.rllib.checkpoints.safe_pickle import name_class
 from interreplay.rllib.command.algorithm_names import config_for, with_our_buffers
 
@@ -118,7 +118,8 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
     known = [name for name in (*vars(config), *properties, "lambda") if not name.startswith("_")]
     for name in settings:
         if name not in known:
-            raise UsageError(f"{config.algo_class.__name__} has no setting {name!r}; {_nearest(name, known)}")
+            hint = did_you_mean(name, known) or "see the documentation of its configuration"
+            raise UsageError(f"{config.algo_class.__name__} has no setting {name!r}; {hint}")
     settings = dict(settings)
     replay = settings.pop(REPLAY, None)
     if _is_ours(replay):
@@ -153,11 +154,6 @@ def check(config: AlgorithmConfig) -> None:
         config.validate()
     except ValueError as error:
         raise UsageError(f"{config.algo_class.__name__}: {error}") from error
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    hint = accepted_names(name, known).partition("accepted:")[0].strip()
-    return hint or "see the documentation of its configuration"
 
 
 def read_file(path: Path) -> list[Experiment]:
