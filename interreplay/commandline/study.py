@@ -17,8 +17,8 @@ from interreplay.commandline.flags.original_flags import ELSEWHERE as ELSEWHERE_
 from interreplay.commandline.flags.parser import Flag, FlagParser, RaisingFlagParser, program
 from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.commandline.flags.training_flags import CATALOGUE, GROUPS, NOW, settings_for
-from interreplay.commandline.train import asked_list, check_memory
-from interreplay.environments.lookup import Environment, find_environment
+from interreplay.commandline.study_checks import check, check_processors, find
+from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
@@ -30,7 +30,6 @@ from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER, held
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
-find = functools.lru_cache(maxsize=None)(find_environment)
 WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - NOW | {"resume"}
 """Flags that say what to run."""
 LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
@@ -84,7 +83,8 @@ def act(given: Mapping[str, Any]) -> int:
     if given.get("count"):
         print(len(study.runs))
         return 0
-    check(study)
+    address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
+    check(study, address == "local")
     if given.get("dry_run"):
         from interreplay.rllib.tune.cost_estimate import describe_cost
 
@@ -94,11 +94,13 @@ def act(given: Mapping[str, Any]) -> int:
         raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
     if study.execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {study.execution.scheduler} compares returns, so it takes one environment only")
+    if address == "local":
+        check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], "run" in given)
     folder.begin(study)
     if "run" in given:
         return run_one(study, folder, given["run"])
     with held(folder.path, "the study"):
-        return run_all(study, folder, given.get("address"))
+        return run_all(study, folder, address)
 
 
 def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
@@ -149,18 +151,6 @@ def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
-def check(study: Study) -> None:
-    """Makes every replay method once for every environment, still empty, and compares its size with what is free."""
-    seen = set()
-    for run in study.runs:
-        settings = settings_for(run.given())
-        key = (settings.env, settings.trainer, run.label, settings.buffer_size)
-        if key not in seen:
-            seen.add(key)
-            environment: Environment = find(settings.env)
-            check_memory(settings, environment)
-
-
 def settings_of(study: Study, folder: StudyFolder, run: Run) -> dict[str, Any]:
     """A run's settings, as ``custom_training`` would have them, with the threads that it is given here."""
     settings: SimpleNamespace = settings_for(run.given())
@@ -181,7 +171,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     return code
 
 
-def run_all(study: Study, folder: StudyFolder, address: str | None) -> int:
+def run_all(study: Study, folder: StudyFolder, address: str) -> int:
     """Runs what is not finished yet through Ray Tune, then prints the table; returns the exit code."""
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
@@ -194,7 +184,7 @@ def run_all(study: Study, folder: StudyFolder, address: str | None) -> int:
         say = functools.partial(print, flush=True)
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, say)
-        execution = run_study.start(address or os.environ.get("RAY_ADDRESS", "local"), study.execution, jobs, say)
+        execution = run_study.start(address, study.execution, jobs, say)
         curves = (report.curve(folder.trial(run)) for run in study.runs if run not in todo)
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
         code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler)

@@ -28,6 +28,7 @@ from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import NonFiniteError, UsageError
 from interreplay.runs.machine import free_memory
+from interreplay.runs.processors import check_device, check_workers
 from interreplay.runs.progress import Reporter
 from interreplay.runs.resume import first_settings, home_of, reopen, restore
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
@@ -74,6 +75,9 @@ def run(given: Mapping[str, Any]) -> int:
     """
     checkpoints = find_checkpoints(given["resume"]) if "resume" in given else []
     settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
+    check_device(settings.device)
+    if not checkpoints:
+        check_workers(settings.num_workers)
     environment = find_environment(settings.env)
     settings.env = environment.name
     told = "" if checkpoints else preset_told(given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -92,6 +92,11 @@ class Study:
             return cls(runs, Execution(**{key: value for key, value in plain.items() if key != "runs"}))
         except (KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"study.yaml is damaged: {error}") from None
+
+
+def cpus_per_run(execution: Execution, settings: Iterable[Mapping[str, Any]]) -> int:
+    """Return the CPUs that a run takes, those of its env runners included, where all runs take alike."""
+    return execution.cpus_per_trial + max(each["num_workers"] for each in settings)
 
 
 def check_names(runs: Iterable[Run]) -> None:
