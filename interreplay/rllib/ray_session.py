@@ -25,7 +25,8 @@ def quiet() -> None:
     """Keeps back what Ray and its parts say of themselves."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    for name in ("ray", "ray.rllib"):  # the second has a level of its own
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def quieting() -> dict[str, str]:

@@ -48,7 +48,7 @@ def check_workers(workers: int) -> None:
     """
     if workers > (cpus := own_cpus()):
         raise UsageError(
-            f"--num_workers {workers}: each takes a CPU, available here: {counted(cpus, 'CPU')}; give at most that, or 0"
+            f"--num_workers {workers}: each takes a CPU, available: {counted(cpus, 'CPU')}; give at most that, or 0"
         )
 
 

@@ -51,7 +51,7 @@ def test_a_jobs_own_number_decides_over_both(monkeypatch):
 def test_what_is_not_there_is_refused_and_what_is_there_is_not(monkeypatch):
     monkeypatch.setattr(processors, "own_cpus", lambda: 2)
     check_workers(2)
-    with pytest.raises(UsageError, match="--num_workers 3: .*available here: 2 CPUs"):
+    with pytest.raises(UsageError, match="--num_workers 3: .*available: 2 CPUs"):
         check_workers(3)
     check_room(2, 0.5, 2, 1)
     with pytest.raises(UsageError, match="a run takes 3 CPUs.*available: 1 CPU;"):
