@@ -162,7 +162,10 @@ def _can_be_resumed(local_dir: Path, experiment: Experiment) -> bool:
 def _restored(folder: Path, tuner: tune.Tuner) -> tune.Tuner:
     trainable = tuner._local_tuner.trainable
     path = str(folder.absolute())
-    return tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
+    restored = tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
+    # Those that come back with it are copies, which no signal of this process would reach.
+    restored._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
+    return restored
 
 
 def _summary(result: tune.Result) -> str:
