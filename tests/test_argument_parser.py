@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import argument_parser
-from argument_parser import CHANGEABLE, GROUPS, NOW, make_parser, settings_for, settings_resumed
+from argument_parser import CHANGEABLE, GROUPS, make_parser, settings_for, settings_resumed
 from custom_training import main
 from interreplay.commandline.flags import presets
 from interreplay.commandline.flags.parser import Flag, FlagParser
-from interreplay.commandline.flags.replay_flags import REPLAY_FLAGS
+from interreplay.commandline.flags.run_flags import INVOCATION, METHOD
 from interreplay.commandline.flags.values import boolean
 from interreplay.errors import UsageError
 
@@ -189,13 +189,14 @@ def test_contradictions_and_unknown_names(line, parts):
         ("--seed x", ["--seed", "whole number", "'x'"]),
         ("--train_batch_size 1.5", ["--train_batch_size", "whole number", "'1.5'"]),
         ("--quiet maybe", ["--quiet", "True or False", "'maybe'"]),
-        ("--round_robin_weights 1 2 3", ["--round_robin_weights", "1,20", "'1 2 3'"]),
-        ("--round_robin_weights 0", ["--round_robin_weights", "above 0"]),
+        ("--round_robin_weights 1 2 3", ["--updates_per_step", "1,20", "'1 2 3'"]),
+        ("--round_robin_weights 0", ["--updates_per_step", "above 0"]),
         ("--hiddens 256,x", ["--hiddens", "256,256", "'256,x'"]),
         ("--buffer-arg k", ["--buffer_arg", "k=10", "'k'"]),
         ("--matern_nu 1", ["--matern_nu", ".5, 1.5 or 2.5", "'1'"]),
         ("--device tpu", ["--device", "cpu, cuda", "'tpu'"]),
         ("--target_entropy high", ["--target_entropy", "'auto'", "'high'"]),
+        ("--trainer TD3 --huber_delta -1", ["--huber_delta", "above 0 or 'none'", "'-1'"]),
         ("--gamma", ["--gamma", "expected one argument"]),
     ],
 )
@@ -215,7 +216,7 @@ def test_unreadable_flags_are_one_line_and_exit_code_2(line, parts, capsys):
 )
 def test_round_robin_weights(text, expected):
     text = f"'{text}'" if "(" in text else text
-    assert settings_for(given(f"--round_robin_weights {text} --seed 3")).round_robin_weights == expected
+    assert settings_for(given(f"--round_robin_weights {text} --seed 3")).updates_per_step == expected
 
 
 OTHER = {
@@ -257,9 +258,9 @@ def test_every_flag_is_described_and_every_default_is_what_its_reader_accepts():
 def test_every_flag_reaches_the_settings_or_the_translation():
     settings = set().union(*(vars(settings_for({"trainer": trainer})) for trainer in argument_parser.TRAINERS))
     for name in FLAGS:
-        assert name in settings or name in REPLAY_FLAGS or name in NOW
+        assert name in settings or name in METHOD or name in INVOCATION
     source = "".join(path.read_text() for path in [*ROOT.glob("*.py"), *(ROOT / "interreplay").rglob("*.py")])
-    for name in set(FLAGS) - REPLAY_FLAGS:
+    for name in set(FLAGS) - METHOD:
         assert f".{name}" in source or f'"{name}"' in source, f"--{name} is read nowhere"
 
 
@@ -374,3 +375,11 @@ def test_the_trainers_exist():
     rllib = pytest.importorskip("interreplay.rllib")
     for name in argument_parser.TRAINERS.values():
         assert hasattr(rllib, name)
+
+
+def test_a_checkpoint_from_before_a_setting_existed_is_resumed_with_its_default():
+    saved = vars(settings_for({"seed": 3})) | {"round_robin_weights": 2.0}
+    for newer in ("normalize_observations", "updates_per_step", "target_entropy"):
+        del saved[newer]
+    resumed = settings_resumed(saved, {"quiet": True})
+    assert (resumed.normalize_observations, resumed.updates_per_step, resumed.target_entropy) == (False, 2.0, "auto")

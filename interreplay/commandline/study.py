@@ -13,24 +13,24 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.commandline.flags.command import ended
-from interreplay.commandline.flags.original_flags import ELSEWHERE as ELSEWHERE_FLAGS
-from interreplay.commandline.flags.parser import Flag, FlagParser, RaisingFlagParser, program
+from interreplay.commandline.flags.original_flags import ELSEWHERE
+from interreplay.commandline.flags.parser import FlagParser, RaisingFlagParser, program
+from interreplay.commandline.flags.run_flags import CATALOGUE, FLAGS, GROUPS
 from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
-from interreplay.commandline.flags.training_flags import CATALOGUE, GROUPS, NOW, settings_for
+from interreplay.commandline.flags.training_flags import settings_for
 from interreplay.commandline.study_checks import check, check_processors, find
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
-from interreplay.studies.grid import ELSEWHERE, Language, expand, typed
+from interreplay.studies.grid import Language, expand, typed
 from interreplay.studies.progress import StudyReporter
 from interreplay.studies.study import Execution, Run, Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER, held
 
-FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
-WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - NOW | {"resume"}
+WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {"list_buffers", "list_presets"}
 """Flags that say what to run."""
 LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
 
@@ -52,11 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser() -> FlagParser:
     """The parser: the study's own flags, and those of ``custom_training`` that a study does not say otherwise."""
-    settings = {title: tuple(flag for flag in flags if flag.name not in ELSEWHERE) for title, flags in GROUPS.items()}
+    settings = {title: tuple(flag for flag in flags if flag.in_study is None) for title, flags in GROUPS.items()}
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
         STUDY_GROUPS | settings,
-        elsewhere=ELSEWHERE_FLAGS | {"num_cpus": "use --cpus_per_trial"},
+        elsewhere=ELSEWHERE | {"num_cpus": "use --cpus_per_trial"},
         description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")

@@ -14,11 +14,6 @@ from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study import Run
 
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
-BUFFER_KEYS = ("settings", "label")
-# What takes the place of these flags of custom_training in a study; "" where nothing does.
-ELSEWHERE = {"buffer": "buffers", "env": "envs", "trainer": "trainers", "seed": "seeds", "buffer_arg": "buffers"}
-ELSEWHERE |= {"threads": "cpus_per_trial", "local_dir": "--results_dir", "resume": "--resume"}
-ELSEWHERE |= {"trust_checkpoint": "", "quiet": "", "list_buffers": "--list_buffers", "list_presets": "--list_presets"}
 
 
 class Language(NamedTuple):
@@ -131,11 +126,10 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
     for key, value in (settings or {}).items():
         name = str(key).replace("-", "_")
         name = next((flag.name for flag in flags.values() if name in flag.aliases), name)
-        if name in ELSEWHERE:
-            use = f"use {ELSEWHERE[name]} instead of" if ELSEWHERE[name] else "a study has no"
-            raise UsageError(f"{use} settings: {key}")
+        if name in flags and (instead := flags[name].in_study) is not None:
+            raise UsageError(f"settings: {key} does not belong into a study" + (f"; use {instead}" if instead else ""))
         if name not in flags:
-            near = did_you_mean(name, sorted(set(flags) - set(ELSEWHERE)))
+            near = did_you_mean(name, sorted(name for name, flag in flags.items() if flag.in_study is None))
             raise UsageError(
                 f"settings: unknown {key!r}; {near} accepted: every flag that custom_training.py --help lists"
             )

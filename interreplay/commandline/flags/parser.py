@@ -5,11 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from interreplay.commandline.flags.values import boolean
 from interreplay.errors import UsageError, did_you_mean
+
+SCOPES = {
+    "learning": "a setting that changes what is learned",
+    "method": "a part of the replay method and its arguments",
+    "identity": "which run it is: algorithm, environment, seed",
+    "execution": "how and where it runs, what is written of it",
+    "invocation": "this one start of the program, no setting of a run",
+}
+
+
+METAVARS = {"buffer_arg": "NAME=VALUE", "round_robin_weights": "X"}
+"""What ``--help`` shows in place of a value whose reader does not know it."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,9 @@ class Flag:
         aliases: Further names.
         many: Whether it takes several words, handed to ``type`` joined by spaces.
         repeat: Whether it may be given several times, collecting a list.
+        scope: What it is about, see `SCOPES`.
+        changeable: Whether a resumed run may be given another value.
+        in_study: What says it in a study instead of a setting, "" for nothing; None where a setting does.
     """
 
     name: str
@@ -33,6 +48,17 @@ class Flag:
     aliases: tuple[str, ...] = ()
     many: bool = False
     repeat: bool = False
+    scope: str = "learning"
+    changeable: bool = False
+    in_study: str | None = None
+
+    def __post_init__(self) -> None:
+        assert self.scope in SCOPES, self.scope
+
+
+def scoped(scope: str, flags: Sequence[Flag]) -> tuple[Flag, ...]:
+    """The same flags with another scope."""
+    return tuple(replace(flag, scope=scope) for flag in flags)
 
 
 class _Joined(argparse.Action):
@@ -119,7 +145,7 @@ def underscored(word: str) -> str:
 
 
 def _reading(flag: Flag) -> dict[str, Any]:
-    metavar = getattr(flag.type, "metavar", None) or flag.name.rsplit("_", 1)[-1].upper()
+    metavar = getattr(flag.type, "metavar", None) or METAVARS.get(flag.name) or flag.name.rsplit("_", 1)[-1].upper()
     if flag.type is boolean:
         return {"type": flag.type, "nargs": "?", "const": True, "metavar": "True|False"}
     if flag.many:
