@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import traceback
 import warnings
 from typing import Any, NamedTuple
 
@@ -46,26 +48,43 @@ def find_environment(asked: str) -> Environment:
         UsageError: No such environment, or it cannot be made.
     """
     gym.logger.min_level = gym.logger.ERROR
-    _import_module(asked)
     missing = registration.register(asked)
+    _import_module(asked)
     if missing:
         raise UsageError(
             f"environment {asked!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
         )
     name, reason = _current_name(asked)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            env = gym.make(name)
-    except gym.error.UnregisteredEnv:
-        raise UsageError(f"unknown environment {asked!r}; {_nearest_names(asked)}") from None
-    except (ImportError, gym.error.Error) as error:
-        raise UsageError(f"environment {name!r} cannot be made: {error}") from error
+    env = _made(name, asked)
     note = f"{asked} {reason}; using {name}" if name != asked else ""
     spaces = env.observation_space, env.action_space
     stacks = _stacks(env)
     env.close()
     return Environment(name, *spaces, note, stacks)
+
+
+def _made(name: str, asked: str) -> gym.Env:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return gym.make(name)
+    except gym.error.UnregisteredEnv:
+        if asked.startswith("ALE/") or "NoFrameskip" in asked:
+            raise UsageError(
+                f"environment {asked!r} is an Atari game, and these are not supported yet; "
+                "Gymnasium's other environments are, such as CartPole-v1 and HalfCheetah-v5"
+            ) from None
+        raise UsageError(f"unknown environment {asked!r}; {_nearest_names(asked)}") from None
+    except (ImportError, gym.error.Error) as error:
+        raise UsageError(f"environment {name!r} cannot be made: {error}") from error
+    except Exception as error:
+        raise UsageError(f"environment {name!r} cannot be made: {_described(error)}") from error
+
+
+def _described(error: Exception) -> str:
+    """An error with the place in somebody's code that raised it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
 
 
 def _stacks(env: gym.Env) -> tuple[str, ...]:
@@ -94,10 +113,23 @@ def _import_module(asked: str) -> None:
     module, colon, _ = asked.rpartition(":")
     if not colon:
         return
+    if "/" in module or not all(module.split(".")):
+        raise UsageError(
+            f"environment {asked!r}: {module!r} is not the name of a module; expected such as my_envs:Env-v0"
+        )
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise UsageError(f"environment {asked!r}: there is no module {error.name!r} to import") from None
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise UsageError(
+                f"environment {asked!r}: {module} imports {error.name!r}, which is not installed"
+            ) from None
+        raise UsageError(
+            f"environment {asked!r}: there is no module {error.name!r} to import, neither installed nor in the current "
+            f"folder, {os.getcwd()}; PYTHONPATH adds other folders"
+        ) from None
+    except Exception as error:
+        raise UsageError(f"environment {asked!r}: {module} cannot be imported: {_described(error)}") from error
 
 
 def _current_name(asked: str) -> tuple[str, str]:
