@@ -21,6 +21,7 @@ from interreplay.commandline.flags.training_flags import settings_for
 from interreplay.commandline.study_checks import check, check_processors, find
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
+from interreplay.runs.run_folder import check_name
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
@@ -96,7 +97,7 @@ def act(given: Mapping[str, Any]) -> int:
         raise UsageError(f"--scheduler {study.execution.scheduler} compares returns, so it takes one environment only")
     if address == "local":
         check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], "run" in given)
-    folder.begin(study)
+    study = folder.begin(study)
     if "run" in given:
         return run_one(study, folder, given["run"])
     with held(folder.path, "the study"):
@@ -128,7 +129,9 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
             contents["seeds"] = as_seeds(given["seeds"])
         contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
         runs = expand(contents, LANGUAGE)
-        home = Path("results", Path(given.get("study", "study")).stem)
+        name = Path(given.get("study", "study")).stem
+        check_name(name, "the study file's name")
+        home = Path("results", name)
     runs = searched(runs, {name: given.get(name, contents.get(name)) for name in SEARCH})
     execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
     return Study(runs, execution), StudyFolder.at(given.get("results_dir", str(home)))
