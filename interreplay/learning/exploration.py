@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import nearest
+from interreplay.errors import accepted_names
 
 
 class Exploration(ABC):
@@ -106,7 +106,7 @@ def make_exploration(kind: Exploration | Mapping[str, Any]) -> Exploration:
     arguments = dict(kind)
     name = arguments.pop("type")
     if name not in KINDS:
-        raise ValueError(f"there is no exploration {name!r}; {nearest(str(name), list(KINDS))}")
+        raise ValueError(f"there is no exploration {name!r}; {accepted_names(str(name), list(KINDS))}")
     try:
         return KINDS[name](**arguments)
     except TypeError as error:

@@ -203,9 +203,9 @@ def test_request_stop_ends_an_iteration_early_and_it_goes_on_later():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.replay("NMRE"), "did you mean 'NMER'"),
-        (lambda c: c.replay("NMER", kk=3), "did you mean 'k'"),
-        (lambda c: c.training(replay_buffer_config={"type": "PERR"}), "did you mean 'PER'"),
+        (lambda c: c.replay("NMRE"), "did you mean NMER"),
+        (lambda c: c.replay("NMER", kk=3), "did you mean k"),
+        (lambda c: c.training(replay_buffer_config={"type": "PERR"}), "did you mean PER"),
         (lambda c: c.replay("Uniform", capacity=8).validate(), "capacity is 8"),
         (lambda c: c.training(tau=0.0).validate(), "tau is 0.0"),
         (lambda c: c.training(actor_lr=-1).validate(), "actor_lr is -1"),
