@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interreplay.environments import dm_control, robotics
 
-EXTRAS = {"robotics": robotics.register, "dm_control": dm_control.register}
+EXTRAS = {"robotics": robotics.register, "dm-control": dm_control.register}
 
 
 def register(name: str) -> str:
