@@ -1,6 +1,10 @@
 """Every flag of the command line; its body is `interreplay.commandline.flags.training_flags`."""
 
-from interreplay.commandline.flags.training_flags import (
+from interreplay.commandline.installation import check_installation
+
+check_installation(__file__)
+
+from interreplay.commandline.flags.training_flags import (  # noqa: E402
     CATALOGUE,
     CHANGEABLE,
     DEFAULTS,

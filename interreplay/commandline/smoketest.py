@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import configparser
 import importlib
 import importlib.metadata
 import sys
@@ -17,10 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-"""The clone of the repository, where this is one."""
+from interreplay.commandline.installation import MODULES, ROOT, distribution, requirements
+
 ENV = "InvertedPendulum-v5"
-MODULES = {"pyyaml": "yaml"}  # of packages that are imported by another name
 REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
 
 
@@ -92,20 +90,6 @@ def python_version() -> str:
     return version
 
 
-def requirements() -> list[str]:
-    """What setup.cfg asks for, or the installed package's own record of it."""
-    config = configparser.ConfigParser()
-    if config.read(ROOT / "setup.cfg"):
-        return [line for line in config["options"]["install_requires"].splitlines() if line]
-    lines = importlib.metadata.requires("interreplay") or []
-    return [line for line in lines if "extra ==" not in line]
-
-
-def distribution(requirement: str) -> str:
-    """The name at the beginning of a requirement."""
-    return "".join(c if c.isalnum() or c in "-_." else " " for c in requirement).split()[0]
-
-
 def package(requirement: str) -> str:
     """A package is there, in a version that will do, and can be imported."""
     name = distribution(requirement)
@@ -167,7 +151,7 @@ def with_goals(obs: Any) -> dict[str, Any]:
 
 def training() -> str:
     """SAC trains for 600 steps, and a checkpoint brings it back."""
-    importlib.import_module("interreplay.rllib.run.build").prepare_host(threads=1, workers=0)
+    importlib.import_module("interreplay.rllib.ray_session").prepare_host(threads=1, workers=0)
     config = importlib.import_module("interreplay.rllib").SACConfig().environment(ENV).replay("NMER", capacity=10_000)
     config.training(num_steps_sampled_before_learning_starts=200, train_batch_size_per_learner=64, hiddens=(64, 64))
     config.reporting(min_sample_timesteps_per_iteration=600).debugging(seed=0)
