@@ -56,7 +56,7 @@ LAYERS = [
     "runs",
     *("commandline.flags", "studies", "cluster_checks", "analysis"),
     *("rllib.ray_session", "rllib.stock", "rllib.checkpoints", "rllib.env_runner", "rllib.algorithms"),
-    *("rllib", "rllib.evaluation", "rllib.run", "rllib.command", "rllib.tune", "commandline"),
+    *("rllib", "rllib.evaluation", "rllib.run", "rllib.command", "rllib.tune", "commandline", "__main__"),
 ]
 FILES_PER_FOLDER = 12
 MORE_FILES = {

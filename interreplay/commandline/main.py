@@ -8,6 +8,8 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
+from interreplay import __version__
+
 COMMANDS = {
     "train": ("interreplay.commandline.train", "train an agent with a replay method"),
     "evaluate": ("interreplay.commandline.evaluate", "let a trained policy act: returns, video, dataset"),
@@ -31,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help"):
         sys.stdout.write(f"{usage()}\n")
         return 0 if words else 2
+    if words[0] == "--version":
+        sys.stdout.write(f"interreplay {__version__}\n")
+        return 0
     name, *rest = words
     if name not in available():
         close = difflib.get_close_matches(name, available(), n=1, cutoff=0.5)
@@ -49,7 +54,7 @@ def available() -> dict[str, str]:
 def usage() -> str:
     """How to call it."""
     lines = [f"  {name:<10} {text}" for name, text in available().items()]
-    return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", "interreplay COMMAND --help tells its flags."])
+    return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", "interreplay COMMAND --help tells its flags, interreplay --version the version."])
 
 
 def _exists(module: str) -> bool:

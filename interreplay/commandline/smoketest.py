@@ -57,9 +57,9 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
         yield distribution(text), lambda text=text: package(text)  # type: ignore[misc]
     yield "mujoco steps", mujoco_steps
     try:
-        names = importlib.import_module("replay_buffers").__all__
+        names = list(importlib.import_module("interreplay.catalogue").methods())
     except Exception:
-        yield "replay buffers", lambda: str(importlib.import_module("replay_buffers"))
+        yield "replay buffers", lambda: str(importlib.import_module("interreplay.catalogue").methods())
         names = []
     for name in names:
         yield f"buffer {name}", lambda name=name: buffer_samples(name)  # type: ignore[misc]
@@ -134,7 +134,8 @@ def buffer_samples(name: str) -> str:
     if name == "HER":  # learns from goals only
         arguments = {"compute_reward": lambda achieved, desired, info: -abs(achieved - desired).sum(axis=-1)}
         before, after = with_goals(before), with_goals(after)
-    buffer = getattr(importlib.import_module("replay_buffers"), name)(capacity=1_000, seed=0, **arguments)
+    recipe = importlib.import_module("interreplay.catalogue").methods()[name]
+    buffer = recipe(capacity=1_000, seed=0, **arguments)
     buffer.add(
         interreplay.Transitions(obs=before, next_obs=after, terminated=ends, truncated=np.zeros(n, bool), **rows)
     )

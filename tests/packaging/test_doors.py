@@ -1,4 +1,4 @@
-"""The scripts at the top: one line where the Python that runs lacks what they need, as for who has not activated `.venv`."""
+"""The scripts at the top: one line where the Python that runs lacks what they need, as before `.venv` is activated."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def pins(python: str) -> dict[str, Requirement]:
 
 
 def test_the_promised_pythons_are_one_range():
-    assert PYTHONS == [f"3.{minor}" for minor in range(10, 14)]
+    assert [f"3.{minor}" for minor in range(10, 14)] == PYTHONS
     accepted = SpecifierSet(CONFIG["options"]["python_requires"])
     assert all(python in accepted for python in PYTHONS) and "3.9" not in accepted
 
