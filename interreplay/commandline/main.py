@@ -53,8 +53,9 @@ def available() -> dict[str, str]:
 
 def usage() -> str:
     """How to call it."""
+    last = "interreplay COMMAND --help tells its flags, interreplay --version the version."
     lines = [f"  {name:<10} {text}" for name, text in available().items()]
-    return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", "interreplay COMMAND --help tells its flags, interreplay --version the version."])
+    return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", last])
 
 
 def _exists(module: str) -> bool:

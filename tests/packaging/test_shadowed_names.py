@@ -1,10 +1,11 @@
-"""A user's own files named as ours do: our commands and configurations take our catalogue, the user's code the user's."""
+"""A user's files with names of ours: our commands and configurations take our catalogue, the user's code the user's."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 

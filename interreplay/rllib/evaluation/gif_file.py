@@ -1,4 +1,4 @@
-"""A GIF that grows by single pictures; Pillow, which compresses them, would keep all of them until the file is written."""
+"""A GIF that grows by single pictures; Pillow, which compresses them, would keep all of them until the last."""
 
 from __future__ import annotations
 
