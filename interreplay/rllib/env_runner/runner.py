@@ -53,7 +53,9 @@ class ColumnRunner(SteppingRunner):
     def _begin(self) -> None:
         """What depends on the environments; the runner in the learner's process has none where others sample."""
         self._log = EpisodeLog(self.num_envs, first=(self.worker_index or 0) * IDS_PER_RUNNER)
-        self._scale = actions_of(self.env.single_action_space) if self.env is not None else None
+        self._scale = (
+            actions_of(self.env.single_action_space, self.config.normalize_actions) if self.env is not None else None
+        )
         self._over = np.zeros(self.num_envs, dtype=bool)
 
     def use_module(self, module: Any, device: torch.device) -> None:
@@ -79,7 +81,7 @@ class ColumnRunner(SteppingRunner):
         rounds: list[Transitions] = []
         self._tell_behavior = behavior
         while sum(map(len, rounds)) < num_timesteps:
-            rows = self._step(random_actions, explore=True)
+            rows = self._step(random_actions, self.config.explore)
             if rows is not None:
                 rounds.append(rows)
         return concatenate(rounds)
