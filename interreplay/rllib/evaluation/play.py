@@ -61,6 +61,7 @@ class Watching:
         episodes: Episodes to play; the smaller one where both are given.
         seed: Episode i begins from seed + i; by default from the checkpoint's random state.
         video: A .gif or .mp4 to write.
+        video_episodes: How many episodes it shows, the first ones.
         window: Show it on the screen.
         dataset: Name of a Minari dataset to write.
         trusted: Whether loading the checkpoint may run what it names.
@@ -74,6 +75,7 @@ class Watching:
     window: bool = False
     dataset: str | None = None
     trusted: bool = False
+    video_episodes: int = 3
 
 
 def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], object] = id) -> Watched:
@@ -88,7 +90,7 @@ def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], ob
         UsageError: When there is no checkpoint, it is of another algorithm, or something wanted cannot be made.
         CheckpointError: When it cannot be read.
     """
-    video = VideoFile(wanted.video) if wanted.video else None
+    video = VideoFile(wanted.video, wanted.video_episodes) if wanted.video else None
     recorder = Recorder(wanted.dataset) if wanted.dataset else None
     folder = newest(checkpoint)
     config = saved_config(folder, wanted.trusted)
@@ -105,6 +107,8 @@ def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], ob
         for episode in _play(algorithm.env_runner, wanted):
             found.append(_told(episode))
             on_episode(found[-1])
+            if video is not None:
+                video.end_episode()
             if recorder is not None:
                 recorder.add(episode, algorithm.env_runner)
     finally:
@@ -182,6 +186,6 @@ def prepared(config: AlgorithmConfig, video: VideoFile | None = None, window: bo
         config.environment(env_config={**config.env_config, "render_mode": "human"})
     if video is not None:
         config.environment(env_config={**config.env_config, "render_mode": "rgb_array"})
-        check_drawing(config)
-        config.callbacks(on_episode_step=Camera(video.add))
+        video.fps = check_drawing(config)
+        config.callbacks(on_episode_step=Camera(video.add, video.wanted))
     return config
