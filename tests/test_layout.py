@@ -51,7 +51,8 @@ def test_only_the_bridge_imports_ray(path):
 # Rooms from the ground up: a file imports from its own room and from rooms named before it. A folder within a folder
 # is a room of its own where it is named here.
 LAYERS = [
-    *("errors", "randomness", "transitions", "manifest", "state_files", "storage", "environments", "learning", "part", "sample"),
+    *("errors", "randomness", "transitions", "manifest", "state_files", "storage", "environments", "learning"),
+    *("part", "sample"),
     *("selection", "credit", "neighborhood", "synthesis", "buffer", "diagnostics", "catalogue", "algorithms_table"),
     "runs",
     *("commandline.flags", "studies", "cluster_checks", "analysis"),

@@ -15,7 +15,8 @@ from interreplay.environments import rendering
 from interreplay.errors import UsageError
 from interreplay.rllib.command import main
 from interreplay.rllib.evaluation import video
-from interreplay.rllib.evaluation.play import Watching, newest, watch
+from interreplay.rllib.evaluation.load import find
+from interreplay.rllib.evaluation.play import Watching, watch
 from tests.rllib.test_training import cluster, config  # noqa: F401
 
 ENV = "InvertedDoublePendulum-v5"
@@ -49,7 +50,7 @@ def checkpoint(request):
 
 
 def test_episodes_until_enough(checkpoint):
-    assert newest(checkpoint.parent) == newest(checkpoint)
+    assert find(checkpoint.parent) == find(checkpoint) == [checkpoint]
     told = []
     seen = watch(checkpoint, Watching("SAC", episodes=3), told.append)
     assert seen.episodes == told and len(told) == 3

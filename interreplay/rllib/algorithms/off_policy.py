@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, LEARNER_RESULTS
@@ -240,7 +241,33 @@ class OffPolicy(Algorithm):
             CheckpointError: When it is unreadable, damaged, or of another environment, algorithm or buffer.
         """
         if kwargs.get("component") is not None:
+            if not trusted:
+                checkpoints.check_part(path)
             return super().restore_from_path(path, *args, **kwargs)
         checkpoints.restore(
             self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs), trusted
         )
+
+    @classmethod
+    @override(Algorithm)
+    def from_checkpoint(
+        cls, path: Any, filesystem: None = None, *, config: AlgorithmConfig | None = None, trusted: bool = False
+    ) -> OffPolicy:
+        """Make the algorithm of a checkpoint and continue where it was saved; ``Algorithm.from_checkpoint`` is RLlib's.
+
+        Args:
+            path: A local folder, or a checkpoint of Ray Train's.
+            filesystem: None; RLlib's for folders elsewhere.
+            config: In place of the checkpoint's own configuration.
+            trusted: Whether loading it may run anything that it names.
+
+        Raises:
+            CheckpointError: It cannot be read, or names what could run anything.
+            ValueError: It is of another class than this, or not local.
+        """
+        if filesystem is not None:
+            raise ValueError(
+                f"filesystem is {filesystem!r}; expected None, with the checkpoint copied to a local folder"
+            )
+        folder = path.to_directory() if hasattr(path, "to_directory") else path
+        return checkpoints.make(cls, folder, config, trusted)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 from interreplay import state_files
 from interreplay.errors import CheckpointError
 from interreplay.rllib.checkpoints import safe_pickle
+from interreplay.rllib.checkpoints.stored_config import stored_config
 
 if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
     from interreplay.rllib.algorithms.off_policy import OffPolicy
 
 IDENTITY = "interreplay.json"
@@ -56,10 +59,10 @@ def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any]
     Raises:
         CheckpointError: When it is unreadable, damaged, or does not fit the algorithm.
     """
-    folder = state_files.resolve(Path(path).absolute())
+    folder = state_files.resolve(Path(path).absolute(), trusted)
     check_fits(algorithm, folder)
     if not trusted:
-        safe_pickle.check_states(folder)
+        safe_pickle.check(folder)
     contents = state_files.load(folder / BUFFER)
     try:
         restore_rllib(str(folder))
@@ -69,6 +72,43 @@ def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any]
         algorithm.replay_buffer.load_state_dict(contents)
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"the replay buffer in {folder} does not fit: {error}") from error
+
+
+def make(cls: type[OffPolicy], path: Any, config: AlgorithmConfig | None, trusted: bool) -> OffPolicy:
+    """Return the algorithm of a checkpoint, ready to go on.
+
+    Args:
+        cls: What it has to be.
+        path: The checkpoint.
+        config: In place of its own configuration.
+        trusted: Whether loading it may run anything.
+
+    Raises:
+        CheckpointError: It cannot be read, or its configuration could run anything.
+        ValueError: It is of another class.
+    """
+    folder = state_files.resolve(Path(path).absolute(), trusted)
+    config = stored_config(folder, trusted, whole=True) if config is None else config
+    if not (isinstance(config.algo_class, type) and issubclass(config.algo_class, cls)):
+        raise ValueError(f"the checkpoint {folder} is of {config.algo_class}; expected {cls.__name__}")
+    algorithm: OffPolicy = config.build_algo()
+    try:
+        algorithm.restore_from_path(folder, trusted=trusted)
+    except BaseException:
+        algorithm.stop()
+        raise
+    return algorithm
+
+
+def check_part(path: Any) -> None:
+    """Look through the files of a part of a checkpoint, such as its networks, before they are loaded.
+
+    Raises:
+        CheckpointError: Loading them could run anything, or they lie on another machine.
+    """
+    if "://" in str(path):
+        raise CheckpointError(f"{path} cannot be checked before it is loaded; expected a local folder, or trusted=True")
+    safe_pickle.check(Path(path))
 
 
 def check_fits(algorithm: OffPolicy, folder: Path) -> None:

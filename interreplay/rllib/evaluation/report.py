@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import count
 
 from interreplay.commandline.flags.evaluate_flags import EPISODES
+from interreplay.rllib.evaluation.load import find
 from interreplay.rllib.evaluation.play import Episode, Watching, watch
 from interreplay.rllib.ray_session import start_ray
 
@@ -18,6 +19,9 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         given: Flags as `add_evaluate_flags` has them.
         say: Told the lines.
     """
+    found = find(given.checkpoint)
+    if found != [given.checkpoint.absolute()]:
+        say(f"{found[0]}, the newest of {len(found)} checkpoint{'s' * (len(found) > 1)}")
     start_ray(1)
     numbers = count(1)
 
@@ -36,4 +40,4 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         given.record_data,
         given.trust_checkpoint,
     )
-    say(watch(given.checkpoint, wanted, told).summary())
+    say(watch(found[0], wanted, told).summary())
