@@ -9,7 +9,6 @@ from typing import Any
 import gymnasium as gym
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, LEARNER_RESULTS
@@ -250,24 +249,6 @@ class OffPolicy(Algorithm):
 
     @classmethod
     @override(Algorithm)
-    def from_checkpoint(
-        cls, path: Any, filesystem: None = None, *, config: AlgorithmConfig | None = None, trusted: bool = False
-    ) -> OffPolicy:
-        """Make the algorithm of a checkpoint and continue where it was saved; ``Algorithm.from_checkpoint`` is RLlib's.
-
-        Args:
-            path: A local folder, or a checkpoint of Ray Train's.
-            filesystem: None; RLlib's for folders elsewhere.
-            config: In place of the checkpoint's own configuration.
-            trusted: Whether loading it may run anything that it names.
-
-        Raises:
-            CheckpointError: It cannot be read, or names what could run anything.
-            ValueError: It is of another class than this, or not local.
-        """
-        if filesystem is not None:
-            raise ValueError(
-                f"filesystem is {filesystem!r}; expected None, with the checkpoint copied to a local folder"
-            )
-        folder = path.to_directory() if hasattr(path, "to_directory") else path
-        return checkpoints.make(cls, folder, config, trusted)
+    def from_checkpoint(cls, path: Any, filesystem: None = None, **options: Any) -> OffPolicy:
+        """Make the algorithm of a checkpoint; ``config=`` and ``trusted=`` as in `checkpoints.make`."""
+        return checkpoints.make(cls, path, filesystem, **options)

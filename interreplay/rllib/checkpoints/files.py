@@ -74,20 +74,33 @@ def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any]
         raise CheckpointError(f"the replay buffer in {folder} does not fit: {error}") from error
 
 
-def make(cls: type[OffPolicy], path: Any, config: AlgorithmConfig | None, trusted: bool) -> OffPolicy:
+def make(
+    cls: type[OffPolicy],
+    path: Any,
+    filesystem: None = None,
+    *,
+    config: AlgorithmConfig | None = None,
+    trusted: bool = False,
+) -> OffPolicy:
     """Return the algorithm of a checkpoint, ready to go on.
+
+    RLlib's own ``Algorithm.from_checkpoint`` checks nothing.
 
     Args:
         cls: What it has to be.
-        path: The checkpoint.
-        config: In place of its own configuration.
-        trusted: Whether loading it may run anything.
+        path: A local folder, or a checkpoint of Ray Train's.
+        filesystem: None; RLlib's for folders elsewhere.
+        config: In place of the checkpoint's own configuration.
+        trusted: Whether loading it may run anything that it names.
 
     Raises:
-        CheckpointError: It cannot be read, or its configuration could run anything.
-        ValueError: It is of another class.
+        CheckpointError: It cannot be read, or names what could run anything.
+        ValueError: It is of another class, or not local.
     """
-    folder = state_files.resolve(Path(path).absolute(), trusted)
+    if filesystem is not None:
+        raise ValueError(f"filesystem is {filesystem!r}; expected None and a local folder")
+    folder = Path(path.to_directory() if hasattr(path, "to_directory") else path).absolute()
+    folder = state_files.resolve(folder, trusted)
     config = stored_config(folder, trusted, whole=True) if config is None else config
     if not (isinstance(config.algo_class, type) and issubclass(config.algo_class, cls)):
         raise ValueError(f"the checkpoint {folder} is of {config.algo_class}; expected {cls.__name__}")

@@ -9,6 +9,7 @@ from itertools import count
 from interreplay.commandline.flags.evaluate_flags import EPISODES
 from interreplay.rllib.evaluation.load import find
 from interreplay.rllib.evaluation.play import Episode, Watching, watch
+from interreplay.rllib.evaluation.video import check_video
 from interreplay.rllib.ray_session import start_ray
 
 
@@ -19,6 +20,8 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         given: Flags as `add_evaluate_flags` has them.
         say: Told the lines.
     """
+    if given.video:
+        check_video(given.video)
     found = find(given.checkpoint)
     if found != [given.checkpoint.absolute()]:
         say(f"{found[0]}, the newest of {len(found)} checkpoint{'s' * (len(found) > 1)}")
