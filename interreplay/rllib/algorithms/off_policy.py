@@ -19,7 +19,7 @@ from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.errors import NonFiniteError
-from interreplay.rllib import checkpoints
+from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
 from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
 from interreplay.rllib.env_runner import remote
 from interreplay.rllib.env_runner.goal_functions import show_goals
@@ -28,7 +28,7 @@ from interreplay.transitions import Transitions
 LOOP_STATE = "interreplay_loop"
 
 
-class OffPolicy(Algorithm):
+class OffPolicy(CheckpointedAlgorithm):
     """Sample a little, update a little, over and over; every part in this process but the remote runners.
 
     Attributes:
@@ -227,36 +227,3 @@ class OffPolicy(Algorithm):
         self.diagnostics.load_state_dict(loop["diagnostics"])
         set_global_rng(loop["global_rng"])
         remote.load_states(self.env_runner_group, loop["remote_runners"])
-
-    @override(Algorithm)
-    def save_to_path(self, path: Any = None, **kwargs: Any) -> str:
-        """Save everything, buffer and environments included; the folder appears whole or not at all.
-
-        Args:
-            path: A local folder; a temporary one for None.
-            **kwargs: RLlib's; with ``state``, RLlib's part alone is written.
-        """
-        if kwargs.get("state") is not None:
-            return super().save_to_path(path, **kwargs)
-        return checkpoints.save(self, path, lambda folder: super(OffPolicy, self).save_to_path(folder, **kwargs))
-
-    @override(Algorithm)
-    def restore_from_path(self, path: Any, *args: Any, trusted: bool = False, **kwargs: Any) -> None:
-        """Continue where a checkpoint was saved; only of a trusted one, pickles may name more than arrays.
-
-        Raises:
-            CheckpointError: When it is unreadable, damaged, or of another environment, algorithm or buffer.
-        """
-        if kwargs.get("component") is not None:
-            if not trusted:
-                checkpoints.check_part(path)
-            return super().restore_from_path(path, *args, **kwargs)
-        checkpoints.restore(
-            self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs), trusted
-        )
-
-    @classmethod
-    @override(Algorithm)
-    def from_checkpoint(cls, path: Any, filesystem: None = None, **options: Any) -> OffPolicy:
-        """Make the algorithm of a checkpoint; ``config=`` and ``trusted=`` as in `checkpoints.make`."""
-        return checkpoints.make(cls, path, filesystem, **options)

@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interreplay import state_files
 from interreplay.errors import CheckpointError
@@ -16,14 +16,15 @@ from interreplay.rllib.checkpoints.stored_config import stored_config
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-    from interreplay.rllib.algorithms.off_policy import OffPolicy
+    from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
 
+T = TypeVar("T", bound="CheckpointedAlgorithm")
 IDENTITY = "interreplay.json"
 BUFFER = "replay_buffer"
 RLLIB = "rllib_files.json"
 
 
-def identity(algorithm: OffPolicy) -> dict[str, str]:
+def identity(algorithm: CheckpointedAlgorithm) -> dict[str, str]:
     """What a checkpoint of this algorithm fits: the same environment, algorithm and buffer."""
     observation_space, action_space = algorithm.single_spaces
     arguments = dict(algorithm.config.replay_buffer_config)
@@ -39,7 +40,7 @@ def identity(algorithm: OffPolicy) -> dict[str, str]:
     }
 
 
-def save(algorithm: OffPolicy, path: Any, save_rllib: Callable[[str], Any]) -> str:
+def save(algorithm: CheckpointedAlgorithm, path: Any, save_rllib: Callable[[str], Any]) -> str:
     """Write a checkpoint into the folder `path`, which appears whole or not at all."""
     target = Path(tempfile.mkdtemp(prefix="interreplay_") if path is None else path).absolute()
 
@@ -53,7 +54,9 @@ def save(algorithm: OffPolicy, path: Any, save_rllib: Callable[[str], Any]) -> s
     return str(target)
 
 
-def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any], trusted: bool = False) -> None:
+def restore(
+    algorithm: CheckpointedAlgorithm, path: Any, restore_rllib: Callable[[str], Any], trusted: bool = False
+) -> None:
     """Continue from a checkpoint; one from elsewhere cannot run anything, unless it is trusted.
 
     Raises:
@@ -75,28 +78,9 @@ def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any]
 
 
 def make(
-    cls: type[OffPolicy],
-    path: Any,
-    filesystem: None = None,
-    *,
-    config: AlgorithmConfig | None = None,
-    trusted: bool = False,
-) -> OffPolicy:
-    """Return the algorithm of a checkpoint, ready to go on.
-
-    RLlib's own ``Algorithm.from_checkpoint`` checks nothing.
-
-    Args:
-        cls: What it has to be.
-        path: A local folder, or a checkpoint of Ray Train's.
-        filesystem: None; RLlib's for folders elsewhere.
-        config: In place of the checkpoint's own configuration.
-        trusted: Whether loading it may run anything that it names.
-
-    Raises:
-        CheckpointError: It cannot be read, or names what could run anything.
-        ValueError: It is of another class, or not local.
-    """
+    cls: type[T], path: Any, filesystem: None = None, *, config: AlgorithmConfig | None = None, trusted: bool = False
+) -> T:
+    """Return the algorithm of a checkpoint, ready to go on; arguments as in `CheckpointedAlgorithm.from_checkpoint`."""
     if filesystem is not None:
         raise ValueError(f"filesystem is {filesystem!r}; expected None and a local folder")
     folder = Path(path.to_directory() if hasattr(path, "to_directory") else path).absolute()
@@ -104,7 +88,7 @@ def make(
     config = stored_config(folder, trusted, whole=True) if config is None else config
     if not (isinstance(config.algo_class, type) and issubclass(config.algo_class, cls)):
         raise ValueError(f"the checkpoint {folder} is of {config.algo_class}; expected {cls.__name__}")
-    algorithm: OffPolicy = config.build_algo()
+    algorithm: T = config.build_algo()
     try:
         algorithm.restore_from_path(folder, trusted=trusted)
     except BaseException:
@@ -124,7 +108,7 @@ def check_part(path: Any) -> None:
     safe_pickle.check(Path(path))
 
 
-def check_fits(algorithm: OffPolicy, folder: Path) -> None:
+def check_fits(algorithm: CheckpointedAlgorithm, folder: Path) -> None:
     """Raise CheckpointError unless the checkpoint belongs to such an algorithm."""
     try:
         saved = json.loads((folder / IDENTITY).read_text())

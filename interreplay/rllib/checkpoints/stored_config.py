@@ -32,8 +32,10 @@ from interreplay.rllib.checkpoints.safe_pickle import ClassReference, Restricted
 CONFIGS = ("ray.rllib.algorithms.", "interreplay.rllib.")
 MODULES = (*CONFIGS, "ray.rllib.core.")
 STOCK_BUFFER = "interreplay.rllib.ReplayBuffer"
-NEEDED = ("env", "policies", "_rl_module_spec", "_model_config", "_env_to_module_connector")
-NEEDED += ("_module_to_env_connector", "enable_rl_module_and_learner", "enable_env_runner_and_connector_v2")
+NEEDED = frozenset(
+    ("env", "policies", "enable_rl_module_and_learner", "enable_env_runner_and_connector_v2")
+    + ("_rl_module_spec", "_model_config", "_env_to_module_connector", "_module_to_env_connector")
+)
 """Settings without which a policy would act otherwise, or could not be restored."""
 _WORDS = {"framework_str", "grad_clip_by", "rollout_fragment_length", "batch_mode", "observation_filter"}
 _WORDS |= {"gym_env_vectorize_mode", "evaluation_duration_unit", "count_steps_by"}
