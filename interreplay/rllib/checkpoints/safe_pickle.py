@@ -81,13 +81,14 @@ class RestrictedUnpickler(pickle.Unpickler):
             return super().find_class(module, name)
         if self._classes and module.startswith(_SETTINGS) and "." not in name:
             found = super().find_class(module, name)
-            if isinstance(found, type) and (issubclass(found, Exploration) or is_dataclass(found)):
+            own = isinstance(found, type) and found.__module__.startswith(_SETTINGS)
+            if own and (issubclass(found, Exploration) or is_dataclass(found)):
                 return found
         if self._classes and ((module, name) in _FUNCTIONS or (module.startswith(_NAMED) and "." not in name)):
             return ClassReference(module, name)
         raise CheckpointError(
             f"{self._path} names {module}.{name}, which checkpoints do not need; loading it could run anything; "
-            "--trust_checkpoint loads it nevertheless"
+            "--trust_checkpoint, or trusted=True, loads it nevertheless"
         )
 
 
@@ -117,7 +118,7 @@ def check(folder: Path) -> None:
         if path.suffix.lower() in MSGPACK:
             raise CheckpointError(
                 f"{path} is MessagePack, which checkpoints do not need; loading it could run anything; "
-                "--trust_checkpoint loads it nevertheless"
+                "--trust_checkpoint, or trusted=True, loads it nevertheless"
             )
         if path.suffix in (".pkl", ".pickle") and path.name != CONSTRUCTOR:
             _restricted(path, classes=False)

@@ -38,7 +38,8 @@ NEEDED = frozenset(
 )
 """Settings without which a policy would act otherwise, or could not be restored."""
 _WORDS = {"framework_str", "grad_clip_by", "rollout_fragment_length", "batch_mode", "observation_filter"}
-_WORDS |= {"gym_env_vectorize_mode", "evaluation_duration_unit", "count_steps_by"}
+_WORDS |= {"gym_env_vectorize_mode", "evaluation_duration_unit", "count_steps_by", "log_level", "placement_strategy"}
+_WORDS |= {"merge_env_runner_states", "num_cpus_per_learner"}
 _MODELS = {"model", "q_model_config", "policy_model_config", "optimization"}
 _WORD = re.compile(r"[\w -]*")
 _LEFT_OUT = object()
