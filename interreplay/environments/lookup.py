@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
+import sys
 import warnings
 from typing import Any, NamedTuple
 
@@ -95,6 +96,8 @@ def _import_module(asked: str) -> None:
     module, colon, _ = asked.rpartition(":")
     if not colon:
         return
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise UsageError(f"environment {asked!r} names a module of Python's own; expected one that registers it")
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:

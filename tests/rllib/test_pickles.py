@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -226,6 +227,18 @@ def test_the_same_runs_where_it_is_trusted(tmp_path, ran):
     assert not ran.exists()
     watch(checkpoint, Watching(episodes=1, seed=1, trusted=True))
     assert ran.exists()
+
+
+@pytest.mark.slow
+def test_the_same_from_the_shell(tmp_path, ran):
+    checkpoint = make("PPO", tmp_path)
+    configured(checkpoint, **{name: value(ran) for name, value in EVERYWHERE.items()})
+    command = [sys.executable, "-m", "interreplay.rllib.command.main", "evaluate", str(checkpoint)]
+    done = subprocess.run(
+        [*command, "--run", "PPO", "--episodes", "1"], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1].startswith("1 episode: return ") and not ran.exists()
 
 
 @pytest.mark.parametrize(
