@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from interreplay import manifest
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.state_files import manifest
 
 STEPS = "num_env_steps_sampled_lifetime"
 EVALUATION_RETURN = "evaluation/env_runners/episode_return_mean"
