@@ -36,6 +36,34 @@ class UsageError(InterreplayError, ValueError):
     """What was asked for cannot be done; the message is one line that names the value and what would be accepted."""
 
 
+class EnvironmentFailure(InterreplayError):
+    """An environment raised an error, or gave what cannot be stored.
+
+    Attributes:
+        env: Name of the environment.
+        cause_text: What it raised or gave, on one line.
+        at: Where that was, such as ``"env step 500"``, or None.
+    """
+
+    def __init__(self, env: str, cause_text: str, at: str | None = None):
+        super().__init__(f"the environment {env} {cause_text}" + (f", at {at}" if at else ""))
+        self.env, self.cause_text, self.at = env, cause_text, at
+
+    def located(self, at: str) -> EnvironmentFailure:
+        """Return this failure with its place."""
+        found = type(self)(self.env, self.cause_text, at)
+        found.__cause__ = self.__cause__
+        return found
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str | None]]:
+        """Ray copies and pickles exceptions."""
+        return type(self), (self.env, self.cause_text, self.at)
+
+
+class RunnerLost(InterreplayError):
+    """A remote env runner died or does not answer, and was not restarted."""
+
+
 def did_you_mean(word: str, names: Iterable[str], most: int = 1) -> str:
     """Return half a sentence for error messages: the names nearest to a word, "" where none is near.
 

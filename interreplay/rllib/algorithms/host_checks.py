@@ -40,6 +40,28 @@ def check_host(config: AlgorithmConfig) -> None:
         raise ValueError(f"grad_clip is {config.grad_clip!r}; expected a number above 0, or None")
 
 
+def adopt_iteration_lengths(config: Any) -> None:
+    """Let `training_step` see to RLlib's least lengths of iterations, so that a request to stop ends them.
+
+    Args:
+        config: An `OffPolicyConfig`, which is changed.
+
+    Raises:
+        ValueError: For an iteration that could not end.
+    """
+    if config.min_sample_timesteps_per_iteration:
+        config.steps_per_iteration = int(config.min_sample_timesteps_per_iteration)
+        config.min_sample_timesteps_per_iteration = 0
+    if config.min_train_timesteps_per_iteration:
+        config.trained_rows_per_iteration = int(config.min_train_timesteps_per_iteration)
+        config.min_train_timesteps_per_iteration = 0
+    if config.trained_rows_per_iteration and not config.updates_per_step:
+        raise ValueError(
+            f"min_train_timesteps_per_iteration is {config.trained_rows_per_iteration}; expected 0 where "
+            "updates_per_step is 0, nothing is learned then"
+        )
+
+
 def _check_module(config: AlgorithmConfig) -> None:
     spec = config._rl_module_spec
     module = getattr(spec, "module_class", None)

@@ -17,9 +17,14 @@ from interreplay.catalogue import Kind, check_arguments, resolve
 from interreplay.learning.exploration import Exploration, Gaussian
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.host_checks import check_host, model_settings, wants_normalization
+from interreplay.rllib.algorithms.host_checks import (
+    adopt_iteration_lengths,
+    check_host,
+    model_settings,
+    wants_normalization,
+)
 from interreplay.rllib.algorithms.rllib_settings import check_rllib_settings
-from interreplay.settings import Rate, accepted_by, check_known, defaults
+from interreplay.settings import OrWord, Rate, Whole, accepted_by, check_known, defaults
 
 RLLIB_NAMES = {
     "learning_starts": "num_steps_sampled_before_learning_starts",
@@ -38,6 +43,10 @@ class OffPolicyConfig(AlgorithmConfig):
         exploration: How the policy acts while it trains; each runner has a copy of its own.
         lr: All learning rates that are at their default otherwise; None for those.
         train_batch_size: Rows per update, also by RLlib's longer name ``train_batch_size_per_learner``.
+        trained_rows_per_iteration: Rows that a `train()` learns from at least; RLlib's
+            ``min_train_timesteps_per_iteration`` sets it. Iterations last for further `steps_per_iteration` until then.
+        evaluation_max_episode_steps: Steps after which an episode of an evaluation is cut; None for 10,000 where the
+            environment has no time limit.
     """
 
     settings_class: ClassVar[type] = ActorCriticSettings
@@ -53,11 +62,15 @@ class OffPolicyConfig(AlgorithmConfig):
             setattr(self, RLLIB_NAMES.get(name, name), default)
         self.lr: Any = None
         self.exploration: Exploration = Gaussian(1.0)
+        self.trained_rows_per_iteration = 0
+        self.evaluation_max_episode_steps: int | None = None
+        self.sample_timeout_s = 300.0
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
         self.evaluation_config = {"explore": False, "num_envs_per_env_runner": 1}
         self.metrics_num_episodes_for_smoothing = 10
         self.min_time_s_per_iteration = 0
+        self.min_train_timesteps_per_iteration = 0
         self.min_sample_timesteps_per_iteration = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -109,12 +122,18 @@ class OffPolicyConfig(AlgorithmConfig):
         return self
 
     @override(AlgorithmConfig)
+    def evaluation(self, *, evaluation_max_episode_steps: int | None | Any = NotProvided, **settings: Any) -> Self:
+        """Set how to evaluate: after how many steps episodes are cut, and RLlib's options."""
+        super().evaluation(**settings)
+        if evaluation_max_episode_steps is not NotProvided:
+            self.evaluation_max_episode_steps = evaluation_max_episode_steps
+        return self
+
+    @override(AlgorithmConfig)
     def validate(self) -> None:
         if self.in_evaluation and self.evaluation_duration_unit == "episodes" and self.evaluation_duration != "auto":
             self.metrics_num_episodes_for_smoothing = int(self.evaluation_duration)
-        if self.min_sample_timesteps_per_iteration:
-            self.steps_per_iteration = int(self.min_sample_timesteps_per_iteration)
-            self.min_sample_timesteps_per_iteration = 0
+        adopt_iteration_lengths(self)
         # RLlib would advise to go back to a stack that this algorithm does not have.
         log_once(f"{self.algo_class.__name__}_on_new_api_stack")
         if not self.in_evaluation:  # RLlib makes that configuration of this one, with settings of its own
@@ -126,6 +145,7 @@ class OffPolicyConfig(AlgorithmConfig):
         super().validate()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
+        self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
         if self.num_learners > 0:
