@@ -48,13 +48,12 @@ def ours(matrix_dtype: str) -> Callable[[], object]:
     """Our update."""
     import torch
 
-    from interreplay.learning.batched_layers import MATRIX_DTYPES
-    from interreplay.learning.networks import Layers
+    from interreplay.learning.networks import MATRIX_DTYPES, BatchedMLP
     from interreplay.learning.sac import SACNetworks, SACUpdate
 
     networks, batch, rng = SACNetworks(OBS, ACTIONS), rows(), torch.Generator().manual_seed(0)
     for layers in networks.modules():
-        if isinstance(layers, Layers):
+        if isinstance(layers, BatchedMLP):
             layers.matrix_dtype = MATRIX_DTYPES[matrix_dtype]
     update, weights = SACUpdate(networks, target_entropy=-ACTIONS), torch.ones(BATCH)
     return lambda: update.apply(batch, weights, rng)

@@ -6,7 +6,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
 
-from interreplay.learning.ddpg import DDPGUpdate
+from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
 from interreplay.learning.exploration import OrnsteinUhlenbeck
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
@@ -56,7 +56,8 @@ class DDPGLearner(OffPolicyLearner):
 
     @override(OffPolicyLearner)
     def make_update(self, module: RLModule) -> Update:
-        return DDPGUpdate(module.nets, **self.config.update_settings())
+        kind = DDPGUpdate if self.config.fast_updates else PlainDDPGUpdate
+        return kind(module.nets, **self.config.update_settings())
 
 
 class DDPG(OffPolicy):

@@ -133,12 +133,15 @@ class OffPolicy(Algorithm):
             self.replay_buffer.anneal(self.env_steps / self.config.anneal_steps)
 
     def _collect(self, length: int, warm_up: bool) -> list[Transitions]:
+        progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
         if self.config.num_env_runners == 0:
-            rows = [self.env_runner.collect(length * self.env_runner.num_envs, warm_up, self._compares_policies)]
+            count = length * self.env_runner.num_envs
+            rows = [self.env_runner.collect(count, warm_up, self._compares_policies, progress)]
             self.replay_buffer.storage.cut(self.env_runner.take_cut_episodes())
             return rows
         weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
-        results = remote.collect(self.env_runner_group, weights, length, warm_up, self._compares_policies)
+        told = (length, warm_up, self._compares_policies, progress)
+        results = remote.collect(self.env_runner_group, weights, *told)
         for _, cut in results:
             self.replay_buffer.storage.cut(cut)
         return [rows for rows, _ in results]

@@ -10,8 +10,8 @@ from ray.util.debug import log_once
 from typing_extensions import Self
 
 from interreplay.catalogue import Kind, check_arguments, resolve
-from interreplay.learning.batched_layers import MATRIX_DTYPES
-from interreplay.learning.exploration import Exploration, Gaussian
+from interreplay.learning.exploration import Exploration, Sampled, make_exploration
+from interreplay.learning.networks import MATRIX_DTYPES
 
 
 class OffPolicyConfig(AlgorithmConfig):
@@ -36,7 +36,11 @@ class OffPolicyConfig(AlgorithmConfig):
         huber_delta: TD error up to which the critics' loss is square, linear beyond; None for square everywhere.
         grad_clip: Largest gradient norm, or None.
         anneal_steps: Env steps over which schedules such as PER's β run; None leaves them at their start.
-        exploration: Noise with which the policy acts while it trains; each runner has a copy of its own.
+        exploration: How the policy acts while it trains, a part of `interreplay.learning.exploration` or its type and
+            arguments such as ``{"type": "Gaussian", "sigma": 0.1}``; each runner has a copy of its own. Schedules such
+            as `EpsilonGreedy`'s run over `anneal_steps`.
+        fast_updates: Take gradients by the hand-written code of `interreplay.learning.fast`; else by autograd, as the
+            plain updates that define each algorithm do, which takes longer.
         on_manifold_rows: Blended rows of every batch looked at whose outcome the simulator is asked for; 0 for none.
             For Gymnasium's MuJoCo environments, see `interreplay.diagnostics.on_manifold`.
     """
@@ -62,7 +66,8 @@ class OffPolicyConfig(AlgorithmConfig):
         self.critic_l2 = 0.0
         self.huber_delta: float | None = None
         self.anneal_steps: int | None = None
-        self.exploration: Exploration = Gaussian(1.0)
+        self.exploration: Exploration = Sampled()
+        self.fast_updates = True
         self.on_manifold_rows = 0
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
@@ -104,6 +109,8 @@ class OffPolicyConfig(AlgorithmConfig):
         critic_l2: float | Any = NotProvided,
         huber_delta: float | None | Any = NotProvided,
         anneal_steps: int | None | Any = NotProvided,
+        exploration: Exploration | dict[str, Any] | Any = NotProvided,
+        fast_updates: bool | Any = NotProvided,
         on_manifold_rows: int | Any = NotProvided,
         replay_buffer_config: dict[str, Any] | Any = NotProvided,
         **settings: Any,
@@ -138,6 +145,9 @@ class OffPolicyConfig(AlgorithmConfig):
         # RLlib would advise to go back to a stack that this algorithm does not have.
         log_once(f"{self.algo_class.__name__}_on_new_api_stack")
         super().validate()
+        self._check_exploration()
+        if not isinstance(self.fast_updates, bool):
+            raise ValueError(f"fast_updates is {self.fast_updates!r}; expected True or False")
         self._check_range("train_batch_size_per_learner", 1)
         self._check_range("batches_per_draw", 1)
         self._check_range("steps_per_iteration", 1)
@@ -166,6 +176,12 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
             )
 
+    def _check_exploration(self) -> None:
+        self.exploration = make_exploration(self.exploration)
+        if self.exploration.annealed and not self.anneal_steps:
+            name = type(self.exploration).__name__
+            raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
+
     def _check_range(self, name: str, least: int) -> None:
         value = getattr(self, name)
         if not isinstance(value, int | float) or value < least:
@@ -188,7 +204,7 @@ class OffPolicyConfig(AlgorithmConfig):
         return super()._model_config_auto_includes | {
             "hiddens": list(self.hiddens),
             "matrix_dtype": self.matrix_dtype,
-            "noise_scale": self.exploration.sigma,
+            "exploration": make_exploration(self.exploration),
         }
 
 

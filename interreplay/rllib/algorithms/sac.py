@@ -6,20 +6,28 @@ import math
 from typing import Any
 
 import gymnasium as gym
-import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
-from torch import Tensor, nn
+from torch import nn
 from typing_extensions import Self
 
-from interreplay.learning.discrete_sac import ENTROPY_SHARE, DiscreteSACNetworks, DiscreteSACUpdate
-from interreplay.learning.sac import SACNetworks, SACUpdate
+from interreplay.learning.discrete_sac import (
+    ENTROPY_SHARE,
+    DiscreteSACNetworks,
+    DiscreteSACUpdate,
+    PlainDiscreteSACUpdate,
+)
+from interreplay.learning.exploration import Gaussian, Sampled
+from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.learner import OffPolicyLearner
 from interreplay.rllib.algorithms.module import OffPolicyModule, flat_size
 from interreplay.rllib.algorithms.off_policy import OffPolicy
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig, check_positive
+
+UPDATES = {False: (SACUpdate, PlainSACUpdate), True: (DiscreteSACUpdate, PlainDiscreteSACUpdate)}
+"""The updates, fast and plain, by whether actions are discrete."""
 
 
 class SACConfig(OffPolicyConfig):
@@ -62,6 +70,8 @@ class SACConfig(OffPolicyConfig):
 
     @override(OffPolicyConfig)
     def validate(self) -> None:
+        if type(self.exploration) is Gaussian and self.exploration.sigma == 1.0:
+            self.exploration = Sampled()  # the name of the same in configurations saved before there was `Sampled`
         super().validate()
         self._check_range("alpha_lr", 0)
         check_positive("initial_alpha", self.initial_alpha)
@@ -92,28 +102,11 @@ class SACModule(OffPolicyModule):
         """Whether actions are discrete."""
         return isinstance(self.action_space, gym.spaces.Discrete)
 
-    @property
-    def gaussian(self) -> bool:  # type: ignore[override]
-        return not self.discrete
-
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
         hiddens, alpha = self.model_config["hiddens"], self.model_config["initial_alpha"]
         kind = DiscreteSACNetworks if self.discrete else SACNetworks
         return kind(inputs, actions, hiddens, alpha, inference_only=self.inference_only)
-
-    @override(OffPolicyModule)
-    def behavior(self, obs: Tensor) -> Tensor:
-        """[mean; log std] ``(n, 2·actions)`` of the Gaussian that the policy squashes, or probabilities ``(n, A)``."""
-        return self.nets.actor(obs).exp() if self.discrete else self.nets.actor.distribution(obs)
-
-    @override(OffPolicyModule)
-    def random_behavior(self, count: int) -> Tensor:
-        """Mean and log std ``(count, 2·actions)`` of uniform actions, or their probabilities."""
-        size = flat_size(self.action_space)
-        if self.discrete:
-            return torch.full((count, size), 1.0 / size)
-        return torch.tensor([0.0, -0.5 * math.log(3.0)]).repeat_interleave(size).expand(count, -1)
 
 
 class SACLearner(OffPolicyLearner):
@@ -125,7 +118,8 @@ class SACLearner(OffPolicyLearner):
         target = config.target_entropy
         if target == "auto":
             target = ENTROPY_SHARE * math.log(size) if module.discrete else -float(size)
-        return (DiscreteSACUpdate if module.discrete else SACUpdate)(
+        fast, plain = UPDATES[module.discrete]
+        return (fast if config.fast_updates else plain)(
             module.nets,
             target_entropy=target,
             alpha_lr=config.alpha_lr,

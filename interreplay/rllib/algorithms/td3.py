@@ -9,7 +9,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
 from typing_extensions import Self
 
-from interreplay.learning.td3 import TD3Update
+from interreplay.learning.td3 import PlainTD3Update, TD3Update
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
 from interreplay.rllib.algorithms.learner import OffPolicyLearner
@@ -44,7 +44,7 @@ class TD3Config(DeterministicConfig):
         target_noise_clip: float | Any = NotProvided,
         **settings: Any,
     ) -> Self:
-        """Set training options; see the class, and `DeterministicConfig.training` for those not named here."""
+        """Set training options; see the class, `OffPolicyConfig.training`, and RLlib for those not named here."""
         given = {k: v for k, v in locals().items() if k not in ("self", "settings", "__class__")}
         super().training(**settings)
         self._set(given)
@@ -83,7 +83,8 @@ class TD3Learner(OffPolicyLearner):
 
     @override(OffPolicyLearner)
     def make_update(self, module: RLModule) -> Update:
-        return TD3Update(module.nets, **self.config.update_settings())
+        kind = TD3Update if self.config.fast_updates else PlainTD3Update
+        return kind(module.nets, **self.config.update_settings())
 
 
 class TD3(OffPolicy):

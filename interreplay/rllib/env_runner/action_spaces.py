@@ -13,11 +13,9 @@ class Actions(Protocol):
 
     Attributes:
         shape: Of one action, as it is kept.
-        size: Standard normal numbers that one exploring action takes.
     """
 
     shape: tuple[int, ...]
-    size: int
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions ``(n, *shape)`` of the environment for kept ones."""
@@ -34,7 +32,7 @@ class ActionScale(Actions):
     """
 
     def __init__(self, space: gym.spaces.Box):
-        self.shape, self.size = space.shape, int(np.prod(space.shape))
+        self.shape = space.shape
         self.low, self.high, self._half = space.low, space.high, 0.5 * (space.high - space.low)
         self.dtype = space.dtype
 
@@ -55,13 +53,13 @@ class ActionNumbers(Actions):
     """
 
     def __init__(self, space: gym.spaces.Discrete):
-        self.shape, self.size, self._start = (), int(space.n), space.start
+        self.shape, self._count, self._start = (), int(space.n), space.start
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return actions + self._start
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        return rng.integers(0, self.size, count)
+        return rng.integers(0, self._count, count)
 
 
 def actions_of(space: gym.Space) -> Actions:

@@ -13,7 +13,12 @@ from interreplay.transitions import Transitions
 
 
 def collect(
-    group: EnvRunnerGroup, weights: dict[str, Any], length: int, warm_up: bool, behavior: bool
+    group: EnvRunnerGroup,
+    weights: dict[str, Any],
+    length: int,
+    warm_up: bool,
+    record_policy_output: bool,
+    progress: float | None = None,
 ) -> list[tuple[Transitions, list[int]]]:
     """Let every remote runner step its environments with the newest weights.
 
@@ -25,7 +30,8 @@ def collect(
         weights: State of the learner's module.
         length: Steps of each environment.
         warm_up: Act at random.
-        behavior: Add the column of what the policy gave.
+        record_policy_output: Add the columns of what the policy gave.
+        progress: Of the run, for exploration with a schedule; None leaves it where it is.
 
     Returns:
         Of each runner, in the order of their indices, its rows and the episodes that were broken off.
@@ -34,7 +40,7 @@ def collect(
 
     def work(runner: Any) -> tuple[int, Any, list[int]]:
         runner.set_state(ray.get(reference))
-        rows = runner.collect(length * runner.num_envs, warm_up, behavior)
+        rows = runner.collect(length * runner.num_envs, warm_up, record_policy_output, progress)
         return runner.worker_index, pack(rows), runner.take_cut_episodes()
 
     results = group.foreach_env_runner(work, local_env_runner=False)

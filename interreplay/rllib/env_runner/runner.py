@@ -12,6 +12,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
 
+from interreplay.learning.exploration import Greedy
 from interreplay.rllib.env_runner import runner_state
 from interreplay.rllib.env_runner.action_spaces import actions_of
 from interreplay.rllib.env_runner.batching import as_column, as_tensors, concatenate, pick
@@ -23,6 +24,7 @@ from interreplay.transitions import Transitions, unchecked
 RUNNER_STATE = "interreplay_runner"
 IDS_PER_RUNNER = 1 << 40
 CPU = torch.device("cpu")
+GREEDY = Greedy()
 
 
 class ColumnRunner(SteppingRunner):
@@ -48,7 +50,7 @@ class ColumnRunner(SteppingRunner):
         self._seeded = False
         self._steps_since_report = 0
         self._cut: list[int] = []
-        self._tell_behavior = False
+        self._records_policy = False
 
     def _begin(self) -> None:
         """What depends on the environments; the runner in the learner's process has none where others sample."""
@@ -65,19 +67,28 @@ class ColumnRunner(SteppingRunner):
 
     # -- stepping ---------------------------------------------------------------------------------
 
-    def collect(self, num_timesteps: int, random_actions: bool = False, behavior: bool = False) -> Transitions:
+    def collect(
+        self,
+        num_timesteps: int,
+        random_actions: bool = False,
+        record_policy_output: bool = False,
+        progress: float | None = None,
+    ) -> Transitions:
         """Step all environments until at least `num_timesteps` transitions are made, exploring.
 
         Args:
             num_timesteps: Transitions to make, over all environments together.
             random_actions: Act uniformly at random.
-            behavior: Add a column ``extras["behavior"]``: what the module's `behavior` gave when it acted.
+            record_policy_output: Add the columns that the policy's `record` gives, ``extras["behavior"]``.
+            progress: Of the run, from 0 to 1, for exploration with a schedule; None leaves it where it is.
 
         Returns:
             Their columns in order of time, float32 where the environment gives float64.
         """
         rounds: list[Transitions] = []
-        self._tell_behavior = behavior
+        self._records_policy = record_policy_output
+        if progress is not None:
+            self._exploration.anneal(progress)
         while sum(map(len, rounds)) < num_timesteps:
             rows = self._step(random_actions, explore=True)
             if rows is not None:
@@ -102,7 +113,7 @@ class ColumnRunner(SteppingRunner):
         explore = self.config.explore if explore is None else explore
         if force_reset or num_episodes is not None or not self._hooks.listening:
             self._needs_initial_reset = True
-        self._hooks.recording, self._hooks.done, self._tell_behavior = True, [], False
+        self._hooks.recording, self._hooks.done, self._records_policy = True, [], False
         goal = num_episodes if num_episodes is not None else num_timesteps or self.num_envs
         made = 0
         while made < goal:
@@ -135,8 +146,7 @@ class ColumnRunner(SteppingRunner):
         if self._needs_initial_reset:
             self._reset()
         assert self._scale is not None
-        actions = self._random_actions() if random_actions else self._policy_actions(explore)
-        extras = self._behavior(random_actions) if self._tell_behavior else {}
+        actions, extras = self._act(random_actions, explore)
         results = self._try_env_step(self._scale.to_env(actions))
         if isinstance(results, str) and results == ENV_STEP_FAILURE:
             self._needs_initial_reset = True
@@ -173,25 +183,24 @@ class ColumnRunner(SteppingRunner):
             extras={name: torch.from_numpy(column[live]) for name, column in extras.items()},
         )
 
-    def _random_actions(self) -> np.ndarray:
-        assert self._scale is not None
-        return self._scale.random(self._numpy_rng, self.num_envs)
-
     @torch.no_grad()
-    def _policy_actions(self, explore: bool) -> np.ndarray:
+    def _act(self, random_actions: bool, explore: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return actions as they are kept, and of the same network call what is recorded of the policy's output."""
         assert self._scale is not None
-        obs = self.module.encode(as_tensors(self._obs, self._device))
-        size = (self.num_envs, self._scale.size)
-        noise = self._exploration.draw(size, self._torch_rng) if explore else None
-        return self.module.act(obs, noise).cpu().numpy().reshape(self.num_envs, *self._scale.shape)
-
-    @torch.no_grad()
-    def _behavior(self, random_actions: bool) -> dict[str, np.ndarray]:
-        """The column of what the policy gave for the observations now, or of random actions."""
+        policy = self.module.policy
+        recorded: dict[str, torch.Tensor] = {}
         if random_actions:
-            return {"behavior": self.module.random_behavior(self.num_envs).numpy()}
-        obs = self.module.encode(as_tensors(self._obs, self._device))
-        return {"behavior": self.module.behavior(obs).cpu().numpy()}
+            actions = self._scale.random(self._numpy_rng, self.num_envs)
+            recorded = policy.record_random(self.num_envs) if self._records_policy else {}
+        else:
+            obs = self.module.encode(as_tensors(self._obs, self._device))
+            exploration = self._exploration if explore else GREEDY
+            if self._records_policy:
+                chosen, recorded = exploration.act_and_record(policy, obs, self._torch_rng)
+            else:
+                chosen = exploration.act(policy, obs, self._torch_rng)
+            actions = chosen.cpu().numpy().reshape(self.num_envs, *self._scale.shape)
+        return actions, {name: column.cpu().numpy() for name, column in recorded.items()}
 
     # -- metrics ----------------------------------------------------------------------------------
 
