@@ -12,22 +12,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.flags.parser import Flag, FlagParser, RaisingFlagParser, program
+from interreplay.commandline.flags.parser import FlagParser, RaisingFlagParser, program
+from interreplay.commandline.flags.run_flags import CATALOGUE, FLAGS, GROUPS
 from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
-from interreplay.commandline.flags.training_flags import CATALOGUE, GROUPS, settings_for
+from interreplay.commandline.flags.training_flags import settings_for
 from interreplay.commandline.train import check_memory
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import InterreplayError, UsageError
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
-from interreplay.studies.grid import ELSEWHERE, Language, expand, typed
+from interreplay.studies.grid import Language, expand, typed
 from interreplay.studies.progress import StudyReporter
 from interreplay.studies.study import Execution, Run, Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER, held
 
-FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
 find = functools.lru_cache(maxsize=None)(find_environment)
 LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser() -> FlagParser:
     """The parser: the study's own flags, and those of ``custom_training`` that a study does not say otherwise."""
-    settings = {title: tuple(flag for flag in flags if flag.name not in ELSEWHERE) for title, flags in GROUPS.items()}
+    settings = {title: tuple(flag for flag in flags if flag.in_study is None) for title, flags in GROUPS.items()}
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
         STUDY_GROUPS | settings, description="Many runs of custom_training.py: buffers x environments x seeds."
