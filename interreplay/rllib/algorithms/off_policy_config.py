@@ -51,7 +51,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self.rollout_fragment_length = 1
         for name, default in (defaults(LoopSettings) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
-        self.exploration: Exploration = Sampled()
+        self.exploration: Any = Sampled()
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
         self.evaluation_config = {"explore": False, "num_envs_per_env_runner": 1}
