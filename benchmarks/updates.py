@@ -4,9 +4,9 @@
     python -m benchmarks.updates --against ../another_checkout
 
 HalfCheetah's shapes, batch 256, two layers of 256, one thread, no environment and no buffer. Plain PyTorch's SAC is
-what one writes first: networks of `nn.Linear`, losses differentiated by autograd, `torch.optim.Adam`. `--compile` adds its
-losses through `torch.compile`, which needs a C++ compiler and half a minute. `--against` measures our updates beside
-those of another checkout, in one process and in turn.
+what one writes first: networks of `nn.Linear`, losses differentiated by autograd, `torch.optim.Adam`. `--compile` adds
+its losses through `torch.compile`, which needs a C++ compiler and half a minute. `--against` measures our updates
+beside those of another checkout, in one process and in turn.
 """
 
 from __future__ import annotations

@@ -148,8 +148,8 @@ class OffPolicy(Algorithm):
             self.replay_buffer.storage.cut(self.env_runner.take_cut_episodes())
             return rows
         weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
-        told = (length, warm_up, self._compares_policies, progress)
-        results = remote.collect(self.env_runner_group, weights, *told)
+        work = (length, warm_up, self._compares_policies, progress)
+        results = remote.collect(self.env_runner_group, weights, *work)
         for _, cut in results:
             self.replay_buffer.storage.cut(cut)
         return [rows for rows, _ in results]
