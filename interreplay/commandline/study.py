@@ -19,6 +19,7 @@ from interreplay.commandline.flags.training_flags import settings_for
 from interreplay.commandline.train import check_memory
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import InterreplayError, UsageError
+from interreplay.results.reader import curve
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
@@ -187,7 +188,7 @@ def run_all(study: Study, folder: StudyFolder, address: str | None) -> int:
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, say)
         execution = run_study.start(address or os.environ.get("RAY_ADDRESS", "local"), study.execution, jobs, say)
-        curves = (report.curve(folder.trial(run)) for run in study.runs if run not in todo)
+        curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
         code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler)
         folder.fetch()
@@ -201,7 +202,7 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     """Writes and prints the tables; returns the exit code."""
     rows, table = report.write(folder, study.runs)
     where = f"{folder.place}/{report.TABLE}"
-    print(f"\n{report.as_text(table)}\n± is half of a 95 % interval over seeds; the same in {where}")
+    print(f"\n{report.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")
     if ranked := report.ranking(rows, {run.name: run for run in study.runs}):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])

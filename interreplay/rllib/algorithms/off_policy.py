@@ -157,6 +157,7 @@ class OffPolicy(Algorithm):
     def _add(self, rows: Transitions) -> None:
         try:
             self.replay_buffer.add(rows)
+            self.learner.observe(rows)
         except NonFiniteError as error:
             step = self.env_steps + error.row + 1
             raise NonFiniteError(
@@ -167,6 +168,8 @@ class OffPolicy(Algorithm):
     def _learn(self) -> None:
         """Do the updates that are owed."""
         size = self.config.train_batch_size_per_learner
+        if self.config.has_schedules and self._owed >= 1.0:
+            self.learner.set_rates(self.config.rates(self.env_steps))
         while self._owed >= 1.0 and not self.stop_requested:
             count = min(int(self._owed), self.config.batches_per_draw)
             for sample in self.replay_buffer.batches(size, count):
@@ -205,6 +208,14 @@ class OffPolicy(Algorithm):
             results.pop(EVALUATION_RESULTS, None)
         return results
 
+    def compute_single_action(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse what RLlib's old stack had.
+
+        Raises:
+            NotImplementedError: Always, with what to use instead.
+        """
+        raise NotImplementedError("compute_single_action is of RLlib's old stack; use get_module().forward_inference")
+
     # -- state ------------------------------------------------------------------------------------
 
     @override(Algorithm)
@@ -227,6 +238,7 @@ class OffPolicy(Algorithm):
             return
         loop = state[LOOP_STATE]
         self.env_steps, self._owed = int(loop["env_steps"]), float(loop["owed"])
+        self.learner.set_rates(self.config.rates(self.env_steps))
         self.diagnostics.load_state_dict(loop["diagnostics"])
         set_global_rng(loop["global_rng"])
         remote.load_states(self.env_runner_group, loop["remote_runners"])

@@ -6,6 +6,7 @@ import inspect
 from dataclasses import fields
 from typing import Any, ClassVar
 
+import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
@@ -16,10 +17,11 @@ from interreplay.catalogue import Kind, check_arguments, resolve
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
-from interreplay.settings import accepted_by, check_known, defaults
+from interreplay.rllib.algorithms.host_checks import check_host, model_settings, wants_normalization
+from interreplay.rllib.algorithms.rllib_settings import check_rllib_settings
+from interreplay.settings import Rate, accepted_by, check_known, defaults
 
 RLLIB_NAMES = {
-    "train_batch_size": "train_batch_size_per_learner",
     "learning_starts": "num_steps_sampled_before_learning_starts",
 }
 """Settings that have a name of RLlib's."""
@@ -38,6 +40,8 @@ class OffPolicyConfig(AlgorithmConfig):
         exploration: How the policy acts while it trains, a part of `interreplay.learning.exploration`, its name, or a
             mapping such as ``{"type": "Gaussian", "sigma": 0.1}``; each runner has a copy of its own. Schedules such as
             that of `EpsilonGreedy` run over `anneal_steps`.
+        lr: All learning rates that are at their default otherwise; None for those.
+        train_batch_size: Rows per update, also by RLlib's longer name ``train_batch_size_per_learner``.
     """
 
     settings_class: ClassVar[type] = ActorCriticSettings
@@ -51,6 +55,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self.rollout_fragment_length = 1
         for name, default in (defaults(LoopSettings) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
+        self.lr: Any = None
         self.exploration: Any = Sampled()
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
@@ -117,17 +122,25 @@ class OffPolicyConfig(AlgorithmConfig):
 
     @override(AlgorithmConfig)
     def validate(self) -> None:
-        if self.in_evaluation and self.evaluation_duration_unit == "episodes":
+        if self.in_evaluation and self.evaluation_duration_unit == "episodes" and self.evaluation_duration != "auto":
             self.metrics_num_episodes_for_smoothing = int(self.evaluation_duration)
         if self.min_sample_timesteps_per_iteration:
             self.steps_per_iteration = int(self.min_sample_timesteps_per_iteration)
             self.min_sample_timesteps_per_iteration = 0
         # RLlib would advise to go back to a stack that this algorithm does not have.
         log_once(f"{self.algo_class.__name__}_on_new_api_stack")
+        if not self.in_evaluation:  # RLlib makes that configuration of this one, with settings of its own
+            check_rllib_settings(self)
+        check_host(self)
+        if wants_normalization(self):
+            self.normalize_observations, self._env_to_module_connector = True, None
+        self._adopt_model_settings()
         super().validate()
         self._check_exploration()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
+        if self.lr is not None and not Rate().admits(self.lr):
+            raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
         if self.num_learners > 0:
             raise ValueError(f"num_learners is {self.num_learners}; expected 0, the learner runs beside the buffer")
         capacity = self.replay_buffer_config.get("capacity")
@@ -143,6 +156,29 @@ class OffPolicyConfig(AlgorithmConfig):
             name = type(self.exploration).__name__
             raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
 
+    def _adopt_model_settings(self) -> None:
+        """Let what ``rl_module(model_config=)`` says be settings of the configuration."""
+        given = model_settings(getattr(self, "_model_config"))  # noqa: B009 - RLlib gives it no type
+        for name in [name for name in given if name in self.own_settings()]:
+            setattr(self, name, given.pop(name))
+        self._model_config = given
+
+    def rate(self, name: str) -> Any:
+        """Return a learning rate, or its schedule: `lr` where there is one and `name` is at its default."""
+        default = self.own_settings()[name].default
+        own = getattr(self, name)
+        return own if self.lr is None or own != default else self.lr
+
+    def rates(self, env_steps: int) -> dict[str, float]:
+        """Return each optimizer's learning rate after so many env steps."""
+        names = [name for name in self.own_settings() if name.endswith("_lr")]
+        return {name.removesuffix("_lr"): rate_at(self.rate(name), env_steps) for name in names}
+
+    @property
+    def has_schedules(self) -> bool:
+        """Whether a learning rate changes while it trains."""
+        return any(isinstance(self.rate(n), list | tuple) for n in self.own_settings() if n.endswith("_lr"))
+
     def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
         if not accepts.admits(value):
@@ -154,8 +190,10 @@ class OffPolicyConfig(AlgorithmConfig):
 
     def update_settings(self) -> dict[str, Any]:
         """Return the arguments that the updates of all actor-critic algorithms take."""
-        names = ("actor_lr", "critic_lr", "tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip")
-        return {name: getattr(self, name) for name in names}
+        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip")
+        rates = self.rates(0)
+        own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
+        return own | {name: getattr(self, name) for name in names}
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -179,8 +217,17 @@ class OffPolicyConfig(AlgorithmConfig):
         return super()._model_config_auto_includes | {
             "hiddens": list(self.hiddens),
             "matrix_dtype": self.matrix_dtype,
+            "normalize_observations": self.normalize_observations,
             "exploration": self.exploration,
         }
+
+
+def rate_at(rate: Any, env_steps: int) -> float:
+    """Return a learning rate, or what its schedule ``[[env_step, rate], ...]`` gives, linear between its points."""
+    if not isinstance(rate, list | tuple):
+        return float(rate)
+    steps, rates = zip(*rate, strict=True)
+    return float(np.interp(env_steps, steps, rates))
 
 
 def _rllib_settings() -> list[str]:

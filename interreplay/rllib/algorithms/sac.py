@@ -75,7 +75,7 @@ class SACConfig(OffPolicyConfig):
         if target == "auto":
             target = ENTROPY_SHARE * math.log(size) if module.discrete else -float(size)
         update = UPDATES[module.discrete][self.fast_updates]
-        return update(module.nets, target_entropy=target, alpha_lr=self.alpha_lr, **self.update_settings())
+        return update(module.nets, target_entropy=target, alpha_lr=self.rates(0)["alpha"], **self.update_settings())
 
     @property
     @override(OffPolicyConfig)

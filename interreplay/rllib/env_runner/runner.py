@@ -55,7 +55,9 @@ class ColumnRunner(SteppingRunner):
     def _begin(self) -> None:
         """What depends on the environments; the runner in the learner's process has none where others sample."""
         self._log = EpisodeLog(self.num_envs, first=(self.worker_index or 0) * IDS_PER_RUNNER)
-        self._scale = actions_of(self.env.single_action_space) if self.env is not None else None
+        self._scale = (
+            actions_of(self.env.single_action_space, self.config.normalize_actions) if self.env is not None else None
+        )
         self._over = np.zeros(self.num_envs, dtype=bool)
 
     def use_module(self, module: Any, device: torch.device) -> None:
@@ -90,7 +92,7 @@ class ColumnRunner(SteppingRunner):
         if progress is not None:
             self._exploration.anneal(progress)
         while sum(map(len, rounds)) < num_timesteps:
-            rows = self._step(random_actions, explore=True)
+            rows = self._step(random_actions, self.config.explore)
             if rows is not None:
                 rounds.append(rows)
         return concatenate(rounds)
