@@ -86,6 +86,11 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         """Return what the policy gives for encoded observations ``(n, inputs)``, to compare policies by."""
         return self.policy.record(self.policy.output(obs))[POLICY_OUTPUT]
 
+    @torch.no_grad()
+    def policy_output(self, obs: Any) -> Tensor:
+        """Return the same for stored observations ``(n, ...)``, as runners record it when they act."""
+        return self.behavior(self.encode(obs))
+
     def random_behavior(self, count: int) -> Tensor:
         """Return what stands for `count` uniformly random actions in its place."""
         return self.policy.record_random(count)[POLICY_OUTPUT]

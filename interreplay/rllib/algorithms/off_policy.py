@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium as gym
-import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, LEARNER_RESULTS
-from torch import Tensor
 
 from interreplay.catalogue import make_buffer
 from interreplay.diagnostics.batch_statistics import Diagnostics
@@ -63,17 +61,12 @@ class OffPolicy(Algorithm):
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
         self._compares_policies = hasattr(self.replay_buffer.selector, "set_policy")
         if self._compares_policies:
-            self.replay_buffer.selector.set_policy(self._behavior, self.learner.single_module.gaussian)
+            module = self.learner.single_module
+            self.replay_buffer.selector.set_policy(module.policy_output, module.gaussian)
         show_goals(self.replay_buffer, config, self.env_runner.env)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
-
-    @torch.no_grad()
-    def _behavior(self, obs: Any) -> Tensor:
-        """What the current policy gives for stored observations ``(n, ...)``, as runners noted it when they acted."""
-        module = self.learner.single_module
-        return module.behavior(module.encode(obs))
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
@@ -142,14 +135,13 @@ class OffPolicy(Algorithm):
 
     def _collect(self, length: int, warm_up: bool) -> list[Transitions]:
         progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
+        how = (warm_up, self._compares_policies, progress)
         if self.config.num_env_runners == 0:
-            count = length * self.env_runner.num_envs
-            rows = [self.env_runner.collect(count, warm_up, self._compares_policies, progress)]
+            rows = self.env_runner.collect(length * self.env_runner.num_envs, *how)
             self.replay_buffer.storage.cut(self.env_runner.take_cut_episodes())
-            return rows
+            return [rows]
         weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
-        work = (length, warm_up, self._compares_policies, progress)
-        results = remote.collect(self.env_runner_group, weights, *work)
+        results = remote.collect(self.env_runner_group, weights, length, *how)
         for _, cut in results:
             self.replay_buffer.storage.cut(cut)
         return [rows for rows, _ in results]
@@ -182,9 +174,7 @@ class OffPolicy(Algorithm):
         if self.config.num_env_runners == 0:
             results = [self.env_runner.get_metrics()]
         else:
-            results = self.env_runner_group.foreach_env_runner(
-                lambda runner: runner.get_metrics(), local_env_runner=False
-            )
+            results = self.env_runner_group.foreach_env_runner(lambda r: r.get_metrics(), local_env_runner=False)
         self.metrics.aggregate(results, key=ENV_RUNNER_RESULTS)
         learned = self.learner.collect_metrics() | {"num_updates_lifetime": self.learner.updates}
         for name, value in learned.items():
