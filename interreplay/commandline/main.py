@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
+
+from interreplay.errors import accepted_names
 
 COMMANDS = {
     "train": ("interreplay.commandline.train", "train an agent with a replay method"),
@@ -33,9 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0 if words else 2
     name, *rest = words
     if name not in available():
-        close = difflib.get_close_matches(name, available(), n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}? " if close else ""
-        sys.stderr.write(f"interreplay: error: unknown command {name!r}; {hint}accepted: {', '.join(available())}\n")
+        sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, available())}\n")
         return 2
     sys.argv = [f"interreplay {name}", *rest]
     return importlib.import_module(COMMANDS[name][0]).main(rest)

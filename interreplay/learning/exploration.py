@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import nearest
+from interreplay.errors import accepted_names
 from interreplay.learning.policies import Acted, Policy
 
 
@@ -41,10 +41,10 @@ class Exploration(ABC):
         """Return actions ``(n, *action_shape)`` for encoded observations ``(n, inputs)``."""
         return self.choose(policy, self.output(policy, obs, rng), rng)
 
-    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Acted:
-        """Return the actions and, of the same network call, what the policy gave."""
+    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
+        """Return the actions and, of the same network call, what the policy gave; nothing of it without `record`."""
         output = self.output(policy, obs, rng)
-        return Acted(self.choose(policy, output, rng), policy.record(output))
+        return Acted(self.choose(policy, output, rng), policy.record(output) if record else {})
 
     def check(self, policy: Policy) -> None:  # noqa: B027 - many explore with every policy
         """Refuse a policy that this cannot explore with.
@@ -94,8 +94,8 @@ class Random(Exploration):
     def act(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
         return policy.random(len(obs), rng)
 
-    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Acted:
-        return Acted(policy.random(len(obs), rng), policy.record_random(len(obs)))
+    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
+        return Acted(policy.random(len(obs), rng), policy.record_random(len(obs)) if record else {})
 
 
 class Noisy(Exploration):
@@ -248,7 +248,7 @@ def make_exploration(kind: Exploration | Mapping[str, Any]) -> Exploration:
     arguments = dict(kind)
     name = arguments.pop("type")
     if name not in KINDS:
-        raise ValueError(f"there is no exploration {name!r}; {nearest(str(name), list(KINDS))}")
+        raise ValueError(f"there is no exploration {name!r}; {accepted_names(str(name), list(KINDS))}")
     try:
         return KINDS[name](**arguments)
     except TypeError as error:

@@ -172,6 +172,20 @@ def ensure_writable(folder: Path, flag: str = "--local_dir") -> None:
         raise _unwritable(folder, error, flag) from None
 
 
+def check_name(name: str, said_by: str) -> None:
+    """Refuse the name of a folder that would lie elsewhere than where it is made.
+
+    Args:
+        name: The name.
+        said_by: What said it, for the error message.
+
+    Raises:
+        UsageError: It is none, or leads to another folder.
+    """
+    if not name.strip() or name in (".", "..") or set(name) & {"/", "\\", "\0"}:
+        raise UsageError(f"{said_by} {name!r}: expected the name of a folder, without / and other than ..")
+
+
 def _unwritable(folder: Path, error: OSError, flag: str = "--local_dir") -> UsageError:
     return UsageError(f"{flag} {folder} cannot be written to ({error.strerror}); give a folder that can")
 

@@ -90,7 +90,7 @@ def test_it_is_made_by_name():
         (lambda: OrnsteinUhlenbeck(theta=1.5), "theta is 1.5"),
         (lambda: OrnsteinUhlenbeck(dt=0.0), "dt 0.0"),
         (lambda: make_exploration("Gaussian"), "exploration is 'Gaussian'"),
-        (lambda: make_exploration({"type": "Gausian"}), "did you mean 'Gaussian'"),
+        (lambda: make_exploration({"type": "Gausian"}), "did you mean Gaussian"),
         (lambda: make_exploration({"type": "Gaussian", "theta": 0.1}), "theta"),
         (lambda: EpsilonGreedy(start=1.5), "start is 1.5"),
         (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import fields
 from typing import Any, ClassVar
 
@@ -17,16 +16,19 @@ from interreplay.catalogue import Kind, check_arguments, resolve
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.host_checks import check_host, model_settings, wants_normalization
-from interreplay.rllib.algorithms.rllib_settings import check_rllib_settings
-from interreplay.settings import Rate, accepted_by, check_known, defaults
+from interreplay.rllib.algorithms.host_checks import (
+    adopt_iteration_lengths,
+    check_host,
+    model_settings,
+    wants_normalization,
+)
+from interreplay.rllib.algorithms.rllib_settings import MORE, check_rllib_settings, names_of_rllib, training_of
+from interreplay.settings import OrWord, Rate, Whole, accepted_by, check_known, defaults
 
 RLLIB_NAMES = {
     "learning_starts": "num_steps_sampled_before_learning_starts",
 }
 """Settings that have a name of RLlib's."""
-MORE = ("exploration", "replay_buffer_config")
-"""Arguments of every `training` beside the settings."""
 
 
 class OffPolicyConfig(AlgorithmConfig):
@@ -42,6 +44,10 @@ class OffPolicyConfig(AlgorithmConfig):
             that of `EpsilonGreedy` run over `anneal_steps`.
         lr: All learning rates that are at their default otherwise; None for those.
         train_batch_size: Rows per update, also by RLlib's longer name ``train_batch_size_per_learner``.
+        trained_rows_per_iteration: Rows that a `train()` learns from at least; RLlib's
+            ``min_train_timesteps_per_iteration`` sets it. Iterations last for further `steps_per_iteration` until then.
+        evaluation_max_episode_steps: Steps after which an episode of an evaluation is cut; None for 10,000 where the
+            environment has no time limit.
     """
 
     settings_class: ClassVar[type] = ActorCriticSettings
@@ -57,18 +63,22 @@ class OffPolicyConfig(AlgorithmConfig):
             setattr(self, RLLIB_NAMES.get(name, name), default)
         self.lr: Any = None
         self.exploration: Any = Sampled()
+        self.trained_rows_per_iteration = 0
+        self.evaluation_max_episode_steps: int | None = None
+        self.sample_timeout_s = 300.0
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
         self.evaluation_config = {"explore": False, "num_envs_per_env_runner": 1}
         self.metrics_num_episodes_for_smoothing = 10
         self.min_time_s_per_iteration = 0
+        self.min_train_timesteps_per_iteration = 0
         self.min_sample_timesteps_per_iteration = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give `training` of the class the signature of its settings."""
         super().__init_subclass__(**kwargs)
         if "training" not in vars(cls):
-            cls.training = _training_of(cls)  # type: ignore[method-assign]
+            cls.training = training_of(cls)  # type: ignore[method-assign]
 
     def replay(self, kind: Kind, **arguments: Any) -> Self:
         """Choose the replay buffer.
@@ -108,7 +118,7 @@ class OffPolicyConfig(AlgorithmConfig):
         """
         own = self.own_settings()
         of_rllib = {name: value for name, value in settings.items() if name not in own}
-        check_known(f"{type(self).__name__}.training", of_rllib, [*own, *MORE, *_rllib_settings()])
+        check_known(f"{type(self).__name__}.training", of_rllib, [*own, *MORE, *names_of_rllib()])
         super().training(**of_rllib)
         for name, value in settings.items():
             if name in own and value is not NotProvided:
@@ -121,12 +131,18 @@ class OffPolicyConfig(AlgorithmConfig):
         return self
 
     @override(AlgorithmConfig)
+    def evaluation(self, *, evaluation_max_episode_steps: int | None | Any = NotProvided, **settings: Any) -> Self:
+        """Set how to evaluate: after how many steps episodes are cut, and RLlib's options."""
+        super().evaluation(**settings)
+        if evaluation_max_episode_steps is not NotProvided:
+            self.evaluation_max_episode_steps = evaluation_max_episode_steps
+        return self
+
+    @override(AlgorithmConfig)
     def validate(self) -> None:
         if self.in_evaluation and self.evaluation_duration_unit == "episodes" and self.evaluation_duration != "auto":
             self.metrics_num_episodes_for_smoothing = int(self.evaluation_duration)
-        if self.min_sample_timesteps_per_iteration:
-            self.steps_per_iteration = int(self.min_sample_timesteps_per_iteration)
-            self.min_sample_timesteps_per_iteration = 0
+        adopt_iteration_lengths(self)
         # RLlib would advise to go back to a stack that this algorithm does not have.
         log_once(f"{self.algo_class.__name__}_on_new_api_stack")
         if not self.in_evaluation:  # RLlib makes that configuration of this one, with settings of its own
@@ -139,6 +155,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self._check_exploration()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
+        self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
         if self.num_learners > 0:
@@ -228,32 +245,3 @@ def rate_at(rate: Any, env_steps: int) -> float:
         return float(rate)
     steps, rates = zip(*rate, strict=True)
     return float(np.interp(env_steps, steps, rates))
-
-
-def _rllib_settings() -> list[str]:
-    """Names of what RLlib's own `training` takes."""
-    return [name for name in inspect.signature(AlgorithmConfig.training).parameters if name != "self"]
-
-
-def _training_of(cls: type[OffPolicyConfig]) -> Any:
-    """Return the inherited `training` with the settings of a class in its signature and documentation."""
-    inherited = cls.training
-
-    def training(self: OffPolicyConfig, **settings: Any) -> OffPolicyConfig:
-        return inherited(self, **settings)
-
-    own = cls.own_settings()
-    kind = inspect.Parameter.KEYWORD_ONLY
-    listed = [inspect.Parameter(name, kind, default=NotProvided, annotation=f.type) for name, f in own.items()]
-    listed += [inspect.Parameter(name, kind, default=NotProvided) for name in MORE if name not in own]
-    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    more = inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)
-    training.__signature__ = inspect.Signature([first, *listed, more])  # type: ignore[attr-defined]
-    told = [
-        f"    {name}: {f.metadata['help']} (default: {f.default}; {accepted_by(f).described})."
-        for name, f in own.items()
-    ]
-    head = "Set training options: these, `replay_buffer_config`, and RLlib's own.\n\nArgs:\n"
-    training.__doc__ = head + "\n".join(told)
-    training.__qualname__ = f"{cls.__name__}.training"
-    return training
