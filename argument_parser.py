@@ -1,12 +1,12 @@
-"""Every flag of the command line; its body is `interreplay.commandline.flags.training_flags`."""
+"""Every flag of the command line, and the settings that they make; the body is `interreplay.commandline.flags`."""
 
-from interreplay.commandline.flags.training_flags import (
-    CATALOGUE,
-    CHANGEABLE,
-    DEFAULTS,
-    GROUPS,
-    NOW,
-    TRAINERS,
+from interreplay.commandline.installation import check_installation
+
+check_installation(__file__)
+
+from interreplay.algorithms_table import ALGORITHMS  # noqa: E402
+from interreplay.commandline.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS  # noqa: E402
+from interreplay.commandline.flags.training_flags import (  # noqa: E402
     make_parser,
     preset_for,
     preset_told,
@@ -16,12 +16,14 @@ from interreplay.commandline.flags.training_flags import (
     tuned_for,
 )
 
+TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
+
 __all__ = [
     "CATALOGUE",
     "CHANGEABLE",
     "DEFAULTS",
+    "FLAGS",
     "GROUPS",
-    "NOW",
     "TRAINERS",
     "make_parser",
     "preset_for",

@@ -59,7 +59,7 @@ def file(tmp_path):
         ({"settings": "{total_env_step: 5}"}, "unknown 'total_env_step'; did you mean total_env_steps?"),
         ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 1, got 'many'"),
         ({"settings": "{gamma: .nan}"}, "gamma must be a number of at least 0, at most 1, got 'nan'"),
-        ({"settings": "{buffer: NMER}"}, "buffer is said by buffers"),
+        ({"settings": "{buffer: NMER}"}, "buffer does not belong into a study; use buffers"),
         ({"settings": "[1]"}, "settings [1]: expected a mapping"),
         ({"buffers": "['NMER{kk: 3}']"}, "NMER takes no argument 'kk'; did you mean k?"),
         ({"buffers": "['NMER{k=3}']"}, "expected something like 'NMER{k: 10}'"),
@@ -67,8 +67,8 @@ def file(tmp_path):
         ({"buffers": "[{NMER: {k: 0}}]"}, "k is 0"),
         ({"buffers": "[3]"}, "buffer 3 is no entry; expected a name"),
         ({"buffers": "[HER]"}, "HER cannot store Pendulum-v1"),
-        ({"trainers": "[{TD3: {alpha_lr: 1}}]"}, "--alpha_lr is a setting of SAC, and TD3 has none such"),
-        ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 0"),
+        ({"trainers": "[{TD3: {alpha_lr: 1}}]"}, "--alpha_lr is a setting of SAC; TD3 does not have it"),
+        ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 1"),
         ({"grids": "[SAC]"}, "grids: expected a list of mappings"),
         ({"grids": "[{trainer: SAC}]"}, "grids: unknown 'trainer'; did you mean trainers?"),
     ],
@@ -184,7 +184,7 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
     assert folder.path.name == "out"
     assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER_s0", "TD3_Pendulum-v1_NMER_s1"]
     settings = cluster_run.settings_of(study, folder, study.runs[1])
-    assert (settings["round_robin_weights"], settings["buffer"], settings["buffer_args"]) == (20, "NMER", {"k": 5})
+    assert (settings["updates_per_step"], settings["buffer"], settings["buffer_args"]) == (20, "NMER", {"k": 5})
 
 
 @pytest.mark.parametrize(
@@ -252,3 +252,28 @@ def test_an_address_where_nobody_listens_is_one_line(file, tmp_path, capsys):
     code = cluster_run.main([str(file()), "--results_dir", str(tmp_path / "r"), "--address", "127.0.0.1:1"])
     err = capsys.readouterr().err
     assert code == 2 and len(err.splitlines()) == 1 and "no Ray cluster at --address 127.0.0.1:1 (" in err
+
+
+def test_names_of_runs_end_without_a_dash_and_a_study_keeps_those_that_it_began_with(file, tmp_path):
+    study, _ = cluster_run.read_new({"study": file(buffers='["NMER{k: 3}"]', seeds="1")})
+    assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER-k=3_s0"]
+    folder = StudyFolder(tmp_path / "results")
+    folder.begin(study)
+    text = (folder.path / "study.yaml").read_text()
+    (folder.path / "study.yaml").write_text(text.replace("NMER-k=3_s0", "NMER-k=3-_s0"))  # as it was called before
+    assert [run.name for run in folder.read().runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]
+    assert [run.name for run in folder.begin(study).runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]  # the same command again
+
+
+@pytest.mark.parametrize("name", ["../../x", "..", "a/b", ""])
+def test_names_of_runs_never_lead_out_of_the_folder(name, file, tmp_path, capsys):
+    label = f"{{Uniform: {{label: '{name}'}}}}"
+    study, _ = cluster_run.read_new({"study": file(buffers=f"[{label}]", seeds="1", envs="[Pendulum-v1]")})
+    assert all("/" not in run.name and run.name.startswith("SAC_Pendulum-v1_") for run in study.runs)
+    folder = StudyFolder(tmp_path / "results")
+    folder.begin(study)
+    text = (folder.path / "study.yaml").read_text()
+    (folder.path / "study.yaml").write_text(text.replace(f"name: {study.runs[0].name},", f"name: '{name}x/y',"))
+    assert "expected the name of a folder" in refused(capsys, "--resume", folder.path)
+    (tmp_path / "...yaml").write_text((tmp_path / "study.yaml").read_text())
+    assert "the study file's name '..': expected" in refused(capsys, tmp_path / "...yaml")

@@ -216,5 +216,6 @@ class Clustering:
         self.members.load_state_dict(state["members"])
         self.gone = [np.array(state["gone"])] if len(state["gone"]) else []
         for saved in state["moments"]:
+            assert self.dims is not None
             made = ViewMoments.of_state(saved, self.capacity, self.dims, self.dtype)
             self.moments[made.view] = made

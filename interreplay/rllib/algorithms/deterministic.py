@@ -4,47 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from ray.rllib.algorithms.algorithm_config import NotProvided
 from ray.rllib.utils.annotations import override
-from torch import Tensor, nn
-from typing_extensions import Self
+from torch import nn
 
 from interreplay.learning.deterministic import DeterministicNetworks
-from interreplay.learning.exploration import Exploration, Gaussian, make_exploration
-from interreplay.rllib.algorithms.module import OffPolicyModule, flat_size
+from interreplay.learning.exploration import make_exploration
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
+from interreplay.settings import defaults
+
+NOISE = {"Gaussian": ("sigma",), "OrnsteinUhlenbeck": ("sigma", "theta")}
+"""The arguments of explorations that are settings of their own."""
 
 
 class DeterministicConfig(OffPolicyConfig):
-    """Settings shared by the algorithms with a deterministic policy.
+    """Settings shared by the algorithms with a deterministic policy, see `DeterministicSettings`.
 
-    Attributes:
-        exploration: `Gaussian`, `OrnsteinUhlenbeck`, or another `interreplay.learning.exploration.Exploration`; also
-            as ``{"type": "Gaussian", "sigma": 0.1}``.
+    ``exploration`` may also be whatever `OffPolicyConfig` takes.
     """
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
-        self.exploration = Gaussian(0.1)
-
-    @override(OffPolicyConfig)
-    def training(
-        self,
-        *,
-        exploration: Exploration | dict[str, Any] | Any = NotProvided,
-        **settings: Any,
-    ) -> Self:
-        """Set training options; see the class, `OffPolicyConfig.training`, and RLlib for those not named here."""
-        given = {k: v for k, v in locals().items() if k not in ("self", "settings", "__class__")}
-        super().training(**settings)
-        self._set(given)
-        return self
+        self.exploration = defaults(self.settings_class)["exploration"]
 
     @override(OffPolicyConfig)
     def validate(self) -> None:
+        if isinstance(self.exploration, str):
+            arguments = {name: getattr(self, f"exploration_{name}") for name in NOISE.get(self.exploration, ())}
+            self.exploration = make_exploration({"type": self.exploration, **arguments})
         super().validate()
-        self.exploration = make_exploration(self.exploration)
+
+    @override(OffPolicyConfig)
+    def _check_setting(self, name: str, accepts: Any) -> None:
+        if name != "exploration":  # what stands for its name by now has been checked
+            super()._check_setting(name, accepts)
 
 
 class DeterministicModule(OffPolicyModule):
@@ -55,7 +48,6 @@ class DeterministicModule(OffPolicyModule):
         last_bound: Bound of the weights with which last layers start; None for that of other layers.
     """
 
-    gaussian = False
     critics: int
     last_bound: float | None = None
 
@@ -64,13 +56,3 @@ class DeterministicModule(OffPolicyModule):
         return DeterministicNetworks(
             inputs, actions, self.model_config["hiddens"], self.critics, self.last_bound, self.inference_only
         )
-
-    @override(OffPolicyModule)
-    def behavior(self, obs: Tensor) -> Tensor:
-        """The policy's actions ``(n, actions)``, without noise."""
-        return self.nets.actor(obs)
-
-    @override(OffPolicyModule)
-    def random_behavior(self, count: int) -> Tensor:
-        """The mean ``(count, actions)`` of uniform actions."""
-        return torch.zeros(count, flat_size(self.action_space))

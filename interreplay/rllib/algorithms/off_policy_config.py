@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import fields
+from typing import Any, ClassVar
 
+import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
 from interreplay.catalogue import Kind, check_arguments, resolve
-from interreplay.learning.batched_layers import MATRIX_DTYPES
-from interreplay.learning.exploration import Exploration, Gaussian
+from interreplay.learning.exploration import Exploration, Sampled, make_exploration
+from interreplay.learning.settings import ActorCriticSettings, LoopSettings
+from interreplay.learning.update import Update
+from interreplay.rllib.algorithms.host_checks import (
+    adopt_iteration_lengths,
+    check_host,
+    model_settings,
+    wants_normalization,
+)
+from interreplay.rllib.algorithms.rllib_settings import MORE, check_rllib_settings, names_of_rllib, training_of
+from interreplay.settings import OrWord, Rate, Whole, accepted_by, check_known, defaults
+
+RLLIB_NAMES = {
+    "learning_starts": "num_steps_sampled_before_learning_starts",
+}
+"""Settings that have a name of RLlib's."""
 
 
 class OffPolicyConfig(AlgorithmConfig):
     """Settings shared by the off-policy algorithms, with RLlib's names where RLlib has one.
 
+    Each is a field of `LoopSettings` or of the algorithm's own dataclass: an attribute here, an argument of `training`.
+
     Attributes:
-        train_batch_size_per_learner: Rows per update.
-        num_steps_sampled_before_learning_starts: Env steps with uniformly random actions before the first update.
-        updates_per_step: Updates per env step, below 1 for less than one (update-to-data ratio).
-        batches_per_draw: Updates that are owed at once, as with `updates_per_step` of 2 or more, get their batches
-            from one draw of the buffer, at most this many. Priorities change between draws.
-        matrix_dtype: "bfloat16" multiplies the matrices between hidden layers in that type, which processors with
-            matrix units for it do in half the time; everything else stays float32.
-        steps_per_iteration: Env steps per `train()`; iterations end at its multiples.
-        n_step: Steps per transition.
-        tau: Share of the way that target networks move per update.
-        hiddens: Widths of the hidden layers of all networks.
-        actor_lr: Learning rate of the actor.
-        critic_lr: Learning rate of the critics.
-        actor_l2: c of an L2 term c·½‖θ‖² in the actor's loss.
-        critic_l2: The same in the critics' loss.
-        huber_delta: TD error up to which the critics' loss is square, linear beyond; None for square everywhere.
-        grad_clip: Largest gradient norm, or None.
-        anneal_steps: Env steps over which schedules such as PER's β run; None leaves them at their start.
-        exploration: Noise with which the policy acts while it trains; each runner has a copy of its own.
-        on_manifold_rows: Blended rows of every batch looked at whose outcome the simulator is asked for; 0 for none.
-            For Gymnasium's MuJoCo environments, see `interreplay.diagnostics.on_manifold`.
+        settings_class: Dataclass of the algorithm's own settings.
+        module_class: RLModule with its networks.
+        exploration: How the policy acts while it trains, a part of `interreplay.learning.exploration`, its name, or a
+            mapping such as ``{"type": "Gaussian", "sigma": 0.1}``; each runner has a copy of its own. Schedules such as
+            that of `EpsilonGreedy` run over `anneal_steps`.
+        lr: All learning rates that are at their default otherwise; None for those.
+        train_batch_size: Rows per update, also by RLlib's longer name ``train_batch_size_per_learner``.
+        trained_rows_per_iteration: Rows that a `train()` learns from at least; RLlib's
+            ``min_train_timesteps_per_iteration`` sets it. Iterations last for further `steps_per_iteration` until then.
+        evaluation_max_episode_steps: Steps after which an episode of an evaluation is cut; None for 10,000 where the
+            environment has no time limit.
     """
+
+    settings_class: ClassVar[type] = ActorCriticSettings
+    module_class: ClassVar[type]
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
@@ -47,29 +59,26 @@ class OffPolicyConfig(AlgorithmConfig):
 
         self.env_runner_cls = ColumnRunner
         self.rollout_fragment_length = 1
-        self.train_batch_size_per_learner = 256
-        self.num_steps_sampled_before_learning_starts = 1000
-        self.updates_per_step = 1.0
-        self.batches_per_draw = 32
-        self.matrix_dtype = "float32"
-        self.steps_per_iteration = 1000
-        self.n_step = 1
-        self.tau = 0.005
-        self.hiddens = (256, 256)
-        self.actor_lr = 3e-4
-        self.critic_lr = 3e-4
-        self.actor_l2 = 0.0
-        self.critic_l2 = 0.0
-        self.huber_delta: float | None = None
-        self.anneal_steps: int | None = None
-        self.exploration: Exploration = Gaussian(1.0)
-        self.on_manifold_rows = 0
+        for name, default in (defaults(LoopSettings) | defaults(self.settings_class)).items():
+            setattr(self, RLLIB_NAMES.get(name, name), default)
+        self.lr: Any = None
+        self.exploration: Any = Sampled()
+        self.trained_rows_per_iteration = 0
+        self.evaluation_max_episode_steps: int | None = None
+        self.sample_timeout_s = 300.0
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
         self.evaluation_config = {"explore": False, "num_envs_per_env_runner": 1}
         self.metrics_num_episodes_for_smoothing = 10
         self.min_time_s_per_iteration = 0
+        self.min_train_timesteps_per_iteration = 0
         self.min_sample_timesteps_per_iteration = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give `training` of the class the signature of its settings."""
+        super().__init_subclass__(**kwargs)
+        if "training" not in vars(cls):
+            cls.training = training_of(cls)  # type: ignore[method-assign]
 
     def replay(self, kind: Kind, **arguments: Any) -> Self:
         """Choose the replay buffer.
@@ -86,78 +95,69 @@ class OffPolicyConfig(AlgorithmConfig):
         self.replay_buffer_config = {"type": kind, **arguments}
         return self
 
+    @classmethod
+    def own_settings(cls) -> dict[str, Any]:
+        """Return the fields of the loop's and the algorithm's settings by the names that they have here."""
+        found = (*fields(LoopSettings), *fields(cls.settings_class))
+        return {RLLIB_NAMES.get(field.name, field.name): field for field in found}
+
     @override(AlgorithmConfig)
     def training(
         self,
         *,
-        num_steps_sampled_before_learning_starts: int | Any = NotProvided,
-        updates_per_step: float | Any = NotProvided,
-        batches_per_draw: int | Any = NotProvided,
-        matrix_dtype: str | Any = NotProvided,
-        steps_per_iteration: int | Any = NotProvided,
-        n_step: int | Any = NotProvided,
-        tau: float | Any = NotProvided,
-        hiddens: tuple[int, ...] | list[int] | Any = NotProvided,
-        actor_lr: float | Any = NotProvided,
-        critic_lr: float | Any = NotProvided,
-        actor_l2: float | Any = NotProvided,
-        critic_l2: float | Any = NotProvided,
-        huber_delta: float | None | Any = NotProvided,
-        anneal_steps: int | None | Any = NotProvided,
-        on_manifold_rows: int | Any = NotProvided,
+        exploration: Exploration | dict[str, Any] | str | Any = NotProvided,
         replay_buffer_config: dict[str, Any] | Any = NotProvided,
         **settings: Any,
     ) -> Self:
         """Set training options: those of the class, and RLlib's.
 
-        ``replay_buffer_config={"type": name, **arguments}`` is the same as `replay`.
+        ``replay_buffer_config={"type": name, **arguments}`` is the same as `replay`; `exploration` as in the class.
+
+        Raises:
+            TypeError: For a setting that there is not, with the nearest name.
         """
-        given = {
-            k: v for k, v in locals().items() if k not in ("self", "settings", "replay_buffer_config", "__class__")
-        }
-        super().training(**settings)
-        self._set(given)
+        own = self.own_settings()
+        of_rllib = {name: value for name, value in settings.items() if name not in own}
+        check_known(f"{type(self).__name__}.training", of_rllib, [*own, *MORE, *names_of_rllib()])
+        super().training(**of_rllib)
+        for name, value in settings.items():
+            if name in own and value is not NotProvided:
+                setattr(self, name, value)
+        if exploration is not NotProvided:
+            self.exploration = exploration
         if replay_buffer_config is not NotProvided:
             arguments = dict(replay_buffer_config)
             self.replay(arguments.pop("type", self.replay_buffer_config["type"]), **arguments)
         return self
 
-    def _set(self, given: dict[str, Any]) -> None:
-        """Set attributes, passing over those that were not given."""
-        for name, value in given.items():
-            if value is not NotProvided:
-                setattr(self, name, value)
+    @override(AlgorithmConfig)
+    def evaluation(self, *, evaluation_max_episode_steps: int | None | Any = NotProvided, **settings: Any) -> Self:
+        """Set how to evaluate: after how many steps episodes are cut, and RLlib's options."""
+        super().evaluation(**settings)
+        if evaluation_max_episode_steps is not NotProvided:
+            self.evaluation_max_episode_steps = evaluation_max_episode_steps
+        return self
 
     @override(AlgorithmConfig)
     def validate(self) -> None:
-        if self.in_evaluation and self.evaluation_duration_unit == "episodes":
+        if self.in_evaluation and self.evaluation_duration_unit == "episodes" and self.evaluation_duration != "auto":
             self.metrics_num_episodes_for_smoothing = int(self.evaluation_duration)
-        if self.min_sample_timesteps_per_iteration:
-            self.steps_per_iteration = int(self.min_sample_timesteps_per_iteration)
-            self.min_sample_timesteps_per_iteration = 0
+        adopt_iteration_lengths(self)
         # RLlib would advise to go back to a stack that this algorithm does not have.
         log_once(f"{self.algo_class.__name__}_on_new_api_stack")
+        if not self.in_evaluation:  # RLlib makes that configuration of this one, with settings of its own
+            check_rllib_settings(self)
+        check_host(self)
+        if wants_normalization(self):
+            self.normalize_observations, self._env_to_module_connector = True, None
+        self._adopt_model_settings()
         super().validate()
-        self._check_range("train_batch_size_per_learner", 1)
-        self._check_range("batches_per_draw", 1)
-        self._check_range("steps_per_iteration", 1)
-        self._check_range("num_steps_sampled_before_learning_starts", 0)
-        self._check_range("n_step", 1)
-        self._check_range("on_manifold_rows", 0)
-        self._check_range("updates_per_step", 0)
-        self._check_range("actor_l2", 0)
-        self._check_range("critic_l2", 0)
-        for name in ("actor_lr", "critic_lr"):
-            check_positive(name, getattr(self, name))
-        if self.huber_delta is not None:
-            check_positive("huber_delta", self.huber_delta)
-        if self.matrix_dtype not in MATRIX_DTYPES:
-            raise ValueError(f"matrix_dtype is {self.matrix_dtype!r}; expected one of {', '.join(MATRIX_DTYPES)}")
-        widths = self.hiddens if isinstance(self.hiddens, list | tuple) else ()
-        if not widths or not all(isinstance(width, int) and width > 0 for width in widths):
-            raise ValueError(f"hiddens is {self.hiddens!r}; expected whole numbers of at least 1 such as [256, 256]")
-        if not 0 < self.tau <= 1:
-            raise ValueError(f"tau is {self.tau}; expected more than 0 and at most 1")
+        self._check_exploration()
+        for name, field in self.own_settings().items():
+            self._check_setting(name, accepted_by(field))
+        self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
+        if self.lr is not None and not Rate().admits(self.lr):
+            raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
         if self.num_learners > 0:
             raise ValueError(f"num_learners is {self.num_learners}; expected 0, the learner runs beside the buffer")
         capacity = self.replay_buffer_config.get("capacity")
@@ -166,15 +166,61 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
             )
 
-    def _check_range(self, name: str, least: int) -> None:
+    def _check_exploration(self) -> None:
+        given = self.exploration
+        self.exploration = make_exploration({"type": given} if isinstance(given, str) else given)
+        if self.exploration.annealed and not self.anneal_steps:
+            name = type(self.exploration).__name__
+            raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
+
+    def _adopt_model_settings(self) -> None:
+        """Let what ``rl_module(model_config=)`` says be settings of the configuration."""
+        given = model_settings(getattr(self, "_model_config"))  # noqa: B009 - RLlib gives it no type
+        for name in [name for name in given if name in self.own_settings()]:
+            setattr(self, name, given.pop(name))
+        self._model_config = given
+
+    def rate(self, name: str) -> Any:
+        """Return a learning rate, or its schedule: `lr` where there is one and `name` is at its default."""
+        default = self.own_settings()[name].default
+        own = getattr(self, name)
+        return own if self.lr is None or own != default else self.lr
+
+    def rates(self, env_steps: int) -> dict[str, float]:
+        """Return each optimizer's learning rate after so many env steps."""
+        names = [name for name in self.own_settings() if name.endswith("_lr")]
+        return {name.removesuffix("_lr"): rate_at(self.rate(name), env_steps) for name in names}
+
+    @property
+    def has_schedules(self) -> bool:
+        """Whether a learning rate changes while it trains."""
+        return any(isinstance(self.rate(n), list | tuple) for n in self.own_settings() if n.endswith("_lr"))
+
+    def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
-        if not isinstance(value, int | float) or value < least:
-            raise ValueError(f"{name} is {value!r}; expected {least} or more")
+        if not accepts.admits(value):
+            raise ValueError(f"{name} is {value!r}; expected {accepts.described}")
+
+    def make_update(self, module: RLModule) -> Update:
+        """Return the update of this algorithm for a module."""
+        raise NotImplementedError
 
     def update_settings(self) -> dict[str, Any]:
-        """Arguments of the update."""
-        names = ("actor_lr", "critic_lr", "tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip")
-        return {name: getattr(self, name) for name in names}
+        """Return the arguments that the updates of all actor-critic algorithms take."""
+        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip", "grad_clip_by")
+        rates = self.rates(0)
+        own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
+        return own | {name: getattr(self, name) for name in names}
+
+    @override(AlgorithmConfig)
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        return RLModuleSpec(module_class=self.module_class)
+
+    @override(AlgorithmConfig)
+    def get_default_learner_class(self) -> type:
+        from interreplay.rllib.algorithms.learner import OffPolicyLearner
+
+        return OffPolicyLearner
 
     @override(AlgorithmConfig)
     def get_state(self) -> dict[str, Any]:
@@ -188,11 +234,14 @@ class OffPolicyConfig(AlgorithmConfig):
         return super()._model_config_auto_includes | {
             "hiddens": list(self.hiddens),
             "matrix_dtype": self.matrix_dtype,
-            "noise_scale": self.exploration.sigma,
+            "normalize_observations": self.normalize_observations,
+            "exploration": self.exploration,
         }
 
 
-def check_positive(name: str, value: Any) -> None:
-    """Raise ValueError unless `value` is a positive number."""
-    if not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"{name} is {value!r}; expected a positive number")
+def rate_at(rate: Any, env_steps: int) -> float:
+    """Return a learning rate, or what its schedule ``[[env_step, rate], ...]`` gives, linear between its points."""
+    if not isinstance(rate, list | tuple):
+        return float(rate)
+    steps, rates = zip(*rate, strict=True)
+    return float(np.interp(env_steps, steps, rates))
