@@ -12,8 +12,8 @@ from torch import Tensor
 
 from interreplay.composition import Composition
 from interreplay.credit import Credit, CreditAnchor
-from interreplay.gathering import Gathered, read_anchors, read_neighbors
 from interreplay.neighborhood import NO_NEIGHBOR, Alone, Neighborhood, Neighbors
+from interreplay.neighborhood.gathered import Gathered, read_anchors, read_neighbors
 from interreplay.part import check_answer, evict
 from interreplay.sample import Sample
 from interreplay.selection import Selector, Uniform
@@ -106,6 +106,7 @@ class ReplayBuffer(Composition):
         """
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
+        self.check_links()
         slots, drawn = self.selector.select(self.storage, size, self.rng)
         self.synthesizer.prepare(self.storage, self.rng)
         found = self._gather(slots)

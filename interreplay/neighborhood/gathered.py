@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from interreplay.neighborhood import NO_NEIGHBOR, Neighbors
+from interreplay.neighborhood.base import NO_NEIGHBOR, Neighbors
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(NamedTuple):
     """What a synthesizer works on.
 
     Attributes:
@@ -50,5 +49,5 @@ def read_neighbors(view: ReadView, storage: Storage, slots: Tensor, found: Neigh
         gathered = Gathered(*both, first, None if everybody else first < 0)
     if not found.extras:
         return gathered
-    neighbors = gathered.neighbors.replace(extras={**gathered.neighbors.extras, **found.extras})
-    return Gathered(gathered.anchors, neighbors, gathered.partners, gathered.alone)
+    extras = {**gathered.neighbors.extras, **found.extras}
+    return gathered._replace(neighbors=gathered.neighbors.replace(extras=extras))
