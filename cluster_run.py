@@ -2,9 +2,14 @@
 
 import sys
 
-from interreplay.commandline.study import command, main
+from interreplay.runs.signals import before_anything_is_to_save
+
+if __name__ == "__main__":
+    before_anything_is_to_save()  # what is imported next takes seconds
+
+from interreplay.commandline.study import main
 
 __all__ = ["main"]
 
 if __name__ == "__main__":
-    sys.exit(command())
+    sys.exit(main())

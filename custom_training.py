@@ -2,6 +2,11 @@
 
 import sys
 
+from interreplay.runs.signals import before_anything_is_to_save
+
+if __name__ == "__main__":
+    before_anything_is_to_save()  # what is imported next takes seconds
+
 from interreplay.commandline.train import main
 
 __all__ = ["main"]

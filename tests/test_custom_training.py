@@ -137,10 +137,11 @@ def test_what_a_run_says(finished):
     assert lines[1] == "defaults for this environment: --actor_lr 0.001 --critic_lr 0.001 --alpha_lr 0.001 --tau 0.02"
     assert lines[2] == "SAC with NMER(k=5) on Pendulum-v1, seed 0"
     assert re.fullmatch(r"replay buffer of 2,000 rows: [\d.e-]+ GB when full, [\d.]+ GB free", lines[3])
-    assert [line.split(" steps ")[0].strip() for line in lines[4:7]] == [f"{n} / 300" for n in (100, 200, 300)]
-    assert re.match(r"300 steps, \d+ s \(\d+ steps/s\), return -[\d,.]+, evaluation return -[\d,.]+ \(best -", lines[7])
-    assert lines[8] == f"results in {folder}, newest checkpoint checkpoint_00000300"
-    assert len(lines) == 9
+    assert lines[4] == "random actions until 60 steps"
+    assert [line.split(" steps ")[0].strip() for line in lines[5:8]] == [f"{n} / 300" for n in (100, 200, 300)]
+    assert re.match(r"300 steps, \d+ s \(\d+ steps/s\), return -[\d,.]+, evaluation return -[\d,.]+ \(best -", lines[8])
+    assert lines[9] == f"results in {folder}, newest checkpoint checkpoint_00000300"
+    assert len(lines) == 10
 
 
 def test_what_a_run_leaves_on_disk(finished):
@@ -158,7 +159,7 @@ def test_what_a_run_leaves_on_disk(finished):
     assert params["versions"]["ray"] == importlib.metadata.version("ray")
     assert len(list(folder.glob("events.out.tfevents.*"))) == 1
     assert checkpoints(folder) == ["checkpoint_00000200", "checkpoint_00000300"]
-    assert not list(folder.glob(".*"))
+    assert [path.name for path in folder.glob(".*")] == [".lock"]
     assert not (folder / "error.txt").exists()
 
 

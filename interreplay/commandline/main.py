@@ -8,6 +8,8 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
+from interreplay.runs.signals import before_anything_is_to_save
+
 COMMANDS = {
     "train": ("interreplay.commandline.train", "train an agent with a replay method"),
     "evaluate": ("interreplay.commandline.evaluate", "let a trained policy act: returns, video, dataset"),
@@ -39,6 +41,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     sys.argv = [f"interreplay {name}", *rest]
     return importlib.import_module(COMMANDS[name][0]).main(rest)
+
+
+def command() -> int:
+    """The console script `interreplay`."""
+    if sys.argv[1:2] in (["train"], ["cluster"]):
+        before_anything_is_to_save()  # what they import takes seconds
+    return main()
+
+
+def train() -> int:
+    """The console script `interreplay-train`."""
+    return _at_once("train")
+
+
+def cluster() -> int:
+    """The console script `interreplay-cluster`."""
+    return _at_once("cluster")
+
+
+def _at_once(name: str) -> int:
+    before_anything_is_to_save()
+    return importlib.import_module(COMMANDS[name][0]).main()
 
 
 def available() -> dict[str, str]:

@@ -17,7 +17,9 @@ from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID
 from interreplay.commandline.flags.training_flags import CATALOGUE, GROUPS, settings_for
 from interreplay.commandline.train import check_memory
 from interreplay.environments.lookup import Environment, find_environment
-from interreplay.errors import InterreplayError, UsageError
+from interreplay.errors import UsageError
+from interreplay.runs import outcome
+from interreplay.runs.folder_lock import held
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
@@ -25,9 +27,10 @@ from interreplay.studies.grid import ELSEWHERE, Language, expand, typed
 from interreplay.studies.progress import StudyReporter
 from interreplay.studies.study import Execution, Run, Study
 from interreplay.studies.study_folder import StudyFolder
-from interreplay.studies.trial_folder import FAILED, OVER, held
+from interreplay.studies.trial_folder import FAILED, OVER
 
-FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
+# A study has a hang_timeout of its own: it is about how runs are carried out, no setting of a run.
+FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags if flag.name not in EXECUTION}
 find = functools.lru_cache(maxsize=None)(find_environment)
 LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
 
@@ -43,14 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for, 75 after SIGTERM with everything saved (the same command goes on), 130 after Ctrl-C.
     """
     parser = make_parser()
-    try:
-        return act(parser.given(sys.argv[1:] if argv is None else argv))
-    except (UsageError, InterreplayError) as error:
-        sys.stderr.write(f"{parser.prog}: error: {' '.join(str(error).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{parser.prog}: stopped at once; what was saved before is kept\n")
-        return 130
+    return outcome.run(parser.prog, lambda: act(parser.given(sys.argv[1:] if argv is None else argv)))
 
 
 def make_parser() -> FlagParser:
@@ -219,11 +215,6 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     return code if left and code else int(bool(failed or left))
 
 
-def command() -> int:
-    """The console script."""
-    before_anything_is_to_save()
-    return main()
-
-
 if __name__ == "__main__":
-    sys.exit(command())
+    before_anything_is_to_save()
+    sys.exit(main())

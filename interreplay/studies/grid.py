@@ -19,6 +19,7 @@ BUFFER_KEYS = ("settings", "label")
 ELSEWHERE = {"buffer": "buffers", "env": "envs", "trainer": "trainers", "seed": "seeds", "buffer_arg": "buffers"}
 ELSEWHERE |= {"threads": "cpus_per_trial", "local_dir": "--results_dir", "resume": "--resume"}
 ELSEWHERE |= {
+    "hang_timeout": "hang_timeout",
     "trust_checkpoint": "nothing here",
     "quiet": "nothing here",
     "list_buffers": "custom_training.py --list_buffers",

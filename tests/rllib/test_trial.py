@@ -19,10 +19,11 @@ from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.rllib.tune.single_run import run_single
 from interreplay.rllib.tune.study_run import HopelessError, TrialRun
+from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import RunFolder
 from interreplay.studies.storage import Store
 from interreplay.studies.study import Execution
-from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder, held
+from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder
 
 LINE = "--env InvertedPendulum-v5 --buffer NMER --kneighbors 3 --total_env_steps 100 --steps_per_iteration 25"
 LINE += " --learning_starts 15 --train_batch_size 16 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1"
@@ -199,7 +200,7 @@ def test_a_lost_env_runner_is_a_failure_like_others(tmp_path):
 
 
 def test_a_folder_belongs_to_one_process(tmp_path):
-    told = "in use by another process: the run runs there already"
+    told = f"another process is in {tmp_path}: the run runs there already"
     with (
         held(tmp_path, "the run"),
         pytest.raises(UsageError, match=told),

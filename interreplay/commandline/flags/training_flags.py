@@ -94,6 +94,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("device", choice("cpu", "cuda"), "cpu", "where the networks are trained and the buffer lives"),
         Flag("threads", whole(1), 1, "CPU threads of the learner"),
         Flag(
+            "hang_timeout", number(0), 1800.0, "seconds without a step or an update until it ends itself; 0 for never"
+        ),
+        Flag(
             "matrix_dtype",
             choice("float32", "bfloat16"),
             "float32",
@@ -124,13 +127,13 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
 }
 
 # Flags that are about this one start of the program, and no settings of a run.
-NOW = {"resume", "list_buffers", "list_presets", "trust_checkpoint"}
+NOW = {"resume", "list_buffers", "list_presets", "trust_checkpoint", "hang_timeout"}
 DEFAULTS = {flag.name: flag.default for flags in GROUPS.values() for flag in flags}
 # Settings that a resumed run may change; everything else is the checkpoint's.
 CHANGEABLE = {
     *("total_env_steps", "quiet", "checkpoint_freq", "keep_checkpoints", "evaluation_interval"),
     *("evaluation_num_episodes", "threads", "local_dir", "resume", "wandb", "mlflow", "video_to_tensorboard"),
-    "trust_checkpoint",
+    *("trust_checkpoint", "hang_timeout"),
 }
 
 

@@ -19,13 +19,14 @@ from ray.tune import TuneError
 from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.commandline.flags.parser import OneLineParser, underscored
 from interreplay.commandline.flags.values import whole
-from interreplay.errors import InterreplayError, UsageError
+from interreplay.errors import UsageError
 from interreplay.rllib import ray_session
 from interreplay.rllib.command.algorithm_names import names
 from interreplay.rllib.command.experiments import Experiment, read_file, read_settings
 from interreplay.rllib.evaluation.report import evaluate
 from interreplay.rllib.ray_session import start_ray
 from interreplay.rllib.run.trackers import trackers
+from interreplay.runs import outcome
 from interreplay.runs.run_folder import ensure_writable
 
 
@@ -65,19 +66,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 1 when a trial failed, 2 after an error that the user can mend, 130 after Ctrl-C.
     """
     words = sys.argv[1:] if argv is None else argv
-    given = make_parser().parse_args([underscored(word) for word in words])
-    try:
-        if given.command == "train":
-            return train(given)
-        check_evaluate(given)
-        evaluate(given, say)
-        return 0
-    except (UsageError, InterreplayError) as error:
-        sys.stderr.write(f"rllib: error: {' '.join(str(error).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("rllib: stopped; go on with the same command and --resume\n")
-        return 130
+    stopped = "stopped; go on with the same command and --resume"
+    return outcome.run("rllib", lambda: act(make_parser().parse_args([underscored(word) for word in words])), stopped)
+
+
+def act(given: argparse.Namespace) -> int:
+    """Carry out the subcommand; return the exit code."""
+    if given.command == "train":
+        return train(given)
+    check_evaluate(given)
+    evaluate(given, say)
+    return 0
 
 
 def say(line: str) -> None:
