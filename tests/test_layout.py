@@ -55,7 +55,14 @@ LAYERS = [
     *("selection", "credit", "neighborhood", "synthesis", "buffer", "diagnostics", "catalogue", "algorithms_table"),
     "runs",
     *("commandline.flags", "studies", "cluster_checks", "analysis"),
-    *("rllib.ray_session", "rllib.stock", "rllib.checkpoints", "rllib.env_runner", "rllib.algorithms"),
+    *(
+        "rllib.ray_folder",
+        "rllib.ray_session",
+        "rllib.stock",
+        "rllib.checkpoints",
+        "rllib.env_runner",
+        "rllib.algorithms",
+    ),
     *("rllib", "rllib.evaluation", "rllib.run", "rllib.command", "rllib.tune", "commandline"),
 ]
 FILES_PER_FOLDER = 12

@@ -46,7 +46,7 @@ def lasting_output() -> Iterator[None]:
     run, without a checkpoint, at its next line.
     """
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = out, err = LastingStream(before[0]), LastingStream(before[1])  # type: ignore[assignment]
+    sys.stdout, sys.stderr = out, err = LastingStream(before[0]), LastingStream(before[1])
     try:
         yield
     finally:

@@ -41,12 +41,21 @@ class TrialFolder(RunFolder):
 
     def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
         """Adds a failure to the status; another attempt may follow a `CRASHED` one."""
-        return self.note(state=state, failures=[*self.status()["failures"], " ".join(line.split())[-500:]])
+        return self.note(state=state, failures=[*self.status()["failures"], shortened(line)])
 
     def clear(self) -> None:
         """Removes the results of an attempt that ended before its first checkpoint."""
         for path in [*(self.path / name for name in _RESULTS), *self.path.glob("events.out.*")]:
             path.unlink(missing_ok=True)
+
+
+def shortened(text: str, most: int = 500) -> str:
+    """Return a text on one line; of a long one the beginning and the end, which in tracebacks is the reason."""
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    half = most // 2 - 3
+    return f"{text[:half].rsplit(' ', 1)[0]} ... {text[-half:].split(' ', 1)[-1]}"
 
 
 def write_whole(path: Path, text: str) -> None:
