@@ -1,12 +1,8 @@
-"""Every flag of the command line; its body is `interreplay.commandline.flags.training_flags`."""
+"""Every flag of the command line, and the settings that they make; the body is `interreplay.commandline.flags`."""
 
+from interreplay.algorithms_table import ALGORITHMS
+from interreplay.commandline.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS
 from interreplay.commandline.flags.training_flags import (
-    CATALOGUE,
-    CHANGEABLE,
-    DEFAULTS,
-    GROUPS,
-    NOW,
-    TRAINERS,
     make_parser,
     preset_for,
     preset_told,
@@ -16,12 +12,14 @@ from interreplay.commandline.flags.training_flags import (
     tuned_for,
 )
 
+TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
+
 __all__ = [
     "CATALOGUE",
     "CHANGEABLE",
     "DEFAULTS",
+    "FLAGS",
     "GROUPS",
-    "NOW",
     "TRAINERS",
     "make_parser",
     "preset_for",

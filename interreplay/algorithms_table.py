@@ -1,29 +1,48 @@
-"""The algorithms: their configurations, their settings beside those of all, and the actions that they learn."""
+"""The table of algorithms: configuration, settings, and the actions that each learns."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 
 from interreplay.errors import UsageError
+from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
+from interreplay.settings import defaults
 
-_LOSS = {"actor_l2": 0.0, "critic_l2": 0.0, "huber_delta": "none"}
-_DETERMINISTIC = {"exploration_theta": 0.15}
-TRAINER_DEFAULTS: dict[str, dict[str, Any]] = {
-    "SAC": {"tau": 0.005, "actor_lr": 3e-4, "critic_lr": 3e-4, "hiddens": (256, 256), "train_batch_size": 256}
-    | {**_LOSS, "alpha_lr": 3e-4, "initial_alpha": 1.0, "target_entropy": "auto"},
-    "TD3": {"tau": 0.005, "actor_lr": 3e-4, "critic_lr": 3e-4, "hiddens": (256, 256), "train_batch_size": 256}
-    | {**_LOSS, **_DETERMINISTIC, "exploration": "Gaussian", "exploration_sigma": 0.1}
-    | {"policy_delay": 2, "target_policy_noise": 0.2, "target_noise_clip": 0.5},
-    "DDPG": {"tau": 0.001, "actor_lr": 1e-4, "critic_lr": 1e-3, "hiddens": (400, 300), "train_batch_size": 64}
-    | {**_LOSS, **_DETERMINISTIC, "critic_l2": 0.01, "exploration": "OrnsteinUhlenbeck", "exploration_sigma": 0.2},
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One algorithm.
+
+    Attributes:
+        config: Name of its configuration in `interreplay.rllib`.
+        settings: Dataclass of its settings.
+        actions: Kinds of action spaces that it learns.
+    """
+
+    config: str
+    settings: type
+    actions: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Default of each of its settings by name."""
+        return defaults(self.settings)
+
+
+ALGORITHMS = {
+    "SAC": Algorithm("SACConfig", SACSettings, (gym.spaces.Box, gym.spaces.Discrete)),
+    "TD3": Algorithm("TD3Config", TD3Settings),
+    "DDPG": Algorithm("DDPGConfig", DDPGSettings),
 }
-"""The settings that each algorithm has beside those of all, as in its paper; `interreplay.rllib` has the same."""
-DISCRETE = ("SAC",)
-"""The algorithms that learn discrete actions as well."""
-OURS = {name: f"{name}Config" for name in TRAINER_DEFAULTS}
-"""The name of each algorithm's configuration in `interreplay.rllib`."""
+
+
+_KINDS: dict[type[gym.Space], str] = {
+    gym.spaces.Box: "a Box of continuous actions",
+    gym.spaces.Discrete: "Discrete ones",
+}
 
 
 def check_actions(trainer: str, env: str, space: gym.Space, flag: str = "--trainer") -> None:
@@ -38,9 +57,9 @@ def check_actions(trainer: str, env: str, space: gym.Space, flag: str = "--train
     Raises:
         UsageError: Naming the space.
     """
-    if isinstance(space, gym.spaces.Box) or (trainer in DISCRETE and isinstance(space, gym.spaces.Discrete)):
+    if isinstance(space, ALGORITHMS[trainer].actions):
         return
-    if isinstance(space, gym.spaces.Discrete):
-        raise UsageError(f"{trainer} acts in a Box of continuous actions; {env} has {space}; {flag} SAC learns it")
-    kinds = "a Box of continuous actions, or Discrete ones" if trainer in DISCRETE else "a Box of continuous actions"
-    raise UsageError(f"{trainer} acts in {kinds}; {env} has {space}; rllib train --run PPO may learn it")
+    learning = ", ".join(name for name, algorithm in ALGORITHMS.items() if isinstance(space, algorithm.actions))
+    kinds = " or ".join(_KINDS[kind] for kind in ALGORITHMS[trainer].actions)
+    hint = f"{flag} {learning} learns it" if learning else "rllib train --run PPO may learn it"
+    raise UsageError(f"{trainer} acts in {kinds}; {env} has {space}; {hint}")

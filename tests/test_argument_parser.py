@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import argument_parser
-from argument_parser import CHANGEABLE, GROUPS, NOW, make_parser, settings_for, settings_resumed
+from argument_parser import CHANGEABLE, GROUPS, make_parser, settings_for, settings_resumed
 from custom_training import main
 from interreplay.commandline.flags import presets
 from interreplay.commandline.flags.parser import Flag, FlagParser
-from interreplay.commandline.flags.replay_flags import REPLAY_FLAGS
+from interreplay.commandline.flags.run_flags import INVOCATION, METHOD
 from interreplay.commandline.flags.values import boolean
 from interreplay.errors import UsageError
 
@@ -158,12 +158,12 @@ def test_what_the_replay_flags_mean(line, expected):
         ("--gaussian_process --gp_pca_components 3", ["--gp_pca_components", "--gp_pca"]),
         ("--gaussian_process --holdout_split .3", ["--holdout_split", "--perform_holdout_eval"]),
         ("--trainer SACK", ["'SACK'", "did you mean SAC?"]),
-        ("--trainer TD3 --alpha_lr .1", ["--alpha_lr is a setting of SAC, and TD3 has none such"]),
+        ("--trainer TD3 --alpha_lr .1", ["--alpha_lr is a setting of SAC; TD3 does not have it"]),
         (
             "--trainer SAC --exploration_sigma .1",
-            ["--exploration_sigma is a setting of TD3 and DDPG, and SAC has none"],
+            ["--exploration_sigma is a setting of TD3 and DDPG; SAC does not have it"],
         ),
-        ("--trainer DDPG --policy_delay 2", ["--policy_delay is a setting of TD3, and DDPG has none such"]),
+        ("--trainer DDPG --policy_delay 2", ["--policy_delay is a setting of TD3; DDPG does not have it"]),
         ("--trainer TD3 --exploration_theta .1", ["--exploration_theta needs --exploration OrnsteinUhlenbeck"]),
         ("--buffer_size 100", ["100", "--train_batch_size, 256"]),
     ],
@@ -189,13 +189,14 @@ def test_contradictions_and_unknown_names(line, parts):
         ("--seed x", ["--seed", "whole number", "'x'"]),
         ("--train_batch_size 1.5", ["--train_batch_size", "whole number", "'1.5'"]),
         ("--quiet maybe", ["--quiet", "True or False", "'maybe'"]),
-        ("--round_robin_weights 1 2 3", ["--round_robin_weights", "1,20", "'1 2 3'"]),
-        ("--round_robin_weights 0", ["--round_robin_weights", "above 0"]),
+        ("--round_robin_weights 1 2 3", ["--updates_per_step", "1,20", "'1 2 3'"]),
+        ("--round_robin_weights 0", ["--updates_per_step", "above 0"]),
         ("--hiddens 256,x", ["--hiddens", "256,256", "'256,x'"]),
         ("--buffer-arg k", ["--buffer_arg", "k=10", "'k'"]),
         ("--matern_nu 1", ["--matern_nu", ".5, 1.5 or 2.5", "'1'"]),
         ("--device tpu", ["--device", "cpu, cuda", "'tpu'"]),
         ("--target_entropy high", ["--target_entropy", "'auto'", "'high'"]),
+        ("--trainer TD3 --huber_delta -1", ["--huber_delta", "above 0 or 'none'", "'-1'"]),
         ("--gamma", ["--gamma", "expected one argument"]),
     ],
 )
@@ -215,7 +216,7 @@ def test_unreadable_flags_are_one_line_and_exit_code_2(line, parts, capsys):
 )
 def test_round_robin_weights(text, expected):
     text = f"'{text}'" if "(" in text else text
-    assert settings_for(given(f"--round_robin_weights {text} --seed 3")).round_robin_weights == expected
+    assert settings_for(given(f"--round_robin_weights {text} --seed 3")).updates_per_step == expected
 
 
 OTHER = {
@@ -257,9 +258,9 @@ def test_every_flag_is_described_and_every_default_is_what_its_reader_accepts():
 def test_every_flag_reaches_the_settings_or_the_translation():
     settings = set().union(*(vars(settings_for({"trainer": trainer})) for trainer in argument_parser.TRAINERS))
     for name in FLAGS:
-        assert name in settings or name in REPLAY_FLAGS or name in NOW
+        assert name in settings or name in METHOD or name in INVOCATION
     source = "".join(path.read_text() for path in [*ROOT.glob("*.py"), *(ROOT / "interreplay").rglob("*.py")])
-    for name in set(FLAGS) - REPLAY_FLAGS:
+    for name in set(FLAGS) - METHOD:
         assert f".{name}" in source or f'"{name}"' in source, f"--{name} is read nowhere"
 
 

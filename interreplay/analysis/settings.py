@@ -10,19 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Settings of custom_training.py that do not change what is learned, or that have places of their own.
-NOT_A_METHOD = {
-    *("seed", "env", "trainer", "buffer", "buffer_args", "local_dir", "versions", "total_env_steps", "resume", "quiet"),
-    *("checkpoint_freq", "keep_checkpoints", "threads", "device", "evaluation_interval", "evaluation_num_episodes"),
-    *("steps_per_iteration", "list_buffers", "on_manifold_rows", "prioritized", "preset", "list_presets"),
-    *("wandb", "mlflow", "video_to_tensorboard"),
-}
+from interreplay.commandline.flags.run_flags import by_name, with_scope
+
+# What params.json holds that does not tell methods apart, or that has a place of its own.
+NOT_A_METHOD = with_scope("identity", "execution", "invocation") | {"versions", "buffer", "buffer_args", "prioritized"}
 # The settings of an RLlib configuration, which has hundreds, that tell methods apart, by what they are called here.
 OF_RLLIB = {
     **{name: name for name in ("gamma", "n_step", "tau", "lr", "actor_lr", "critic_lr", "alpha_lr", "hiddens")},
     **{name: name for name in ("training_intensity", "target_entropy", "initial_alpha")},
     "_train_batch_size_per_learner": "train_batch_size",
-    "updates_per_step": "round_robin_weights",
+    "updates_per_step": "updates_per_step",
     "num_steps_sampled_before_learning_starts": "learning_starts",
 }
 # Only ours has this setting; RLlib's own algorithms of the same name are other networks and another training loop.
@@ -70,7 +67,7 @@ def describe(folder: Path) -> Description:
     params = json.loads(path.read_text())
     if not isinstance(params, dict):
         raise ValueError("params.json holds no settings")
-    return _of_ours(params) if "trainer" in params else _of_rllib(params, folder.name)
+    return _of_ours(by_name(params)) if "trainer" in params else _of_rllib(params, folder.name)
 
 
 def _of_ours(params: Mapping[str, Any]) -> Description:

@@ -12,9 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.flags.parser import Flag, FlagParser, RaisingFlagParser, program
+from interreplay.commandline.flags.parser import FlagParser, RaisingFlagParser, program
+from interreplay.commandline.flags.run_flags import CATALOGUE, FLAGS, GROUPS
 from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
-from interreplay.commandline.flags.training_flags import CATALOGUE, GROUPS, settings_for
+from interreplay.commandline.flags.training_flags import settings_for
 from interreplay.commandline.train import check_memory
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import UsageError
@@ -23,16 +24,16 @@ from interreplay.runs.folder_lock import held
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
-from interreplay.studies.grid import ELSEWHERE, Language, expand, typed
+from interreplay.studies.grid import Language, expand, typed
 from interreplay.studies.progress import StudyReporter
 from interreplay.studies.study import Execution, Run, Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER
 
 # A study has a hang_timeout of its own: it is about how runs are carried out, no setting of a run.
-FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags if flag.name not in EXECUTION}
+RUN_FLAGS = {name: flag for name, flag in FLAGS.items() if name not in EXECUTION}
 find = functools.lru_cache(maxsize=None)(find_environment)
-LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
+LANGUAGE = Language(RUN_FLAGS, settings_for, lambda name: find(name).name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser() -> FlagParser:
     """The parser: the study's own flags, and those of ``custom_training`` that a study does not say otherwise."""
-    settings = {title: tuple(flag for flag in flags if flag.name not in ELSEWHERE) for title, flags in GROUPS.items()}
+    settings = {title: tuple(flag for flag in flags if flag.in_study is None) for title, flags in GROUPS.items()}
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
         STUDY_GROUPS | settings, description="Many runs of custom_training.py: buffers x environments x seeds."
@@ -63,7 +64,7 @@ def make_parser() -> FlagParser:
 def act(given: Mapping[str, Any]) -> int:
     """Does what the flags ask for; returns the exit code."""
     resumed = "resume" in given
-    if resumed and (more := sorted({"study", "inputs", *GRID, *SEARCH, *FLAGS} & given.keys() - {"resume"})):
+    if resumed and (more := sorted({"study", "inputs", *GRID, *SEARCH, *RUN_FLAGS} & given.keys() - {"resume"})):
         raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")
     study, folder = (read_back if resumed else read_new)(given)
     study = replace(
@@ -97,7 +98,7 @@ def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """The study that a file, an inputs file or flags describe."""
-    settings = {name: given[name] for name in FLAGS if name in given}
+    settings = {name: given[name] for name in RUN_FLAGS if name in given}
     if "inputs" in given:
         parser = RaisingFlagParser(GROUPS, prog="inputs")
         runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
@@ -112,7 +113,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
         contents |= {name: given[name] for name in GRID if name in given}
         if "seeds" in given:
             contents["seeds"] = as_seeds(given["seeds"])
-        contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
+        contents["settings"] = typed(contents.get("settings"), RUN_FLAGS) | plain(settings)
         runs = expand(contents, LANGUAGE)
         home = Path("results", Path(given.get("study", "study")).stem)
     runs = searched(runs, {name: given.get(name, contents.get(name)) for name in SEARCH})

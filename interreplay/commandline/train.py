@@ -13,19 +13,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from interreplay.algorithms_table import check_actions
+from interreplay.algorithms_table import ALGORITHMS, check_actions
 from interreplay.commandline.flags import presets
 from interreplay.commandline.flags.parser import program
 from interreplay.commandline.flags.replay_flags import list_buffers, replay_arguments
-from interreplay.commandline.flags.training_flags import (
-    CATALOGUE,
-    DEFAULTS,
-    TRAINERS,
-    make_parser,
-    preset_told,
-    settings_for,
-    settings_resumed,
-)
+from interreplay.commandline.flags.run_flags import CATALOGUE, DEFAULTS
+from interreplay.commandline.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, UsageError
@@ -110,7 +103,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
     ray_session.prepare_host(settings.threads, settings.num_workers)
     logs = trackers(settings.wandb, settings.mlflow, resume="allow")
-    algo = build(TRAINERS[settings.trainer], settings)
+    algo = build(ALGORITHMS[settings.trainer].config, settings)
     timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
     try:
         checkpoint = restore(algo, checkpoints, print, bool(given.get("trust_checkpoint"))) if checkpoints else None

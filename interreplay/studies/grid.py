@@ -14,16 +14,6 @@ from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study import Run
 
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
-BUFFER_KEYS = ("settings", "label")
-# Each of these is said by a list of the study, or by its folder.
-ELSEWHERE = {"buffer": "buffers", "env": "envs", "trainer": "trainers", "seed": "seeds", "buffer_arg": "buffers"}
-ELSEWHERE |= {"threads": "cpus_per_trial", "local_dir": "--results_dir", "resume": "--resume"}
-ELSEWHERE |= {
-    "hang_timeout": "hang_timeout",
-    "trust_checkpoint": "nothing here",
-    "quiet": "nothing here",
-    "list_buffers": "custom_training.py --list_buffers",
-}
 
 
 class Language(NamedTuple):
@@ -136,10 +126,12 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
     for key, value in (settings or {}).items():
         name = str(key).replace("-", "_")
         name = next((flag.name for flag in flags.values() if name in flag.aliases), name)
-        if name in ELSEWHERE:
-            raise UsageError(f"settings: {key} is said by {ELSEWHERE[name]}")
+        if name in flags and (instead := flags[name].in_study) is not None:
+            raise UsageError(f"settings: {key} does not belong into a study" + (f"; use {instead}" if instead else ""))
         if name not in flags:
-            hint = accepted_names(name, sorted(set(flags) - set(ELSEWHERE))).partition("accepted:")[0]
+            hint = accepted_names(
+                name, sorted(name for name, flag in flags.items() if flag.in_study is None)
+            ).partition("accepted:")[0]
             raise UsageError(
                 f"settings: unknown {key!r}; {hint}accepted: every flag that custom_training.py --help lists"
             )

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from interreplay.commandline.flags.parser import Flag
 from interreplay.errors import UsageError
 from interreplay.studies.grid import Language, make_run
 from interreplay.studies.study import Run
 
 FIELDS = ("seed", "env", "custom_replay_buffer", "agent_name", "replay_ratio", "local_dir", "trainer")
 # What the fields are called here; agent_name becomes the label, local_dir the folder of the study.
-FLAGS = {"replay_ratio": "round_robin_weights"}
+FLAGS = {"replay_ratio": "updates_per_step"}
 
 
 def read(
@@ -33,7 +34,7 @@ def read(
         first, *lines = path.read_text().splitlines() or [""]
     except OSError as error:
         raise UsageError(f"--inputs {path} cannot be read: {error.strerror}") from None
-    common = _flags(given, _words(first, f"{path}, line 1"), f"{path}, line 1")
+    common = _flags(given, language, _words(first, f"{path}, line 1"), f"{path}, line 1")
     runs, folders = [], []
     for number, line in enumerate(lines, 2):
         where = f"{path}, line {number}"
@@ -47,7 +48,7 @@ def read(
         label = fields.pop("agent_name")
         named = [f"--{FLAGS.get(name, name)}={value}" for name, value in fields.items()]
         try:
-            runs.append(make_run(common | _flags(given, named, where), label, language))
+            runs.append(make_run(common | _flags(given, language, named, where), label, language))
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
     return runs, folders
@@ -60,13 +61,19 @@ def _words(line: str, where: str) -> list[str]:
         raise UsageError(f"{where}: {error}") from None
 
 
-def _flags(given: Callable[[Sequence[str]], dict[str, Any]], words: Sequence[str], where: str) -> dict[str, Any]:
+def _flags(
+    given: Callable[[Sequence[str]], dict[str, Any]], language: Language, words: Sequence[str], where: str
+) -> dict[str, Any]:
+    """The flags in a line; those that are about one start of the program, or that a study says itself, mean nothing."""
     try:
         flags = given(words)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
     flags = {name: list(value) if isinstance(value, tuple) else value for name, value in flags.items()}
     arguments = dict(flags.pop("buffer_arg", ()))
-    for name in ("local_dir", "resume", "quiet", "list_buffers", "threads"):
-        flags.pop(name, None)
-    return flags | ({"buffer_args": arguments} if arguments else {})
+    meant = {name: value for name, value in flags.items() if not _said_by_study(language.flags[name])}
+    return meant | ({"buffer_args": arguments} if arguments else {})
+
+
+def _said_by_study(flag: Flag) -> bool:
+    return flag.in_study is not None and flag.scope in ("execution", "invocation")

@@ -125,7 +125,10 @@ cartpole-ppo: {run: PPO, config: {env: CartPole-v1, lr: 0.001}, num_samples: 2}
         ("train --run SAC --env Pendulum-v1 -f x.yaml", ["--run and --env"]),
         ("train -f none.yaml", ["none.yaml"]),
         ("train --run SAC --env Pendulum-v1 --config {taau:1}", ["taau:1", "did you mean tau?"]),
-        ('train --run SAC --env Pendulum-v1 --config {"tau":7}', ["SAC: tau is 7; expected more than 0"]),
+        (
+            'train --run SAC --env Pendulum-v1 --config {"tau":7}',
+            ["SAC: tau is 7; expected a number above 0"],
+        ),
         ('train --run SAC --env Pendulum-v1 --config {"hiddens":"x"}', ["hiddens"]),
         ('train --run SAC --env Pendulum-v1 --config {"replay_buffer_config":{"type":"NMR"}}', ["did you mean 'NMER'"]),
         ('train --run DQN --env CartPole-v1 --config {"replay_buffer_config":{"type":"NMR"}}', ["did you mean 'NMER'"]),

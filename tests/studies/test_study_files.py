@@ -59,7 +59,7 @@ def file(tmp_path):
         ({"settings": "{total_env_step: 5}"}, "unknown 'total_env_step'; did you mean total_env_steps?"),
         ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 1, got 'many'"),
         ({"settings": "{gamma: .nan}"}, "gamma must be a number of at least 0, at most 1, got 'nan'"),
-        ({"settings": "{buffer: NMER}"}, "buffer is said by buffers"),
+        ({"settings": "{buffer: NMER}"}, "buffer does not belong into a study; use buffers"),
         ({"settings": "[1]"}, "settings [1]: expected a mapping"),
         ({"buffers": "['NMER{kk: 3}']"}, "NMER takes no argument 'kk'; did you mean k?"),
         ({"buffers": "['NMER{k=3}']"}, "expected something like 'NMER{k: 10}'"),
@@ -67,7 +67,7 @@ def file(tmp_path):
         ({"buffers": "[{NMER: {k: 0}}]"}, "k is 0"),
         ({"buffers": "[3]"}, "buffer 3 is no entry; expected a name"),
         ({"buffers": "[HER]"}, "HER cannot store Pendulum-v1"),
-        ({"trainers": "[{TD3: {alpha_lr: 1}}]"}, "--alpha_lr is a setting of SAC, and TD3 has none such"),
+        ({"trainers": "[{TD3: {alpha_lr: 1}}]"}, "--alpha_lr is a setting of SAC; TD3 does not have it"),
         ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 0"),
         ({"grids": "[SAC]"}, "grids: expected a list of mappings"),
         ({"grids": "[{trainer: SAC}]"}, "grids: unknown 'trainer'; did you mean trainers?"),
@@ -184,7 +184,7 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
     assert folder.path.name == "out"
     assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER_s0", "TD3_Pendulum-v1_NMER_s1"]
     settings = cluster_run.settings_of(study, folder, study.runs[1])
-    assert (settings["round_robin_weights"], settings["buffer"], settings["buffer_args"]) == (20, "NMER", {"k": 5})
+    assert (settings["updates_per_step"], settings["buffer"], settings["buffer_args"]) == (20, "NMER", {"k": 5})
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,6 @@ GAUSSIAN_PROCESS_FLAGS = (
     Flag("perform_holdout_eval", boolean, False, "leave rows out now and then, and report how well they are predicted"),
     Flag("holdout_split", number(0, 0.9, open_low=True), 0.2, "share of a neighborhood to leave out"),
 )
-NAMES = frozenset(flag.name for flag in GAUSSIAN_PROCESS_FLAGS)
 
 
 def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, tuple[str, Any]]]:

@@ -6,11 +6,19 @@ import argparse
 import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from interreplay.commandline.flags.values import boolean
 from interreplay.errors import UsageError
+
+SCOPES = {
+    "learning": "a setting that changes what is learned",
+    "method": "a part of the replay method and its arguments",
+    "identity": "which run it is: algorithm, environment, seed",
+    "execution": "how and where it runs, what is written of it",
+    "invocation": "this one start of the program, no setting of a run",
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,9 @@ class Flag:
         aliases: Further names.
         many: Whether it takes several words, handed to ``type`` joined by spaces.
         repeat: Whether it may be given several times, collecting a list.
+        scope: What it is about, see `SCOPES`.
+        changeable: Whether a resumed run may be given another value.
+        in_study: What says it in a study instead of a setting, "" for nothing; None where a setting does.
     """
 
     name: str
@@ -34,6 +45,17 @@ class Flag:
     aliases: tuple[str, ...] = ()
     many: bool = False
     repeat: bool = False
+    scope: str = "learning"
+    changeable: bool = False
+    in_study: str | None = None
+
+    def __post_init__(self) -> None:
+        assert self.scope in SCOPES, self.scope
+
+
+def scoped(scope: str, flags: Sequence[Flag]) -> tuple[Flag, ...]:
+    """The same flags with another scope."""
+    return tuple(replace(flag, scope=scope) for flag in flags)
 
 
 class _Joined(argparse.Action):

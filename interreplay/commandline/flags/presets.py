@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from interreplay.algorithms_table import TRAINER_DEFAULTS
+from interreplay.algorithms_table import ALGORITHMS
 from interreplay.commandline.flags.replay_flags import names_method, replay_for
 from interreplay.errors import UsageError, accepted_names
 
@@ -32,7 +32,7 @@ class Preset:
     name: str
     about: str = ""
     automatic: bool = False
-    trainers: tuple[str, ...] = tuple(TRAINER_DEFAULTS)
+    trainers: tuple[str, ...] = tuple(ALGORITHMS)
     buffer: str | None = None
     buffer_args: Mapping[str, Any] = field(default_factory=dict)
     everywhere: Mapping[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Preset:
         found: dict[str, Any] = {}
         matching = [given for pattern, given in self.environments.items() if fnmatchcase(bare(env), pattern)]
         for given in (self.everywhere, *matching):
-            found |= {flag: value for flag, value in given.items() if flag not in TRAINER_DEFAULTS}
+            found |= {flag: value for flag, value in given.items() if flag not in ALGORITHMS}
             found |= given.get(trainer, {})
         return found
 
@@ -99,11 +99,7 @@ def _checked(name: str, contents: Any) -> Preset:
             raise UsageError(f"preset {name} says {key!r}; {accepted_names(str(key), KEYS)}")
     sections = {"everywhere": contents.get("everywhere"), **(contents.get("environments") or {})}
     for section, given in sections.items():
-        inner = (
-            [given, *(given[name] for name in TRAINER_DEFAULTS if name in given)]
-            if isinstance(given, dict)
-            else [given]
-        )
+        inner = [given, *(given[name] for name in ALGORITHMS if name in given)] if isinstance(given, dict) else [given]
         if not all(isinstance(part, dict | None) for part in inner):
             raise UsageError(f"preset {name}: {section} is {given!r}; expected flags and their values")
     given = {key: value for key, value in contents.items() if value is not None}

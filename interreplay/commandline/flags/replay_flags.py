@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.flags.gaussian_process_flags import NAMES, gaussian_process_arguments
+from interreplay.commandline.flags.gaussian_process_flags import gaussian_process_arguments
 from interreplay.credit import CreditBoth
 from interreplay.errors import UsageError, accepted_names
 from interreplay.selection import Prioritized
@@ -45,17 +45,6 @@ METHODS = {
 }
 BLENDS = ("mixup_interpolation", "smote_interpolation")
 CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
-REPLAY_FLAGS = {
-    *CHOOSING_FLAGS,
-    *BUFFER_ARGUMENTS,
-    *PRIORITY_ARGUMENTS,
-    *NAMES,
-    "buffer",
-    "buffer_arg",
-    "prioritized_replay",
-    "interp_prio_update",
-    "use_importance_sampling",
-}
 
 
 def replay_for(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:

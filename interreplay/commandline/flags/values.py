@@ -7,6 +7,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from interreplay.settings import Accepts, Number, OneOf, Whole
+
 _OPENING, _CLOSING = "{[(", "}])"
 
 
@@ -18,86 +20,31 @@ def boolean(text: str) -> bool:
     return values[text.lower()]
 
 
-def number(low: float, high: float = float("inf"), *, open_low: bool = False) -> Callable[[str], float]:
-    """A reader of numbers between two bounds.
+def reader(accepts: Accepts) -> Callable[[str], Any]:
+    """A reader of what a setting accepts."""
 
-    Args:
-        low: The smallest number accepted.
-        high: The largest number accepted.
-        open_low: Whether ``low`` itself is refused.
-    """
-    accepted = f"a number {'above' if open_low else 'of at least'} {low:g}" + (
-        f", at most {high:g}" if high < 1e300 else ""
-    )
-
-    def read(text: str) -> float:
+    def read(text: str) -> Any:
         try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not (low < value if open_low else low <= value) or not value <= high or value == float("inf"):
-            raise argparse.ArgumentTypeError(f"must be {accepted}, got {text!r}")
-        return value
+            return accepts.read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
+
+
+def number(low: float, high: float = float("inf"), *, open_low: bool = False) -> Callable[[str], float]:
+    """A reader of numbers between two bounds; arguments as `Number` has them."""
+    return reader(Number(low, high, open_low=open_low))
 
 
 def whole(low: int) -> Callable[[str], int]:
-    """A reader of whole numbers, also written like ``1e6`` or ``1_000_000``.
-
-    Args:
-        low: The smallest number accepted.
-    """
-
-    def read(text: str) -> int:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not low <= value < 1e15 or value != int(value):
-            raise argparse.ArgumentTypeError(f"must be a whole number of at least {low}, got {text!r}")
-        return int(value)
-
-    return read
-
-
-def number_or(word: str) -> Callable[[str], Any]:
-    """A reader of any number, or of one word such as ``auto``."""
-
-    def read(text: str) -> Any:
-        if text == word:
-            return word
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not abs(value) < float("inf"):
-            raise argparse.ArgumentTypeError(f"must be a number or {word!r}, got {text!r}")
-        return value
-
-    return read
+    """A reader of whole numbers of at least `low`, also written like ``1e6`` or ``1_000_000``."""
+    return reader(Whole(low))
 
 
 def choice(*names: str) -> Callable[[str], str]:
     """A reader of one of some names."""
-
-    def read(text: str) -> str:
-        if text not in names:
-            raise argparse.ArgumentTypeError(f"must be one of {', '.join(names)}, got {text!r}")
-        return text
-
-    return read
-
-
-def widths(text: str) -> tuple[int, ...]:
-    """Reads the widths of hidden layers, such as ``256,256``."""
-    try:
-        values = tuple(int(word) for word in _words(text))
-    except ValueError:
-        values = ()
-    if not values or min(values) < 1:
-        raise argparse.ArgumentTypeError(f"must be whole numbers of at least 1 such as 256,256, got {text!r}")
-    return values
+    return reader(OneOf(*names))
 
 
 def updates_per_step(text: str) -> float:

@@ -5,46 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from ray.rllib.algorithms.algorithm_config import NotProvided
 from ray.rllib.utils.annotations import override
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from interreplay.learning.deterministic import DeterministicNetworks
-from interreplay.learning.exploration import Exploration, Gaussian, make_exploration
+from interreplay.learning.exploration import make_exploration
 from interreplay.rllib.algorithms.module import OffPolicyModule, flat_size
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
+from interreplay.settings import defaults
 
 
 class DeterministicConfig(OffPolicyConfig):
-    """Settings shared by the algorithms with a deterministic policy.
+    """Settings shared by the algorithms with a deterministic policy, see `DeterministicSettings`.
 
-    Attributes:
-        exploration: `Gaussian`, `OrnsteinUhlenbeck`, or another `interreplay.learning.exploration.Exploration`; also
-            as ``{"type": "Gaussian", "sigma": 0.1}``.
+    ``exploration`` may also be a `Gaussian`, an `OrnsteinUhlenbeck`, another
+    `interreplay.learning.exploration.Exploration`, or a mapping such as ``{"type": "Gaussian", "sigma": 0.1}``.
     """
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
-        self.exploration = Gaussian(0.1)
-
-    @override(OffPolicyConfig)
-    def training(
-        self,
-        *,
-        exploration: Exploration | dict[str, Any] | Any = NotProvided,
-        **settings: Any,
-    ) -> Self:
-        """Set training options; see the class, `OffPolicyConfig.training`, and RLlib for those not named here."""
-        given = {k: v for k, v in locals().items() if k not in ("self", "settings", "__class__")}
-        super().training(**settings)
-        self._set(given)
-        return self
+        self.exploration = defaults(self.settings_class)["exploration"]
 
     @override(OffPolicyConfig)
     def validate(self) -> None:
-        super().validate()
+        if isinstance(self.exploration, str):
+            named = {"type": self.exploration, "sigma": self.exploration_sigma}
+            named |= {"theta": self.exploration_theta} if self.exploration == "OrnsteinUhlenbeck" else {}
+            self.exploration = make_exploration(named)
         self.exploration = make_exploration(self.exploration)
+        super().validate()
+
+    @override(OffPolicyConfig)
+    def _check_setting(self, name: str, accepts: Any) -> None:
+        if name != "exploration":  # what stands for its name by now has been checked
+            super()._check_setting(name, accepts)
 
 
 class DeterministicModule(OffPolicyModule):

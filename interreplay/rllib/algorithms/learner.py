@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -20,17 +19,15 @@ UPDATE_STATE = "interreplay_update"
 
 
 class OffPolicyLearner(TorchLearner):
-    """Learns from `Sample`s. An algorithm gives it an `Update`."""
+    """Learner from `Sample`s, by the `Update` that the configuration makes."""
 
-    @abstractmethod
-    def make_update(self, module: RLModule) -> Update:
-        """The update of this algorithm for a module."""
+    _update_rule: Update
 
     @override(TorchLearner)
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         module = self._module[module_id]
         module.to(self._device)
-        self._update_rule = self.make_update(module)
+        self._update_rule = self.config.make_update(module)
         for name, optimizer in self._update_rule.optimizers.items():
             params = [p for group in optimizer.param_groups for p in group["params"]]
             self.register_optimizer(module_id=module_id, optimizer_name=name, optimizer=optimizer, params=params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import torch
@@ -35,7 +35,15 @@ class OffPolicy(Algorithm):
         replay_buffer: The `interreplay.ReplayBuffer` that is learned from.
         env_steps: Env steps of the whole run, over resumes.
         on_progress: Called with `env_steps` after every round; cheap work only.
+        config_class: Configuration of the algorithm.
     """
+
+    config_class: ClassVar[type]
+
+    @classmethod
+    @override(Algorithm)
+    def get_default_config(cls) -> Any:
+        return cls.config_class()
 
     @override(Algorithm)
     def _setup_logdir(self) -> None:

@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from dataclasses import fields
+from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
 from interreplay.catalogue import Kind, check_arguments, resolve
-from interreplay.learning.batched_layers import MATRIX_DTYPES
 from interreplay.learning.exploration import Exploration, Gaussian
+from interreplay.learning.settings import ActorCriticSettings, LoopSettings
+from interreplay.learning.update import Update
+from interreplay.settings import accepted_by, check_known, defaults
+
+RLLIB_NAMES = {
+    "train_batch_size": "train_batch_size_per_learner",
+    "learning_starts": "num_steps_sampled_before_learning_starts",
+}
+"""Settings that have a name of RLlib's."""
 
 
 class OffPolicyConfig(AlgorithmConfig):
     """Settings shared by the off-policy algorithms, with RLlib's names where RLlib has one.
 
+    Each is a field of `LoopSettings` or of the algorithm's own dataclass: an attribute here, an argument of `training`.
+
     Attributes:
-        train_batch_size_per_learner: Rows per update.
-        num_steps_sampled_before_learning_starts: Env steps with uniformly random actions before the first update.
-        updates_per_step: Updates per env step, below 1 for less than one (update-to-data ratio).
-        batches_per_draw: Updates that are owed at once, as with `updates_per_step` of 2 or more, get their batches
-            from one draw of the buffer, at most this many. Priorities change between draws.
-        matrix_dtype: "bfloat16" multiplies the matrices between hidden layers in that type, which processors with
-            matrix units for it do in half the time; everything else stays float32.
-        steps_per_iteration: Env steps per `train()`; iterations end at its multiples.
-        n_step: Steps per transition.
-        tau: Share of the way that target networks move per update.
-        hiddens: Widths of the hidden layers of all networks.
-        actor_lr: Learning rate of the actor.
-        critic_lr: Learning rate of the critics.
-        actor_l2: c of an L2 term c·½‖θ‖² in the actor's loss.
-        critic_l2: The same in the critics' loss.
-        huber_delta: TD error up to which the critics' loss is square, linear beyond; None for square everywhere.
-        grad_clip: Largest gradient norm, or None.
-        anneal_steps: Env steps over which schedules such as PER's β run; None leaves them at their start.
-        exploration: Noise with which the policy acts while it trains; each runner has a copy of its own.
-        on_manifold_rows: Blended rows of every batch looked at whose outcome the simulator is asked for; 0 for none.
-            For Gymnasium's MuJoCo environments, see `interreplay.diagnostics.on_manifold`.
+        settings_class: Dataclass of the algorithm's own settings.
+        module_class: RLModule with its networks.
+        exploration: How the policy acts while it trains; each runner has a copy of its own.
     """
+
+    settings_class: ClassVar[type] = ActorCriticSettings
+    module_class: ClassVar[type]
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
@@ -47,29 +45,21 @@ class OffPolicyConfig(AlgorithmConfig):
 
         self.env_runner_cls = ColumnRunner
         self.rollout_fragment_length = 1
-        self.train_batch_size_per_learner = 256
-        self.num_steps_sampled_before_learning_starts = 1000
-        self.updates_per_step = 1.0
-        self.batches_per_draw = 32
-        self.matrix_dtype = "float32"
-        self.steps_per_iteration = 1000
-        self.n_step = 1
-        self.tau = 0.005
-        self.hiddens = (256, 256)
-        self.actor_lr = 3e-4
-        self.critic_lr = 3e-4
-        self.actor_l2 = 0.0
-        self.critic_l2 = 0.0
-        self.huber_delta: float | None = None
-        self.anneal_steps: int | None = None
+        for name, default in (defaults(LoopSettings) | defaults(self.settings_class)).items():
+            setattr(self, RLLIB_NAMES.get(name, name), default)
         self.exploration: Exploration = Gaussian(1.0)
-        self.on_manifold_rows = 0
         self.replay_buffer_config: dict[str, Any] = {"type": "Uniform"}
         self.evaluation_duration = 10
         self.evaluation_config = {"explore": False, "num_envs_per_env_runner": 1}
         self.metrics_num_episodes_for_smoothing = 10
         self.min_time_s_per_iteration = 0
         self.min_sample_timesteps_per_iteration = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give `training` of the class the signature of its settings."""
+        super().__init_subclass__(**kwargs)
+        if "training" not in vars(cls):
+            cls.training = _training_of(cls)  # type: ignore[method-assign]
 
     def replay(self, kind: Kind, **arguments: Any) -> Self:
         """Choose the replay buffer.
@@ -86,47 +76,32 @@ class OffPolicyConfig(AlgorithmConfig):
         self.replay_buffer_config = {"type": kind, **arguments}
         return self
 
+    @classmethod
+    def own_settings(cls) -> dict[str, Any]:
+        """Return the fields of the loop's and the algorithm's settings by the names that they have here."""
+        found = (*fields(LoopSettings), *fields(cls.settings_class))
+        return {RLLIB_NAMES.get(field.name, field.name): field for field in found}
+
     @override(AlgorithmConfig)
-    def training(
-        self,
-        *,
-        num_steps_sampled_before_learning_starts: int | Any = NotProvided,
-        updates_per_step: float | Any = NotProvided,
-        batches_per_draw: int | Any = NotProvided,
-        matrix_dtype: str | Any = NotProvided,
-        steps_per_iteration: int | Any = NotProvided,
-        n_step: int | Any = NotProvided,
-        tau: float | Any = NotProvided,
-        hiddens: tuple[int, ...] | list[int] | Any = NotProvided,
-        actor_lr: float | Any = NotProvided,
-        critic_lr: float | Any = NotProvided,
-        actor_l2: float | Any = NotProvided,
-        critic_l2: float | Any = NotProvided,
-        huber_delta: float | None | Any = NotProvided,
-        anneal_steps: int | None | Any = NotProvided,
-        on_manifold_rows: int | Any = NotProvided,
-        replay_buffer_config: dict[str, Any] | Any = NotProvided,
-        **settings: Any,
-    ) -> Self:
+    def training(self, *, replay_buffer_config: dict[str, Any] | Any = NotProvided, **settings: Any) -> Self:
         """Set training options: those of the class, and RLlib's.
 
         ``replay_buffer_config={"type": name, **arguments}`` is the same as `replay`.
+
+        Raises:
+            TypeError: For a setting that there is not, with the nearest name.
         """
-        given = {
-            k: v for k, v in locals().items() if k not in ("self", "settings", "replay_buffer_config", "__class__")
-        }
-        super().training(**settings)
-        self._set(given)
+        own = self.own_settings()
+        of_rllib = {name: value for name, value in settings.items() if name not in own}
+        check_known(f"{type(self).__name__}.training", of_rllib, [*own, *_rllib_settings()])
+        super().training(**of_rllib)
+        for name, value in settings.items():
+            if name in own and value is not NotProvided:
+                setattr(self, name, value)
         if replay_buffer_config is not NotProvided:
             arguments = dict(replay_buffer_config)
             self.replay(arguments.pop("type", self.replay_buffer_config["type"]), **arguments)
         return self
-
-    def _set(self, given: dict[str, Any]) -> None:
-        """Set attributes, passing over those that were not given."""
-        for name, value in given.items():
-            if value is not NotProvided:
-                setattr(self, name, value)
 
     @override(AlgorithmConfig)
     def validate(self) -> None:
@@ -138,26 +113,8 @@ class OffPolicyConfig(AlgorithmConfig):
         # RLlib would advise to go back to a stack that this algorithm does not have.
         log_once(f"{self.algo_class.__name__}_on_new_api_stack")
         super().validate()
-        self._check_range("train_batch_size_per_learner", 1)
-        self._check_range("batches_per_draw", 1)
-        self._check_range("steps_per_iteration", 1)
-        self._check_range("num_steps_sampled_before_learning_starts", 0)
-        self._check_range("n_step", 1)
-        self._check_range("on_manifold_rows", 0)
-        self._check_range("updates_per_step", 0)
-        self._check_range("actor_l2", 0)
-        self._check_range("critic_l2", 0)
-        for name in ("actor_lr", "critic_lr"):
-            check_positive(name, getattr(self, name))
-        if self.huber_delta is not None:
-            check_positive("huber_delta", self.huber_delta)
-        if self.matrix_dtype not in MATRIX_DTYPES:
-            raise ValueError(f"matrix_dtype is {self.matrix_dtype!r}; expected one of {', '.join(MATRIX_DTYPES)}")
-        widths = self.hiddens if isinstance(self.hiddens, list | tuple) else ()
-        if not widths or not all(isinstance(width, int) and width > 0 for width in widths):
-            raise ValueError(f"hiddens is {self.hiddens!r}; expected whole numbers of at least 1 such as [256, 256]")
-        if not 0 < self.tau <= 1:
-            raise ValueError(f"tau is {self.tau}; expected more than 0 and at most 1")
+        for name, field in self.own_settings().items():
+            self._check_setting(name, accepted_by(field))
         if self.num_learners > 0:
             raise ValueError(f"num_learners is {self.num_learners}; expected 0, the learner runs beside the buffer")
         capacity = self.replay_buffer_config.get("capacity")
@@ -166,15 +123,29 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
             )
 
-    def _check_range(self, name: str, least: int) -> None:
+    def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
-        if not isinstance(value, int | float) or value < least:
-            raise ValueError(f"{name} is {value!r}; expected {least} or more")
+        if not accepts.admits(value):
+            raise ValueError(f"{name} is {value!r}; expected {accepts.described}")
+
+    def make_update(self, module: RLModule) -> Update:
+        """Return the update of this algorithm for a module."""
+        raise NotImplementedError
 
     def update_settings(self) -> dict[str, Any]:
-        """Arguments of the update."""
+        """Return the arguments that the updates of all actor-critic algorithms take."""
         names = ("actor_lr", "critic_lr", "tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip")
         return {name: getattr(self, name) for name in names}
+
+    @override(AlgorithmConfig)
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        return RLModuleSpec(module_class=self.module_class)
+
+    @override(AlgorithmConfig)
+    def get_default_learner_class(self) -> type:
+        from interreplay.rllib.algorithms.learner import OffPolicyLearner
+
+        return OffPolicyLearner
 
     @override(AlgorithmConfig)
     def get_state(self) -> dict[str, Any]:
@@ -192,7 +163,30 @@ class OffPolicyConfig(AlgorithmConfig):
         }
 
 
-def check_positive(name: str, value: Any) -> None:
-    """Raise ValueError unless `value` is a positive number."""
-    if not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"{name} is {value!r}; expected a positive number")
+def _rllib_settings() -> list[str]:
+    """Names of what RLlib's own `training` takes."""
+    return [name for name in inspect.signature(AlgorithmConfig.training).parameters if name != "self"]
+
+
+def _training_of(cls: type[OffPolicyConfig]) -> Any:
+    """Return the inherited `training` with the settings of a class in its signature and documentation."""
+    inherited = cls.training
+
+    def training(self: OffPolicyConfig, **settings: Any) -> OffPolicyConfig:
+        return inherited(self, **settings)
+
+    own = cls.own_settings()
+    kind = inspect.Parameter.KEYWORD_ONLY
+    listed = [inspect.Parameter(name, kind, default=NotProvided, annotation=f.type) for name, f in own.items()]
+    buffer = inspect.Parameter("replay_buffer_config", kind, default=NotProvided)
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    more = inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)
+    training.__signature__ = inspect.Signature([first, *listed, buffer, more])  # type: ignore[attr-defined]
+    told = [
+        f"    {name}: {f.metadata['help']} (default: {f.default}; {accepted_by(f).described})."
+        for name, f in own.items()
+    ]
+    head = "Set training options: these, `replay_buffer_config`, and RLlib's own.\n\nArgs:\n"
+    training.__doc__ = head + "\n".join(told)
+    training.__qualname__ = f"{cls.__name__}.training"
+    return training

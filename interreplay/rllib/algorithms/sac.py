@@ -1,4 +1,4 @@
-"""SAC: its configuration, its Learner, its Algorithm."""
+"""SAC: its RLModule, its configuration, its Algorithm."""
 
 from __future__ import annotations
 
@@ -7,79 +7,17 @@ from typing import Any
 
 import gymnasium as gym
 import torch
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
-from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from interreplay.learning.discrete_sac import ENTROPY_SHARE, DiscreteSACNetworks, DiscreteSACUpdate
 from interreplay.learning.sac import SACNetworks, SACUpdate
+from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.learner import OffPolicyLearner
 from interreplay.rllib.algorithms.module import OffPolicyModule, flat_size
 from interreplay.rllib.algorithms.off_policy import OffPolicy
-from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig, check_positive
-
-
-class SACConfig(OffPolicyConfig):
-    """Soft actor-critic with the networks and defaults of the paper (arXiv:1812.05905).
-
-    Discrete actions are learned as in Christodoulou 2019 (arXiv:1910.07207).
-
-    ```python
-    config = SACConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
-    algorithm = config.build_algo()
-    algorithm.train()
-    ```
-
-    Attributes:
-        alpha_lr: Learning rate of the temperature; 0 leaves it as it is.
-        initial_alpha: First temperature.
-        target_entropy: In nats, or "auto" for −|A|, of n discrete actions .98·log n.
-    """
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or SAC)
-        self.alpha_lr = 3e-4
-        self.initial_alpha = 1.0
-        self.target_entropy: float | str = "auto"
-
-    @override(OffPolicyConfig)
-    def training(
-        self,
-        *,
-        alpha_lr: float | Any = NotProvided,
-        initial_alpha: float | Any = NotProvided,
-        target_entropy: float | str | Any = NotProvided,
-        **settings: Any,
-    ) -> Self:
-        """Set training options; see the class, `OffPolicyConfig.training`, and RLlib for those not named here."""
-        given = {k: v for k, v in locals().items() if k not in ("self", "settings", "__class__")}
-        super().training(**settings)
-        self._set(given)
-        return self
-
-    @override(OffPolicyConfig)
-    def validate(self) -> None:
-        super().validate()
-        self._check_range("alpha_lr", 0)
-        check_positive("initial_alpha", self.initial_alpha)
-        if self.target_entropy != "auto" and not isinstance(self.target_entropy, int | float):
-            raise ValueError(f"target_entropy is {self.target_entropy!r}; expected a number or 'auto'")
-
-    @override(AlgorithmConfig)
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        return RLModuleSpec(module_class=SACModule)
-
-    @override(AlgorithmConfig)
-    def get_default_learner_class(self) -> type:
-        return SACLearner
-
-    @property
-    @override(OffPolicyConfig)
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | {"initial_alpha": self.initial_alpha}
+from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
 
 class SACModule(OffPolicyModule):
@@ -116,27 +54,39 @@ class SACModule(OffPolicyModule):
         return torch.tensor([0.0, -0.5 * math.log(3.0)]).repeat_interleave(size).expand(count, -1)
 
 
-class SACLearner(OffPolicyLearner):
-    """Learns a `SACModule`."""
+class SACConfig(OffPolicyConfig):
+    """Soft actor-critic with the networks and defaults of the paper (arXiv:1812.05905).
 
-    @override(OffPolicyLearner)
+    Discrete actions are learned as in Christodoulou 2019 (arXiv:1910.07207). `SACSettings` has what is its own.
+
+    ```python
+    config = SACConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
+    algorithm = config.build_algo()
+    algorithm.train()
+    ```
+    """
+
+    settings_class = SACSettings
+    module_class = SACModule
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class or SAC)
+
+    @override(OffPolicyConfig)
     def make_update(self, module: RLModule) -> Update:
-        config, size = self.config, flat_size(module.action_space)
-        target = config.target_entropy
+        size, target = flat_size(module.action_space), self.target_entropy
         if target == "auto":
             target = ENTROPY_SHARE * math.log(size) if module.discrete else -float(size)
-        return (DiscreteSACUpdate if module.discrete else SACUpdate)(
-            module.nets,
-            target_entropy=target,
-            alpha_lr=config.alpha_lr,
-            **config.update_settings(),
-        )
+        update = DiscreteSACUpdate if module.discrete else SACUpdate
+        return update(module.nets, target_entropy=target, alpha_lr=self.alpha_lr, **self.update_settings())
+
+    @property
+    @override(OffPolicyConfig)
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        return super()._model_config_auto_includes | {"initial_alpha": self.initial_alpha}
 
 
 class SAC(OffPolicy):
     """Soft actor-critic on the fast path."""
 
-    @classmethod
-    @override(OffPolicy)
-    def get_default_config(cls) -> SACConfig:
-        return SACConfig()
+    config_class = SACConfig

@@ -8,11 +8,11 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
-from ray.rllib.algorithms.registry import ALGORITHMS
+from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
 from ray.rllib.algorithms.sac import SACConfig
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
-from interreplay.algorithms_table import OURS, check_actions
+from interreplay.algorithms_table import ALGORITHMS, check_actions
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError, accepted_names
 from interreplay.rllib.stock.configs import StockDQNConfig, StockSACConfig
@@ -36,12 +36,12 @@ def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmCon
     """
     name, space = _environment(env, say)
     stock = run.removesuffix(STOCK)
-    if run in OURS:
+    if run in ALGORITHMS:
         if space is not None:
             check_actions(run, name, space, "--run")
-        config = getattr(importlib.import_module("interreplay.rllib"), OURS[run])()
-    elif stock in ALGORITHMS:
-        config = ALGORITHMS[stock]()[1]
+        config = getattr(importlib.import_module("interreplay.rllib"), ALGORITHMS[run].config)()
+    elif stock in STOCK_ALGORITHMS:
+        config = STOCK_ALGORITHMS[stock]()[1]
     else:
         raise UsageError(f"unknown algorithm {run!r}; {accepted_names(run, names())}")
     return config.environment(name)
@@ -56,9 +56,9 @@ def with_our_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
 def names() -> list[str]:
     """What `config_for` knows, those of its own first."""
     return [
-        *OURS,
-        *(name for name in sorted(ALGORITHMS) if name not in OURS),
-        *(name + STOCK for name in OURS if name in ALGORITHMS),
+        *ALGORITHMS,
+        *(name for name in sorted(STOCK_ALGORITHMS) if name not in ALGORITHMS),
+        *(name + STOCK for name in ALGORITHMS if name in STOCK_ALGORITHMS),
     ]
 
 

@@ -6,10 +6,9 @@ import importlib
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.algorithms_table import TRAINER_DEFAULTS
+from interreplay.algorithms_table import ALGORITHMS
 from interreplay.commandline.flags.replay_flags import replay_arguments
 from interreplay.errors import UsageError
-from interreplay.learning.exploration import make_exploration
 from interreplay.rllib.evaluation.evaluation_video import EvaluationFilm
 
 
@@ -33,15 +32,12 @@ def build(config_name: str, settings: SimpleNamespace) -> Any:
         raise UsageError(str(error)) from error
 
 
-def trainer_settings(settings: SimpleNamespace) -> dict[str, Any]:
+def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
     """The settings that not every algorithm has, or not with the same default, as its configuration takes them."""
-    own = {name: getattr(settings, name) for name in TRAINER_DEFAULTS[settings.trainer] if name != "train_batch_size"}
-    if own.get("huber_delta") == "none":
+    own = {name: getattr(settings, name) for name in ALGORITHMS[settings.trainer].defaults}
+    own["train_batch_size_per_learner"] = own.pop("train_batch_size")
+    if own["huber_delta"] == "none":  # as it was written down before
         own["huber_delta"] = None
-    if "exploration" in own:
-        kind, sigma, theta = (own.pop(f"exploration{part}") for part in ("", "_sigma", "_theta"))
-        named = {"type": kind, "sigma": sigma} | ({} if kind == "Gaussian" else {"theta": theta})
-        own["exploration"] = make_exploration(named)
     return own
 
 
@@ -52,11 +48,10 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     config.environment(s.env, env_config={"max_episode_steps": s.horizon} if s.horizon else {})
     config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
     config.training(
-        **trainer_settings(s),
+        **algorithm_settings(s),
         gamma=s.gamma,
         n_step=s.n_step,
-        train_batch_size_per_learner=s.train_batch_size,
-        updates_per_step=s.round_robin_weights,
+        updates_per_step=s.updates_per_step,
         steps_per_iteration=s.steps_per_iteration,
         anneal_steps=s.total_env_steps,
         on_manifold_rows=s.on_manifold_rows,

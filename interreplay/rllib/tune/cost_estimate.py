@@ -11,7 +11,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.algorithms_table import OURS
+from interreplay.algorithms_table import ALGORITHMS
 from interreplay.rllib import ray_session
 from interreplay.rllib.run.build import build
 from interreplay.rllib.tune.run_study import own_cpus
@@ -69,7 +69,7 @@ def _rate(how: dict[str, Any], known: Rates, measured: dict[str, float]) -> tupl
 
 
 def _keys(how: dict[str, Any]) -> Iterable[tuple[str, ...]]:
-    full = (how["trainer"], how["env"], how["buffer"], json.dumps(how["round_robin_weights"]))
+    full = (how["trainer"], how["env"], how["buffer"], json.dumps(how["updates_per_step"]))
     return full, (full[0], full[2], full[3]), (full[0], full[3])
 
 
@@ -93,7 +93,7 @@ def measure(how: dict[str, Any], clock: Callable[[], float] = time.perf_counter)
     short = {"learning_starts": how["train_batch_size"], "steps_per_iteration": 25, "evaluation_interval": 0}
     settings = SimpleNamespace(**how | short | {"num_workers": 0, "on_manifold_rows": 0})
     ray_session.prepare_host(settings.threads, 0)
-    algo = build(OURS[settings.trainer], settings)
+    algo = build(ALGORITHMS[settings.trainer].config, settings)
     try:
         while algo.env_steps < settings.learning_starts + 50:  # the first updates are slower than all others
             algo.train()

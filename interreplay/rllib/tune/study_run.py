@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from interreplay.algorithms_table import OURS
+from interreplay.algorithms_table import ALGORITHMS
 from interreplay.errors import CheckpointError, EnvironmentFailure, NonFiniteError, RunnerLost, UsageError
 from interreplay.rllib.run.build import build
 from interreplay.rllib.run.train_loop import Training
@@ -98,7 +98,7 @@ class TrialRun:
         self._ended()
 
     def _prepare(self) -> Training:
-        algo = build(OURS[self.settings.trainer], self.settings)
+        algo = build(ALGORITHMS[self.settings.trainer].config, self.settings)
         self._exits.callback(algo.stop)
         checkpoints = self.folder.checkpoints()
         notes: list[str] = []

@@ -1,0 +1,96 @@
+"""The settings of each algorithm: default, what is accepted, and what it does, stated here and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from interreplay.settings import Number, OneOf, OrWord, Whole, Widths, changed_default, setting
+
+RATE = Number(0, open_low=True)
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """The loop that collects experience, replays it and updates, whatever the algorithm."""
+
+    learning_starts: int = setting(1_000, Whole(0), "environment steps with random actions before the first update")
+    updates_per_step: float = setting(1.0, Number(0), "updates per environment step, below 1 for less than one")
+    batches_per_draw: int = setting(
+        32, Whole(1), "most updates that get their batches from one draw of the buffer; priorities change between draws"
+    )
+    matrix_dtype: str = setting(
+        "float32",
+        OneOf("float32", "bfloat16"),
+        "type in which matrices between hidden layers are multiplied; bfloat16 is faster where processors have it",
+    )
+    steps_per_iteration: int = setting(1_000, Whole(1), "environment steps per iteration, the unit of intervals")
+    n_step: int = setting(1, Whole(1), "length of the returns")
+    anneal_steps: int | None = setting(
+        None,
+        OrWord(Whole(1), "none", None),
+        "environment steps over which schedules run; none leaves them at their start",
+    )
+    on_manifold_rows: int = setting(0, Whole(0), "blended rows that the simulator (MuJoCo) checks, of every 50th batch")
+
+
+@dataclass(frozen=True)
+class ActorCriticSettings:
+    """What algorithms with an actor and critics have in common."""
+
+    train_batch_size: int = setting(256, Whole(1), "transitions per update")
+    tau: float = setting(
+        0.005, Number(0, 1, open_low=True), "share of the new weights in the target networks per update"
+    )
+    actor_lr: float = setting(3e-4, RATE, "learning rate of the policy")
+    critic_lr: float = setting(3e-4, RATE, "learning rate of the critics")
+    hiddens: tuple[int, ...] = setting((256, 256), Widths(), "widths of the hidden layers")
+    actor_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the policy's weights")
+    critic_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the critics' weights")
+    huber_delta: float | None = setting(
+        None, OrWord(RATE, "none", None), "TD error from which on the critics' loss is linear; none: never"
+    )
+
+
+@dataclass(frozen=True)
+class SACSettings(ActorCriticSettings):
+    """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905; discrete: Christodoulou 2019, arXiv:1910.07207)."""
+
+    alpha_lr: float = setting(3e-4, Number(0), "learning rate of the temperature; 0 leaves it as it is")
+    initial_alpha: float = setting(1.0, RATE, "temperature at the start")
+    target_entropy: float | str = setting(
+        "auto",
+        OrWord(Number(), "auto"),
+        "entropy that the temperature aims at; auto is minus the action's size, of n discrete actions .98 log n",
+    )
+
+
+@dataclass(frozen=True)
+class DeterministicSettings(ActorCriticSettings):
+    """What algorithms with a deterministic policy have in common: noise on its actions while it trains."""
+
+    exploration: str = setting("Gaussian", OneOf("Gaussian", "OrnsteinUhlenbeck"), "noise on actions while training")
+    exploration_sigma: float = setting(0.1, Number(0), "its standard deviation per step, for actions in [-1, 1]")
+    exploration_theta: float = setting(0.15, Number(0, 1), "share of Ornstein-Uhlenbeck noise that is lost per step")
+
+
+@dataclass(frozen=True)
+class TD3Settings(DeterministicSettings):
+    """Twin delayed DDPG, as in the published code of its authors (Fujimoto et al. 2018, arXiv:1802.09477)."""
+
+    policy_delay: int = setting(2, Whole(1), "updates of the critics per update of the policy")
+    target_policy_noise: float = setting(0.2, Number(0), "standard deviation of the noise on the target policy")
+    target_noise_clip: float = setting(0.5, Number(0), "bound of that noise")
+
+
+@dataclass(frozen=True)
+class DDPGSettings(DeterministicSettings):
+    """Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971)."""
+
+    train_batch_size: int = changed_default(DeterministicSettings, "train_batch_size", 64)
+    tau: float = changed_default(DeterministicSettings, "tau", 0.001)
+    actor_lr: float = changed_default(DeterministicSettings, "actor_lr", 1e-4)
+    critic_lr: float = changed_default(DeterministicSettings, "critic_lr", 1e-3)
+    hiddens: tuple[int, ...] = changed_default(DeterministicSettings, "hiddens", (400, 300))
+    critic_l2: float = changed_default(DeterministicSettings, "critic_l2", 1e-2)
+    exploration: str = changed_default(DeterministicSettings, "exploration", "OrnsteinUhlenbeck")
+    exploration_sigma: float = changed_default(DeterministicSettings, "exploration_sigma", 0.2)

@@ -1,0 +1,184 @@
+"""Settings stated once: a field's default, what values it accepts, and what it does.
+
+A dataclass of such fields is what an algorithm is given; command-line flags, ``Config.training`` and every refusal are
+made from it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import Field, field, fields
+from numbers import Integral, Real
+from typing import Any
+
+from interreplay.errors import accepted_names
+
+
+class Accepts(ABC):
+    """What values a setting accepts.
+
+    Attributes:
+        described: Half a sentence, such as "a number of at least 0".
+    """
+
+    described: str
+
+    @abstractmethod
+    def admits(self, value: Any) -> bool:
+        """Return whether a value is accepted."""
+
+    @abstractmethod
+    def parse(self, text: str) -> Any:
+        """Return the value of a text, possibly one that is not accepted.
+
+        Raises:
+            ValueError: The text is none.
+        """
+
+    def read(self, text: str) -> Any:
+        """Return the value of a text.
+
+        Raises:
+            ValueError: Saying what is accepted.
+        """
+        try:
+            value = self.parse(text)
+            if self.admits(value):
+                return value
+        except (ValueError, OverflowError):
+            pass
+        raise ValueError(f"must be {self.described}, got {text!r}")
+
+
+class Number(Accepts):
+    """A finite number.
+
+    Args:
+        low: The smallest that is accepted.
+        high: The largest.
+        open_low: Whether `low` itself is refused.
+    """
+
+    def __init__(self, low: float = -float("inf"), high: float = float("inf"), *, open_low: bool = False):
+        self.low, self.high, self.open_low = low, high, open_low
+        bounds = [f"{'above' if open_low else 'of at least'} {low:g}"] if low > -float("inf") else []
+        bounds += [f"at most {high:g}"] if high < float("inf") else []
+        self.described = " ".join(["a number", ", ".join(bounds)]).strip()
+
+    def admits(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            return False
+        number = float(value)
+        return (self.low < number if self.open_low else self.low <= number) and number <= self.high
+
+    def parse(self, text: str) -> float:
+        return float(text)
+
+
+class Whole(Accepts):
+    """A whole number, in text also like ``1e6`` or ``1_000_000``.
+
+    Args:
+        low: The smallest that is accepted.
+    """
+
+    def __init__(self, low: int):
+        self.low, self.described = low, f"a whole number of at least {low}"
+
+    def admits(self, value: Any) -> bool:
+        return isinstance(value, Integral) and not isinstance(value, bool) and self.low <= int(value) < 10**15
+
+    def parse(self, text: str) -> Any:
+        value = float(text)
+        return int(value) if value == int(value) else value
+
+
+class OneOf(Accepts):
+    """One of some names.
+
+    Args:
+        *names: Those.
+    """
+
+    def __init__(self, *names: str):
+        self.names, self.described = names, f"one of {', '.join(names)}"
+
+    def admits(self, value: Any) -> bool:
+        return value in self.names
+
+    def parse(self, text: str) -> str:
+        return text
+
+
+class OrWord(Accepts):
+    """What another accepts, or one word.
+
+    Args:
+        other: The other.
+        word: Such as "auto".
+        stands_for: The value that `word` means in a text; the word itself by default.
+    """
+
+    def __init__(self, other: Accepts, word: str, stands_for: Any = ...):
+        self.other, self.word, self.stands_for = other, word, word if stands_for is ... else stands_for
+        self.described = f"{other.described} or {word!r}"
+
+    def admits(self, value: Any) -> bool:
+        return value == self.stands_for or self.other.admits(value)
+
+    def parse(self, text: str) -> Any:
+        return self.stands_for if text == self.word else self.other.parse(text)
+
+
+class Widths(Accepts):
+    """Widths of hidden layers, such as ``256,256``."""
+
+    described = "whole numbers of at least 1 such as 256,256"
+
+    def admits(self, value: Any) -> bool:
+        whole = Whole(1)
+        return isinstance(value, list | tuple) and len(value) > 0 and all(map(whole.admits, value))
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        return tuple(int(word) for word in text.strip().strip("[]()").replace(",", " ").split())
+
+
+def setting(default: Any, accepts: Accepts, help: str) -> Any:
+    """Return a dataclass field.
+
+    Args:
+        default: Where nothing else is said.
+        accepts: What values it takes.
+        help: What it does, for ``--help`` and documentation.
+    """
+    return field(default=default, metadata={"accepts": accepts, "help": help})
+
+
+def changed_default(owner: type, name: str, default: Any) -> Any:
+    """Return a field that differs from that of another dataclass in its default alone."""
+    (found,) = (f for f in fields(owner) if f.name == name)
+    return field(default=default, metadata=found.metadata)
+
+
+def accepted_by(found: Field[Any]) -> Accepts:
+    """Return what values a field made by `setting` accepts."""
+    return found.metadata["accepts"]
+
+
+def defaults(owner: type) -> dict[str, Any]:
+    """Return the default of each setting of a dataclass by its name."""
+    return {found.name: found.default for found in fields(owner)}
+
+
+def check_known(title: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse settings that there are not.
+
+    Raises:
+        TypeError: With the nearest name.
+    """
+    names = list(known)
+    for name in given:
+        if name not in names:
+            raise TypeError(f"{title} has no setting {name!r}; {accepted_names(name, names)}")
