@@ -233,8 +233,7 @@ def rescue(error: Exception, training: Training, again: str) -> None:
     with contextlib.suppress(OSError):  # of a full disk
         report.write_text("".join(traceback.format_exception(error)))
     if isinstance(error, EnvironmentFailure | RunnerLost):
-        kept = training.rescue(new_episode=True)
-        raise RunFailure(f"{error}; {kept}; {report} holds the traceback; {again}") from error
+        raise RunFailure(f"{error}; {training.rescue()}; {report} holds the traceback; {again}") from error
 
 
 def _last_line(text: str) -> None:

@@ -208,7 +208,8 @@ def _cut(path: Path, size: int) -> None:
 
 
 def _let_go(file: IO[Any] | None) -> None:
-    """Lead an open file to nowhere: what it holds back would be written, or fail again, when it is closed."""
+    """Close a file without what it holds back, which would be written, or fail again."""
     if file is not None and not file.closed:
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), file.fileno())
+        file.close()

@@ -114,15 +114,9 @@ class Training:
             told = f"results in {self.folder.path} cannot be written ({error.strerror})"
             raise UsageError(f"{told}; {self.rescue()}") from error
 
-    def rescue(self, new_episode: bool = False) -> str:
-        """Save what an error outside of learning left whole; return half a sentence that says where it is.
-
-        Args:
-            new_episode: A resumed run begins one: the environment, or the rows of its last steps, are not whole.
-        """
+    def rescue(self) -> str:
+        """Save what an error outside of learning left whole; return half a sentence that says where it is."""
         try:
-            if new_episode:
-                self.algo.env_runner._needs_initial_reset = True
             return f"what was learned so far is kept in {self.save(more=1)}"
         except Exception as error:  # of runners that are lost, too
             newest = next((path.name for path in self.folder.checkpoints()), "none")

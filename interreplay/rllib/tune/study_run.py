@@ -142,7 +142,7 @@ class TrialRun:
         hopeless = isinstance(error, NonFiniteError | UsageError) and not _is_full(error)
         line = described(error)
         if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
-            self.training.rescue(new_episode=True)
+            self.training.rescue()
         with contextlib.suppress(OSError):  # where the disk is full
             self.folder.note_failure(line, FAILED if hopeless else CRASHED)
             (self.folder.path / "error.txt").write_text(traceback.format_exc())
