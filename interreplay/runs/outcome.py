@@ -90,6 +90,9 @@ class LastingStream:
             return self._stream is not None and self._stream.isatty()
         return False
 
+    def close(self) -> None:
+        """Leave the stream open: log handlers that found this one close it at the program's end."""
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
