@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import shlex
@@ -229,6 +230,7 @@ def rescue(error: Exception, training: Training, again: str) -> None:
         raise UsageError(f"{error}; {training.rescue()}") from error
     if isinstance(error, UsageError):
         return
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # of what can no longer be ended; the reason is said below
     report = training.folder.path / "error.txt"
     with contextlib.suppress(OSError):  # of a full disk
         report.write_text("".join(traceback.format_exception(error)))

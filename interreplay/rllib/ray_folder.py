@@ -14,7 +14,7 @@ from pathlib import Path
 import ray
 
 PREFIX = "interreplay_"
-_LONGEST = 107 - len("/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store.1")
+_LONGEST = 107 - len("/r/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store.1")
 """Bytes of a folder's name that leave room for Ray's sockets in it: the system takes 107."""
 _SETTLED = 60.0
 """Seconds after which a folder without a lock was left behind, and is not just being made."""
@@ -38,7 +38,7 @@ def private_folder() -> str | None:
     lock = os.open(Path(folder, ".lock"), os.O_CREAT | os.O_RDWR)  # let go of by the system, with this process
     _locks(lock)
     atexit.register(_remove, folder)
-    return folder
+    return f"{folder}/r"  # Ray makes it, for everybody, within what is for this user
 
 
 def _remove(folder: str) -> None:

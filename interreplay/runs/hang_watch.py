@@ -20,8 +20,8 @@ class HangWatch:
     Args:
         folder: Where the stacks of all threads are written to, as ``hung.txt``.
         timeout: Seconds without a sign of life; 0 for no limit.
-        pulse: Returns what changes as long as something moves, such as counts of steps, and None before there is
-            anything to count; called from the thread.
+        pulse: Returns what changes as long as something moves, such as counts of steps, and None before the first of
+            them; called from the thread.
         report: Called with a line just before the end.
     """
 
@@ -40,11 +40,11 @@ class HangWatch:
         self._over.set()
 
     def _watch(self) -> None:
-        last, since, limit = self._pulse(), time.monotonic(), max(self._timeout, START_PATIENCE)
+        last, since = self._pulse(), time.monotonic()
         while not self._over.wait(min(5.0, self._timeout / 4)):
             now = self._pulse()
+            limit = self._timeout if now is not None else max(self._timeout, START_PATIENCE)
             if now != last:
-                limit = limit if last is None else self._timeout
                 last, since = now, time.monotonic()
             elif time.monotonic() - since > limit:
                 self._end(limit)

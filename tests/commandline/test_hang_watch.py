@@ -21,7 +21,7 @@ count = 0
 def where_it_stands():
     time.sleep(60)
 
-with hang_watch.HangWatch(folder, timeout, lambda: count, lambda line: print(line, flush=True)):
+with hang_watch.HangWatch(folder, timeout, lambda: count or None, lambda line: print(line, flush=True)):
     for count in range(int(moves) + 1):
         time.sleep(0.2)
     if count == 3:
@@ -85,6 +85,6 @@ def test_signs_of_life_and_their_limits(tmp_path, monkeypatch):
         return None
 
     assert limit_at(lambda: int(Clock.now // 90)) is None
-    assert limit_at(lambda: 0) == (900.0, 905.0)  # the first step may take longer
-    assert limit_at(lambda: min(1, int(Clock.now // 800))) == (100.0, 905.0)
-    assert limit_at(lambda: None if Clock.now < 800 else 0) == (900.0, 1705.0)  # it was only being built
+    assert limit_at(lambda: None) == (900.0, 905.0)  # the first step may take longer
+    assert limit_at(lambda: None if Clock.now < 800 else 1) == (100.0, 905.0)
+    assert limit_at(lambda: 1) == (100.0, 105.0)

@@ -53,6 +53,7 @@ class Training:
         self.algo, self.settings, self.folder = algo, settings, folder
         self._trackers, self._say = trackers, say
         self._saved, self._saves, self._unwritten = saved, 0, unwritten
+        self._first: tuple[int, ...] = ()
         self.checkpoint: Path | None = None
         self._progress, self._saving, self._stopping, self._goal = progress, False, False, 0
         self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
@@ -73,6 +74,7 @@ class Training:
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Trains, and yields each iteration's result; a checkpoint is written at the end."""
         log = self._begin_log()
+        self.pulse()  # where it begins
         self.algo.on_progress = self._round
         try:
             while not self.complete and not self._stopping:
@@ -122,11 +124,16 @@ class Training:
             newest = next((path.name for path in self.folder.checkpoints()), "none")
             return f"no checkpoint could be made of it ({first_line(error)}); the newest is {newest}"
 
-    def pulse(self) -> tuple[int, ...]:
-        """Return counts of which one changes as long as something moves; safe in other threads, and costs no step."""
+    def pulse(self) -> tuple[int, ...] | None:
+        """Return counts of which one changes as long as something moves, None before the first of them does.
+
+        Safe in other threads, and costs no step anything.
+        """
         runners = (self.algo.env_runner, self.algo.eval_env_runner)
         steps = (runner.num_env_steps_sampled_lifetime for runner in runners if runner is not None)
-        return (self.algo.env_steps, self.algo.learner.updates, self._saves, *steps)
+        counts = (self.algo.env_steps, self.algo.learner.updates, self._saves, *steps)
+        self._first = self._first or counts
+        return counts if counts != self._first else None
 
     def save(self, more: int = 0) -> Path:
         """Writes a checkpoint; ``more`` older ones than usual stay."""

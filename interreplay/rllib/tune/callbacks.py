@@ -69,7 +69,7 @@ def _cause(trial: Any) -> str:
     lines = Path(trial.error_file).read_text().split("\n") if trial.error_file else []
     told = [line.strip() for line in lines if line.strip()]
     line = next((line for line in reversed(told) if "exit" in line.lower()), told[-1] if told else "")
-    return line.partition(" There are some potential root causes")[0]
+    return line.partition(" Some common causes include")[0]
 
 
 class Ending(tune.Stopper):
