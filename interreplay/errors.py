@@ -57,6 +57,12 @@ class EnvironmentFailure(InterreplayError):
         super().__init__(f"the environment {env} {cause_text}" + (f", at {at}" if at else ""))
         self.env, self.cause_text, self.at = env, cause_text, at
 
+    def located(self, at: str) -> EnvironmentFailure:
+        """Return this failure with its place."""
+        found = type(self)(self.env, self.cause_text, at)
+        found.__cause__ = self.__cause__
+        return found
+
     def __reduce__(self) -> tuple[type, tuple[str, str, str | None]]:
         """Ray copies and pickles exceptions."""
         return type(self), (self.env, self.cause_text, self.at)

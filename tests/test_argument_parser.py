@@ -375,3 +375,11 @@ def test_the_trainers_exist():
     rllib = pytest.importorskip("interreplay.rllib")
     for name in argument_parser.TRAINERS.values():
         assert hasattr(rllib, name)
+
+
+def test_a_checkpoint_from_before_a_setting_existed_is_resumed_with_its_default():
+    saved = vars(settings_for({"seed": 3})) | {"round_robin_weights": 2.0}
+    for newer in ("normalize_observations", "updates_per_step", "target_entropy"):
+        del saved[newer]
+    resumed = settings_resumed(saved, {"quiet": True})
+    assert (resumed.normalize_observations, resumed.updates_per_step, resumed.target_entropy) == (False, 2.0, "auto")

@@ -61,6 +61,7 @@ MORE_FILES = {
     "replay_buffers": "the catalogue: one file per method",
     "interreplay/analysis": "one step each from result files to a page, read in turn",
     "interreplay/learning": "one file per algorithm",
+    "interreplay/rllib/algorithms": "one file per algorithm, and what they share",
 }
 
 

@@ -50,9 +50,7 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     if trainer not in ALGORITHMS:
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}")
     preset, said = preset_for(given), {**tuned_for(given), **given}
-    elsewhere = METHOD | INVOCATION | ALGORITHM_FLAGS.keys()
-    settings = {name: value for name, value in DEFAULTS.items() if name not in elsewhere}
-    settings |= algorithm_settings(said, trainer)
+    settings = unsaid(trainer) | algorithm_settings(said, trainer)
     settings |= {name: value for name, value in said.items() if name in settings} | presets.replay(
         preset, given, CATALOGUE
     )
@@ -64,6 +62,12 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
             f"expected at least --train_batch_size, {settings['train_batch_size']}"
         )
     return SimpleNamespace(**settings)
+
+
+def unsaid(trainer: str) -> dict[str, Any]:
+    """The settings of a run of an algorithm of which nothing is said."""
+    elsewhere = METHOD | INVOCATION | ALGORITHM_FLAGS.keys()
+    return {name: value for name, value in DEFAULTS.items() if name not in elsewhere} | ALGORITHMS[trainer].defaults
 
 
 def preset_for(given: Mapping[str, Any]) -> presets.Preset:
@@ -106,7 +110,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
     Raises:
         UsageError: A flag that differs from the checkpoint and cannot be changed.
     """
-    saved = by_name(saved)
+    saved = unsaid(saved.get("trainer", DEFAULTS["trainer"])) | by_name(saved)
     asked = replay_resumed(saved, given) if METHOD & given.keys() else {}
     asked |= {name: value for name, value in given.items() if name not in METHOD}
     if "env" in asked:

@@ -27,6 +27,13 @@ def flat_size(space: gym.Space) -> int:
     return int(gym.spaces.flatdim(space))
 
 
+def share_statistics(nets: Any) -> None:
+    """Let the target encoder, where there is one, normalize observations by the statistics of the encoder."""
+    target = getattr(nets, "target_encoder", None)
+    for name, buffer in nets.encoder.named_buffers(recurse=False) if target is not None else ():
+        setattr(target, name, buffer)
+
+
 class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     """Actor, critics, targets; actions lie in [−1, 1] and are scaled by the runner, or by RLlib's connectors.
 
@@ -50,11 +57,12 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     @override(RLModule)
     def setup(self) -> None:
         check_action_space(self.action_space, self.acts_in)
-        encoder, width = make_encoder(self.observation_space)
+        encoder, width = make_encoder(self.observation_space, self.model_config["normalize_observations"])
         self.nets = self.make_networks(width, flat_size(self.action_space))
         self.nets.encoder = encoder
         if not self.inference_only and any(True for _ in encoder.parameters()):
             self.nets.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
+            share_statistics(self.nets)
         for layers in self.nets.modules():
             if isinstance(layers, Layers):
                 layers.matrix_dtype = MATRIX_DTYPES[self.model_config["matrix_dtype"]]

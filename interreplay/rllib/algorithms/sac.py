@@ -78,7 +78,7 @@ class SACConfig(OffPolicyConfig):
         if target == "auto":
             target = ENTROPY_SHARE * math.log(size) if module.discrete else -float(size)
         update = DiscreteSACUpdate if module.discrete else SACUpdate
-        return update(module.nets, target_entropy=target, alpha_lr=self.alpha_lr, **self.update_settings())
+        return update(module.nets, target_entropy=target, alpha_lr=self.rates(0)["alpha"], **self.update_settings())
 
     @property
     @override(OffPolicyConfig)

@@ -131,7 +131,7 @@ def _seed(runner: Any, seed: int | None) -> None:
         # RLlib's runners take the seed of their configuration for every call; None leaves the state alone.
         runner._seed, runner._needs_initial_reset = seed, True
     elif seed is not None:
-        runner._env_seed, runner._seeded = seed, False
+        runner.seed_next_reset(seed)
 
 
 def _told(episode: Any) -> Episode:

@@ -10,7 +10,7 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import UsageError
-from interreplay.rllib.env_runner.goal_functions import make_one
+from interreplay.rllib.algorithms.goal_functions import make_one
 
 FPS = 30
 MOST_FRAMES = 3_000
