@@ -101,12 +101,13 @@ def test_a_study_ends_with_tables_and_says_what_failed(study, tmp_path):
     good, bad = (tmp_path / "r" / f"SAC_envs_for_studies-{name}-v0_Uniform_s0" for name in ("Threads", "Bug"))
     assert steps(good) == [100, 200, 300] and status(good)["state"] == "finished"
     assert status(bad) == status(bad) | {"state": "failed", "starts": 2}
-    assert status(bad)["failures"] == ["RuntimeError: the simulator broke"] * 2
-    assert "trying again from its last checkpoint: RuntimeError: the simulator broke" in out
+    broke = "EnvironmentFailure: the environment envs_for_studies:Bug-v0 raised RuntimeError: the simulator broke"
+    assert status(bad)["failures"] == [f"{broke}, at env step {step}" for step in (150, 299)]
+    assert f"trying again from its last checkpoint: {broke}, at env step 150" in out
     lines = out.splitlines()
     assert any(line.startswith("[1/2] ") and "finished at 300 steps" in line for line in lines)
     failed = next(line for line in lines if line.startswith(bad.name) and "  2  " in line)
-    assert failed.endswith("RuntimeError: the simulator broke")
+    assert failed.endswith("RuntimeError: the simulator broke, at env step 299")
     assert lines[-1].startswith("1 of 2 runs failed; try them again with: ")
     threads = json.loads((tmp_path / "threads.json").read_text())
     assert threads.pop("torch") == 2 and set(threads.values()) == {"2"} and len(threads) >= 3

@@ -281,6 +281,15 @@ def test_an_environment_that_raises_leaves_a_checkpoint_and_one_line(envs, tmp_p
     assert steps(run) == [100, 200]
 
 
+def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
+    from interreplay.rllib.algorithms.learner import TorchLearner
+
+    monkeypatch.setattr(TorchLearner, "get_state", lambda *args, **kwargs: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        custom_training.main(new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 200, "--quiet"))
+    assert "ZeroDivisionError" in (the_run(tmp_path) / "error.txt").read_text()
+
+
 @pytest.mark.slow
 def test_a_lost_runner_leaves_a_checkpoint_and_one_line(tmp_path, capsys, monkeypatch):
     from interreplay.rllib.run import train_loop
