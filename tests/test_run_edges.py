@@ -282,9 +282,9 @@ def test_an_environment_that_raises_leaves_a_checkpoint_and_one_line(envs, tmp_p
 
 
 def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
-    from interreplay.rllib.algorithms.learner import TorchLearner
+    from interreplay.rllib.run.train_loop import Training
 
-    monkeypatch.setattr(TorchLearner, "get_state", lambda *args, **kwargs: 1 // 0)
+    monkeypatch.setattr(Training, "_iterate", lambda self: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         custom_training.main(new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 200, "--quiet"))
     assert "ZeroDivisionError" in (the_run(tmp_path) / "error.txt").read_text()
