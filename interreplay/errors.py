@@ -80,23 +80,25 @@ class RunFailure(InterreplayError):
     exit_code = 1
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """Half a sentence for error messages: the nearest valid name and all of them."""
-    names = sorted(valid)
-    folded = {n.lower(): n for n in names}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
-    hint = f"did you mean {folded[close[0]]!r}? " if close else ""
-    return f"{hint}valid: {', '.join(names)}"
+def did_you_mean(word: str, names: Iterable[str], most: int = 1) -> str:
+    """Return half a sentence for error messages: the names nearest to a word, "" where none is near.
+
+    Args:
+        word: What was given.
+        names: What would be accepted.
+        most: How many names are suggested at most.
+    """
+    folded = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), folded, n=most, cutoff=0.5)
+    return f"did you mean {' or '.join(folded[name] for name in close)}?" if close else ""
 
 
 def accepted_names(word: str, names: Iterable[str]) -> str:
-    """Half a sentence for error messages: the nearest name, and all of them.
+    """Return half a sentence for error messages: the nearest name, and all of them.
 
     Args:
         word: What was given.
         names: What would be accepted.
     """
     names = list(names)
-    close = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.5)
-    hint = next((f"did you mean {name}? " for name in names if close and name.lower() == close[0]), "")
-    return hint + f"accepted: {', '.join(names) or 'none'}"
+    return f"{did_you_mean(word, names)} accepted: {', '.join(names) or 'none'}".lstrip()

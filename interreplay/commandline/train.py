@@ -27,6 +27,7 @@ from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
 from interreplay.runs.machine import free_memory
+from interreplay.runs.processors import check_device, check_workers
 from interreplay.runs.progress import Reporter
 from interreplay.runs.resume import first_settings, home_of, reopen, restore, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
@@ -56,11 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(given: Mapping[str, Any]) -> int:
     """Do what the flags ask for; return the exit code."""
-    if given.get("list_buffers"):
-        print(list_buffers(CATALOGUE))
-        return 0
-    if given.get("list_presets"):
-        print(presets.listed())
+    if listed := asked_list(given):
+        print(listed)
         return 0
     if "resume" not in given:
         return run(given, [], None)
@@ -77,6 +75,13 @@ def act(given: Mapping[str, Any]) -> int:
         return run(given, find_checkpoints(given["resume"]), home)  # as they are now that nobody else works there
 
 
+def asked_list(given: Mapping[str, Any]) -> str:
+    """Return the list that a flag asks for, "" where none does."""
+    if given.get("list_buffers"):
+        return list_buffers(CATALOGUE)
+    return presets.listed() if given.get("list_presets") else ""
+
+
 def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> int:
     """Start or resume a run and train to its end.
 
@@ -89,12 +94,16 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
         The exit code.
     """
     settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
+    check_device(settings.device)
+    if not checkpoints:
+        check_workers(settings.num_workers)
     environment = find_environment(settings.env)
     settings.env = environment.name
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
+    memory = check_memory(settings, environment)
     ensure_writable(home or Path(settings.local_dir))
-    lines = [environment.note, "" if checkpoints else preset_told(given), describe(settings)]
-    lines += [check_memory(settings, environment), "" if checkpoints else first_update(settings)]
+    lines = [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory]
+    lines.append("" if checkpoints else first_update(settings))
     print("\n".join(line for line in lines if line), flush=True)
 
     # Ray takes seconds to import: only after what can be refused without it.

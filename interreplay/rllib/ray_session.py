@@ -17,6 +17,7 @@ import ray
 import torch
 from ray._private import ray_constants, services, worker
 
+from interreplay.environments.current_folder import LAST
 from interreplay.rllib.ray_folder import private_folder
 
 OBJECT_STORE = 256 * 1024**2
@@ -24,6 +25,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "PYTHONWARNINGS": "ignore",
+    LAST: "1",
 }
 
 
@@ -32,7 +34,8 @@ def quiet() -> None:
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
     worker.print_to_stdstream = _unsaid
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    for name in ("ray", "ray.rllib"):  # the second has a level of its own
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _unsaid(data: object, ignore_prefix: bool) -> None:
