@@ -16,8 +16,10 @@ import pytest
 
 import custom_training
 from interreplay.commandline import train
+from interreplay.commandline.study_checks import without_updates
 from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import STEPS
+from interreplay.studies.study import Execution, Run, Study
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
@@ -200,6 +202,25 @@ def test_a_run_that_cannot_learn_says_so_first(tmp_path, capsys):
     assert custom_training.main([*line, "--local_dir", str(tmp_path)]) == 0
     before = capsys.readouterr().out.split(" steps/s ")[0]
     assert "no updates: actions are random until 60 steps (--learning_starts), and the run ends at 40" in before
+
+
+def test_runs_of_a_study_that_cannot_learn_are_counted():
+    def study(starts):
+        runs = [
+            Run(
+                "SAC",
+                "Pendulum-v1",
+                "Uniform",
+                seed,
+                {"env": "Pendulum-v1", "seed": seed, "total_env_steps": 60} | more,
+            )
+            for seed, more in enumerate(starts)
+        ]
+        return Study(runs, Execution())
+
+    told = without_updates(study([{"learning_starts": 10}, {"learning_starts": 60}]))
+    assert told.startswith("1 of 2 runs make no updates: actions are random until 60 steps (learning_starts)")
+    assert without_updates(study([{"learning_starts": 59}])) == ""
 
 
 # -- full disks -------------------------------------------------------------------------------------

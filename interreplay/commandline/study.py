@@ -17,7 +17,7 @@ from interreplay.commandline.flags.parser import FlagParser, RaisingFlagParser, 
 from interreplay.commandline.flags.run_flags import CATALOGUE, FLAGS, GROUPS
 from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.commandline.flags.training_flags import settings_for
-from interreplay.commandline.study_checks import check, check_processors, find
+from interreplay.commandline.study_checks import check, check_processors, find, without_updates
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
 from interreplay.results.reader import curve
@@ -87,6 +87,8 @@ def act(given: Mapping[str, Any]) -> int:
         return 0
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
     check(study, address == "local")
+    if idle := without_updates(study):
+        print(idle, flush=True)
     if given.get("dry_run"):
         from interreplay.rllib.tune.cost_estimate import describe_cost
 

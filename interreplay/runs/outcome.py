@@ -63,13 +63,12 @@ class LastingStream:
     """
 
     def __init__(self, stream: TextIO | None):
-        self._stream = stream
+        self._stream = stream if stream is not None else nowhere()
 
     def write(self, text: str) -> int:
         """Write a text, or nothing."""
         try:
-            if self._stream is not None:
-                self._stream.write(text)
+            self._stream.write(text)
         except UnicodeEncodeError as error:
             return self.write(text.encode(error.encoding, "replace").decode(error.encoding))
         except (OSError, ValueError):
@@ -79,15 +78,14 @@ class LastingStream:
     def flush(self) -> None:
         """Hand on what is in the stream's own memory."""
         try:
-            if self._stream is not None:
-                self._stream.flush()
+            self._stream.flush()
         except (OSError, ValueError):
             self._drop()
 
     def isatty(self) -> bool:
         """Return whether somebody looks at a terminal."""
         with contextlib.suppress(OSError, ValueError):
-            return self._stream is not None and self._stream.isatty()
+            return self._stream.isatty()
         return False
 
     def close(self) -> None:
@@ -98,7 +96,14 @@ class LastingStream:
 
     def _drop(self) -> None:
         """Lead the descriptor to nowhere, so that what the stream holds back does not fail at the program's end."""
-        stream, self._stream = self._stream, None
-        with contextlib.suppress(OSError, ValueError, AttributeError), open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), stream.fileno())  # type: ignore[union-attr]
-            stream.flush()  # type: ignore[union-attr]
+        try:
+            with nowhere() as file:
+                os.dup2(file.fileno(), self._stream.fileno())
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._stream = nowhere()
+
+
+def nowhere() -> TextIO:
+    """Open a file that forgets what is written to it."""
+    return open(os.devnull, "w")

@@ -64,6 +64,7 @@ def test_a_stream_that_fails_is_left_alone_from_then_on():
     stream.flush()
     assert stream.write("too") == 3 and not stream.isatty()
     assert LastingStream(None).write("nobody") == 6
+    assert LastingStream(None).encoding and stream.encoding  # whatever is asked of a stream
 
 
 def test_characters_that_an_encoding_does_not_have_are_replaced():
