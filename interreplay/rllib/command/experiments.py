@@ -86,7 +86,7 @@ class Experiment:
 
 
 class _NamesClasses(tune.Callback):
-    """Lets checkpoints of RLlib's own algorithms be looked through by `pickles`; ours do so themselves."""
+    """Lets checkpoints of RLlib's own algorithms be looked through by `safe_pickle`; ours do so themselves."""
 
     def on_checkpoint(
         self, iteration: int, trials: list[Any], trial: Any, checkpoint: tune.Checkpoint, **info: Any
