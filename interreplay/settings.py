@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import Field, field, fields
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,9 +22,11 @@ class Accepts(ABC):
 
     Attributes:
         described: Half a sentence, such as "a number of at least 0".
+        metavar: What ``--help`` shows in place of a value.
     """
 
     described: str
+    metavar: str = "X"
 
     @abstractmethod
     def admits(self, value: Any) -> bool:
@@ -47,7 +50,7 @@ class Accepts(ABC):
             value = self.parse(text)
             if self.admits(value):
                 return value
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, KeyError):
             pass
         raise ValueError(f"must be {self.described}, got {text!r}")
 
@@ -84,6 +87,8 @@ class Whole(Accepts):
         low: The smallest that is accepted.
     """
 
+    metavar = "N"
+
     def __init__(self, low: int):
         self.low, self.described = low, f"a whole number of at least {low}"
 
@@ -104,6 +109,7 @@ class OneOf(Accepts):
 
     def __init__(self, *names: str):
         self.names, self.described = names, f"one of {', '.join(names)}"
+        self.metavar = "|".join(names)
 
     def admits(self, value: Any) -> bool:
         return value in self.names
@@ -123,7 +129,7 @@ class OrWord(Accepts):
 
     def __init__(self, other: Accepts, word: str, stands_for: Any = ...):
         self.other, self.word, self.stands_for = other, word, word if stands_for is ... else stands_for
-        self.described = f"{other.described} or {word!r}"
+        self.described, self.metavar = f"{other.described} or {word!r}", f"{other.metavar}|{word}"
 
     def admits(self, value: Any) -> bool:
         return value == self.stands_for or self.other.admits(value)
@@ -132,10 +138,53 @@ class OrWord(Accepts):
         return self.stands_for if text == self.word else self.other.parse(text)
 
 
+class YesNo(Accepts):
+    """True or False."""
+
+    described, metavar = "True or False", "True|False"
+
+    def admits(self, value: Any) -> bool:
+        return isinstance(value, bool)
+
+    def parse(self, text: str) -> bool:
+        return {"true": True, "false": False}[text.lower()]
+
+
+class Rate(Accepts):
+    """A learning rate, or a schedule of them ``[[env_step, rate], ...]`` from step 0 on, linear in between.
+
+    In text ``3e-4``, or ``0:3e-4,100000:1e-5``.
+
+    Args:
+        low: The smallest rate.
+        open_low: Whether `low` itself is refused.
+    """
+
+    def __init__(self, low: float = 0.0, *, open_low: bool = True):
+        self.one = Number(low, open_low=open_low)
+        self.described = f"{self.one.described}, or a schedule such as [[0, 3e-4], [100000, 1e-5]]"
+
+    def admits(self, value: Any) -> bool:
+        if not isinstance(value, list | tuple):
+            return self.one.admits(value)
+        pairs = [pair for pair in value if isinstance(pair, list | tuple) and len(pair) == 2]
+        if len(pairs) != len(value) or not pairs or not all(self.one.admits(rate) for _, rate in pairs):
+            return False
+        steps = [step for step, _ in pairs]
+        rising = all(Whole(0).admits(step) for step in steps) and all(a < b for a, b in pairwise(steps))
+        return rising and steps[0] == 0
+
+    def parse(self, text: str) -> Any:
+        if ":" not in text:
+            return float(text)
+        pairs = [pair.split(":") for pair in text.split(",")]
+        return [[Whole(0).parse(step), float(rate)] for step, rate in pairs]
+
+
 class Widths(Accepts):
     """Widths of hidden layers, such as ``256,256``."""
 
-    described = "whole numbers of at least 1 such as 256,256"
+    described, metavar = "whole numbers of at least 1 such as 256,256", "N"
 
     def admits(self, value: Any) -> bool:
         whole = Whole(1)

@@ -13,14 +13,16 @@ from typing import Any
 
 from interreplay.algorithms_table import ALGORITHMS, check_actions
 from interreplay.commandline.flags import presets
+from interreplay.commandline.flags.command import ended
 from interreplay.commandline.flags.parser import program
 from interreplay.commandline.flags.replay_flags import list_buffers, replay_arguments
 from interreplay.commandline.flags.run_flags import CATALOGUE
 from interreplay.commandline.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
 from interreplay.environments.lookup import Environment, find_environment
-from interreplay.errors import InterreplayError, NonFiniteError, UsageError
+from interreplay.errors import NonFiniteError, UsageError
 from interreplay.runs.machine import free_memory
+from interreplay.runs.processors import check_device, check_workers
 from interreplay.runs.progress import Reporter
 from interreplay.runs.resume import first_settings, home_of, reopen, restore
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
@@ -38,20 +40,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = make_parser()
     given = parser.given(sys.argv[1:] if argv is None else argv)
+    return ended(parser.prog, lambda: act(given), "stopped at once; what was saved before is kept")
+
+
+def act(given: Mapping[str, Any]) -> int:
+    """Lists what is asked for, or runs; returns the exit code."""
+    if listed := asked_list(given):
+        print(listed)
+        return 0
+    return run(given)
+
+
+def asked_list(given: Mapping[str, Any]) -> str:
+    """Return the list that a flag asks for, "" where none does."""
     if given.get("list_buffers"):
-        print(list_buffers(CATALOGUE))
-        return 0
-    if given.get("list_presets"):
-        print(presets.listed())
-        return 0
-    try:
-        return run(given)
-    except (UsageError, InterreplayError) as error:
-        sys.stderr.write(f"{parser.prog}: error: {' '.join(str(error).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{parser.prog}: stopped at once; what was saved before is kept\n")
-        return 130
+        return list_buffers(CATALOGUE)
+    return presets.listed() if given.get("list_presets") else ""
 
 
 def run(given: Mapping[str, Any]) -> int:
@@ -65,17 +69,19 @@ def run(given: Mapping[str, Any]) -> int:
     """
     checkpoints = find_checkpoints(given["resume"]) if "resume" in given else []
     settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
+    check_device(settings.device)
+    if not checkpoints:
+        check_workers(settings.num_workers)
     environment = find_environment(settings.env)
     settings.env = environment.name
     told = "" if checkpoints else preset_told(given)
-    if environment.note:
-        print(environment.note)
-    if told:
-        print(told)
     home = home_of(checkpoints[0], given.get("local_dir")) if checkpoints else None
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
+    memory = check_memory(settings, environment)
     ensure_writable(home or Path(settings.local_dir))
-    print(f"{describe(settings)}\n{check_memory(settings, environment)}", flush=True)
+    for line in (environment.note, told, describe(settings), memory):
+        if line:
+            print(line, flush=True)
 
     from interreplay.rllib import ray_session
     from interreplay.rllib.run.build import (

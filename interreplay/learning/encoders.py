@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import torch
@@ -110,12 +113,21 @@ class Encoder(nn.Module):
 
     def __init__(self, space: gym.Space):
         super().__init__()
-        self.parts, self.width = nn.ModuleDict(), 0
+        self.parts, self._widths = nn.ModuleDict(), list[int]()
         self._keys: dict[str, str] = {}
         for i, (name, part) in enumerate(sorted(leaves(space).items())):
             self._keys[name] = str(i)  # names of modules may hold no dots
             self.parts[str(i)] = encoder = _encoder_of(part)
-            self.width += FEATURES if isinstance(encoder, Convolutions) else gym.spaces.flatdim(part)
+            self._widths.append(FEATURES if isinstance(encoder, Convolutions) else gym.spaces.flatdim(part))
+        self.width = sum(self._widths)
+
+    def continuous(self) -> Tensor:
+        """Return which of the numbers that come out are measurements ``(d,)``, bool."""
+        marks = [
+            torch.full((width,), isinstance(part, Flat))
+            for part, width in zip(self.parts.values(), self._widths, strict=True)
+        ]
+        return torch.cat(marks)
 
     def forward(self, obs: Observation) -> Tensor:
         """Observations ``(n, ...)`` or named parts of such, as they are stored, to float32 ``(n, d)``."""
@@ -124,11 +136,84 @@ class Encoder(nn.Module):
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
 
 
-def make_encoder(space: gym.Space) -> tuple[nn.Module, int]:
-    """The encoder of an observation space, and how many numbers come out of it."""
+class Normalized(nn.Module):
+    """An encoder whose numbers are less their running mean, over their running deviation, within ±`LIMIT`.
+
+    The statistics are those of all observations that were given to `observe` (Chan et al. 1983's update, float64). What
+    follows from them, `shift` and `factor`, is part of the module's state, so that copies elsewhere act alike. One-hot
+    choices and features of images stay as they are.
+
+    Args:
+        encoder: What comes before.
+        continuous: Which of its numbers are measurements ``(d,)``, bool.
+    """
+
+    LIMIT = 10.0
+    continuous: Tensor
+    shift: Tensor
+    factor: Tensor
+    limit: Tensor
+
+    def __init__(self, encoder: nn.Module, continuous: Tensor):
+        super().__init__()
+        self.encoder = encoder
+        self.register_buffer("continuous", continuous, persistent=False)
+        self.register_buffer("shift", torch.zeros(len(continuous)))
+        self.register_buffer("factor", torch.ones(len(continuous)))
+        limits = torch.where(continuous, self.LIMIT, float("inf"))
+        self.register_buffer("limit", limits, persistent=False)
+        self.count = 0
+        self.mean, self.squares = np.zeros(len(continuous)), np.zeros(len(continuous))
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Observations ``(n, ...)`` or named parts of such to float32 ``(n, d)``."""
+        return self.normalize(self.encoder(obs))
+
+    def normalize(self, values: Tensor) -> Tensor:
+        """Return numbers ``(..., d)`` of the encoder before, normalized."""
+        return ((values - self.shift) * self.factor).clamp(-self.limit, self.limit)
+
+    @torch.no_grad()
+    def observe(self, obs: Observation) -> None:
+        """Take observations ``(n, ...)`` into the statistics."""
+        values = self.encoder(obs).double().numpy(force=True)
+        count, mean = len(values), values.mean(axis=0)
+        delta, total = mean - self.mean, self.count + count
+        self.squares += np.square(values - mean).sum(axis=0) + np.square(delta) * self.count * count / total
+        self.mean += delta * count / total
+        self.count = total
+        self._publish()
+
+    def _publish(self) -> None:
+        """Let `shift` and `factor` follow from the statistics; numbers that never differed are only shifted."""
+        known = self.continuous.numpy(force=True)
+        deviation = np.sqrt(self.squares / max(self.count, 1))
+        factor = np.where(known & (deviation > 1e-8), 1.0 / np.maximum(deviation, 1e-8), 1.0)
+        self.shift.copy_(torch.from_numpy(np.where(known, self.mean, 0.0)))
+        self.factor.copy_(torch.from_numpy(factor))
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what the next `observe` builds on."""
+        return {"count": self.count, "mean": self.mean.copy(), "squares": self.squares.copy()}
+
+    def load_statistics(self, state: Mapping[str, Any]) -> None:
+        """Continue from `statistics`."""
+        self.count = int(state["count"])
+        self.mean, self.squares = np.array(state["mean"]), np.array(state["squares"])
+        self._publish()
+
+
+def make_encoder(space: gym.Space, normalize: bool = False) -> tuple[nn.Module, int]:
+    """Return the encoder of an observation space, and how many numbers come out of it.
+
+    Args:
+        space: Of one observation.
+        normalize: Whether measurements are normalized by their running statistics.
+    """
     encoder = Encoder(space)
     plain = all(isinstance(part, Flat) for part in encoder.parts.values())
-    return (Flat() if plain else encoder), encoder.width
+    made = Flat() if plain else encoder
+    return (Normalized(made, encoder.continuous()) if normalize else made), encoder.width
 
 
 def _encoder_of(space: gym.Space) -> nn.Module:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interreplay.settings import Number, OneOf, OrWord, Whole, Widths, changed_default, setting
+from interreplay.settings import Number, OneOf, OrWord, Rate, Whole, Widths, YesNo, changed_default, setting
 
-RATE = Number(0, open_low=True)
+POSITIVE = Number(0, open_low=True)
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,17 @@ class LoopSettings:
         "type in which matrices between hidden layers are multiplied; bfloat16 is faster where processors have it",
     )
     steps_per_iteration: int = setting(1_000, Whole(1), "environment steps per iteration, the unit of intervals")
+    normalize_observations: bool = setting(
+        False, YesNo(), "networks see observations less their running mean, over their running deviation"
+    )
     n_step: int = setting(1, Whole(1), "length of the returns")
     anneal_steps: int | None = setting(
         None,
         OrWord(Whole(1), "none", None),
         "environment steps over which schedules run; none leaves them at their start",
+    )
+    fast_updates: bool = setting(
+        True, YesNo(), "gradients by hand-written code where an algorithm has it, else by autograd, which takes longer"
     )
     on_manifold_rows: int = setting(0, Whole(0), "blended rows that the simulator (MuJoCo) checks, of every 50th batch")
 
@@ -41,13 +47,13 @@ class ActorCriticSettings:
     tau: float = setting(
         0.005, Number(0, 1, open_low=True), "share of the new weights in the target networks per update"
     )
-    actor_lr: float = setting(3e-4, RATE, "learning rate of the policy")
-    critic_lr: float = setting(3e-4, RATE, "learning rate of the critics")
+    actor_lr: float = setting(3e-4, Rate(), "learning rate of the policy")
+    critic_lr: float = setting(3e-4, Rate(), "learning rate of the critics")
     hiddens: tuple[int, ...] = setting((256, 256), Widths(), "widths of the hidden layers")
     actor_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the policy's weights")
     critic_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the critics' weights")
     huber_delta: float | None = setting(
-        None, OrWord(RATE, "none", None), "TD error from which on the critics' loss is linear; none: never"
+        None, OrWord(POSITIVE, "none", None), "TD error from which on the critics' loss is linear; none: never"
     )
 
 
@@ -55,8 +61,8 @@ class ActorCriticSettings:
 class SACSettings(ActorCriticSettings):
     """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905; discrete: Christodoulou 2019, arXiv:1910.07207)."""
 
-    alpha_lr: float = setting(3e-4, Number(0), "learning rate of the temperature; 0 leaves it as it is")
-    initial_alpha: float = setting(1.0, RATE, "temperature at the start")
+    alpha_lr: float = setting(3e-4, Rate(open_low=False), "learning rate of the temperature; 0 leaves it as it is")
+    initial_alpha: float = setting(1.0, POSITIVE, "temperature at the start")
     target_entropy: float | str = setting(
         "auto",
         OrWord(Number(), "auto"),

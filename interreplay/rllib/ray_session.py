@@ -13,11 +13,14 @@ import ray
 import torch
 from ray._private import ray_constants
 
+from interreplay.environments.current_folder import LAST
+
 OBJECT_STORE = 256 * 1024**2
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "PYTHONWARNINGS": "ignore",
+    LAST: "1",
 }
 
 
@@ -25,7 +28,8 @@ def quiet() -> None:
     """Keeps back what Ray and its parts say of themselves."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    for name in ("ray", "ray.rllib"):  # the second has a level of its own
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def quieting() -> dict[str, str]:

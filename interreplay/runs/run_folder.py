@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from interreplay import manifest
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.state_files import manifest
 
 STEPS = "num_env_steps_sampled_lifetime"
 EVALUATION_RETURN = "evaluation/env_runners/episode_return_mean"
@@ -176,6 +176,20 @@ def ensure_writable(folder: Path, flag: str = "--local_dir") -> None:
             pass
     except OSError as error:
         raise _unwritable(folder, error, flag) from None
+
+
+def check_name(name: str, said_by: str) -> None:
+    """Refuse the name of a folder that would lie elsewhere than where it is made.
+
+    Args:
+        name: The name.
+        said_by: What said it, for the error message.
+
+    Raises:
+        UsageError: It is none, or leads to another folder.
+    """
+    if not name.strip() or name in (".", "..") or set(name) & {"/", "\\", "\0"}:
+        raise UsageError(f"{said_by} {name!r}: expected the name of a folder, without / and other than ..")
 
 
 def _unwritable(folder: Path, error: OSError, flag: str = "--local_dir") -> UsageError:

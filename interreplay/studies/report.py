@@ -10,43 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
+from interreplay.results.intervals import interval, mean
+from interreplay.results.reader import curve
 from interreplay.runs.progress import shown
-from interreplay.runs.run_folder import EVALUATION_RETURN, STEPS, RunFolder
 from interreplay.studies.study import Run
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FINISHED, STATUS, write_whole
 
-TRAINING_RETURN = "env_runners/episode_return_mean"
 RUNS, TABLE = "runs.csv", "table.csv"
 RUN_COLUMNS = (
     *("number", "name", "trainer", "env", "buffer", "seed", "state", "env_steps", "final_return"),
     *("mean_return", "best_return", "seconds", "starts", "failures", "last_failure"),
 )
-TABLE_COLUMNS = ("env", "trainer", "buffer", "n", "final_return", "final_interval", "mean_return", "mean_interval")
-CONFIDENCE = 0.95
-
-
-def curve(folder: RunFolder) -> list[tuple[int, float]]:
-    """Env steps and evaluation returns of a run; returns of training episodes where it was never evaluated."""
-    table = folder.path / "progress.csv"
-    if not table.exists():
-        return []
-    with table.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    for column in (EVALUATION_RETURN, TRAINING_RETURN):
-        points = [(int(float(row[STEPS])), _number(row.get(column))) for row in rows if row.get(STEPS)]
-        if found := [(steps, value) for steps, value in points if not math.isnan(value)]:
-            return found
-    return []
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return math.nan
+TABLE_COLUMNS = (
+    *("env", "trainer", "buffer", "n"),
+    *("final_return", "final_low", "final_high", "mean_return", "mean_low", "mean_high"),
+)
 
 
 def rows_of(folder: StudyFolder, runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -54,7 +34,7 @@ def rows_of(folder: StudyFolder, runs: Sequence[Run]) -> list[dict[str, Any]]:
     rows = []
     for number, run in enumerate(runs):
         trial = folder.trial(run)
-        status, values = trial.status(), [value for _, value in curve(trial)]
+        status, values = trial.status(), [value for _, value in curve(trial.path)]
         row = {"number": number, "name": run.name, "trainer": run.trainer, "env": run.env, "buffer": run.label}
         row |= {"seed": run.seed, **run.sampled}
         row |= {key: status[key] for key in ("state", "env_steps", "seconds", "starts")}
@@ -64,13 +44,6 @@ def rows_of(folder: StudyFolder, runs: Sequence[Run]) -> list[dict[str, Any]]:
             row |= {"final_return": values[-1], "mean_return": float(np.mean(values)), "best_return": max(values)}
         rows.append(row)
     return rows
-
-
-def interval(values: Sequence[float]) -> float:
-    """Half the width of Student's 95 % interval of a mean; NaN of fewer than two values."""
-    if len(values) < 2:
-        return math.nan
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
 def table_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -85,7 +58,9 @@ def table_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         for name in ("final", "mean"):
             values = [row[f"{name}_return"] for row in done]
             line[f"{name}_return"] = float(np.mean(values)) if values else math.nan
-            line[f"{name}_interval"] = interval(values)
+            line[f"{name}_low"], line[f"{name}_high"] = (
+                interval(mean, [np.array(values)]) if values else (math.nan,) * 2
+            )
         table.append(line)
     return sorted(table, key=lambda line: (line["env"], line["trainer"]))
 
@@ -160,10 +135,10 @@ def as_command(run: Run) -> str:
 
 
 def _shown(line: dict[str, Any], name: str) -> str:
-    value, half = line[f"{name}_return"], line[f"{name}_interval"]
+    value, low, high = (line[f"{name}_{part}"] for part in ("return", "low", "high"))
     if math.isnan(value):
         return "-"
-    return f"{value:,.1f}" + ("" if math.isnan(half) else f" ± {half:,.1f}")
+    return f"{value:,.1f}" + ("" if math.isnan(low) else f" ({low:,.1f} to {high:,.1f})")
 
 
 def columns_of(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> str:

@@ -106,6 +106,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             many=True,
         ),
         loop_flag("n_step"),
+        loop_flag("normalize_observations", type=boolean),
     ),
     "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
     "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),

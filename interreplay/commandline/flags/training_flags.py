@@ -9,7 +9,7 @@ from typing import Any
 from interreplay.algorithms_table import ALGORITHMS
 from interreplay.commandline.flags import presets
 from interreplay.commandline.flags.algorithm_flags import ALGORITHM_FLAGS, algorithm_settings
-from interreplay.commandline.flags.original_flags import GONE
+from interreplay.commandline.flags.original_flags import ELSEWHERE, GONE
 from interreplay.commandline.flags.parser import FlagParser
 from interreplay.commandline.flags.replay_flags import names_method, replay_for
 from interreplay.commandline.flags.run_flags import (
@@ -32,6 +32,7 @@ def make_parser() -> FlagParser:
     return FlagParser(
         GROUPS,
         GONE,
+        ELSEWHERE,
         description="Train an RLlib agent with a replay method. Flags are accepted with - or _ between their words.",
     )
 
@@ -50,9 +51,7 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     if trainer not in ALGORITHMS:
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}")
     preset, said = preset_for(given), {**tuned_for(given), **given}
-    elsewhere = METHOD | INVOCATION | ALGORITHM_FLAGS.keys()
-    settings = {name: value for name, value in DEFAULTS.items() if name not in elsewhere}
-    settings |= algorithm_settings(said, trainer)
+    settings = unsaid(trainer) | algorithm_settings(said, trainer)
     settings |= {name: value for name, value in said.items() if name in settings} | presets.replay(
         preset, given, CATALOGUE
     )
@@ -64,6 +63,12 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
             f"expected at least --train_batch_size, {settings['train_batch_size']}"
         )
     return SimpleNamespace(**settings)
+
+
+def unsaid(trainer: str) -> dict[str, Any]:
+    """The settings of a run of an algorithm of which nothing is said."""
+    elsewhere = METHOD | INVOCATION | ALGORITHM_FLAGS.keys()
+    return {name: value for name, value in DEFAULTS.items() if name not in elsewhere} | ALGORITHMS[trainer].defaults
 
 
 def preset_for(given: Mapping[str, Any]) -> presets.Preset:
@@ -106,7 +111,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
     Raises:
         UsageError: A flag that differs from the checkpoint and cannot be changed.
     """
-    saved = by_name(saved)
+    saved = unsaid(saved.get("trainer", DEFAULTS["trainer"])) | by_name(saved)
     asked = replay_resumed(saved, given) if METHOD & given.keys() else {}
     asked |= {name: value for name, value in given.items() if name not in METHOD}
     if "env" in asked:

@@ -13,7 +13,10 @@ from ray.rllib.utils.annotations import override
 from torch import Tensor
 
 from interreplay.buffer import Sample
+from interreplay.learning.encoders import Normalized
 from interreplay.learning.update import Update
+from interreplay.rllib.algorithms.module import share_statistics
+from interreplay.transitions import Transitions
 
 UPDATE_STATE = "interreplay_update"
 
@@ -27,6 +30,7 @@ class OffPolicyLearner(TorchLearner):
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         module = self._module[module_id]
         module.to(self._device)
+        share_statistics(module.nets)
         self._update_rule = self.config.make_update(module)
         for name, optimizer in self._update_rule.optimizers.items():
             params = [p for group in optimizer.param_groups for p in group["params"]]
@@ -45,16 +49,27 @@ class OffPolicyLearner(TorchLearner):
         self._since = 0
 
     def update_from_sample(self, sample: Sample) -> Tensor:
-        """One gradient update.
+        """Make one gradient update.
 
         Returns:
             TD errors ``(n,)``.
         """
-        errors, report = self._update_rule.apply(sample.transitions, sample.weights, self._rng, sample.row_weights)
-        self._totals += report
+        result = self._update_rule.update(sample, self._rng)
+        self._totals += result.metrics
         self._since += 1
         self.updates += 1
-        return errors
+        return result.errors
+
+    def observe(self, rows: Transitions) -> None:
+        """Take new rows into the running statistics of observations, where networks normalize by them."""
+        if isinstance(self._encoder, Normalized):
+            self._encoder.observe(rows.obs)
+
+    def set_rates(self, rates: dict[str, float]) -> None:
+        """Set the learning rate of each optimizer by its name."""
+        for name, rate in rates.items():
+            for group in self._update_rule.optimizers[name].param_groups:
+                group["lr"] = rate
 
     def collect_metrics(self) -> dict[str, float]:
         """Means over the updates since the last call, empty when there were none."""
@@ -79,18 +94,35 @@ class OffPolicyLearner(TorchLearner):
                 "since": self._since,
                 "rule": self._update_rule.state_dict(),
             }
+            if isinstance(self._encoder, Normalized):
+                state[UPDATE_STATE]["observations"] = self._encoder.statistics()
         return state
 
     @override(Learner)
     def set_state(self, state: dict[str, Any]) -> None:
+        configured = {name: _settings_of(optimizer) for name, optimizer in self._update_rule.optimizers.items()}
         super().set_state(state)
+        for name, settings in configured.items():
+            # A checkpoint brings its own rates along; those of the configuration count, as searches expect.
+            self._update_rule.optimizers[name].param_groups[0].update(settings)
         if UPDATE_STATE in state:
             mine = state[UPDATE_STATE]
             self._rng.set_state(torch.as_tensor(mine["rng"]))
             self.updates, self._since = int(mine["updates"]), int(mine["since"])
             self._totals = torch.as_tensor(mine["totals"], device=self._device).clone()
             self._update_rule.load_state_dict(mine["rule"])
+            if isinstance(self._encoder, Normalized) and "observations" in mine:
+                self._encoder.load_statistics(mine["observations"])
 
     @property
     def single_module(self) -> RLModule:
         return self._module[DEFAULT_MODULE_ID]
+
+    @property
+    def _encoder(self) -> Any:
+        return self.single_module.nets.encoder
+
+
+def _settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return those settings of an optimizer that a configuration states."""
+    return {name: optimizer.param_groups[0][name] for name in ("lr", "weight_decay")}

@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ray import cloudpickle
 
-from interreplay import manifest
 from interreplay.errors import CheckpointError
 from interreplay.learning.exploration import Exploration
 from interreplay.rllib.checkpoints.moved import current
+from interreplay.state_files import manifest
 
 CONSTRUCTOR = "class_and_ctor_args.pkl"
 """RLlib reads it in `from_checkpoint` alone, at the top of the folder; those of parts are never read."""

@@ -13,11 +13,9 @@ class Actions(Protocol):
 
     Attributes:
         shape: Of one action, as it is kept.
-        size: Standard normal numbers that one exploring action takes.
     """
 
     shape: tuple[int, ...]
-    size: int
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions ``(n, *shape)`` of the environment for kept ones."""
@@ -31,16 +29,20 @@ class ActionScale(Actions):
 
     Args:
         space: A bounded Box.
+        normalized: Whether [−1, 1] stands for the whole space; else for itself, within the bounds of the space.
     """
 
-    def __init__(self, space: gym.spaces.Box):
-        self.shape, self.size = space.shape, int(np.prod(space.shape))
-        self.low, self.high, self._half = space.low, space.high, 0.5 * (space.high - space.low)
+    def __init__(self, space: gym.spaces.Box, normalized: bool = True):
+        self.shape = space.shape
+        self.low, self.high = space.low, space.high
+        # What −1 stands for, and half of what lies between it and 1.
+        self._start = space.low if normalized else np.full_like(space.low, -1.0)
+        self._half = 0.5 * (space.high - space.low) if normalized else np.ones_like(space.low)
         self.dtype = space.dtype
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
-        scaled = self.low + (actions + 1.0) * self._half
+        scaled = self._start + (actions + 1.0) * self._half
         return np.minimum(np.maximum(scaled, self.low), self.high).astype(self.dtype)  # np.clip takes twice as long
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -55,18 +57,20 @@ class ActionNumbers(Actions):
     """
 
     def __init__(self, space: gym.spaces.Discrete):
-        self.shape, self.size, self._start = (), int(space.n), space.start
+        self.shape, self._count, self._start = (), int(space.n), space.start
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return actions + self._start
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        return rng.integers(0, self.size, count)
+        return rng.integers(0, self._count, count)
 
 
-def actions_of(space: gym.Space) -> Actions:
-    """The actions of a space that `check_action_space` lets pass."""
-    return ActionNumbers(space) if isinstance(space, gym.spaces.Discrete) else ActionScale(space)  # type: ignore[arg-type]
+def actions_of(space: gym.Space, normalized: bool = True) -> Actions:
+    """Return the actions of a space that `check_action_space` lets pass; arguments as `ActionScale` has them."""
+    if isinstance(space, gym.spaces.Discrete):
+        return ActionNumbers(space)
+    return ActionScale(space, normalized)  # type: ignore[arg-type]
 
 
 def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> None:

@@ -11,11 +11,11 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay import state_files
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.manifest import MANIFEST
 from interreplay.rllib.algorithms.off_policy import OffPolicy
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
 from interreplay.rllib.evaluation.environment import check_environment
+from interreplay.state_files.manifest import MANIFEST
 
 METADATA = "rllib_checkpoint.json"
 _NUMBERED = re.compile(r"checkpoint_\d+")

@@ -56,6 +56,7 @@ class Watching:
         episodes: Episodes to play; the smaller one where both are given.
         seed: Episode i begins from seed + i; by default from the checkpoint's random state.
         video: A .gif or .mp4 to write.
+        video_episodes: How many episodes it shows, the first ones.
         window: Show it on the screen.
         dataset: Name of a Minari dataset to write.
         trusted: Whether loading the checkpoint may run what it names.
@@ -69,6 +70,7 @@ class Watching:
     window: bool = False
     dataset: str | None = None
     trusted: bool = False
+    video_episodes: int = 3
 
 
 def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], object] = id) -> Watched:
@@ -83,7 +85,7 @@ def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], ob
         UsageError: When there is no checkpoint, it is of another algorithm, or something wanted cannot be made.
         CheckpointError: When it cannot be read.
     """
-    video = VideoFile(wanted.video) if wanted.video else None
+    video = VideoFile(wanted.video, wanted.video_episodes) if wanted.video else None
     recorder = Recorder(wanted.dataset) if wanted.dataset else None
     folder = find(checkpoint)[0]
     config = saved_config(folder, wanted.trusted)
@@ -97,6 +99,8 @@ def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], ob
         for episode in _play(algorithm.env_runner, wanted):
             found.append(_told(episode))
             on_episode(found[-1])
+            if video is not None:
+                video.end_episode()
             if recorder is not None:
                 recorder.add(episode, algorithm.env_runner)
     finally:
@@ -123,7 +127,7 @@ def _seed(runner: Any, seed: int | None) -> None:
         # RLlib's runners take the seed of their configuration for every call; None leaves the state alone.
         runner._seed, runner._needs_initial_reset = seed, True
     elif seed is not None:
-        runner._env_seed, runner._seeded = seed, False
+        runner.seed_next_reset(seed)
 
 
 def _told(episode: Any) -> Episode:
@@ -147,6 +151,6 @@ def prepared(config: AlgorithmConfig, video: VideoFile | None = None, window: bo
         config.environment(env_config={**config.env_config, "render_mode": "human"})
     if video is not None:
         config.environment(env_config={**config.env_config, "render_mode": "rgb_array"})
-        check_drawing(config)
-        config.callbacks(on_episode_step=Camera(video.add))
+        video.fps = check_drawing(config)
+        config.callbacks(on_episode_step=Camera(video.add, video.wanted))
     return config

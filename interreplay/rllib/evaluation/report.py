@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from itertools import count
 
-from interreplay.commandline.flags.evaluate_flags import EPISODES
+from interreplay.commandline.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
 from interreplay.rllib.evaluation.load import find
 from interreplay.rllib.evaluation.play import Episode, Watching, watch
 from interreplay.rllib.evaluation.video import check_video
@@ -42,5 +42,6 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         given.render,
         given.record_data,
         given.trust_checkpoint,
+        given.video_episodes or VIDEO_EPISODES,
     )
     say(watch(found[0], wanted, told).summary())

@@ -56,6 +56,7 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
         anneal_steps=s.total_env_steps,
         on_manifold_rows=s.on_manifold_rows,
         matrix_dtype=s.matrix_dtype,
+        normalize_observations=s.normalize_observations,
         num_steps_sampled_before_learning_starts=s.learning_starts,
     )
     config.env_runners(

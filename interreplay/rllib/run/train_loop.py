@@ -59,8 +59,13 @@ class Training:
         self._saving = True
 
     def stop(self) -> None:
-        """Asks for a checkpoint and the end after the round in hand; safe in signal handlers and other threads."""
+        """Asks for a checkpoint and the end after the round in hand; safe in signal handlers and other threads.
+
+        An evaluation goes on to its end, so that its row of results is that of an uninterrupted run, unless the
+        environment has no time limit.
+        """
         self._stopping = True
+        self.algo.interrupt_evaluation(only_endless=True)
 
     @property
     def complete(self) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from interreplay import manifest
 from interreplay.errors import CheckpointError
-from interreplay.manifest import MANIFEST
+from interreplay.state_files import manifest
+from interreplay.state_files.manifest import MANIFEST
 
 STATE = "state.json"
 MAPPED = 1 << 24  # bytes from which on an array is mapped into memory, not read

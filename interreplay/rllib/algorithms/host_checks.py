@@ -1,0 +1,113 @@
+"""What our algorithms ask of RLlib's settings around them, checked before anything is built."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.connectors.env_to_module import MeanStdFilter
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+from interreplay.errors import accepted_names
+from interreplay.rllib.algorithms.module import OffPolicyModule
+from interreplay.rllib.env_runner.runner import ColumnRunner
+from interreplay.settings import Number, OneOf
+
+MODEL_KEYS = ("hiddens", "matrix_dtype", "initial_alpha", "normalize_observations")
+"""What networks take from ``rl_module(model_config=)``, beside RLlib's ``fcnet_hiddens`` and ``fcnet_activation``."""
+
+
+def check_host(config: AlgorithmConfig) -> None:
+    """Refuse RLlib settings that our algorithms cannot work with.
+
+    Raises:
+        ValueError: Naming the setting and what would be accepted.
+    """
+    if not (config.enable_rl_module_and_learner and config.enable_env_runner_and_connector_v2):
+        raise ValueError("api_stack: the old API stack is not supported; leave both new ones enabled")
+    if config.is_multi_agent or config.policies_to_train is not None:
+        raise ValueError("multi_agent: these algorithms train one policy for one agent; RLlib's PPO trains several")
+    if not issubclass(config.env_runner_cls, ColumnRunner):
+        raise ValueError(f"env_runner_cls is {config.env_runner_cls.__name__}; expected ColumnRunner or a subclass")
+    if not config.create_local_env_runner:
+        raise ValueError("create_local_env_runner is False; expected True, the environment's spaces are read from it")
+    _check_module(config)
+    for name, accepts in (("gamma", Number(0, 1)), ("grad_clip_by", OneOf("value", "norm", "global_norm"))):
+        if not accepts.admits(getattr(config, name)):
+            raise ValueError(f"{name} is {getattr(config, name)!r}; expected {accepts.described}")
+    if config.grad_clip is not None and not Number(0, open_low=True).admits(config.grad_clip):
+        raise ValueError(f"grad_clip is {config.grad_clip!r}; expected a number above 0, or None")
+
+
+def adopt_iteration_lengths(config: Any) -> None:
+    """Let `training_step` see to RLlib's least lengths of iterations, so that a request to stop ends them.
+
+    Args:
+        config: An `OffPolicyConfig`, which is changed.
+
+    Raises:
+        ValueError: For an iteration that could not end.
+    """
+    if config.min_sample_timesteps_per_iteration:
+        config.steps_per_iteration = int(config.min_sample_timesteps_per_iteration)
+        config.min_sample_timesteps_per_iteration = 0
+    if config.min_train_timesteps_per_iteration:
+        config.trained_rows_per_iteration = int(config.min_train_timesteps_per_iteration)
+        config.min_train_timesteps_per_iteration = 0
+    if config.trained_rows_per_iteration and not config.updates_per_step:
+        raise ValueError(
+            f"min_train_timesteps_per_iteration is {config.trained_rows_per_iteration}; expected 0 where "
+            "updates_per_step is 0, nothing is learned then"
+        )
+
+
+def _check_module(config: AlgorithmConfig) -> None:
+    spec = config._rl_module_spec
+    module = getattr(spec, "module_class", None)
+    if module is not None and not (isinstance(module, type) and issubclass(module, OffPolicyModule)):
+        expected = getattr(config, "module_class", OffPolicyModule).__name__
+        raise ValueError(f"the RLModule is {getattr(module, '__name__', module)}; expected {expected} or a subclass")
+
+
+def model_settings(given: Any) -> dict[str, Any]:
+    """Return what ``rl_module(model_config=)`` says, by our names.
+
+    Args:
+        given: A mapping or RLlib's `DefaultModelConfig`, of which what differs from its defaults counts.
+
+    Raises:
+        ValueError: For a key or an activation that networks do not have.
+    """
+    if isinstance(given, DefaultModelConfig):
+        plain = dataclasses.asdict(DefaultModelConfig())
+        given = {name: value for name, value in dataclasses.asdict(given).items() if value != plain[name]}
+    given = dict(given or {})
+    activation = given.pop("fcnet_activation", "relu")
+    if str(activation).lower() != "relu":
+        raise ValueError(f"model_config: fcnet_activation is {activation!r}; expected 'relu'")
+    if "fcnet_hiddens" in given:
+        given["hiddens"] = list(given.pop("fcnet_hiddens"))
+    for name in given:
+        if name not in MODEL_KEYS:
+            raise ValueError(f"model_config: unknown {name!r}; {accepted_names(name, ['fcnet_hiddens', *MODEL_KEYS])}")
+    return given
+
+
+def wants_normalization(config: AlgorithmConfig) -> bool:
+    """Return whether RLlib's settings ask for observations normalized by running statistics.
+
+    Raises:
+        ValueError: For another filter, or connectors of another kind.
+    """
+    if config.observation_filter not in ("NoFilter", "MeanStdFilter", "ConcurrentMeanStdFilter"):
+        raise ValueError(f"observation_filter is {config.observation_filter!r}; expected NoFilter or MeanStdFilter")
+    wanted = config.observation_filter != "NoFilter"
+    if config._env_to_module_connector is None:
+        return wanted
+    made = config._env_to_module_connector(None, None, None)
+    pieces = list(made) if isinstance(made, list | tuple) else [made]
+    if not pieces or not all(isinstance(piece, MeanStdFilter) for piece in pieces):
+        kinds = ", ".join(type(piece).__name__ for piece in pieces) or "nothing"
+        raise ValueError(f"env_to_module_connector gives {kinds}; expected MeanStdFilter; use an environment wrapper")
+    return True

@@ -1,0 +1,257 @@
+"""RLlib's own settings on our algorithms: each is read, refused by name, or listed as harmless."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import ray
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.connectors.env_to_module import FlattenObservations, MeanStdFilter
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+from interreplay.rllib import DDPGConfig, SACConfig, TD3Config
+from interreplay.rllib.algorithms.rllib_settings import TABLE
+
+READ, REFUSED = set(TABLE["read"]), set(TABLE["refused"])
+HARMLESS = {name for names in TABLE["harmless"].values() for name in names}
+RETIRED = -1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    torch.set_num_threads(1)
+    if not ray.is_initialized():
+        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+
+
+def config(kind=SACConfig, env="Pendulum-v1"):
+    made = kind().environment(env).replay("Uniform", capacity=1_000).debugging(seed=0)
+    return made.training(
+        hiddens=(16, 16),
+        train_batch_size_per_learner=16,
+        num_steps_sampled_before_learning_starts=20,
+        steps_per_iteration=40,
+    )
+
+
+def built(made):
+    algorithm = made.build_algo()
+    algorithm.train()
+    return algorithm
+
+
+def rates(algorithm):
+    return {n: o.param_groups[0]["lr"] for n, o in algorithm.learner._update_rule.optimizers.items()}
+
+
+def test_every_setting_of_rllib_is_in_one_table():
+    settings = {name for name, value in vars(AlgorithmConfig()).items() if type(value) is not int or value != RETIRED}
+    assert settings == READ | REFUSED | HARMLESS
+    assert len(settings) == len(READ) + len(REFUSED) + len(HARMLESS), "no setting is in two of them"
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_a_setting_that_would_be_ignored_is_refused_by_name(name):
+    made, plain = config(), getattr(AlgorithmConfig(), name)
+    setattr(made, name, not plain if isinstance(plain, bool) else "other")
+    with pytest.raises(ValueError, match=f"{name.lstrip('_')} is .*; SAC does not read it: "):
+        made.validate()
+
+
+@pytest.mark.parametrize("kind", [SACConfig, TD3Config, DDPGConfig])
+def test_the_defaults_are_not_refused(kind):
+    config(kind).validate()
+
+
+class Other(TorchRLModule):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.training(lr=-1.0), "lr is -1.0; expected a number above 0, or a schedule"),
+        (lambda c: c.training(actor_lr=[[5, 0.1]]), r"actor_lr is \[\[5, 0.1\]\]; expected"),
+        (lambda c: c.training(gamma=1.5), "gamma is 1.5; expected a number of at least 0, at most 1"),
+        (lambda c: c.training(gamma=[[0, 0.9], [10, 0.99]]), "gamma is"),
+        (lambda c: c.training(grad_clip=0.0), "grad_clip is 0.0"),
+        (
+            lambda c: c.training(grad_clip=1.0, grad_clip_by="size"),
+            "grad_clip_by.*size.*value",
+        ),
+        (lambda c: c.env_runners(env_runner_cls=SingleAgentEnvRunner), "env_runner_cls is SingleAgentEnvRunner"),
+        (lambda c: c.env_runners(create_local_env_runner=False), "create_local_env_runner is False"),
+        (lambda c: c.env_runners(observation_filter="Median"), "observation_filter is 'Median'"),
+        (
+            lambda c: c.env_runners(env_to_module_connector=lambda env, spaces, device: FlattenObservations()),
+            "env_to_module_connector gives FlattenObservations; expected MeanStdFilter",
+        ),
+        (
+            lambda c: c.rl_module(rl_module_spec=RLModuleSpec(module_class=Other)),
+            "the RLModule is Other; expected SACModule",
+        ),
+        (lambda c: c.rl_module(model_config={"use_lstm": True}), "unknown 'use_lstm'"),
+        (lambda c: c.rl_module(model_config={"fcnet_hidens": [8]}), "did you mean fcnet_hiddens"),
+        (lambda c: c.rl_module(model_config=DefaultModelConfig(use_lstm=True)), "unknown 'use_lstm'"),
+        (
+            lambda c: c.rl_module(model_config={"fcnet_activation": "tanh"}),
+            "is 'tanh'; expected 'relu'",
+        ),
+        (lambda c: c.multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda *_: "a"), "multi_agent"),
+        (
+            lambda c: c.api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False),
+            "api_stack",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(change, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        change(config()).validate()
+    assert "\n" not in str(caught.value)
+
+
+def test_lr_is_all_learning_rates_that_are_not_set_themselves():
+    algorithm = built(config().training(lr=0.02, critic_lr=0.03))
+    assert rates(algorithm) == {"actor": 0.02, "critic": 0.03, "alpha": 0.02}
+    algorithm.stop()
+    algorithm = built(config(DDPGConfig).training(lr=0.02))
+    assert rates(algorithm) == {"actor": 0.02, "critic": 0.02}
+    algorithm.stop()
+
+
+def test_learning_rates_follow_their_schedules_over_env_steps_and_resumes(tmp_path):
+    made = config(TD3Config).training(actor_lr=[[0, 1.0e-3], [100, 2.0e-4]], lr=[[0, 1e-3], [10, 1e-4]])
+    algorithm = built(made)
+    # The last update of the iteration is that of step 40.
+    assert rates(algorithm) == pytest.approx({"actor": 1e-3 - 0.4 * 8e-4, "critic": 1e-4})
+    algorithm.save_to_path(tmp_path / "c")
+    other = made.copy(copy_frozen=False).build_algo()
+    other.restore_from_path(tmp_path / "c")
+    for one in (algorithm, other):
+        one.train()
+        assert rates(one)["actor"] == pytest.approx(1e-3 - 0.8 * 8e-4)
+        one.stop()
+
+
+def test_train_batch_size_is_the_batch():
+    made = SACConfig().environment("Pendulum-v1").training(train_batch_size=48)
+    assert made.train_batch_size_per_learner == 48
+    assert made.training(train_batch_size_per_learner=7).train_batch_size_per_learner == 7
+
+
+def test_explore_false_acts_by_the_mode():
+    made = config().training(num_steps_sampled_before_learning_starts=0, updates_per_step=0).env_runners(explore=False)
+    algorithm = built(made)
+    rows = algorithm.replay_buffer.storage[torch.arange(40)]
+    module = algorithm.learner.single_module
+    with torch.no_grad():
+        assert torch.allclose(rows.actions, module.act(module.encode(rows.obs), None), atol=1e-6)
+    algorithm.stop()
+
+
+class Recorded(gym.Env):
+    """Notes the actions that reach it."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Box(np.float32(-3.0), np.float32(0.5), (2,))
+
+    def __init__(self, _config=None):
+        self.seen = []
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.seen.append(np.array(action))
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_normalize_actions(normalized):
+    algorithm = built(config(env=Recorded).environment(normalize_actions=normalized))
+    kept = algorithm.replay_buffer.storage[torch.arange(40)].actions.numpy()
+    seen = np.array(algorithm.env_runner.env.unwrapped.envs[0].unwrapped.seen[:40])
+    expected = -3.0 + (kept + 1.0) * 1.75 if normalized else np.clip(kept, -3.0, 0.5)
+    assert np.allclose(seen, expected, atol=1e-5) and np.abs(kept).max() <= 1.0
+    algorithm.stop()
+
+
+def mean_std(env, spaces, device):
+    return MeanStdFilter()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda c: c.training(normalize_observations=True),
+        lambda c: c.env_runners(observation_filter="MeanStdFilter"),
+        lambda c: c.env_runners(env_to_module_connector=mean_std),
+    ],
+)
+def test_observations_are_normalized_by_the_statistics_of_all_that_were_stored(ask, tmp_path):
+    made = ask(config())
+    algorithm = built(made)
+    stored = algorithm.replay_buffer.storage[torch.arange(40)].obs.double()
+    module = algorithm.learner.single_module
+    expected = ((stored - stored.mean(0)) / stored.std(0, correction=0)).clamp(-10, 10).float()
+    assert torch.allclose(module.encode(stored.float()), expected, atol=1e-4)
+    assert algorithm.env_runner.module is module, "it acts by the same statistics"
+    algorithm.evaluate()
+    assert module.nets.encoder.count == 40, "evaluation leaves them alone"
+    algorithm.save_to_path(tmp_path / "c")
+    other = ask(config()).build_algo()
+    other.restore_from_path(tmp_path / "c")
+    assert torch.equal(other.learner.single_module.encode(stored.float()), module.encode(stored.float()))
+    for one in (algorithm, other):
+        one.stop()
+
+
+@pytest.mark.slow
+def test_remote_runners_share_the_statistics():
+    algorithm = built(config().training(normalize_observations=True).env_runners(num_env_runners=2))
+    (mine, *others) = [algorithm.learner.single_module.nets.encoder.state_dict(), *remote_statistics(algorithm)]
+    algorithm._collector.collect(1, False, False)  # weights go with the request
+    for theirs in remote_statistics(algorithm):
+        assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+    assert len(others) == 2
+    algorithm.stop()
+
+
+def remote_statistics(algorithm):
+    return algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: {k: v.cpu() for k, v in runner.module.nets.encoder.state_dict().items()}, local_env_runner=False
+    )
+
+
+@pytest.mark.parametrize(
+    "given", [{"fcnet_hiddens": [8, 4]}, DefaultModelConfig(fcnet_hiddens=[8, 4]), {"hiddens": [8, 4]}]
+)
+def test_rllibs_names_of_network_sizes(given):
+    algorithm = config().rl_module(model_config=given).build_algo()
+    assert algorithm.config.hiddens == [8, 4]
+    widths = {tuple(p.shape) for p in algorithm.learner.single_module.nets.actor.parameters()}
+    assert (1, 8, 4) in widths and (1, 16, 16) not in widths
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("kind", [SACConfig, TD3Config])
+def test_learning_rates_of_the_configuration_win_over_a_checkpoints(kind, tmp_path):
+    algorithm = built(config(kind).training(lr=1e-3, critic_l2=0.1))
+    algorithm.save_to_path(tmp_path / "c")
+    algorithm.stop()
+    other = config(kind).training(lr=1e-5, actor_lr=2e-5, critic_l2=0.2).build_algo()
+    other.restore_from_path(tmp_path / "c")
+    other.train()
+    assert rates(other) == {n: 2e-5 if n == "actor" else 1e-5 for n in rates(other)}
+    assert other.learner._update_rule.optimizers["critic"].param_groups[0]["weight_decay"] == 0.2
+    other.stop()
+
+
+def test_compute_single_action_is_refused_by_name():
+    algorithm = config().build_algo()
+    with pytest.raises(NotImplementedError, match="get_module"):
+        algorithm.compute_single_action(np.zeros(3, np.float32))
+    algorithm.stop()
