@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ SCRIPTS = [
     *sorted((HOME / "tests").rglob("*.sh")),
     HOME / ".ci/run",
 ]
+SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which("shellcheck")
 
 # A driver as cluster_run.py is one: it notes what it is told, and ends with 75 when it is told to stop.
 DRIVER = """
@@ -104,10 +106,10 @@ def test_the_shell_understands_every_script(path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(HOME)))
 def test_shellcheck_finds_nothing(path):
-    done = subprocess.run(["shellcheck", "-x", path], cwd=HOME, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([SHELLCHECK, "-x", path], cwd=HOME, capture_output=True, text=True, timeout=60)
     assert done.stdout == ""
 
 
