@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import failing_envs
 import gymnasium as gym
@@ -62,7 +67,7 @@ def test_episodes_without_an_end_are_cut_and_the_flag_is_named(envs, monkeypatch
     evaluated = result["evaluation"]["env_runners"]
     assert evaluated["episode_len_mean"] == 60 == evaluated["episode_return_mean"]
     assert evaluated["num_episodes"] >= 2
-    (line, *_) = [record.getMessage() for record in caplog.records if "--horizon" in record.getMessage()]
+    (line,) = [record.getMessage() for record in caplog.records if "--horizon" in record.getMessage()]
     assert "an episode of Endless was cut after 60 steps of evaluation" in line and "\n" not in line
     rows = algorithm.replay_buffer.storage.column("truncated")[: algorithm.env_steps]
     assert not rows.any(), "training knows no such limit"
@@ -111,3 +116,35 @@ def test_only_endless_evaluations_are_ended_where_results_are_to_be_whole(env, e
     algorithm.interrupt_evaluation(only_endless=True)
     assert algorithm.eval_env_runner.interrupted is ends
     algorithm.stop()
+
+
+MODULE = """
+import gymnasium, failing_envs
+gymnasium.register("Endless-v0", lambda **_: failing_envs.Counting({"length": None}))
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_ends_an_endless_evaluation_of_the_command(tmp_path):
+    """The evaluation would take 10,000,000 steps; the warning comes after the first 10,000."""
+    (tmp_path / "endless_env.py").write_text(MODULE)
+    root = Path(__file__).resolve().parents[2]
+    flags = (
+        "--env endless_env:Endless-v0 --total_env_steps 40 --steps_per_iteration 20 --learning_starts 10 --hiddens 16"
+    )
+    command = [sys.executable, str(root / "custom_training.py"), *flags.split(), "--evaluation_num_episodes", "1000"]
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent)])
+    run = subprocess.Popen(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
+    )
+    assert run.stderr is not None
+    try:
+        for line in run.stderr:
+            if "--horizon" in line:
+                run.send_signal(signal.SIGTERM)
+                break
+        run.communicate()
+    finally:
+        run.kill()
+    assert run.returncode == 75
+    assert list(tmp_path.glob("results/*/checkpoint_00000020")), "saved after the iteration's training"

@@ -21,7 +21,6 @@ from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.errors import EnvironmentFailure, NonFiniteError
-from interreplay.rllib import checkpoints
 from interreplay.rllib.algorithms.collectors import make_collector
 from interreplay.rllib.algorithms.goal_functions import show_goals
 from interreplay.rllib.algorithms.shell import Shell
@@ -223,28 +222,3 @@ class OffPolicy(Shell):
         self.diagnostics.load_state_dict(loop["diagnostics"])
         set_global_rng(loop["global_rng"])
         self._collector.load_state_dict(loop)
-
-    @override(Algorithm)
-    def save_to_path(self, path: Any = None, **kwargs: Any) -> str:
-        """Save everything, buffer and environments included; the folder appears whole or not at all.
-
-        Args:
-            path: A local folder; a temporary one for None.
-            **kwargs: RLlib's; with ``state``, RLlib's part alone is written.
-        """
-        if kwargs.get("state") is not None:
-            return super().save_to_path(path, **kwargs)
-        return checkpoints.save(self, path, lambda folder: super(OffPolicy, self).save_to_path(folder, **kwargs))
-
-    @override(Algorithm)
-    def restore_from_path(self, path: Any, *args: Any, trusted: bool = False, **kwargs: Any) -> None:
-        """Continue where a checkpoint was saved; only of a trusted one, pickles may name more than arrays.
-
-        Raises:
-            CheckpointError: When it is unreadable, damaged, or of another environment, algorithm or buffer.
-        """
-        if kwargs.get("component") is not None:
-            return super().restore_from_path(path, *args, **kwargs)
-        checkpoints.restore(
-            self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs), trusted
-        )

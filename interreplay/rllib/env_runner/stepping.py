@@ -33,7 +33,7 @@ class SteppingRunner(SingleAgentEnvRunner):
 
     def __init__(self, *, config: Any, **kwargs: Any):
         self._step_seconds, self._timed_steps, self._failures_in_a_row = 0.0, 0, 0
-        self._resets_in_same_step, self._longest = False, None
+        self._resets_in_same_step, self._longest, self._warned = False, None, False
         super().__init__(config=config, **kwargs)
 
     @override(SingleAgentEnvRunner)
@@ -84,7 +84,7 @@ class SteppingRunner(SingleAgentEnvRunner):
         """Make environments anew after an error in one, if so configured, a limited number of times in a row.
 
         Raises:
-            EnvironmentFailure: When not, or when it fails again and again.
+            EnvironmentFailure: When not, when it fails again and again, or when none can be made.
         """
         self._needs_initial_reset = True
         if where == "step":
@@ -94,7 +94,10 @@ class SteppingRunner(SingleAgentEnvRunner):
         if not self.config.restart_failed_sub_environments or not again:
             self._fail(error, where)
         logger.exception("a %s of the environment failed; environments are made anew", where)
-        self.make_env()
+        try:
+            self.make_env()
+        except Exception as made:
+            self._fail(made, "make")
         return ENV_STEP_FAILURE
 
     def _fail(self, error: Exception, where: str) -> NoReturn:
@@ -103,7 +106,9 @@ class SteppingRunner(SingleAgentEnvRunner):
             raise EnvironmentFailure(self.env_name, error.cause_text)
         words = " ".join(str(error).split())
         text = words if isinstance(error, InterreplayError) else f"{type(error).__name__}: {words}".removesuffix(": ")
-        raise EnvironmentFailure(self.env_name, f"raised {text}" + (" in reset" if where == "reset" else "")) from error
+        raise EnvironmentFailure(
+            self.env_name, f"raised {text}" + ("" if where == "step" else f" in {where}")
+        ) from error
 
     def _ends(self, next_obs: Any, infos: Any, over: np.ndarray) -> tuple[Any, Any]:
         """Return what episodes ended with, where the environments have already begun others in the same step.
@@ -129,12 +134,14 @@ class SteppingRunner(SingleAgentEnvRunner):
         return ends, last
 
     def _cut_long(self, long: np.ndarray) -> None:
-        """Begin other episodes in the environments `long` ``(n,)`` at the next step, and warn that they were cut."""
-        logger.warning(
-            "an episode of %s was cut after %d steps of evaluation; where episodes may never end, give them a limit: "
-            "--horizon N, in Python env_config={'max_episode_steps': N} or evaluation_max_episode_steps",
-            *(self.env_name, self._longest),
-        )
+        """Begin other episodes in the environments `long` ``(n,)`` at the next step, and warn once of it."""
+        if not self._warned:
+            logger.warning(
+                "an episode of %s was cut after %d steps of evaluation; where they may never end, give them a limit: "
+                "--horizon N, in Python env_config={'max_episode_steps': N} or evaluation_max_episode_steps",
+                *(self.env_name, self._longest),
+            )
+        self._warned = True
         if type(self.env.unwrapped) is SyncVectorEnv and not self._resets_in_same_step:
             self.env.unwrapped._autoreset_envs |= long
         else:
