@@ -1,9 +1,11 @@
 # make train   sets up .venv and runs the main job:  make train ARGS="--env HalfCheetah-v5 --total_env_steps 100000"
 # make test    sets up .venv and runs every test
 # make docs    builds the site into site/
+# TORCH=cpu takes PyTorch's CPU build, TORCH=cu126 and the like one for CUDA; else pip chooses, on Linux one for CUDA.
 # make notebooks  makes examples/*.ipynb of examples/*.py
 # make check   formatting, lint, types and the tests that take seconds
 PYTHON ?= python3
+TORCH ?=
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,6 +27,8 @@ $(STAMP): env/requirements.txt setup.cfg pyproject.toml
 	       "Pick another one: make install PYTHON=python3.11" >&2; exit 1; }
 	@echo "installing into $(VENV); this takes some minutes once"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -z "$(TORCH)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --index-url https://download.pytorch.org/whl/$(TORCH) "$$(grep '^torch==' env/requirements.txt)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r env/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@

@@ -1,8 +1,12 @@
 """Every flag of the command line, and the settings that they make; the body is `interreplay.commandline.flags`."""
 
-from interreplay.algorithms_table import ALGORITHMS
-from interreplay.commandline.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS
-from interreplay.commandline.flags.training_flags import (
+from interreplay.commandline.installation import check_installation
+
+check_installation(__file__)
+
+from interreplay.algorithms_table import ALGORITHMS  # noqa: E402
+from interreplay.commandline.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS  # noqa: E402
+from interreplay.commandline.flags.training_flags import (  # noqa: E402
     make_parser,
     preset_for,
     preset_told,

@@ -2,7 +2,11 @@
 
 import sys
 
-from interreplay.commandline.study import command, main
+from interreplay.commandline.installation import check_installation
+
+check_installation(__file__)
+
+from interreplay.commandline.study import command, main  # noqa: E402
 
 __all__ = ["main"]
 

@@ -2,7 +2,11 @@
 
 import sys
 
-from interreplay.commandline.smoketest import main
+from interreplay.commandline.installation import check_installation
+
+check_installation(__file__, reports_itself=True)
+
+from interreplay.commandline.smoketest import main  # noqa: E402
 
 __all__ = ["main"]
 

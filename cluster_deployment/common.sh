@@ -69,13 +69,14 @@ is_network() {
     return 1
 }
 
-# A folder of this job: on the node's own disk, since Ray keeps sockets and spilled objects there, and short, since
-# the path of a socket ends at 107 bytes, of which Ray's part takes up to 69.
+# A folder of this job, as mktemp takes it, so that nobody can make it first: on the node's own disk, since Ray keeps
+# sockets and spilled objects there, and short, since the path of a socket ends at 107 bytes, of which Ray's part takes
+# up to 69.
 choose_scratch() {
     local base path why
     for base in "${INTERREPLAY_SCRATCH:-}" "${SLURM_TMPDIR:-}" "${TMPDIR:-}" /tmp /dev/shm; do
         [ -n "$base" ] || continue
-        path=${base%/}/ir$(job_name) why=
+        path=${base%/}/ir$(job_name).XXXXXX why=
         if [ ${#path} -gt 38 ]; then why="$path is longer than 38 characters"
         elif ! [ -w "$base" ]; then why="$base cannot be written to"
         elif is_network "$base"; then why="$base is on a network file system"; fi
@@ -93,10 +94,12 @@ isolate() {
     # No address of another cluster; after `sbatch --export=NONE`, srun would hand on none of these.
     unset RAY_ADDRESS RAY_AUTH_TOKEN_PATH
     export SLURM_EXPORT_ENV=ALL
-    RAY_TMPDIR=$(choose_scratch) || exit 1
+    local template
+    template=$(choose_scratch) || exit 1
+    # What an earlier start of this job left here.
+    find "${template%/*}" -maxdepth 1 -user "$(id -u)" -name "ir$(job_name).??????" -exec rm -rf {} + 2>/dev/null
+    RAY_TMPDIR=$(mktemp -d "$template") || die "$template cannot be made on $(hostname)"
     export RAY_TMPDIR RAY_USAGE_STATS_ENABLED=0
-    rm -rf "$RAY_TMPDIR" # of an earlier start of this job
-    mkdir -m 700 "$RAY_TMPDIR" || die "$RAY_TMPDIR cannot be made on $(hostname)"
     # Caches that lock their files would wait forever on a home folder without locking.
     export MPLCONFIGDIR=$RAY_TMPDIR/mpl TRITON_CACHE_DIR=$RAY_TMPDIR/triton TORCHINDUCTOR_CACHE_DIR=$RAY_TMPDIR/inductor
     # Nodes that many jobs share allow one user few threads and files.
@@ -109,7 +112,8 @@ isolate() {
 seconds_left() { # until the scheduler ends the job; preemption brings the end nearer, so ask
     local end
     end=$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null | head -n 1)
-    end=$(date -d "$end" +%s 2>/dev/null) || end=${SLURM_JOB_END_TIME:-}
+    # Of nothing, the answer of a scheduler that gives none, date would make today's midnight.
+    end=$([ -n "$end" ] && date -d "$end" +%s 2>/dev/null) || end=${SLURM_JOB_END_TIME:-}
     if [ -n "$end" ]; then echo $((end - $(date +%s))); else echo 120; fi
 }
 
@@ -163,20 +167,39 @@ watch() { # watch COMMAND...: runs it with the signals above; leaves its exit co
     case $stopping$code in 1143 | 1137) code=75 ;; esac
 }
 
+# The job's state in the scheduler's words, or nothing: squeue may be missing on nodes, and the scheduler answers late or
+# never while the tasks of an array end together.
+job_state() {
+    local attempt state
+    for attempt in 1 2 3; do
+        state=$(timeout 5 squeue -h -j "$(job_name)" -o %T | head -n 1)
+        [ -z "$state" ] || { echo "$state" && return; }
+        [ "$attempt" = 3 ] || sleep 1
+    done
+}
+
+requeue() { # three tries, for the same reason; after one that was heard, the scheduler ends this script
+    local attempt
+    for attempt in 1 2 3; do
+        scontrol requeue "$(job_name)" && sleep 120 && return
+        [ "$attempt" = 3 ] || sleep 1
+    done
+    say "cannot be requeued here; submit the same command again, it goes on where it was" >&2
+}
+
 finish() { # finish CODE: the job's end; 75 means that there is more to do
+    local state
     rm -rf "$RAY_TMPDIR"
     if [ "$1" = 75 ]; then
         if [ "${SLURM_RESTART_COUNT:-0}" -ge "${INTERREPLAY_MAX_REQUEUES:-100}" ]; then
             say "requeued ${SLURM_RESTART_COUNT} times already; submit it again to go on (INTERREPLAY_MAX_REQUEUES)" >&2
-        elif [ "$(squeue -h -j "$SLURM_JOB_ID" -o %T)" != RUNNING ]; then
-            say "the scheduler ended this job: it comes back only if the scheduler brings it back" # scancel, preemption
+        elif state=$(job_state) && [ -n "$state" ] && [ "$state" != RUNNING ]; then
+            # scancel, preemption
+            say "the scheduler ended this job ($state): it comes back only if the scheduler brings it back"
         else
             say "not finished: back into the queue"
-            if scontrol requeue "$(job_name)"; then
-                sleep 120 # the scheduler ends this script
-            else
-                say "cannot be requeued here; submit the same command again, it goes on where it was" >&2
-            fi
+            [ -n "$state" ] || say "the scheduler does not answer what became of this job, so that is tried" >&2
+            requeue
         fi
     fi
     say "ended with exit code $1"

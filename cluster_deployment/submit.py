@@ -7,6 +7,7 @@ Needs nothing but Python 3.8: it may run outside of the environment in which the
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -30,6 +31,14 @@ class Refusal(Exception):
     """What cannot be submitted, and what would be accepted."""
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> Any:
+        """Ends the program with exit code 2 and one line."""
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Submits; returns 0, or 2 with one line that says what to change."""
     parser = make_parser()
@@ -46,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser; what stands behind ``--`` is for ``cluster_run.py``."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="submit.py",
         description="Submit a study to Slurm. What stands behind -- is handed to cluster_run.py.",
         allow_abbrev=False,
@@ -174,9 +183,9 @@ def outside(settings: dict[str, str]) -> dict[str, str]:
 
 
 def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
-    """Asks ``cluster_run.py`` in the environment of the runs, which also checks both."""
+    """Asks in the environment of the runs, which also checks both, and mentions what in the job does not fit them."""
     inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && exec python "$@"'
-    words = [str(HOME / "cluster_run.py"), str(args.study), "--count", *args.flags]
+    words = ["-m", "interreplay.commandline.slurm_request", json.dumps(asked(args)), str(args.study), *args.flags]
     done = subprocess.run(
         ["bash", "-c", inner, "bash", *words], env=outside(settings), stdout=subprocess.PIPE, text=True
     )
@@ -184,6 +193,13 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
     if done.returncode or not lines or not lines[-1].isdigit():
         raise Refusal(f"{args.study} cannot be run like this; see above")
     return int(lines[-1])
+
+
+def asked(args: argparse.Namespace) -> dict[str, Any]:
+    """What is asked of Slurm for a node or an array task; the batch scripts say how many CPUs by default."""
+    array = args.kind == "single"
+    cpus = args.cpus or (1 if array else 4)
+    return {"array": array, "cpus": cpus, "gpus": args.gpus or "", "mem": args.mem or "", "nodes": args.nodes}
 
 
 def arrays(args: argparse.Namespace, runs: int) -> list[tuple[str, int]]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from interreplay.buffer import ReplayBuffer
@@ -14,13 +18,46 @@ Recipe = Callable[..., ReplayBuffer]
 Kind = str | Recipe | ReplayBuffer
 
 
+NAME = "replay_buffers"
+HOME = Path(__file__).resolve().parents[1] / NAME
+"""The catalogue's files, installed beside this package."""
+
+
 def methods() -> dict[str, Recipe]:
     """The replay methods of the catalogue by name.
 
     `replay_buffers` builds on this package; that it is looked up here, when it is asked for, is the only import upward.
+    Where somebody else's package of that name comes first on the path, our files are loaded under another name.
     """
-    catalogue = importlib.import_module("replay_buffers")
-    return {name: getattr(catalogue, name) for name in catalogue.__all__}
+    if _is_ours():
+        catalogue = importlib.import_module(NAME)
+        return {name: getattr(catalogue, name) for name in catalogue.__all__}
+    modules = [_loaded(path) for path in HOME.glob("*.py") if path.name != "__init__.py"]
+    found = {name: value for module in modules for name, value in vars(module).items() if _is_recipe(value, module)}
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def _is_ours() -> bool:
+    """Whether an import of the catalogue's name finds this package's neighbor."""
+    module = sys.modules.get(NAME)
+    spec = importlib.util.find_spec(NAME) if module is None else None
+    file = spec.origin if module is None and spec else getattr(module, "__file__", None)
+    return not HOME.is_dir() or file is not None and Path(file).resolve().parent == HOME
+
+
+def _loaded(path: Path) -> ModuleType:
+    name = f"_interreplay_{NAME}_{path.stem}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None, path
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module
+    return sys.modules[name]
+
+
+def _is_recipe(value: Any, module: ModuleType) -> bool:
+    return inspect.isclass(value) and issubclass(value, ReplayBuffer) and value.__module__ == module.__name__
 
 
 def resolve(kind: Kind) -> Recipe:

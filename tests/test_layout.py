@@ -55,7 +55,7 @@ errors settings randomness transitions state_files storage environments learning
 neighborhood synthesis buffer diagnostics catalogue algorithms_table runs results commandline.flags studies
 cluster_checks analysis
 rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner rllib.algorithms rllib rllib.evaluation rllib.run
-rllib.command rllib.tune commandline
+rllib.command rllib.tune commandline __main__
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {

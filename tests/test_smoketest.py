@@ -6,7 +6,6 @@ import importlib
 import importlib.metadata
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,6 @@ def run(*command: str):
 
 @pytest.mark.slow
 def test_a_sound_installation():
-    start = time.monotonic()
     done = run("smoketest.py")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
@@ -51,7 +49,6 @@ def test_a_sound_installation():
     for part in ["python:", "torch:", "mujoco steps:", *names, "training: SAC"]:
         assert any(part in line for line in lines), part
     assert done.stderr == ""
-    assert time.monotonic() - start < 60
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ mine=$RAY_TMPDIR/n${SLURM_NODEID:-0}
 rm -rf "$mine"
 (umask 077 && mkdir -p "$mine") || die "$mine cannot be made on $(hostname)"
 child=
-# shellcheck disable=SC2317 # called by the trap
+# shellcheck disable=SC2317,SC2329 # called by the trap
 ending() {
     kill "$child" 2>/dev/null
     for _ in $(seq 10); do kill -0 "$child" 2>/dev/null && sleep 0.3; done

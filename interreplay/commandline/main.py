@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
+from interreplay import __version__
 from interreplay.errors import accepted_names
 
 COMMANDS = {
@@ -32,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help"):
         sys.stdout.write(f"{usage()}\n")
         return 0 if words else 2
+    if words[0] == "--version":
+        sys.stdout.write(f"interreplay {__version__}\n")
+        return 0
     name, *rest = words
     if name not in available():
         sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, available())}\n")
@@ -47,8 +51,9 @@ def available() -> dict[str, str]:
 
 def usage() -> str:
     """How to call it."""
+    last = "interreplay COMMAND --help tells its flags, interreplay --version the version."
     lines = [f"  {name:<10} {text}" for name, text in available().items()]
-    return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", "interreplay COMMAND --help tells its flags."])
+    return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", last])
 
 
 def _exists(module: str) -> bool:

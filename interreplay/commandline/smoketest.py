@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
-import configparser
 import importlib
 import importlib.metadata
 import sys
@@ -17,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-"""The clone of the repository, where this is one."""
+from interreplay.commandline.flags.parser import OneLineParser
+from interreplay.commandline.installation import MODULES, ROOT, distribution, requirements
+
 ENV = "InvertedPendulum-v5"
-MODULES = {"pyyaml": "yaml"}  # of packages that are imported by another name
 REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
 
 
@@ -34,7 +32,8 @@ class Failure(Exception):
 
 def main(argv: Sequence[str] = ()) -> int:
     """Runs all checks, one line each; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="smoketest.py", description=__doc__.splitlines()[0].replace("``", ""))
+    description = __doc__.splitlines()[0].replace("``", "")
+    parser = OneLineParser(prog="smoketest.py", description=description, allow_abbrev=False)
     parser.add_argument("--cluster", action="store_true", help="check this node of a cluster; best inside of a job")
     parser.add_argument("--results_dir", "--results-dir", default="results", help="where results will go (%(default)s)")
     args = parser.parse_args(argv)
@@ -59,9 +58,9 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
         yield distribution(text), lambda text=text: package(text)  # type: ignore[misc]
     yield "mujoco steps", mujoco_steps
     try:
-        names = importlib.import_module("replay_buffers").__all__
+        names = list(importlib.import_module("interreplay.catalogue").methods())
     except Exception:
-        yield "replay buffers", lambda: str(importlib.import_module("replay_buffers"))
+        yield "replay buffers", lambda: str(importlib.import_module("interreplay.catalogue").methods())
         names = []
     for name in names:
         yield f"buffer {name}", lambda name=name: buffer_samples(name)  # type: ignore[misc]
@@ -90,20 +89,6 @@ def python_version() -> str:
     if sys.version_info < (3, 10):  # noqa: UP036 - an older one may run this file
         raise Failure(f"{version} is older than 3.10", "make clean install PYTHON=python3.11")
     return version
-
-
-def requirements() -> list[str]:
-    """What setup.cfg asks for, or the installed package's own record of it."""
-    config = configparser.ConfigParser()
-    if config.read(ROOT / "setup.cfg"):
-        return [line for line in config["options"]["install_requires"].splitlines() if line]
-    lines = importlib.metadata.requires("interreplay") or []
-    return [line for line in lines if "extra ==" not in line]
-
-
-def distribution(requirement: str) -> str:
-    """The name at the beginning of a requirement."""
-    return "".join(c if c.isalnum() or c in "-_." else " " for c in requirement).split()[0]
 
 
 def package(requirement: str) -> str:
@@ -150,7 +135,8 @@ def buffer_samples(name: str) -> str:
     if name == "HER":  # learns from goals only
         arguments = {"compute_reward": lambda achieved, desired, info: -abs(achieved - desired).sum(axis=-1)}
         before, after = with_goals(before), with_goals(after)
-    buffer = getattr(importlib.import_module("replay_buffers"), name)(capacity=1_000, seed=0, **arguments)
+    recipe = importlib.import_module("interreplay.catalogue").methods()[name]
+    buffer = recipe(capacity=1_000, seed=0, **arguments)
     buffer.add(
         interreplay.Transitions(obs=before, next_obs=after, terminated=ends, truncated=np.zeros(n, bool), **rows)
     )
@@ -167,7 +153,7 @@ def with_goals(obs: Any) -> dict[str, Any]:
 
 def training() -> str:
     """SAC trains for 600 steps, and a checkpoint brings it back."""
-    importlib.import_module("interreplay.rllib.run.build").prepare_host(threads=1, workers=0)
+    importlib.import_module("interreplay.rllib.ray_session").prepare_host(threads=1, workers=0)
     config = importlib.import_module("interreplay.rllib").SACConfig().environment(ENV).replay("NMER", capacity=10_000)
     config.training(num_steps_sampled_before_learning_starts=200, train_batch_size_per_learner=64, hiddens=(64, 64))
     config.reporting(min_sample_timesteps_per_iteration=600).debugging(seed=0)

@@ -113,7 +113,7 @@ def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """The study that a file, an inputs file or flags describe."""
-    settings = {name: given[name] for name in FLAGS if name in given}
+    settings = {name: given[name] for name, flag in FLAGS.items() if name in given and flag.in_study is None}
     if "inputs" in given:
         parser = RaisingFlagParser(GROUPS, prog="inputs")
         runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)

@@ -75,14 +75,13 @@ def run(given: Mapping[str, Any]) -> int:
     environment = find_environment(settings.env)
     settings.env = environment.name
     told = "" if checkpoints else preset_told(given)
-    if environment.note:
-        print(environment.note)
-    if told:
-        print(told)
     home = home_of(checkpoints[0], given.get("local_dir")) if checkpoints else None
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
+    memory = check_memory(settings, environment)
     ensure_writable(home or Path(settings.local_dir))
-    print(f"{describe(settings)}\n{check_memory(settings, environment)}", flush=True)
+    for line in (environment.note, told, describe(settings), memory):
+        if line:
+            print(line, flush=True)
 
     from interreplay.rllib import ray_session
     from interreplay.rllib.run.build import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import sys
 import traceback
 import warnings
 from typing import Any, NamedTuple
@@ -117,6 +118,8 @@ def _import_module(asked: str) -> None:
         raise UsageError(
             f"environment {asked!r}: {module!r} is not the name of a module; expected such as my_envs:Env-v0"
         )
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise UsageError(f"environment {asked!r} names a module of Python's own; expected one that registers it")
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:

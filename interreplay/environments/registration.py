@@ -5,7 +5,7 @@ from __future__ import annotations
 from interreplay.environments import dm_control, robotics
 from interreplay.environments.current_folder import search_here
 
-EXTRAS = {"robotics": robotics.register, "dm_control": dm_control.register}
+EXTRAS = {"robotics": robotics.register, "dm-control": dm_control.register}
 
 
 def register(name: str) -> str:

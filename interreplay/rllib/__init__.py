@@ -7,6 +7,10 @@ from interreplay.environments.rendering import choose_backend
 search_last()  # before a worker of Ray's imports something that the current folder has, too
 choose_backend()  # before RLlib imports dm_control
 
+from interreplay.rllib.checkpoints.moved import find_moved_modules
+
+find_moved_modules()
+
 from interreplay.rllib.algorithms.ddpg import DDPG, DDPGConfig
 from interreplay.rllib.algorithms.sac import SAC, SACConfig
 from interreplay.rllib.stock.buffer import ReplayBuffer

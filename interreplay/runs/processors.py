@@ -86,6 +86,7 @@ def _quotas(root: Path) -> Iterator[float]:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
+        files: tuple[str, ...]
         if controllers == "":
             base, files = root / "sys/fs/cgroup", ("cpu.max",)
         elif "cpu" in controllers.split(","):

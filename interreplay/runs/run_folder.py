@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.state_files import manifest
 
 STEPS = "num_env_steps_sampled_lifetime"
 EVALUATION_RETURN = "evaluation/env_runners/episode_return_mean"
@@ -70,8 +71,9 @@ class RunFolder:
             shutil.rmtree(stale, ignore_errors=True)
         try:
             write(work.absolute())
-            (work / SETTINGS).write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+            manifest.add(work, SETTINGS, json.dumps(settings, indent=2, sort_keys=True) + "\n")
             work.rename(target)
+            manifest.sync(self.path)
         except OSError as error:
             shutil.rmtree(work, ignore_errors=True)
             raise UsageError(
@@ -147,14 +149,18 @@ def read_settings(checkpoint: Path) -> dict[str, Any]:
     """The settings that a checkpoint was made with.
 
     Raises:
-        CheckpointError: They are missing or cannot be read.
+        CheckpointError: They are missing or damaged.
     """
     try:
-        settings = json.loads((checkpoint / SETTINGS).read_text())
+        text = (checkpoint / SETTINGS).read_text()
+        manifest.check_one(checkpoint, SETTINGS)
+        settings = json.loads(text)
     except OSError as error:
         raise CheckpointError(f"{checkpoint / SETTINGS} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise CheckpointError(f"{checkpoint / SETTINGS} is damaged: {error}") from None
+    if not isinstance(settings, dict):
+        raise CheckpointError(f"{checkpoint / SETTINGS} is damaged: expected settings by name")
     return settings
 
 

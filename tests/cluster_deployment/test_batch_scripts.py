@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -118,9 +119,9 @@ def test_no_script_ends_other_jobs_rays():
 
 def test_a_short_scratch_folder_of_the_job(job, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(job / "too-long-a-name-for-sockets-in-it-by-far"))
-    assert bash("choose_scratch").stdout == f"{TMP}/ir12\n"
+    assert bash("choose_scratch").stdout == f"{TMP}/ir12.XXXXXX\n"
     array = bash("choose_scratch", SLURM_ARRAY_JOB_ID="11", SLURM_ARRAY_TASK_ID="3")
-    assert array.stdout == f"{TMP}/ir11_3\n"
+    assert array.stdout == f"{TMP}/ir11_3.XXXXXX\n"
 
 
 def test_a_scratch_folder_that_will_not_do_is_named(job):
@@ -132,7 +133,7 @@ def test_a_scratch_folder_that_will_not_do_is_named(job):
 
 def test_network_file_systems_are_passed_over(job):
     program(job / "bin/stat", "case $* in */dev/shm) echo tmpfs ;; *) echo nfs ;; esac")
-    assert bash("choose_scratch").stdout == "/dev/shm/ir12\n"
+    assert bash("choose_scratch").stdout == "/dev/shm/ir12.XXXXXX\n"
 
 
 def test_isolation(job):
@@ -142,6 +143,22 @@ def test_isolation(job):
     assert all("RAY_ADDRESS" not in env and env["SLURM_EXPORT_ENV"] == "ALL" for env in values)
     assert len({env["RAY_AUTH_TOKEN"] for env in values}) == 2 and len(values[0]["RAY_AUTH_TOKEN"]) == 64
     assert values[0]["RAY_AUTH_MODE"] == "token" and "mode 700" in shown[0]
+    folders = [env["RAY_TMPDIR"] for env in values]
+    assert all(re.fullmatch(rf"{TMP}/ir12\.\w{{6}}", folder) for folder in folders) and len(set(folders)) == 2
+
+
+def test_isolation_takes_no_folder_that_somebody_else_made(job):
+    base = Path(tempfile.mkdtemp(prefix="ir", dir=TMP))  # pytest's own folders are too long
+    try:
+        for name in ("ir12", "ir12.XXXXXX", "ir120.abcdef"):
+            (base / name).mkdir()
+        (base / "ir12.before").mkdir()
+        shown = bash('isolate; echo "$RAY_TMPDIR"', INTERREPLAY_SCRATCH=str(base)).stdout.strip()
+        assert shown not in ("", str(base / "ir12"))
+        left = {path.name for path in base.iterdir()}
+        assert left == {"ir12", "ir120.abcdef", Path(shown).name}, "only what this job left before is removed"
+    finally:
+        shutil.rmtree(base)
 
 
 def test_a_virtual_environment(job):
@@ -265,6 +282,43 @@ def test_a_job_that_was_cancelled_does_not_come_back(job, monkeypatch):
     monkeypatch.setenv("STATE", "CANCELLED")
     code, out = Watched(job, "bash", "-c", "exit 75").end()
     assert code == 75 and "the scheduler ended this job" in out and not (job / "asked").exists()
+
+
+@pytest.mark.parametrize("fails", ["exit 1", "exit 0", "echo 'Socket timed out' >&2; exit 1"])
+def test_a_scheduler_that_does_not_answer_does_not_end_the_job(job, fails):
+    program(job / "bin/squeue", f"echo asked >>{job}/tries; {fails}")
+    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    assert code == 75 and "the scheduler does not answer" in out and "ended this job" not in out
+    assert (job / "tries").read_text().count("asked") == 3
+    assert (job / "asked").read_text() == "scontrol requeue 12\n"
+
+
+@pytest.mark.parametrize(("state", "requeued"), [("RUNNING", True), ("COMPLETING", False)])
+def test_a_scheduler_that_answers_late_is_believed(job, state, requeued):
+    program(job / "bin/squeue", f"echo asked >>{job}/tries; [ $(wc -l <{job}/tries) = 3 ] && echo {state}")
+    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    assert code == 75 and (job / "asked").exists() == requeued, out
+
+
+def test_without_squeue_the_job_goes_back_into_the_queue(job):
+    (job / "bin/squeue").unlink()
+    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    assert code == 75 and (job / "asked").read_text() == "scontrol requeue 12\n", out
+
+
+def test_a_requeue_that_is_not_heard_is_repeated(job):
+    program(job / "bin/scontrol", f"echo x >>{job}/asked; [ $(wc -l <{job}/asked) = 2 ]")
+    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    assert code == 75 and (job / "asked").read_text() == "x\nx\n" and "cannot be requeued" not in out
+
+
+@pytest.mark.parametrize("answer", ["exit 1", "echo", "echo N/A"])
+def test_without_an_answer_the_job_s_end_is_the_one_of_its_start(job, answer):
+    program(job / "bin/squeue", answer)
+    end = int(time.time()) + 5_000
+    left = int(bash("seconds_left", SLURM_JOB_END_TIME=str(end)).stdout)
+    assert 4_000 < left <= 5_000
+    assert bash("seconds_left").stdout == "120\n"
 
 
 def test_an_array_s_task_requeues_itself_only(job, monkeypatch):

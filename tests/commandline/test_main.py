@@ -45,3 +45,10 @@ def test_nothing_is_imported_before_it_is_asked_for():
     code = "import sys, interreplay.commandline.main as m; m.main(['--help']); sys.exit('ray' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_package_itself_is_the_command_too():
+    for words in (["--version"], ["--help"]):
+        done = subprocess.run([sys.executable, "-m", "interreplay", *words], capture_output=True, text=True)
+        assert done.returncode == 0 and "interreplay" in done.stdout, done.stderr
+    assert command.main(["--version"]) == 0

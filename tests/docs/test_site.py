@@ -6,6 +6,7 @@ import ast
 import importlib
 import posixpath
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from replay_buffers import __all__ as METHODS
 ROOT = Path(__file__).resolve().parents[2]
 SKIP = {".venv", "results", "site", "build", "node_modules", ".pytest_cache"}
 PAGES = [path for path in sorted(ROOT.rglob("*.md")) if not SKIP & set(path.relative_to(ROOT).parts)]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)\s]+))?\)")
 
 
@@ -74,17 +76,50 @@ def test_the_catalogue_pages_know_every_method():
     assert not [name for name in METHODS if f".{name}\n" not in reference]
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_warnings_and_needs_no_network(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The site's folder."""
     pytest.importorskip("material")
     pytest.importorskip("mkdocstrings_handlers.python")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    pages = list(tmp_path.rglob("*.html"))
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_needs_no_network(site):
+    pages = list(site.rglob("*.html"))
     assert len(pages) > 20
     for page in pages:
         text = page.read_text()
         loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="(https?:[^"]*)"', text)
         loaded += re.findall(r'<link[^>]* href="(https?:[^"]*)"', text)
         assert not loaded, f"{posixpath.basename(str(page))} loads {loaded}"
+
+
+@pytest.mark.slow
+def test_the_site_s_links_need_no_server(site):
+    for page in site.rglob("*.html"):
+        links = re.findall(r'<a [^>]*href="([^"#?]+)', page.read_text()) if page.name != "404.html" else []
+        inside = [link for link in links if not re.match("(https?|mailto):", link)]
+        missing = [link for link in inside if not (page.parent / link).is_file()]
+        assert not missing, f"from disk, links of {page.relative_to(site)} are no pages"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_the_site_can_be_searched_from_disk(site):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((site / "index.html").as_uri())
+        page.fill("input[data-md-component=search-query]", "Christodoulou", timeout=60_000)
+        result = page.wait_for_selector(".md-search-result__item a", timeout=60_000)
+        assert re.search(r"\.html(\?|#|$)", result.get_attribute("href"))
+        browser.close()
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)

@@ -113,7 +113,7 @@ cartpole-ppo: {run: PPO, config: {env: CartPole-v1, lr: 0.001}, num_samples: 2}
     assert (one.name, one.run, one.env) == ("pendulum-sac", "SAC", "Pendulum-v1")
     assert one.config == {"tau": 0.01, "seed": {"grid_search": [0, 1]}}
     assert (two.env, two.config, two.num_samples) == ("CartPole-v1", {"lr": 0.001}, 2)
-    stop = one.tuner(tmp_path, Room(8, 0))._local_tuner.get_run_config().stop
+    stop = one.tuner(tmp_path)._local_tuner.get_run_config().stop
     assert stop == {"env_runners/episode_return_mean": -200, "num_env_steps_sampled_lifetime": 20000}
     for text in ("a: {run: SAC}", "a: {run: SAC, env: Pendulum-v1, stopp: {}}", "[1]"):
         path.write_text(text)

@@ -9,7 +9,7 @@ from interreplay.commandline.flags.values import whole
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 
-EPISODES = 10
+EPISODES, VIDEO_EPISODES = 10, 3
 
 
 def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +21,7 @@ def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=whole(1), help="environment steps; whole episodes until so many are done")
     add("--seed", type=whole(0), help="episode i begins from seed + i (default: the checkpoint's random state)")
     add("--video", "--render_to", type=Path, metavar="FILE", help="a .gif or .mp4, also where there is no screen")
+    add("--video_episodes", type=whole(1), help=f"how many episodes it shows, the first (default: {VIDEO_EPISODES})")
     add("--render", action="store_true", help="show it in a window")
     add("--trust_checkpoint", action="store_true", help="load pickles that name code; they could run anything")
     add("--record_data", metavar="NAME", help="write a Minari dataset such as pendulum/sac-v0")
@@ -34,6 +35,8 @@ def check_evaluate(given: argparse.Namespace) -> None:
     """
     if given.render and given.video:
         raise UsageError("--render and --video draw in different ways; give one of them")
+    if given.video_episodes and not given.video:
+        raise UsageError(f"--video_episodes {given.video_episodes} needs a video; name it with --video FILE.gif")
     if given.render and not has_screen():
         raise UsageError("--render needs a screen, and DISPLAY is not set; --video FILE.gif needs none")
     if not given.checkpoint.exists():

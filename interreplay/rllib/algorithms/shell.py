@@ -9,11 +9,12 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import EVALUATION_RESULTS
 
+from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
 from interreplay.rllib.env_runner.remote import naming_losses
 from interreplay.rllib.env_runner.stepping import has_time_limit
 
 
-class Shell(Algorithm):
+class Shell(CheckpointedAlgorithm):
     """RLlib's algorithm; its evaluations can be interrupted, and its results hold only those that ran.
 
     Attributes:

@@ -58,10 +58,25 @@ class Experiment:
     checkpoint_freq: int = 0
     checkpoint_at_end: bool = True
 
+    def check(self, there: Room) -> None:
+        """Refuse an experiment that cannot be built, or would wait for ever.
+
+        Args:
+            there: What Ray hands out.
+
+        Raises:
+            UsageError: A point of the grid cannot be built, or asks for more than there is; or there is no such result
+                to stop at.
+        """
+        stop_criteria(self.stop)
+        for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
+            point = configured(config_for(self.run, self.env, str), settings)
+            check(point)
+            check_room(point, there)
+
     def tuner(
         self,
         local_dir: Path,
-        there: Room,
         verbose: int = 0,
         say: Callable[[str], object] = str,
         callbacks: Sequence[tune.Callback] = (),
@@ -70,18 +85,10 @@ class Experiment:
 
         Args:
             local_dir: Folder in which the experiment's own is made.
-            there: What Ray hands out.
             verbose: How much Tune prints.
             say: Takes a line about what a retired environment was replaced by.
             callbacks: Tune's.
-
-        Raises:
-            UsageError: A point of the grid cannot be built, or asks for more than there is.
         """
-        for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
-            point = configured(config_for(self.run, self.env, str), settings)
-            check(point)
-            check_room(point, there)
         config = configured(config_for(self.run, self.env, say), self.config)
         run_config = tune.RunConfig(
             name=self.name,

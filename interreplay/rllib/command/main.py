@@ -107,12 +107,14 @@ def train(given: argparse.Namespace) -> int:
     if given.resume and not any(resumable):
         folder = given.local_dir / experiments[0].name
         raise UsageError(f"{folder} holds no experiment to go on with; leave --resume out to begin one")
-    ensure_writable(given.local_dir)
     there, saver = room(given.num_cpus), SavesOnSignal()
+    for each in experiments:
+        each.check(there)
+    ensure_writable(given.local_dir)
     table = [ProgressTable(say)] if given.verbose == 1 else []
     logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - each experiment has its own
     detail = given.verbose if given.verbose > 1 else 0
-    tuners = [each.tuner(given.local_dir, there, detail, say, logs()) for each in experiments]
+    tuners = [each.tuner(given.local_dir, detail, say, logs()) for each in experiments]
     start_ray(int(there.cpus))
     os.environ.update(_TUNE if detail else _TUNE | _QUIET_TUNE)
     failed = False

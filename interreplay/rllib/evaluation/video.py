@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import UsageError
 from interreplay.rllib.algorithms.goal_functions import make_one
+from interreplay.rllib.evaluation.gif_file import MOST_FPS, GifFile
+from interreplay.runs.run_folder import ensure_writable
 
 FPS = 30
+"""Of environments that do not say how fast they are."""
 MOST_FRAMES = 3_000
-"""Of a GIF, which lies in memory until it is written."""
-VIDEOS = (".gif", ".mp4")
+"""Of a GIF, of which each takes some 20 kB."""
+MOST_PIXELS = {".gif": 320, ".mp4": 1_080}
+"""Along a side; larger pictures are scaled down."""
+VIDEOS = tuple(MOST_PIXELS)
 EXTRA = "pip install 'interreplay[video]'"
 
 
@@ -26,14 +33,17 @@ class Camera:
     is one that is switched off.
 
     Args:
-        sink: Told every picture ``(height, width, 3)`` uint8 and the id of its episode.
+        sink: Receives every picture ``(height, width, 3)`` uint8 and the id of its episode.
+        wanted: Whether the next picture is to be taken; drawing costs more than a step.
     """
 
-    def __init__(self, sink: Callable[[np.ndarray, str], None] | None = None):
-        self.sink = sink
+    def __init__(
+        self, sink: Callable[[np.ndarray, str], None] | None = None, wanted: Callable[[], bool] = lambda: True
+    ):
+        self.sink, self.wanted = sink, wanted
 
     def __call__(self, *, env: Any, episode: Any, **kwargs: Any) -> None:
-        if self.sink is not None:
+        if self.sink is not None and self.wanted():
             self.sink(env.unwrapped.envs[0].render(), episode.id_)
 
     def __deepcopy__(self, memo: Any) -> Camera:
@@ -44,51 +54,95 @@ class Camera:
 
 
 class VideoFile:
-    """A GIF or MP4 that grows by single pictures.
+    """A GIF or MP4 that grows by single pictures, as fast as the environment is, of the first episodes only.
 
     Args:
         path: Ends in ``.gif`` or ``.mp4``.
+        episodes: How many episodes it shows.
+
+    Attributes:
+        fps: The environment's steps per second, set before the first picture.
 
     Raises:
         UsageError: It cannot be written, with what is missing.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, episodes: int = 3):
         check_video(path)
-        self.path, self.count = path, 0
-        self._frames: list[np.ndarray] = []
-        self._writer: Any = None
+        self.path, self.count, self.fps = path, 0, float(FPS)
+        self._left = episodes
+        self._steps = self._ended = 0
+        self._writer: GifFile | _Mp4File | None = None
+
+    def wanted(self) -> bool:
+        """Whether the next picture will be used; those after the 3,000th of a GIF are not."""
+        if self._left == 0 or self._is_full():
+            return False
+        self._steps += 1
+        return (self._steps - 1) % self._stride == 0
 
     def add(self, frame: np.ndarray, _episode: str = "") -> None:
-        """One more picture ``(height, width, 3)`` uint8; those after the 3,000th of a GIF are left out."""
-        if self.path.suffix == ".gif":
-            if self.count == MOST_FRAMES:
-                return
-            self._frames.append(frame)
-        else:
-            self._open().append_data(frame)
+        """Append a picture ``(height, width, 3)`` uint8.
+
+        Raises:
+            UsageError: The file cannot be written.
+        """
+        try:
+            if self._writer is None:
+                kind = GifFile if self.path.suffix == ".gif" else _Mp4File
+                self._writer = kind(self.path, self.fps / self._stride)
+            self._writer.add(scaled(frame, MOST_PIXELS[self.path.suffix]))
+        except OSError as error:
+            raise UsageError(f"video {self.path} cannot be written: {error.strerror or error}") from error
         self.count += 1
 
-    def _open(self) -> Any:
-        if self._writer is None:
-            import imageio.v2 as imageio
-
-            self._writer = imageio.get_writer(self.path, fps=FPS, macro_block_size=2)
-        return self._writer
+    def end_episode(self) -> None:
+        """Note that an episode is over."""
+        if self._left:
+            self._left, self._ended, self._steps = self._left - 1, self._ended + 1, 0
 
     def close(self) -> None:
         """Finish the file."""
         if self._writer is not None:
             self._writer.close()
-        if self._frames:
-            self.path.write_bytes(gif(self._frames))
 
     def told(self) -> str:
         """Where it is and how much is in it."""
-        full = (
-            ", the most that a GIF gets; .mp4 has no such bound" if self._frames and self.count == MOST_FRAMES else ""
-        )
-        return f"{self.path} ({self.count:,} frames{full})"
+        full = ", the most that a GIF gets; .mp4 has no such bound" if self._is_full() else ""
+        episodes = f"{self._ended} episode{'s' * (self._ended != 1)}"
+        return f"{self.path} ({self.count:,} frames of {episodes}{full})"
+
+    def _is_full(self) -> bool:
+        return self.path.suffix == ".gif" and self.count >= MOST_FRAMES
+
+    @property
+    def _stride(self) -> int:
+        """Every how many-th step is shown: a GIF cannot show more than 50 a second."""
+        return math.ceil(self.fps / MOST_FPS) if self.path.suffix == ".gif" else 1
+
+
+class _Mp4File:
+    """An MP4 that grows by single pictures, through ffmpeg."""
+
+    def __init__(self, path: Path, fps: float):
+        import imageio.v2 as imageio
+
+        self._writer: Any = imageio.get_writer(path, fps=fps, macro_block_size=2)
+
+    def add(self, frame: np.ndarray) -> None:
+        self._writer.append_data(frame)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def scaled(frame: np.ndarray, most: int) -> np.ndarray:
+    """A picture ``(height, width, 3)`` uint8, scaled so that its longer side has `most` pixels where it has more."""
+    longer = max(frame.shape[:2])
+    if longer <= most:
+        return np.ascontiguousarray(frame)
+    height, width = (max(1, round(side * most / longer)) for side in frame.shape[:2])
+    return np.asarray(Image.fromarray(frame).resize((width, height), Image.Resampling.BOX))
 
 
 def gif(frames: list[np.ndarray], fps: float = FPS) -> bytes:
@@ -108,6 +162,9 @@ def check_video(path: Path) -> None:
         raise UsageError(f"video {path} ends in {path.suffix or 'nothing'}; expected {' or '.join(VIDEOS)}")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"video {path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"video {path} is a folder; give a file")
+    ensure_writable(path.absolute().parent, "video in")
     if path.suffix == ".mp4":
         try:
             import imageio_ffmpeg  # noqa: F401
@@ -115,8 +172,11 @@ def check_video(path: Path) -> None:
             raise UsageError(f"video {path} needs imageio-ffmpeg: {EXTRA}; or write a .gif") from None
 
 
-def check_drawing(config: AlgorithmConfig) -> None:
-    """Find out, before anything runs, whether the environment of a configuration can be drawn.
+def check_drawing(config: AlgorithmConfig) -> float:
+    """Find out, before anything runs, whether the environment of a configuration can be drawn, and how fast it is.
+
+    Returns:
+        Its steps per second.
 
     Raises:
         UsageError: With what is missing.
@@ -138,3 +198,4 @@ def check_drawing(config: AlgorithmConfig) -> None:
             env.close()
     if not isinstance(frame, np.ndarray) or frame.ndim != 3:
         raise UsageError(f"{config.env} gives no pictures: render() returned {type(frame).__name__}, expected an array")
+    return float(env.metadata.get("render_fps") or FPS)

@@ -1,0 +1,8 @@
+"""``python -m interreplay`` is the command `interreplay`."""
+
+import sys
+
+from interreplay.commandline.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

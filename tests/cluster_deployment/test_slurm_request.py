@@ -1,0 +1,101 @@
+"""What a launcher mentions before a study waits in the queue: idle GPUs, too few CPUs, too little memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interreplay.commandline import slurm_request
+from interreplay.commandline.slurm_request import Job
+
+HOME = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """Two runs whose buffers hold a million rows of Pendulum."""
+    path = tmp_path / "study.yaml"
+    path.write_text("buffers: [Uniform]\nenvs: [Pendulum-v1]\nseeds: 2\nsettings: {buffer_size: 1000000}\n")
+    monkeypatch.chdir(tmp_path)
+    return str(path)
+
+
+def ask(capsys, study, *flags, **job):
+    """The number of runs and the notes."""
+    given = {"array": True, "cpus": 1, "mem": "4G"} | job
+    code = slurm_request.main([json.dumps(given), study, *flags])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return int(out), [line.removeprefix("note: ") for line in err.splitlines()]
+
+
+def test_a_job_that_fits_is_not_talked_about(study, capsys):
+    assert ask(capsys, study) == (2, [])
+    assert ask(capsys, study, mem="") == (2, [])
+    assert ask(capsys, study, mem="0") == (2, [])
+    assert ask(capsys, study, "--num_workers", "3", "--buffer_size", "1000", cpus=4) == (2, [])
+    assert ask(capsys, study, "--device", "cuda", gpus="1") == (2, [])
+    assert ask(capsys, study, "--device", "cuda", "--gpus_per_trial", "0.5", gpus="a100:1", array=False) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("flags", "job", "named"),
+    [
+        ("", {"gpus": "1"}, "--gpus 1 would be idle"),
+        ("--device cuda", {}, "but the job has no GPU; add --gpus 1"),
+        ("--device cuda", {"gpus": "1", "array": False}, "--gpus_per_trial 1"),
+        ("--num_workers 3 --buffer_size 1000", {}, "--cpus 1 are too few: a run takes 4, cpus_per_trial 1 and one for"),
+        ("--cpus_per_trial 2", {}, "ask for --cpus 2"),
+        ("", {"mem": "100M"}, "--mem 100M is too little: the largest replay buffer takes"),
+        ("", {"mem": "700000K"}, "ask for --mem 1G"),
+        ("", {"mem": "1G", "array": False, "cpus": 2}, "2 runs at a time on a node"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(study, capsys, flags, job, named):
+    count, notes = ask(capsys, study, *flags.split(), **job)
+    assert count == 2 and len(notes) == 1 and named in notes[0], notes
+
+
+def test_workers_may_be_on_other_nodes(study, capsys):
+    flags = ("--num_workers", "5", "--buffer_size", "1000")
+    assert ask(capsys, study, *flags, cpus=3, nodes=2, array=False, mem="8G") == (2, [])
+    assert "--cpus 3 are too few" in ask(capsys, study, *flags, cpus=3, nodes=1, array=False, mem="8G")[1][0]
+
+
+def test_memory_is_that_of_the_buffer_and_the_process(study, capsys):
+    _, (note,) = ask(capsys, study, mem="1M")
+    settings = slurm_request.settings_for({"env": "Pendulum-v1", "buffer": "Uniform", "buffer_size": 1_000_000})
+    size = slurm_request.buffer_bytes(settings)
+    assert 20e6 < size < 200e6 and f"takes {size / 1e9:.2g} GB" in note
+    assert size < Job(True, 1, mem="200M").bytes() == 200 * 2**20
+
+
+def test_a_study_that_cannot_be_run_is_one_line(study, capsys):
+    for flags in (["--envs", "Pendulmu-v1"], ["--buffers", "NMRE"], ["--num_workers", "-1"]):
+        try:
+            code = slurm_request.main([json.dumps({"array": True, "cpus": 1}), study, *flags])
+        except SystemExit as end:
+            code = end.code
+        error = capsys.readouterr().err
+        assert code == 2 and error.count("\n") == 1 and "error:" in error
+
+
+@pytest.mark.slow
+def test_the_launcher_passes_it_on(study, tmp_path):
+    words = ["single", study, "--mem", "100M", "--gpus", "1", "--venv", str(tmp_path / "env"), "--dry-run"]
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "activate").write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
+    done = subprocess.run(
+        [sys.executable, HOME / "cluster_deployment/submit.py", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 runs, results in" in done.stdout and "--array=0-1" in done.stdout
+    assert "note: --gpus 1 would be idle" in done.stderr and "note: --mem 100M is too little" in done.stderr

@@ -1,0 +1,104 @@
+"""The README is true: its Python runs, its commands are understood, what they leave behind is not taken for ours."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cluster_run import main as cluster_run
+from interreplay.commandline import main as interreplay
+from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags
+from interreplay.commandline.flags.parser import OneLineParser
+from interreplay.commandline.flags.training_flags import make_parser, settings_for
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+COMMANDS = [shlex.split(line) for line in re.findall(r"^\|[^|]+\| `([^`]+)` \|$", TEXT, re.MULTILINE)]
+
+
+def of(*start: str) -> list[list[str]]:
+    """The README's commands that begin with some words, without these."""
+    return [words[len(start) :] for words in COMMANDS if words[: len(start)] == list(start)]
+
+
+def test_the_loop_without_ray():
+    rng, n = np.random.default_rng(0), 400
+    rows = {"obs": rng.normal(size=(n, 3)), "actions": rng.uniform(-1, 1, (n, 1)), "rewards": rng.normal(size=n)}
+    rows |= {"next_obs": rng.normal(size=(n, 3)), "terminated": np.zeros(n, bool), "truncated": np.zeros(n, bool)}
+    names = rows | {"td_errors": np.ones(256), "episode": np.arange(n)}
+    exec(BLOCKS[1].replace("1_000_000", "1_000"), names)
+    assert names["sample"].transitions.obs.shape == (256, 3)
+
+
+@pytest.mark.slow
+def test_the_loop_with_ray_before_an_episode_has_ended(capsys):
+    short = "config.reporting(min_sample_timesteps_per_iteration=20)\nalgo = config"
+    code = BLOCKS[0].replace("1_000_000", "1_000").replace("range(100)", "range(2)").replace("algo = config", short)
+    names = {}
+    exec(f"{code}\nalgo.stop()\n", names)
+    assert capsys.readouterr().out.splitlines() == ["20 None", "40 None"]
+
+
+def test_there_are_commands_of_every_kind():
+    assert len(COMMANDS) == 9 and {words[0] for words in COMMANDS} == {"python", "interreplay", "rllib"}
+    assert all((ROOT / words[1]).is_file() for words in COMMANDS if words[0] == "python")
+
+
+@pytest.mark.parametrize("words", of("python", "custom_training.py"), ids=" ".join)
+def test_training_commands_are_understood(words):
+    given = make_parser().given(words)
+    assert "resume" in given or settings_for(given).env in ("HalfCheetah-v2", "HalfCheetah-v5", "Hopper-v5")
+
+
+def test_the_other_commands_are_understood():
+    parser = OneLineParser(allow_abbrev=False)
+    add_evaluate_flags(parser)
+    (watching,) = of("interreplay", "evaluate")
+    assert parser.parse_args(watching).video.suffix == ".gif"
+    assert "report" in interreplay.available() and of("interreplay", "report") == [["results"]]
+    (stock,) = of("rllib", "train")
+    assert stock[:2] == ["--run", "DQN"]
+
+
+def test_the_study_has_runs(capsys):
+    (words,) = of("python", "cluster_run.py")
+    assert cluster_run([*words, "--count"]) == 0 and capsys.readouterr().out == "10\n"
+
+
+@pytest.mark.slow
+def test_the_submission_is_as_printed(tmp_path):
+    (words,) = of("python", "cluster_deployment/submit.py")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "activate").write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
+    command = [sys.executable, "cluster_deployment/submit.py", *words, "--dry-run", "--venv", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "105 runs" in done.stdout and done.stderr == "", done.stderr
+
+
+@pytest.mark.parametrize("torch", ["", "cpu"])
+def test_make_takes_pytorch_from_where_it_is_asked_to(torch):
+    words = ["make", "--dry-run", "--always-make", "install", f"TORCH={torch}"]
+    lines = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    (line,) = re.findall(r'^test -z ".*?".*(?:\n  .*)*', lines, re.MULTILINE)
+    assert line.startswith(f'test -z "{torch}" || ')
+    if torch:
+        own = re.sub(r"\S*python -m pip install", "echo", line)
+        asked = subprocess.run(
+            ["sh", "-c", own], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        assert re.search(r"--index-url https://download.pytorch.org/whl/cpu torch==[\d.]+$", asked.strip())
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no clone, so nothing is ignored")
+@pytest.mark.parametrize(
+    "name", ["hopper.gif", "agent.mp4", "interreplay.sif", "results/x", "report/index.html", "site/a"]
+)
+def test_what_the_commands_leave_is_ignored(name):
+    assert subprocess.run(["git", "check-ignore", "-q", name], cwd=ROOT, timeout=60).returncode == 0

@@ -1,0 +1,98 @@
+"""What an installation asks for: every Python that is promised, pins within the ranges, extras that every pip finds."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PINS = ROOT / "env" / "requirements.txt"
+CONFIG = configparser.ConfigParser()
+CONFIG.read(ROOT / "setup.cfg")
+PYTHONS = re.findall(r"Python :: (3\.\d+)", CONFIG["metadata"]["classifiers"])
+EXTRAS = CONFIG["options.extras_require"]
+UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
+# Packages that a Python goes without: labmaze, which dm-control needs, has no wheels for 3.13.
+WITHOUT = {"3.13": {"shimmy", "dm-control"}}
+# Ranges that no pin fills: what only benchmarks need, what tests do without, and what Ray and PyTorch bring.
+UNPINNED = {"stable-baselines3", "torchrl", "cpprb", "pygame", "h5py", "pyyaml", "typing-extensions"}
+FOLDERS = ("interreplay", "replay_buffers", "docs", "examples", "benchmarks", "cluster_deployment", "env")
+KINDS = {".py", ".md", ".yaml", ".txt", ".def"}
+
+
+def requirements(text: str) -> list[Requirement]:
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    return [Requirement(line) for line in lines if line]
+
+
+def pins(python: str) -> dict[str, Requirement]:
+    """The pins that hold for a Python, by the names of their packages."""
+    found = defaultdict(list)
+    for pin in requirements(PINS.read_text()):
+        if pin.marker is None or pin.marker.evaluate({"python_version": python, "python_full_version": f"{python}.0"}):
+            found[canonicalize_name(pin.name)].append(pin)
+    assert all(len(several) == 1 for several in found.values()), found
+    return {name: pin for name, (pin,) in found.items()}
+
+
+def test_the_promised_pythons_are_one_range():
+    assert [f"3.{minor}" for minor in range(10, 14)] == PYTHONS
+    accepted = SpecifierSet(CONFIG["options"]["python_requires"])
+    assert all(python in accepted for python in PYTHONS) and "3.9" not in accepted
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_python_gets_one_version_of_every_package(python):
+    everything = {canonicalize_name(pin.name) for pin in requirements(PINS.read_text())}
+    assert everything - pins(python).keys() == WITHOUT.get(python, set())
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_pins_lie_within_the_ranges_of_the_package(python):
+    chosen = pins(python)
+    for line in [CONFIG["options"]["install_requires"], *EXTRAS.values()]:
+        for wanted in requirements(line):
+            pin = chosen.get(canonicalize_name(wanted.name))
+            if pin is None:
+                assert canonicalize_name(wanted.name) in UNPINNED | WITHOUT.get(python, set()), wanted
+            else:
+                (version,) = pin.specifier
+                assert version.version in wanted.specifier, f"{pin} is outside of {wanted}"
+
+
+def test_extras_are_spelled_so_that_old_pips_find_them():
+    assert all(name == canonicalize_name(name) for name in EXTRAS)
+
+
+def test_extras_that_are_named_anywhere_exist():
+    texts = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in KINDS]
+    named = {extra for path in texts for extra in re.findall(r"interreplay\[([\w-]+)\]", path.read_text())}
+    assert named <= set(EXTRAS) and {"dm-control", "analysis"} <= named
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(UV is None, reason="uv is not installed, so no pins are resolved")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_pins_can_be_installed_together(python, tmp_path):
+    found = tmp_path / "resolved.txt"
+    words = [UV, "pip", "compile", "--quiet", "--system-certs", "--only-binary", ":all:", "--python-version", python]
+    done = subprocess.run(
+        [*words, "--python-platform", "linux", str(PINS), "-o", str(found)], capture_output=True, text=True, timeout=500
+    )
+    if re.search("Failed to fetch|error sending request|dns error", done.stderr):
+        pytest.skip(f"no package index can be reached, so the pins are not resolved for Python {python}")
+    assert done.returncode == 0, done.stderr
+    resolved = {pin.name: pin for pin in requirements(re.sub(r"^\s*--hash.*$", "", found.read_text(), flags=re.M))}
+    assert len(resolved) > 100
+    for name, pin in pins(python).items():
+        assert resolved[name].specifier == pin.specifier
