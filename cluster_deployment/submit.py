@@ -31,6 +31,14 @@ class Refusal(Exception):
     """What cannot be submitted, and what would be accepted."""
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> Any:
+        """Ends the program with exit code 2 and one line."""
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Submits; returns 0, or 2 with one line that says what to change."""
     parser = make_parser()
@@ -47,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser; what stands behind ``--`` is for ``cluster_run.py``."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="submit.py",
         description="Submit a study to Slurm. What stands behind -- is handed to cluster_run.py.",
         allow_abbrev=False,

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.errors import nearest
+from interreplay.errors import accepted_names
 
 Recipe = Callable[..., ReplayBuffer]
 Kind = str | Recipe | ReplayBuffer
@@ -69,7 +69,7 @@ def resolve(kind: Kind) -> Recipe:
     if isinstance(kind, str):
         catalogue = methods()
         if kind not in catalogue:
-            raise ValueError(f"there is no replay buffer {kind!r}; {nearest(kind, catalogue)}")
+            raise ValueError(f"there is no replay buffer {kind!r}; {accepted_names(kind, catalogue)}")
         return catalogue[kind]
     if callable(kind):
         return kind
@@ -89,7 +89,7 @@ def check_arguments(recipe: Recipe, arguments: Mapping[str, Any]) -> None:
     for name in arguments:
         if name not in valid:
             title = getattr(recipe, "__name__", str(recipe))
-            raise ValueError(f"{title} takes no argument {name!r}; {nearest(name, valid)}")
+            raise ValueError(f"{title} takes no argument {name!r}; {accepted_names(name, valid)}")
 
 
 def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> ReplayBuffer:

@@ -7,7 +7,13 @@ from collections.abc import Iterable
 
 
 class InterreplayError(Exception):
-    """Base of the errors below."""
+    """Base of the errors below.
+
+    Attributes:
+        exit_code: Of a command that ends with it: 2 where the user can mend what was asked for, 1 where a run failed.
+    """
+
+    exit_code = 2
 
 
 class NonFiniteError(InterreplayError, ValueError):
@@ -36,23 +42,63 @@ class UsageError(InterreplayError, ValueError):
     """What was asked for cannot be done; the message is one line that names the value and what would be accepted."""
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """Half a sentence for error messages: the nearest valid name and all of them."""
-    names = sorted(valid)
-    folded = {n.lower(): n for n in names}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
-    hint = f"did you mean {folded[close[0]]!r}? " if close else ""
-    return f"{hint}valid: {', '.join(names)}"
+class EnvironmentFailure(InterreplayError):
+    """An environment raised an error, or gave what cannot be stored.
+
+    Attributes:
+        env: Name of the environment.
+        cause_text: What it raised or gave, on one line.
+        at: Where that was, such as ``"env step 500"``, or None.
+    """
+
+    exit_code = 1
+
+    def __init__(self, env: str, cause_text: str, at: str | None = None):
+        super().__init__(f"the environment {env} {cause_text}" + (f", at {at}" if at else ""))
+        self.env, self.cause_text, self.at = env, cause_text, at
+
+    def located(self, at: str) -> EnvironmentFailure:
+        """Return this failure with its place."""
+        found = type(self)(self.env, self.cause_text, at)
+        found.__cause__ = self.__cause__
+        return found
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str | None]]:
+        """Ray copies and pickles exceptions."""
+        return type(self), (self.env, self.cause_text, self.at)
+
+
+class RunnerLost(InterreplayError):
+    """A remote env runner died or does not answer, and was not restarted."""
+
+    exit_code = 1
+
+
+class RunFailure(InterreplayError):
+    """A run that failed; the message says what is kept of it and how to resume it."""
+
+    exit_code = 1
+
+
+def did_you_mean(word: str, names: Iterable[str], most: int = 1) -> str:
+    """Return half a sentence for error messages: the names nearest to a word, "" where none is near.
+
+    Args:
+        word: What was given.
+        names: What would be accepted.
+        most: How many names are suggested at most.
+    """
+    folded = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), folded, n=most, cutoff=0.5)
+    return f"did you mean {' or '.join(folded[name] for name in close)}?" if close else ""
 
 
 def accepted_names(word: str, names: Iterable[str]) -> str:
-    """Half a sentence for error messages: the nearest name, and all of them.
+    """Return half a sentence for error messages: the nearest name, and all of them.
 
     Args:
         word: What was given.
         names: What would be accepted.
     """
     names = list(names)
-    close = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.5)
-    hint = next((f"did you mean {name}? " for name in names if close and name.lower() == close[0]), "")
-    return hint + f"accepted: {', '.join(names) or 'none'}"
+    return f"{did_you_mean(word, names)} accepted: {', '.join(names) or 'none'}".lstrip()

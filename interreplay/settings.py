@@ -22,9 +22,11 @@ class Accepts(ABC):
 
     Attributes:
         described: Half a sentence, such as "a number of at least 0".
+        metavar: What ``--help`` shows in place of a value.
     """
 
     described: str
+    metavar: str = "X"
 
     @abstractmethod
     def admits(self, value: Any) -> bool:
@@ -85,6 +87,8 @@ class Whole(Accepts):
         low: The smallest that is accepted.
     """
 
+    metavar = "N"
+
     def __init__(self, low: int):
         self.low, self.described = low, f"a whole number of at least {low}"
 
@@ -105,6 +109,7 @@ class OneOf(Accepts):
 
     def __init__(self, *names: str):
         self.names, self.described = names, f"one of {', '.join(names)}"
+        self.metavar = "|".join(names)
 
     def admits(self, value: Any) -> bool:
         return value in self.names
@@ -124,7 +129,7 @@ class OrWord(Accepts):
 
     def __init__(self, other: Accepts, word: str, stands_for: Any = ...):
         self.other, self.word, self.stands_for = other, word, word if stands_for is ... else stands_for
-        self.described = f"{other.described} or {word!r}"
+        self.described, self.metavar = f"{other.described} or {word!r}", f"{other.metavar}|{word}"
 
     def admits(self, value: Any) -> bool:
         return value == self.stands_for or self.other.admits(value)
@@ -136,7 +141,7 @@ class OrWord(Accepts):
 class YesNo(Accepts):
     """True or False."""
 
-    described = "True or False"
+    described, metavar = "True or False", "True|False"
 
     def admits(self, value: Any) -> bool:
         return isinstance(value, bool)
@@ -179,7 +184,7 @@ class Rate(Accepts):
 class Widths(Accepts):
     """Widths of hidden layers, such as ``256,256``."""
 
-    described = "whole numbers of at least 1 such as 256,256"
+    described, metavar = "whole numbers of at least 1 such as 256,256", "N"
 
     def admits(self, value: Any) -> bool:
         whole = Whole(1)

@@ -12,13 +12,14 @@ from interreplay.analysis.report import Report, make_report
 from interreplay.analysis.runs import FINISHED
 from interreplay.analysis.scores import Scores, read_scores
 from interreplay.analysis.study import MEASURES
+from interreplay.commandline.flags.parser import OneLineParser
 from interreplay.commandline.flags.values import number
 from interreplay.errors import UsageError
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser."""
-    parser = argparse.ArgumentParser(prog="interreplay report", description=__doc__, allow_abbrev=False)
+    parser = OneLineParser(prog="interreplay report", description=__doc__, allow_abbrev=False)
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="folders in or below which runs are")
     parser.add_argument("--output", type=Path, default=Path("report"), help="folder to write to (default: %(default)s)")
     parser.add_argument("--title", default="Replay methods compared", help="the page's headline")

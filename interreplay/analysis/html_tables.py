@@ -107,11 +107,11 @@ def runs(rows: pd.DataFrame) -> str:
 def _runs(rows: pd.DataFrame, label: str) -> str:
     cells = [
         [
-            row.state,
+            html.escape(str(row.state)),
             *(html.escape(str(value)) for value in (row.algorithm, row.env, row.method)),
-            "–" if pd.isna(row.seed) else str(row.seed),
+            "–" if pd.isna(row.seed) else html.escape(str(row.seed)),
             f"{row.env_steps:,}",
-            html.escape(row.note) or "–",
+            html.escape(str(row.note)) or "–",
             f"<small>{html.escape(Path(row.folder).name)}</small>",
         ]
         for row in rows.itertuples()
@@ -127,7 +127,7 @@ def scale(rows: pd.DataFrame) -> str:
         [
             *(html.escape(str(v)) for v in (row.env, row.algorithm)),
             *map(number, (row.low, row.high, row.threshold)),
-            row.how,
+            html.escape(str(row.how)),
         ]
         for row in rows.itertuples()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import Any
 
@@ -27,7 +28,9 @@ def draw(chart: Chart, styles: Styles) -> dict[str, Any]:
         dragmode=False,
         font={"family": "system-ui, sans-serif", "size": 13},
     )
-    figure.update_xaxes(title={"text": chart.x, "standoff": 8}, zeroline=False, automargin=True, nticks=5, tickangle=0)
+    figure.update_xaxes(
+        title={"text": _text(chart.x), "standoff": 8}, zeroline=False, automargin=True, nticks=5, tickangle=0
+    )
     figure.update_yaxes(zeroline=False, automargin=True, separatethousands=True)
     return figure.to_plotly_json()
 
@@ -40,30 +43,40 @@ def _lines(figure: go.Figure, chart: Chart, styles: Styles) -> None:
         figure.add_hline(y=chart.mark, line={"width": 1, "dash": "dash", "color": "#888888"})
     if chart.mark is not None:
         place = {"x": 0.01, "xref": "paper", "xanchor": "left", "y": chart.mark, "yanchor": "bottom"}
-        figure.add_annotation(text=chart.mark_label, showarrow=False, font={"color": "#888888", "size": 11}, **place)
+        figure.add_annotation(
+            text=_text(chart.mark_label), showarrow=False, font={"color": "#888888", "size": 11}, **place
+        )
     labels = [broken(line.label) for line in chart.named]
-    tall = [GAP * (high - low) * (label.count("<br>") + 1) for label in labels]
+    tall = [GAP * (high - low) * len(label) for label in labels]
     heights = apart([float(line.y[-1]) for line in chart.named], tall, low, high)
     for line, label, height in zip(chart.named, labels, heights, strict=True):
         place = {"x": 1.01, "xref": "paper", "xanchor": "left", "y": height, "yanchor": "middle", "align": "left"}
         font = {"color": styles[line.method][0], "size": 12}
-        figure.add_annotation(text=label, showarrow=False, font=font, name=line.method, **place)
+        figure.add_annotation(
+            text="<br>".join(map(_text, label)), showarrow=False, font=font, name=line.method, **place
+        )
     for line in chart.marked:
         early = line.x[-1] < 0.6 * max(float(other.x[-1]) for other in chart.lines)
         place = {"x": float(line.x[-1]), "y": float(line.y[-1]), "xanchor": "left" if early else "right", "yshift": -9}
         font = {"color": styles[line.method][0], "size": 11}
-        figure.add_annotation(text=line.label, showarrow=False, font=font, name=line.method, **place)
-    longest = max((len(part) for label in labels for part in label.split("<br>")), default=0)
+        figure.add_annotation(text=_text(line.label), showarrow=False, font=font, name=line.method, **place)
+    longest = max((len(part) for label in labels for part in label), default=0)
     margin = {"l": 8, "r": min(150, 12 + 7 * longest), "t": 16, "b": 8}
     figure.update_layout(height=HEIGHT, margin=margin)
     if max(float(np.max(line.x)) for line in chart.lines) >= 1000:
         figure.update_xaxes(tickformat="~s")
-    figure.update_yaxes(range=[low, high], title={"text": chart.y, "standoff": 6})
+    figure.update_yaxes(range=[low, high], title={"text": _text(chart.y), "standoff": 6})
 
 
-def broken(label: str) -> str:
+def broken(label: str) -> list[str]:
     """A long name on two lines, as far as it has a place to break."""
-    return re.sub(r"(?<=, )|(?<=[a-z])(?=[A-Z])", "<br>", label, count=1) if len(label) > 14 else label
+    parts = re.split(r"(?<=, )|(?<=[a-z])(?=[A-Z])", label, maxsplit=1)
+    return parts if len(label) > 14 else [label]
+
+
+def _text(text: str) -> str:
+    """A text as Plotly shows it unchanged; it takes tags for formats."""
+    return html.escape(text, quote=False)
 
 
 def _line(figure: go.Figure, line: Line, color: str, dash: str) -> None:
@@ -91,7 +104,7 @@ def _line(figure: go.Figure, line: Line, color: str, dash: str) -> None:
         marker=marker,
         mode="lines+markers" if line.thin or len(x) == 1 else "lines",
         opacity=0.7 if line.thin else 1.0,
-        name=line.label,
+        name=_text(line.label),
         meta=line.method,
         customdata=told,
         hovertemplate="%{y:,.4g}%{customdata}",
@@ -105,13 +118,13 @@ def _dots(figure: go.Figure, chart: Chart, styles: Styles) -> None:
         bounds = f" [{dot.low:.3f}, {dot.high:.3f}]" if sure else ", one run only: no interval"
         figure.add_scatter(
             x=[dot.value],
-            y=[dot.label],
+            y=[_text(dot.label)],
             mode="markers",
             marker={"size": 11, "color": styles[dot.method][0]},
             error_x=error if sure else None,
-            name=dot.label,
+            name=_text(dot.label),
             meta=dot.method,
-            hovertemplate=f"{dot.value:.3f}{bounds}<extra>{dot.label}</extra>",
+            hovertemplate=f"{dot.value:.3f}{bounds}<extra>{_text(dot.label)}</extra>",
         )
     if chart.mark is not None:
         figure.add_vline(x=chart.mark, line={"width": 1, "dash": "dash", "color": "#888888"})

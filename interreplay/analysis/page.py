@@ -78,7 +78,7 @@ def _lead(runs: Sequence[Run], sections: Sequence[Section], table: pd.DataFrame)
     text += f"{counted} of {_many(len(runs), 'run')} count."
     states = Counter(table.loc[~table["counted"], "state"])
     if states:
-        said = ", ".join(f"{number} {state}" for state, number in states.items())
+        said = ", ".join(f"{number} {html.escape(str(state))}" for state, number in states.items())
         text += f'</p><p class="warning">Not in any average: {said}. <a href="#runs">Which, and why</a>.'
     return text
 
@@ -136,7 +136,7 @@ def _figure(figure: Figure, styles: Styles, charts: list[Any]) -> str:
 
 def _runs(table: pd.DataFrame) -> str:
     states = Counter(table["state"])
-    said = ", ".join(f"{number} {state}" for state, number in states.items())
+    said = ", ".join(f"{number} {html.escape(str(state))}" for state, number in states.items())
     return f'<h2 id="runs">Runs</h2><p>{said}.</p>{html_tables.runs(table)}'
 
 

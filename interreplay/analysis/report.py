@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,12 @@ from interreplay.analysis.figures import figures
 from interreplay.analysis.runs import Run, read_runs
 from interreplay.analysis.scores import Scores
 from interreplay.analysis.study import Section, build
-from interreplay.analysis.tables import all_tables
+from interreplay.analysis.tables import TABLES, all_tables
 from interreplay.errors import UsageError
+
+PAGE = "index.html"
+OWN = re.compile(r'<meta name="generator" content="interreplay |<footer><p>Written by interreplay ')
+"""In every page of ours; the second in those made before the first was."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ def make_report(
 
     Args:
         results: Folders in or below which runs are.
-        output: Where to; made where it is missing, files of the same names are replaced.
+        output: Where to; made where it is missing. A report that is there already is replaced.
         baseline: The method that others are compared with.
         measure: ``"auto"``, or one of `study.MEASURES`.
         count: ``"finished"`` or ``"all"``.
@@ -56,6 +61,7 @@ def make_report(
     Raises:
         UsageError: There is no run, or the output cannot be written.
     """
+    check_output(output)
     runs = read_runs(results)
     sections = build(runs, baseline=baseline, measure=measure, count=count, scores=scores or Scores())
     tables = all_tables(runs, sections)
@@ -68,7 +74,7 @@ def make_report(
 
     try:
         output.mkdir(parents=True, exist_ok=True)
-        paths = [output / "index.html"]
+        paths = [output / PAGE]
         paths[0].write_text(page(title, runs, sections, tables, drawn, style), encoding="utf-8")
         for name, table in tables.items():
             paths.append(output / f"{name}.csv")
@@ -80,3 +86,23 @@ def make_report(
             f"--output {output} cannot be written: {error.strerror or error}; choose another folder"
         ) from error
     return Report(runs, sections, paths)
+
+
+def check_output(output: Path) -> None:
+    """Find out, before anything is read, whether a report can go to a folder without replacing what is no report.
+
+    Raises:
+        UsageError: It holds a page, or tables, of somebody else's.
+    """
+    page = output / PAGE
+    if not page.exists():
+        foreign = [name for name in ("runs", *TABLES) if (output / f"{name}.csv").exists()]
+        if foreign:
+            raise UsageError(f"--output {output} holds a {foreign[0]}.csv that is no report's; choose another folder")
+        return
+    try:
+        own = OWN.search(page.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        raise UsageError(f"--output {page} cannot be read: {error.strerror}; choose another folder") from None
+    if not own:
+        raise UsageError(f"--output {output} holds an {PAGE} that is no report; choose another folder")

@@ -33,6 +33,7 @@ PARAMETERS: dict[Any, Any] = {
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "svg.fonttype": "none",
+    "text.parse_math": False,  # names are shown as they are, dollar signs included
     "svg.hashsalt": "interreplay",
 }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from interreplay.analysis.curves import Curves, align, together
 from interreplay.analysis.runs import EMPTY, FINISHED, UNREADABLE, Run
 from interreplay.analysis.scores import Scale, Scores, find_scale
-from interreplay.errors import UsageError, nearest
+from interreplay.errors import UsageError, accepted_names
 
 MEASURES = {"evaluation": "evaluation return", "training": "training return", "success": "success rate"}
 
@@ -84,7 +84,7 @@ def build(
     """
     methods = sorted({run.method for run in runs})
     if baseline not in methods and baseline != "Uniform":
-        raise UsageError(f"no run of the baseline {baseline!r}; {nearest(baseline, methods)}")
+        raise UsageError(f"no run of the baseline {baseline!r}; {accepted_names(baseline, methods)}")
     known = [run for run in runs if run.state not in (EMPTY, UNREADABLE) and len(run.results)]
     sections = []
     for algorithm in sorted({run.algorithm for run in known}):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.metadata
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from interreplay.commandline.flags.parser import OneLineParser
 from interreplay.commandline.installation import MODULES, ROOT, distribution, requirements
 
 ENV = "InvertedPendulum-v5"
@@ -32,7 +32,8 @@ class Failure(Exception):
 
 def main(argv: Sequence[str] = ()) -> int:
     """Runs all checks, one line each; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="smoketest.py", description=__doc__.splitlines()[0].replace("``", ""))
+    description = __doc__.splitlines()[0].replace("``", "")
+    parser = OneLineParser(prog="smoketest.py", description=description, allow_abbrev=False)
     parser.add_argument("--cluster", action="store_true", help="check this node of a cluster; best inside of a job")
     parser.add_argument("--results_dir", "--results-dir", default="results", help="where results will go (%(default)s)")
     args = parser.parse_args(argv)

@@ -12,14 +12,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from interreplay.commandline.flags.original_flags import ELSEWHERE
 from interreplay.commandline.flags.parser import FlagParser, RaisingFlagParser, program
 from interreplay.commandline.flags.run_flags import CATALOGUE, FLAGS, GROUPS
 from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.commandline.flags.training_flags import settings_for
-from interreplay.commandline.train import check_memory
-from interreplay.environments.lookup import Environment, find_environment
-from interreplay.errors import InterreplayError, UsageError
+from interreplay.commandline.study_checks import check, check_processors, find
+from interreplay.commandline.train import asked_list
+from interreplay.errors import UsageError
 from interreplay.results.reader import curve
+from interreplay.runs import outcome
+from interreplay.runs.folder_lock import held
+from interreplay.runs.run_folder import check_name
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
 from interreplay.studies.entries import as_seeds
@@ -27,9 +31,10 @@ from interreplay.studies.grid import Language, expand, typed
 from interreplay.studies.progress import StudyReporter
 from interreplay.studies.study import Execution, Run, Study
 from interreplay.studies.study_folder import StudyFolder
-from interreplay.studies.trial_folder import FAILED, OVER, held
+from interreplay.studies.trial_folder import FAILED, OVER
 
-find = functools.lru_cache(maxsize=None)(find_environment)
+WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {"list_buffers", "list_presets", *EXECUTION}
+"""Flags that say what to run."""
 LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
 
 
@@ -44,14 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for, 75 after SIGTERM with everything saved (the same command goes on), 130 after Ctrl-C.
     """
     parser = make_parser()
-    try:
-        return act(parser.given(sys.argv[1:] if argv is None else argv))
-    except (UsageError, InterreplayError) as error:
-        sys.stderr.write(f"{parser.prog}: error: {' '.join(str(error).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{parser.prog}: stopped at once; what was saved before is kept\n")
-        return 130
+    return outcome.run(parser.prog, lambda: act(parser.given(sys.argv[1:] if argv is None else argv)))
 
 
 def make_parser() -> FlagParser:
@@ -59,7 +57,9 @@ def make_parser() -> FlagParser:
     settings = {title: tuple(flag for flag in flags if flag.in_study is None) for title, flags in GROUPS.items()}
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
-        STUDY_GROUPS | settings, description="Many runs of custom_training.py: buffers x environments x seeds."
+        STUDY_GROUPS | settings,
+        elsewhere=ELSEWHERE | {"num_cpus": "use --cpus_per_trial"},
+        description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
     return parser
@@ -67,8 +67,16 @@ def make_parser() -> FlagParser:
 
 def act(given: Mapping[str, Any]) -> int:
     """Does what the flags ask for; returns the exit code."""
+    if listed := asked_list(given):
+        print(listed)
+        return 0
     resumed = "resume" in given
-    if resumed and (more := sorted({"study", "inputs", *GRID, *SEARCH, *FLAGS} & given.keys() - {"resume"})):
+    if not WHAT & given.keys():
+        raise UsageError(
+            "there is nothing to run; expected a study file, or --buffers, --envs and the like, such as: "
+            f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists every flag)"
+        )
+    if resumed and (more := sorted(WHAT & given.keys() - {"resume"})):
         raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")
     study, folder = (read_back if resumed else read_new)(given)
     study = replace(
@@ -77,7 +85,8 @@ def act(given: Mapping[str, Any]) -> int:
     if given.get("count"):
         print(len(study.runs))
         return 0
-    check(study)
+    address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
+    check(study, address == "local")
     if given.get("dry_run"):
         from interreplay.rllib.tune.cost_estimate import describe_cost
 
@@ -87,11 +96,13 @@ def act(given: Mapping[str, Any]) -> int:
         raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
     if study.execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {study.execution.scheduler} compares returns, so it takes one environment only")
-    folder.begin(study)
+    if address == "local":
+        check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], "run" in given)
+    study = folder.begin(study)
     if "run" in given:
         return run_one(study, folder, given["run"])
     with held(folder.path, "the study"):
-        return run_all(study, folder, given.get("address"))
+        return run_all(study, folder, address)
 
 
 def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
@@ -102,7 +113,7 @@ def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """The study that a file, an inputs file or flags describe."""
-    settings = {name: given[name] for name in FLAGS if name in given}
+    settings = {name: given[name] for name, flag in FLAGS.items() if name in given and flag.in_study is None}
     if "inputs" in given:
         parser = RaisingFlagParser(GROUPS, prog="inputs")
         runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
@@ -119,7 +130,9 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
             contents["seeds"] = as_seeds(given["seeds"])
         contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
         runs = expand(contents, LANGUAGE)
-        home = Path("results", Path(given.get("study", "study")).stem)
+        name = Path(given.get("study", "study")).stem
+        check_name(name, "the study file's name")
+        home = Path("results", name)
     runs = searched(runs, {name: given.get(name, contents.get(name)) for name in SEARCH})
     execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
     return Study(runs, execution), StudyFolder.at(given.get("results_dir", str(home)))
@@ -142,18 +155,6 @@ def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
-def check(study: Study) -> None:
-    """Makes every replay method once for every environment, still empty, and compares its size with what is free."""
-    seen = set()
-    for run in study.runs:
-        settings = settings_for(run.given())
-        key = (settings.env, settings.trainer, run.label, settings.buffer_size)
-        if key not in seen:
-            seen.add(key)
-            environment: Environment = find(settings.env)
-            check_memory(settings, environment)
-
-
 def settings_of(study: Study, folder: StudyFolder, run: Run) -> dict[str, Any]:
     """A run's settings, as ``custom_training`` would have them, with the threads that it is given here."""
     settings: SimpleNamespace = settings_for(run.given())
@@ -174,7 +175,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     return code
 
 
-def run_all(study: Study, folder: StudyFolder, address: str | None) -> int:
+def run_all(study: Study, folder: StudyFolder, address: str) -> int:
     """Runs what is not finished yet through Ray Tune, then prints the table; returns the exit code."""
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
@@ -187,7 +188,7 @@ def run_all(study: Study, folder: StudyFolder, address: str | None) -> int:
         say = functools.partial(print, flush=True)
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, say)
-        execution = run_study.start(address or os.environ.get("RAY_ADDRESS", "local"), study.execution, jobs, say)
+        execution = run_study.start(address, study.execution, jobs, say)
         curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
         code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler)
@@ -220,11 +221,6 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     return code if left and code else int(bool(failed or left))
 
 
-def command() -> int:
-    """The console script."""
-    before_anything_is_to_save()
-    return main()
-
-
 if __name__ == "__main__":
-    sys.exit(command())
+    before_anything_is_to_save()
+    sys.exit(main())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
+import os
 import re
+import sys
+import traceback
 import warnings
 from typing import Any, NamedTuple
 
@@ -14,7 +16,7 @@ from gymnasium.envs.registration import find_highest_version, parse_env_id
 
 from interreplay.environments import registration
 from interreplay.environments.spaces import leaves, named_parts
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, did_you_mean
 from interreplay.storage.frame_pool import shared
 from interreplay.transitions import as_tensor
 
@@ -47,26 +49,43 @@ def find_environment(asked: str) -> Environment:
         UsageError: No such environment, or it cannot be made.
     """
     gym.logger.min_level = gym.logger.ERROR
-    _import_module(asked)
     missing = registration.register(asked)
+    _import_module(asked)
     if missing:
         raise UsageError(
             f"environment {asked!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
         )
     name, reason = _current_name(asked)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            env = gym.make(name)
-    except gym.error.UnregisteredEnv:
-        raise UsageError(f"unknown environment {asked!r}; {_nearest_names(asked)}") from None
-    except (ImportError, gym.error.Error) as error:
-        raise UsageError(f"environment {name!r} cannot be made: {error}") from error
+    env = _made(name, asked)
     note = f"{asked} {reason}; using {name}" if name != asked else ""
     spaces = env.observation_space, env.action_space
     stacks = _stacks(env)
     env.close()
     return Environment(name, *spaces, note, stacks)
+
+
+def _made(name: str, asked: str) -> gym.Env:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return gym.make(name)
+    except gym.error.UnregisteredEnv:
+        if asked.startswith("ALE/") or "NoFrameskip" in asked:
+            raise UsageError(
+                f"environment {asked!r} is an Atari game, and these are not supported yet; "
+                "Gymnasium's other environments are, such as CartPole-v1 and HalfCheetah-v5"
+            ) from None
+        raise UsageError(f"unknown environment {asked!r}; {_nearest_names(asked)}") from None
+    except (ImportError, gym.error.Error) as error:
+        raise UsageError(f"environment {name!r} cannot be made: {error}") from error
+    except Exception as error:
+        raise UsageError(f"environment {name!r} cannot be made: {_described(error)}") from error
+
+
+def _described(error: Exception) -> str:
+    """An error with the place in somebody's code that raised it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
 
 
 def _stacks(env: gym.Env) -> tuple[str, ...]:
@@ -95,10 +114,25 @@ def _import_module(asked: str) -> None:
     module, colon, _ = asked.rpartition(":")
     if not colon:
         return
+    if "/" in module or not all(module.split(".")):
+        raise UsageError(
+            f"environment {asked!r}: {module!r} is not the name of a module; expected such as my_envs:Env-v0"
+        )
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise UsageError(f"environment {asked!r} names a module of Python's own; expected one that registers it")
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise UsageError(f"environment {asked!r}: there is no module {error.name!r} to import") from None
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise UsageError(
+                f"environment {asked!r}: {module} imports {error.name!r}, which is not installed"
+            ) from None
+        raise UsageError(
+            f"environment {asked!r}: there is no module {error.name!r} to import, neither installed nor in the current "
+            f"folder, {os.getcwd()}; PYTHONPATH adds other folders"
+        ) from None
+    except Exception as error:
+        raise UsageError(f"environment {asked!r}: {module} cannot be imported: {_described(error)}") from error
 
 
 def _current_name(asked: str) -> tuple[str, str]:
@@ -127,8 +161,5 @@ def _is_retired(name: str) -> bool:
 
 
 def _nearest_names(asked: str) -> str:
-    names = {name.lower(): name for name in gym.registry if not _is_retired(name)}
-    close = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.5)
-    if close:
-        return f"did you mean {' or '.join(names[name] for name in close)}?"
-    return "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"
+    near = did_you_mean(asked, (name for name in gym.registry if not _is_retired(name)), most=3)
+    return near or "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interreplay.environments import dm_control, robotics
+from interreplay.environments.current_folder import search_here
 
 EXTRAS = {"robotics": robotics.register, "dm-control": dm_control.register}
 
@@ -16,4 +17,6 @@ def register(name: str) -> str:
     Returns:
         The extra of this package that would install what is missing, "" where nothing is.
     """
+    if ":" in name:  # gymnasium imports the module
+        search_here()
     return next((extra for extra, known in EXTRAS.items() if not known(name)), "")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.state_files import manifest
 
 STEPS = "num_env_steps_sampled_lifetime"
 EVALUATION_RETURN = "evaluation/env_runners/episode_return_mean"
@@ -70,8 +71,9 @@ class RunFolder:
             shutil.rmtree(stale, ignore_errors=True)
         try:
             write(work.absolute())
-            (work / SETTINGS).write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+            manifest.add(work, SETTINGS, json.dumps(settings, indent=2, sort_keys=True) + "\n")
             work.rename(target)
+            manifest.sync(self.path)
         except OSError as error:
             shutil.rmtree(work, ignore_errors=True)
             raise UsageError(
@@ -147,14 +149,18 @@ def read_settings(checkpoint: Path) -> dict[str, Any]:
     """The settings that a checkpoint was made with.
 
     Raises:
-        CheckpointError: They are missing or cannot be read.
+        CheckpointError: They are missing or damaged.
     """
     try:
-        settings = json.loads((checkpoint / SETTINGS).read_text())
+        text = (checkpoint / SETTINGS).read_text()
+        manifest.check_one(checkpoint, SETTINGS)
+        settings = json.loads(text)
     except OSError as error:
         raise CheckpointError(f"{checkpoint / SETTINGS} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise CheckpointError(f"{checkpoint / SETTINGS} is damaged: {error}") from None
+    if not isinstance(settings, dict):
+        raise CheckpointError(f"{checkpoint / SETTINGS} is damaged: expected settings by name")
     return settings
 
 
@@ -170,6 +176,20 @@ def ensure_writable(folder: Path, flag: str = "--local_dir") -> None:
             pass
     except OSError as error:
         raise _unwritable(folder, error, flag) from None
+
+
+def check_name(name: str, said_by: str) -> None:
+    """Refuse the name of a folder that would lie elsewhere than where it is made.
+
+    Args:
+        name: The name.
+        said_by: What said it, for the error message.
+
+    Raises:
+        UsageError: It is none, or leads to another folder.
+    """
+    if not name.strip() or name in (".", "..") or set(name) & {"/", "\\", "\0"}:
+        raise UsageError(f"{said_by} {name!r}: expected the name of a folder, without / and other than ..")
 
 
 def _unwritable(folder: Path, error: OSError, flag: str = "--local_dir") -> UsageError:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from interreplay.commandline.flags.parser import Flag
-from interreplay.errors import UsageError, accepted_names
+from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study import Run
 
@@ -129,11 +129,9 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
         if name in flags and (instead := flags[name].in_study) is not None:
             raise UsageError(f"settings: {key} does not belong into a study" + (f"; use {instead}" if instead else ""))
         if name not in flags:
-            hint = accepted_names(
-                name, sorted(name for name, flag in flags.items() if flag.in_study is None)
-            ).partition("accepted:")[0]
+            near = did_you_mean(name, sorted(name for name, flag in flags.items() if flag.in_study is None))
             raise UsageError(
-                f"settings: unknown {key!r}; {hint}accepted: every flag that custom_training.py --help lists"
+                f"settings: unknown {key!r}; {near} accepted: every flag that custom_training.py --help lists"
             )
         text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         try:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from interreplay.errors import UsageError
+from interreplay.runs.run_folder import check_name
+
+STUDY = "study.yaml"
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Run:
         seed: The seed.
         flags: Flags of ``custom_training`` and their values, those above included; plain values only.
         sampled: What a search drew for it.
+        called: Its name where that is another one than is made today; studies keep the names that they began with.
     """
 
     trainer: str
@@ -30,11 +34,12 @@ class Run:
     seed: int
     flags: dict[str, Any]
     sampled: dict[str, Any] = field(default_factory=dict)
+    called: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
-        """Its name, and that of its folder."""
-        return re.sub(r"[^A-Za-z0-9._=-]+", "-", f"{self.trainer}_{self.env}_{self.label}_s{self.seed}")
+        """Its name, and that of its folder: ``SAC_Hopper-v5_NMER-k=10_s0``."""
+        return self.called or "_".join(map(_in_a_name, (self.trainer, self.env, self.label, f"s{self.seed}")))
 
     def given(self) -> dict[str, Any]:
         """The flags as ``FlagParser.given`` would have returned them."""
@@ -78,7 +83,8 @@ class Study:
 
     def to_plain(self) -> dict[str, Any]:
         """As mappings and lists, for a file."""
-        return asdict(self.execution) | {"runs": [{"name": run.name} | asdict(run) for run in self.runs]}
+        runs = [{"name": run.name} | asdict(run) for run in self.runs]
+        return asdict(self.execution) | {"runs": [{k: v for k, v in run.items() if k != "called"} for run in runs]}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Study:
@@ -88,10 +94,24 @@ class Study:
             UsageError: It is something else.
         """
         try:
-            runs = [Run(**{key: value for key, value in run.items() if key != "name"}) for run in plain["runs"]]
+            runs = [
+                Run(**{("called" if key == "name" else key): value for key, value in run.items()})
+                for run in plain["runs"]
+            ]
+            for run in runs:
+                check_name(run.name, f"{STUDY}: the run")
             return cls(runs, Execution(**{key: value for key, value in plain.items() if key != "runs"}))
         except (KeyError, TypeError, AttributeError) as error:
-            raise UsageError(f"study.yaml is damaged: {error}") from None
+            raise UsageError(f"{STUDY} is damaged: {error}") from None
+
+
+def _in_a_name(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._=-]+", "-", part).strip("-") or "-"
+
+
+def cpus_per_run(execution: Execution, settings: Iterable[Mapping[str, Any]]) -> int:
+    """Return the CPUs that a run takes, those of its env runners included, where all runs take alike."""
+    return execution.cpus_per_trial + max(each["num_workers"] for each in settings)
 
 
 def check_names(runs: Iterable[Run]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,9 @@ import yaml
 from interreplay.errors import UsageError
 from interreplay.runs.run_folder import ensure_writable
 from interreplay.studies.storage import SMALL, Store, is_elsewhere
-from interreplay.studies.study import Run, Study
+from interreplay.studies.study import STUDY, Run, Study
 from interreplay.studies.trial_folder import TrialFolder, write_whole
 
-STUDY = "study.yaml"
 # Where the scripts for Slurm keep the jobs' output, from before the study begins.
 JOBS = "slurm"
 
@@ -58,25 +58,30 @@ class StudyFolder:
         """The folder of a run."""
         return TrialFolder(self.path / run.name)
 
-    def begin(self, study: Study) -> None:
-        """Writes ``study.yaml``; a folder that has the same one already is gone on with.
+    def begin(self, study: Study) -> Study:
+        """Writes ``study.yaml``; a folder that has the same one already is continued.
+
+        Returns:
+            The study, its runs with the names that they have in the folder.
 
         Raises:
             UsageError: The folder cannot be written to, or holds another study.
         """
         ensure_writable(self.path, "--results_dir")
         if (self.path / STUDY).exists():
-            if self.read().runs != study.runs:
+            runs = self.read().runs
+            if runs != study.runs:
                 raise UsageError(
                     f"--results_dir {self.path} holds another study; choose another folder, or go on with that one: "
                     f"--resume {self.place}"
                 )
-            return
+            return replace(study, runs=runs)
         names = (path.name for path in self.path.iterdir())
         if stray := next((name for name in names if not name.startswith(".") and name != JOBS), None):
             raise UsageError(f"--results_dir {self.path} holds {stray!r} and no study; choose a new folder")
         write_whole(self.path / STUDY, _dump(study.to_plain()))
         self.publish(STUDY)
+        return study
 
     def read(self) -> Study:
         """The study that is in the folder.

@@ -81,7 +81,7 @@ def test_runs_without_any_result_make_a_page_of_states(tmp_path):
     [
         (["{top}/nothing"], "nothing does not exist"),
         (["{top}/empty"], "no runs in"),
-        (["{top}/runs", "--baseline", "Unifrom"], "did you mean 'Uniform'"),
+        (["{top}/runs", "--baseline", "Unifrom"], "did you mean Uniform?"),
         (["{top}/runs", "--threshold", "nan"], "must be a number above 0"),
         (["{top}/runs", "--measure", "return"], "invalid choice"),
         (["{top}/runs", "--scores", "{top}/none.json"], "none.json"),

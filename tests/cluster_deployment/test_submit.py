@@ -115,35 +115,6 @@ def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("single none.yaml", "none.yaml does not exist"),
-        ("single study.yaml --mem lots", "--mem lots"),
-        ("single study.yaml --gpus zero", "--gpus zero"),
-        ("single study.yaml --time soon", "--time soon"),
-        ("single study.yaml --time 00:03:00", "at least twice --warning, 240 seconds"),
-        ("single study.yaml --nodes 2", "--nodes 2"),
-        ("single study.yaml --runs all", "--runs all"),
-        ("concurrent study.yaml --at-once 2", "--max-concurrent"),
-        ("single study.yaml --venv none", "no virtual environment"),
-        ("single study.yaml --venv none --conda none", "one of them"),
-    ],
-)
-def test_what_would_fail_later(site, capsys, words, named):
-    assert named in refused(capsys, *words.split())
-    assert not (site / "log").exists()
-
-
-@pytest.mark.parametrize(
-    "words", ["", "both study.yaml", "single study.yaml --cpus 0", "single study.yaml --partitoin x"]
-)
-def test_what_the_parser_refuses(words, capsys):
-    with pytest.raises(SystemExit) as caught:
-        submit.main(words.split())
-    assert caught.value.code == 2 and "error:" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("time", "expected"),
     [("90", 5400), ("90:30", 5430), ("01:00:00", 3600), ("2-00", 172_800), ("1-02:03:04", 93_784), ("1-02:03", 93_780)],
 )

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 import gymnasium as gym
 import pytest
 
 from interreplay.environments import robotics
+from interreplay.environments.current_folder import LAST
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError
 
@@ -49,6 +52,7 @@ def test_retired_ids_mean_the_newest_version(asked, name):
         ("HalfCheetah_v5", "HalfCheetah-v5"),
         ("Zzzzzz-v0", "pprint_registry"),
         ("no_such_module:Env-v0", "'no_such_module'"),
+        ("antigravity:Fly-v0", "a module of Python's own"),
         ("not an id!", "Malformed"),
         ("FetchReech-v4", "FetchReach-v4"),
     ],
@@ -96,3 +100,112 @@ def test_retired_versions_stay_retired_beside_environments_with_goals(asked):
     find_environment("FetchReach-v4")
     found = find_environment(asked)
     assert found.name == f"{asked[:-3]}-v5" and "retired" in found.note
+
+
+MINE = """
+import gymnasium as gym
+from gymnasium.envs.classic_control import PendulumEnv
+import {imported}
+
+class Broken(PendulumEnv):
+    def __init__(self):
+        raise RuntimeError("no simulator")
+
+gym.register("MineHere-v0", entry_point=PendulumEnv, max_episode_steps=50)
+gym.register("BrokenHere-v0", entry_point=Broken)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A current folder with a module of environments; what is imported from it is forgotten again."""
+    before, path = set(sys.modules), list(sys.path)
+    monkeypatch.setattr(sys, "path", [entry for entry in path if entry not in ("", str(tmp_path))])
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+    for name in ("MineHere-v0", "BrokenHere-v0"):
+        gym.registry.pop(name, None)
+
+
+def test_modules_of_the_current_folder_are_found_but_hide_no_others(folder):
+    (folder / "envs_here.py").write_text(MINE.format(imported="csv"))
+    (folder / "yaml.py").write_text("raise RuntimeError('not mine')")
+    assert find_environment("envs_here:MineHere-v0").name == "envs_here:MineHere-v0"
+    assert sys.path[-1] == str(folder) and sys.path.count(str(folder)) == 1
+    assert find_environment("envs_here:MineHere").name == "envs_here:MineHere-v0"
+    assert sys.path.count(str(folder)) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            "envs_nowhere:MineHere-v0",
+            "no module 'envs_nowhere' to import, neither installed nor in the current folder, ",
+        ),
+        ("envs_needing:MineHere-v0", "envs_needing imports 'a_missing_package', which is not installed"),
+        ("envs_misspelt:MineHere-v0", "envs_misspelt cannot be imported: SyntaxError"),
+        ("envs_here:BrokenHere-v0", "cannot be made: RuntimeError: no simulator ("),
+        ("../x:Env-v0", "'../x' is not the name of a module; expected such as my_envs:Env-v0"),
+        (":Env-v0", "'' is not the name of a module"),
+        (".envs_here:Env-v0", "'.envs_here' is not the name of a module"),
+        ("ALE/Pong-v5", "is an Atari game, and these are not supported yet"),
+        ("PongNoFrameskip-v4", "is an Atari game"),
+    ],
+)
+def test_environments_that_cannot_be_had_are_one_line(asked, told, folder):
+    (folder / "envs_here.py").write_text(MINE.format(imported="csv"))
+    (folder / "envs_needing.py").write_text(MINE.format(imported="a_missing_package"))
+    (folder / "envs_misspelt.py").write_text("import gymnasium as\n")
+    with pytest.raises(UsageError) as caught:
+        find_environment(asked)
+    assert repr(asked) in str(caught.value) and told in " ".join(str(caught.value).split())
+
+
+WORKER = """
+import os
+import subprocess
+import sys
+from interreplay.environments.current_folder import search_last
+sys.argv[0], sys.path[:0] = sys.argv[1], ["{here}", "/elsewhere"]
+search_last()
+print(sys.path.index("/elsewhere"), sys.path.index("{here}") == len(sys.path) - 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "asked", "expected"),
+    [("default_worker.py", "1", "0 True"), ("default_worker.py", "", "1 False"), ("mine.py", "1", "1 False")],
+)
+def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, asked, expected, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k != LAST} | ({LAST: asked} if asked else {})
+    command = [sys.executable, "-c", WORKER.format(here=tmp_path), program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == (expected, "")
+
+
+@pytest.mark.slow
+def test_a_run_with_env_runners_takes_an_environment_from_the_current_folder_and_nothing_else(tmp_path):
+    work, program = tmp_path / "work", tmp_path / "bin" / "interreplay-train"
+    (work / "replay_buffers").mkdir(parents=True)
+    program.parent.mkdir()
+    program.write_text("import sys\nfrom interreplay.commandline.train import main\nsys.exit(main())\n")
+    (work / "envs_here.py").write_text(MINE.format(imported="csv"))
+    for name in ("replay_buffers/__init__.py", "argument_parser.py", "enjoy.py", "yaml.py", "tqdm.py"):
+        (work / name).write_text("raise RuntimeError('hides another')")
+    flags = "--env envs_here:MineHere-v0 --num_workers 1 --total_env_steps 200 --learning_starts 100 --hiddens 8"
+    flags += " --steps_per_iteration 100 --evaluation_interval 0 --buffer NMER"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, program, *flags.split()],
+        cwd=work,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "200 steps" in done.stdout

@@ -7,13 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.rllib.command import main
+from interreplay.rllib.command import main, resources
 from interreplay.rllib.command.algorithm_names import config_for, names
-from interreplay.rllib.command.experiments import configured, read_file, read_settings
+from interreplay.rllib.command.callbacks import ProgressTable
+from interreplay.rllib.command.experiment_files import read_file, read_settings
+from interreplay.rllib.command.experiments import configured
+from interreplay.rllib.command.resources import Room, check_room, request
 from interreplay.rllib.evaluation.play import Watching, watch
 from tests.rllib.test_training import cluster, config  # noqa: F401
 
@@ -117,38 +121,6 @@ cartpole-ppo: {run: PPO, config: {env: CartPole-v1, lr: 0.001}, num_samples: 2}
             read_file(path)
 
 
-@pytest.mark.parametrize(
-    ("line", "parts"),
-    [
-        ("train", ["--run and --env"]),
-        ("train --run SAC", ["--run and --env"]),
-        ("train --run SAC --env Pendulum-v1 -f x.yaml", ["--run and --env"]),
-        ("train -f none.yaml", ["none.yaml"]),
-        ("train --run SAC --env Pendulum-v1 --config {taau:1}", ["taau:1", "did you mean tau?"]),
-        (
-            'train --run SAC --env Pendulum-v1 --config {"tau":7}',
-            ["SAC: tau is 7; expected a number above 0"],
-        ),
-        ('train --run SAC --env Pendulum-v1 --config {"hiddens":"x"}', ["hiddens"]),
-        ('train --run SAC --env Pendulum-v1 --config {"replay_buffer_config":{"type":"NMR"}}', ["did you mean 'NMER'"]),
-        ('train --run DQN --env CartPole-v1 --config {"replay_buffer_config":{"type":"NMR"}}', ["did you mean 'NMER'"]),
-        ('train --run DQN --env CartPole-v1 --config {"replay_buffer_config":{"type":"NMER","kk":1}}', ["'kk'"]),
-        ('train --run SAC --env Pendulum-v1 --stop {"env_step":1}', ["'env_step'", "did you mean env_steps?"]),
-        ('train --run SAC --env Pendulum-v1 --stop {"env_steps":"x"}', ["env_steps 'x'", "a number"]),
-        ("train --run SAC --env Pendulum-v1 --resume --local-dir none", ["no experiment to go on with"]),
-        ("evaluate none", ["none does not exist"]),
-        ("evaluate . ", ["no checkpoint"]),
-        ("evaluate . --render-to a.avi", ["a.avi", ".gif or .mp4"]),
-    ],
-)
-def test_bad_input(line, parts, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(main, "start_ray", lambda cpus: None)
-    assert main.main(line.split()) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and all(part in error for part in parts)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "checkpoint_000001"
@@ -178,34 +150,106 @@ def test_discrete_actions_train_then_are_evaluated(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_an_interrupted_command_says_how_to_go_on_and_does_and_evaluates(tmp_path):
+def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_path):
     shell = [sys.executable, "-m", "interreplay.rllib.command.main"]
-    command = [*shell, "train", "--run", "SAC", "--env", "Pendulum-v1"]
-    command += "--num-cpus 2 --verbose 0 --local-dir r --checkpoint-freq 1".split()
-    command += [
-        "--stop",
-        "{env_steps: 1000}",
-        "--config",
-        "{num_steps_sampled_before_learning_starts: 50, steps_per_iteration: 100, hiddens: [8, 8]}",
-    ]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    try:
-        end = time.monotonic() + 120
-        while not list(tmp_path.glob("r/default/*/checkpoint_*")) and time.monotonic() < end:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 130, err
-    assert "go on with the same command and --resume" in err
-    done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    command = [*shell, *"train --run SAC --env Pendulum-v1 --num-cpus 2 --local-dir r".split()]
+    settings = "{num_steps_sampled_before_learning_starts: 50, steps_per_iteration: 100, hiddens: [8, 8]}"
+    command += ["--stop", "{env_steps: 6000}", "--config", settings]
+
+    def stopped_by(number: int, *more: str) -> tuple[int, str, int]:
+        before = len(env_steps(tmp_path))
+        process = subprocess.Popen([*command, *more], cwd=tmp_path, stderr=-1, stdout=-3, text=True)
+        try:
+            end = time.monotonic() + 240
+            while len(env_steps(tmp_path)) < before + 2 and time.monotonic() < end:
+                time.sleep(0.05)
+            process.send_signal(number)
+            err = process.communicate(timeout=240)[1]
+        finally:
+            process.kill()
+        return process.returncode, err, env_steps(tmp_path)[-1]
+
+    code, err, reached = stopped_by(signal.SIGTERM)
+    assert code == 75 and "rllib: stopped; all trials were saved; go on with the same command and --resume" in err
+    assert "Traceback" not in err and "SIGTERM" not in err and len(err.splitlines()) <= 3, err
+    assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and reached < 6000
+    code, err, further = stopped_by(signal.SIGINT, "--resume")
+    assert code == 130 and "all trials were saved" in err and reached < further < 6000
+    done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "1,000 steps, return" in done.stdout
-    (table,) = tmp_path.glob("r/default/*/result.json")
-    steps = [json.loads(line)["num_env_steps_sampled_lifetime"] for line in table.read_text().splitlines()]
-    assert steps[-1] == 1_000 and set(range(100, 1_001, 100)) == set(steps)
-    words = ["evaluate", "r", "--run", "SAC", "--episodes", "2"]
-    watched = subprocess.run([*shell, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert "6,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
+    assert env_steps(tmp_path) == list(range(100, 6001, 100))  # none was done twice
+    watched = subprocess.run(
+        [*shell, *"evaluate r --run SAC --episodes 2".split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert watched.returncode == 0, watched.stderr[-2000:]
     assert "2 episodes: return" in watched.stdout
+
+
+def env_steps(folder) -> list[int]:
+    """The env steps in the results of the one trial below a folder, [] before there are any."""
+    tables = list(folder.glob("r/default/*/result.json"))
+    lines = tables[0].read_text().splitlines(keepends=True) if tables else []
+    return [json.loads(line)["num_env_steps_sampled_lifetime"] for line in lines if line.endswith("\n")]
+
+
+@pytest.mark.parametrize(
+    ("run", "settings", "asked"),
+    [
+        ("PPO", {}, Room(3, 0)),
+        ("PPO", {"num_env_runners": 0}, Room(1, 0)),
+        ("SAC", {}, Room(1, 0)),
+        ("SAC", {"num_env_runners": 3, "num_cpus_per_env_runner": 2}, Room(7, 0)),
+    ],
+)
+def test_what_a_trial_asks_for_is_known_before_it_starts(run, settings, asked):
+    config = configured(config_for(run, "CartPole-v1", str), settings)
+    assert request(config) == asked
+    check_room(config, asked)
+    if asked.cpus > 1:
+        with pytest.raises(UsageError, match=f"{run} asks for {asked.cpus} CPUs, available: 1 CPU;.*--num_cpus"):
+            check_room(config, Room(1, 0))
+
+
+def test_gpus_that_are_not_there_are_refused(monkeypatch):
+    config = configured(config_for("PPO", "CartPole-v1", str), {"num_env_runners": 0})
+    monkeypatch.setattr(resources, "request", lambda config: Room(1, 1))
+    check_room(config, Room(1, 1))
+    with pytest.raises(UsageError, match="PPO asks for 1 GPU, available: 0 GPUs"):
+        check_room(config, Room(1, 0))
+
+
+def given(words: str, *more: str):
+    return main.make_parser().parse_args([*words.split(), *more])
+
+
+def test_flags_change_what_a_file_says(tmp_path):
+    text = "{run: SAC, env: Pendulum-v1, stop: {timesteps_total: 9}, config: {tau: 0.1, gamma: 0.9}, num_samples: 3}"
+    (tmp_path / "x.yaml").write_text(f"one: {text}\ntwo: {text}\n")
+    line = f"train -f {tmp_path}/x.yaml --num_samples 2 --checkpoint_freq 5 --stop"
+    found = main.asked_for(given(line, "{env_steps: 7}", "--config", "{gamma: 0.5}"))
+    assert [each.name for each in found] == ["one", "two"]
+    for each in found:
+        assert (each.stop, each.config) == ({"env_steps": 7}, {"tau": 0.1, "gamma": 0.5})
+        assert (each.num_samples, each.checkpoint_freq) == (2, 5)
+    (tmp_path / "x.yaml").write_text(f"one: {text}\n")
+    (alone,) = main.asked_for(given(f"train -f {tmp_path}/x.yaml --experiment_name zz"))
+    assert (alone.name, alone.num_samples, alone.stop) == ("zz", 3, {"timesteps_total": 9})
+
+
+def test_progress_is_a_table_with_returns():
+    lines: list[str] = []
+    table = ProgressTable(lines.append, seconds=1e9)
+    trial = SimpleNamespace(trial_id="a")
+    for n, more in enumerate(({}, {"env_runners": {"episode_return_mean": 1.0}}, {"done": True}), 1):
+        result = {"training_iteration": n, "num_env_steps_sampled_lifetime": 1000 * n, "time_total_s": 2.0}
+        table.on_trial_result(n, [trial], trial, result | more)
+    assert [line.split()[-3:] for line in lines] == [
+        ["steps", "return", "seconds"],
+        ["1,000", "-", "2"],
+        ["3,000", "-", "2"],
+    ]

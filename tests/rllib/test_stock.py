@@ -195,8 +195,8 @@ def test_the_capacity_is_that_of_the_recipe_where_none_is_given():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (dict(buffer="NMRE"), "did you mean 'NMER'"),
-        (dict(buffer="NMER", kk=3), "did you mean 'k'"),
+        (dict(buffer="NMRE"), "did you mean NMER"),
+        (dict(buffer="NMER", kk=3), "did you mean k"),
         (dict(buffer="Uniform", alpha=0.6), "no argument 'alpha'"),
         (dict(n_step=3), "config.training"),
         (dict(batch_length_T=8), "batch_length_T is 8"),

@@ -80,8 +80,8 @@ def test_stock_buffers_stay_as_they_are(config):
 @pytest.mark.parametrize(
     "kind, arguments, message",
     [
-        ("NMRE", {}, "did you mean 'NMER'"),
-        ("NMER", {"kk": 1}, "did you mean 'k'"),
+        ("NMRE", {}, "did you mean NMER"),
+        ("NMER", {"kk": 1}, "did you mean k"),
         ("NMER", {"gamma": 0.9}, "config.training"),
         ("interreplay.rlib.ReplayBuffer", {}, "no replay buffer 'interreplay.rlib"),
     ],

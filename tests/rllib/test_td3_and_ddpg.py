@@ -11,7 +11,6 @@ from argument_parser import settings_for
 from interreplay.algorithms_table import ALGORITHMS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
 from interreplay.rllib import DDPG
-from interreplay.rllib.env_runner import runner_state
 from interreplay.rllib.run.build import algorithm_settings, configure
 from tests.rllib.test_training import CONFIGS, cluster, config, run, same, weights  # noqa: F401
 
@@ -70,7 +69,7 @@ def test_noise_persists_within_episodes_and_begins_anew():
         assert abs(noise[start]) < 0.1  # 5 σ, where it has spread to .1 = one standard deviation before
         fresh = noise[start + 1 : start + 200] - 0.98 * noise[start : start + 199]
         assert fresh.std() == pytest.approx(0.02, rel=0.2)
-    algorithm.env_runner._exploration._x.fill_(9.0)
+    algorithm.env_runner._now.exploration._x.fill_(9.0)
     algorithm.train()
     assert algorithm.config.exploration._x is None, "runners have copies"
 
@@ -78,20 +77,20 @@ def test_noise_persists_within_episodes_and_begins_anew():
 def test_the_state_of_the_noise_is_in_the_runners_state():
     algorithm, _ = run(config(trainer="DDPG"), 1)
     runner = algorithm.env_runner
-    state = runner_state.save(runner)
-    x = runner._exploration._x.clone()
+    state = runner.state_dict()
+    x = runner._now.exploration._x.clone()
     assert np.array_equal(state["exploration"]["x"], x.numpy()) and x.abs().sum() > 0
     algorithm.train()
-    assert not torch.equal(runner._exploration._x, x)
-    runner_state.load(runner, state)
-    assert torch.equal(runner._exploration._x, x)
+    assert not torch.equal(runner._now.exploration._x, x)
+    runner.load_state_dict(state)
+    assert torch.equal(runner._now.exploration._x, x)
 
 
 def test_a_configuration_as_tune_makes_it():
     """A dict, in which exploration is named."""
     plain = config(trainer="DDPG").to_dict() | {"exploration": {"type": "Gaussian", "sigma": 0.3}, "huber_delta": 2.0}
     algorithm = DDPG(config=plain)
-    assert algorithm.env_runner._exploration.sigma == 0.3 and isinstance(algorithm.config.exploration, Gaussian)
+    assert algorithm.env_runner._now.exploration.sigma == 0.3 and isinstance(algorithm.config.exploration, Gaussian)
     assert algorithm.learner._update_rule.huber_delta == 2.0
 
 

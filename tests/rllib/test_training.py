@@ -111,8 +111,8 @@ def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
     module = algorithm.learner.single_module
     runner = algorithm.eval_env_runner
     obs = torch.tensor([[0.6, 0.8, -0.3]])
-    runner._obs = obs.numpy()
-    assert np.array_equal(runner._policy_actions(explore=False), module.act(obs, None).detach().numpy())
+    runner._now.obs = obs.numpy()
+    assert np.array_equal(runner._act(False, explore=False)[0], module.act(obs, None).detach().numpy())
     episodes = runner.sample(num_episodes=2, explore=False)
     assert [len(e) for e in episodes] == [200, 200] and all(e.is_truncated for e in episodes)
 
@@ -203,9 +203,9 @@ def test_request_stop_ends_an_iteration_early_and_it_goes_on_later():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.replay("NMRE"), "did you mean 'NMER'"),
-        (lambda c: c.replay("NMER", kk=3), "did you mean 'k'"),
-        (lambda c: c.training(replay_buffer_config={"type": "PERR"}), "did you mean 'PER'"),
+        (lambda c: c.replay("NMRE"), "did you mean NMER"),
+        (lambda c: c.replay("NMER", kk=3), "did you mean k"),
+        (lambda c: c.training(replay_buffer_config={"type": "PERR"}), "did you mean PER"),
         (lambda c: c.replay("Uniform", capacity=8).validate(), "capacity is 8"),
         (lambda c: c.training(tau=0.0).validate(), "tau is 0.0"),
         (lambda c: c.training(actor_lr=-1).validate(), "actor_lr is -1"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import shutil
 import sys
 
 import gymnasium as gym
@@ -15,7 +18,8 @@ from interreplay.environments import rendering
 from interreplay.errors import UsageError
 from interreplay.rllib.command import main
 from interreplay.rllib.evaluation import video
-from interreplay.rllib.evaluation.play import Watching, newest, watch
+from interreplay.rllib.evaluation.load import find
+from interreplay.rllib.evaluation.play import Watching, watch
 from tests.rllib.test_training import cluster, config  # noqa: F401
 
 ENV = "InvertedDoublePendulum-v5"
@@ -49,7 +53,7 @@ def checkpoint(request):
 
 
 def test_episodes_until_enough(checkpoint):
-    assert newest(checkpoint.parent) == newest(checkpoint)
+    assert find(checkpoint.parent) == find(checkpoint) == [checkpoint]
     told = []
     seen = watch(checkpoint, Watching("SAC", episodes=3), told.append)
     assert seen.episodes == told and len(told) == 3
@@ -180,6 +184,47 @@ def test_bad_input(words, parts, trained, capsys, monkeypatch):
     assert enjoy.main([str(trained), *words]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and all(part in error for part in parts)
+
+
+def test_a_video_that_cannot_be_written_is_refused_before_anything_is_played(trained, capsys, tmp_path):
+    (tmp_path / "a.gif").mkdir()
+    for path, part in (("/proc/a.gif", "/proc cannot be written to"), (tmp_path / "a.gif", "is a folder")):
+        assert enjoy.main([str(trained), "--video", str(path)]) == 2
+        out, error = capsys.readouterr()
+        assert out == "" and error.count("\n") == 1 and part in error
+
+
+def test_of_several_runs_the_newest_is_taken_and_named(trained, capsys, tmp_path):
+    for i, name in enumerate(("b", "a", "c")):
+        there = shutil.copytree(trained, tmp_path / name / "checkpoint_00000075")
+        os.utime(there / "rllib_checkpoint.json", (i, 1_000_000 + (i == 1)))
+    shutil.copytree(trained, tmp_path / "a" / "checkpoint_00000090.set_aside")
+    assert enjoy.main([str(tmp_path), "--episodes", "1", "--seed", "0"]) == 0
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first == f"{tmp_path / 'a' / 'checkpoint_00000075'}, the newest of 3 checkpoints"
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [(None, "there is no module 'own_envs' to import"), ("1 / 0", "cannot be imported: division by zero")]
+    + [("import nothing_like_it", "no module 'nothing_like_it'"), ("", "is not registered with Gymnasium")],
+)
+def test_an_environment_that_cannot_be_imported_is_one_line(content, part, tmp_path, capsys, monkeypatch):
+    register = "import gymnasium as gym\ngym.register('Own-v0', 'gymnasium.envs.classic_control:PendulumEnv', 50)\n"
+    (tmp_path / "own_envs.py").write_text(register)
+    monkeypatch.syspath_prepend(tmp_path)
+    algorithm = config("own_envs:Own-v0").build_algo()
+    algorithm.save_to_path(tmp_path / "checkpoint_000001")
+    algorithm.stop()
+    monkeypatch.delitem(sys.modules, "own_envs")
+    monkeypatch.delitem(gym.registry, "Own-v0")
+    (tmp_path / "own_envs.py").unlink()
+    if content is not None:
+        (tmp_path / "own_envs.py").write_text(content + "\n" * 9)
+    importlib.invalidate_caches()
+    assert enjoy.main([str(tmp_path / "checkpoint_000001"), "--episodes", "1"]) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and part in error and "'own_envs:Own-v0'" in error
 
 
 @pytest.mark.parametrize("words", [["x", "--seeds", "3"], ["x", "--episodes", "0"], [], ["x", "--seed", "nan"]])

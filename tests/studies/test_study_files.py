@@ -68,7 +68,7 @@ def file(tmp_path):
         ({"buffers": "[3]"}, "buffer 3 is no entry; expected a name"),
         ({"buffers": "[HER]"}, "HER cannot store Pendulum-v1"),
         ({"trainers": "[{TD3: {alpha_lr: 1}}]"}, "--alpha_lr is a setting of SAC; TD3 does not have it"),
-        ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 0"),
+        ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 1"),
         ({"grids": "[SAC]"}, "grids: expected a list of mappings"),
         ({"grids": "[{trainer: SAC}]"}, "grids: unknown 'trainer'; did you mean trainers?"),
     ],
@@ -252,3 +252,28 @@ def test_an_address_where_nobody_listens_is_one_line(file, tmp_path, capsys):
     code = cluster_run.main([str(file()), "--results_dir", str(tmp_path / "r"), "--address", "127.0.0.1:1"])
     err = capsys.readouterr().err
     assert code == 2 and len(err.splitlines()) == 1 and "no Ray cluster at --address 127.0.0.1:1 (" in err
+
+
+def test_names_of_runs_end_without_a_dash_and_a_study_keeps_those_that_it_began_with(file, tmp_path):
+    study, _ = cluster_run.read_new({"study": file(buffers='["NMER{k: 3}"]', seeds="1")})
+    assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER-k=3_s0"]
+    folder = StudyFolder(tmp_path / "results")
+    folder.begin(study)
+    text = (folder.path / "study.yaml").read_text()
+    (folder.path / "study.yaml").write_text(text.replace("NMER-k=3_s0", "NMER-k=3-_s0"))  # as it was called before
+    assert [run.name for run in folder.read().runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]
+    assert [run.name for run in folder.begin(study).runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]  # the same command again
+
+
+@pytest.mark.parametrize("name", ["../../x", "..", "a/b", ""])
+def test_names_of_runs_never_lead_out_of_the_folder(name, file, tmp_path, capsys):
+    label = f"{{Uniform: {{label: '{name}'}}}}"
+    study, _ = cluster_run.read_new({"study": file(buffers=f"[{label}]", seeds="1", envs="[Pendulum-v1]")})
+    assert all("/" not in run.name and run.name.startswith("SAC_Pendulum-v1_") for run in study.runs)
+    folder = StudyFolder(tmp_path / "results")
+    folder.begin(study)
+    text = (folder.path / "study.yaml").read_text()
+    (folder.path / "study.yaml").write_text(text.replace(f"name: {study.runs[0].name},", f"name: '{name}x/y',"))
+    assert "expected the name of a folder" in refused(capsys, "--resume", folder.path)
+    (tmp_path / "...yaml").write_text((tmp_path / "study.yaml").read_text())
+    assert "the study file's name '..': expected" in refused(capsys, tmp_path / "...yaml")

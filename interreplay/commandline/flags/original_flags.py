@@ -1,4 +1,4 @@
-"""Flags of the original work that have no meaning here, and what to do instead of giving them."""
+"""Flags of the original work and of other programs that there are not here, and what to do instead."""
 
 from __future__ import annotations
 
@@ -57,3 +57,21 @@ ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
         "credit a blend's TD error to both ends by share, not to the anchor only",
     ),
 )
+
+ELSEWHERE = {
+    "learning_rate": "use --actor_lr and --critic_lr (SAC also has --alpha_lr)",
+    "lr": "use --actor_lr and --critic_lr (SAC also has --alpha_lr)",
+    "batch_size": "use --train_batch_size",
+    "algo": "use --trainer",
+    "run": "use --trainer",
+    "timesteps": "use --total_env_steps",
+    "total_timesteps": "use --total_env_steps",
+    "num_env_runners": "use --num_workers",
+    "num_cpus": "use --threads and --num_workers",
+    "results_dir": "use --local_dir",
+    "output": "use --local_dir",
+    "dry_run": "only cluster_run.py and submit.py have it",
+    "stop": "use --total_env_steps",
+    "config": "every setting is a flag of its own",
+}
+"""Flags that other programs have for what is done otherwise here."""

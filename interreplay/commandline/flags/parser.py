@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from interreplay.commandline.flags.values import boolean
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, did_you_mean
 
 SCOPES = {
     "learning": "a setting that changes what is learned",
@@ -19,6 +18,10 @@ SCOPES = {
     "execution": "how and where it runs, what is written of it",
     "invocation": "this one start of the program, no setting of a run",
 }
+
+
+METAVARS = {"buffer_arg": "NAME=VALUE", "round_robin_weights": "X"}
+"""What ``--help`` shows in place of a value whose reader does not know it."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,19 @@ class FlagParser(OneLineParser):
     Args:
         groups: The flags by the title under which ``--help`` lists them.
         gone: Flags that other versions had, and what to do instead.
+        elsewhere: Flags that other programs have for what is done otherwise here, and how it is done.
         **kwargs: As for ``argparse.ArgumentParser``.
     """
 
-    def __init__(self, groups: Mapping[str, Sequence[Flag]], gone: Mapping[str, str] | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        groups: Mapping[str, Sequence[Flag]],
+        gone: Mapping[str, str] | None = None,
+        elsewhere: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, **kwargs)
-        self._gone = gone or {}
+        self._gone, self._elsewhere = gone or {}, elsewhere or {}
         for title, flags in groups.items():
             group = self.add_argument_group(title)
             for flag in flags:
@@ -113,9 +123,11 @@ class FlagParser(OneLineParser):
         if word.startswith("--") and word[2:] in self._gone:
             return f"{word} of the original work: {self._gone[word[2:]]}"
         options = [option for option in self._option_string_actions if option.startswith("--")]
-        close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}? " if close else ""
-        return f"unknown {'flag' if word.startswith('-') else 'argument'} {word}; {hint}--help lists every flag"
+        hint = self._elsewhere.get(word.lstrip("-")) or did_you_mean(word, options)
+        kind = "flag" if word.startswith("-") else "argument"
+        return (
+            f"unknown {kind} {word}; {hint}{' ' if hint.endswith('?') else '; ' if hint else ''}--help lists every flag"
+        )
 
 
 class RaisingFlagParser(FlagParser):
@@ -133,7 +145,7 @@ def underscored(word: str) -> str:
 
 
 def _reading(flag: Flag) -> dict[str, Any]:
-    metavar = flag.name.rsplit("_", 1)[-1].upper()
+    metavar = getattr(flag.type, "metavar", None) or METAVARS.get(flag.name) or flag.name.rsplit("_", 1)[-1].upper()
     if flag.type is boolean:
         return {"type": flag.type, "nargs": "?", "const": True, "metavar": "True|False"}
     if flag.many:

@@ -143,7 +143,7 @@ def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, tuple[str, Any
 
 def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[str]) -> None:
     if argument in ELSEWHERE:
-        raise UsageError(f"{flag} {argument} is said by {ELSEWHERE[argument]}")
+        raise UsageError(f"use {ELSEWHERE[argument]} instead of {flag} {argument}")
     accepted = [parameter for parameter in parameters if parameter not in ELSEWHERE]
     if argument not in accepted:
         raise UsageError(f"{flag}: {name} takes no argument {argument!r}; {accepted_names(argument, accepted)}")

@@ -18,7 +18,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
     "how; also as keys of a study file": (
         Flag("cpus_per_trial", whole(1), 1, "CPUs, and so threads, of a run; each of its --num_workers takes one more"),
         Flag("gpus_per_trial", number(0), 0.0, "GPUs of a run; may be a fraction"),
-        Flag("max_concurrent", whole(0), 0, "runs at a time; 0 for as many as there are CPUs for"),
+        Flag("max_concurrent", whole(1), None, "runs at a time (default: as many as there are CPUs for)"),
         Flag("max_failures", whole(0), 2, "how often a run that fails is tried again from its checkpoint"),
         Flag("hang_timeout", number(0, open_low=True), 900.0, "seconds without an env step until a run counts as hung"),
     ),
@@ -42,6 +42,8 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("resume", str, None, "go on with the study in this folder; needs nothing else"),
         Flag("address", str, None, "of a Ray cluster, or auto; default: RAY_ADDRESS, else a Ray of its own; local"),
+        Flag("list_buffers", boolean, False, "print the replay methods, one line each, and do nothing else"),
+        Flag("list_presets", boolean, False, "print the presets, one line each, and do nothing else"),
         Flag("dry_run", boolean, False, "print the runs and what they would cost, and do nothing else"),
         Flag("count", boolean, False, "print the number of runs, and do nothing else"),
         Flag("run", whole(0), None, "only the run of this number, in this process, without a cluster"),

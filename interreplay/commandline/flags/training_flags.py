@@ -9,7 +9,7 @@ from typing import Any
 from interreplay.algorithms_table import ALGORITHMS
 from interreplay.commandline.flags import presets
 from interreplay.commandline.flags.algorithm_flags import ALGORITHM_FLAGS, algorithm_settings
-from interreplay.commandline.flags.original_flags import GONE
+from interreplay.commandline.flags.original_flags import ELSEWHERE, GONE
 from interreplay.commandline.flags.parser import FlagParser
 from interreplay.commandline.flags.replay_flags import names_method, replay_for
 from interreplay.commandline.flags.run_flags import (
@@ -32,6 +32,7 @@ def make_parser() -> FlagParser:
     return FlagParser(
         GROUPS,
         GONE,
+        ELSEWHERE,
         description="Train an RLlib agent with a replay method. Flags are accepted with - or _ between their words.",
     )
 

@@ -29,6 +29,7 @@ def reader(accepts: Accepts) -> Callable[[str], Any]:
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
+    read.metavar = accepts.metavar  # type: ignore[attr-defined]
     return read
 
 

@@ -14,7 +14,7 @@ from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.env_runner.runner import ColumnRunner
 from interreplay.settings import Number, OneOf
 
-MODEL_KEYS = ("hiddens", "matrix_dtype", "noise_scale", "initial_alpha", "normalize_observations")
+MODEL_KEYS = ("hiddens", "matrix_dtype", "initial_alpha", "normalize_observations")
 """What networks take from ``rl_module(model_config=)``, beside RLlib's ``fcnet_hiddens`` and ``fcnet_activation``."""
 
 
@@ -38,6 +38,28 @@ def check_host(config: AlgorithmConfig) -> None:
             raise ValueError(f"{name} is {getattr(config, name)!r}; expected {accepts.described}")
     if config.grad_clip is not None and not Number(0, open_low=True).admits(config.grad_clip):
         raise ValueError(f"grad_clip is {config.grad_clip!r}; expected a number above 0, or None")
+
+
+def adopt_iteration_lengths(config: Any) -> None:
+    """Let `training_step` see to RLlib's least lengths of iterations, so that a request to stop ends them.
+
+    Args:
+        config: An `OffPolicyConfig`, which is changed.
+
+    Raises:
+        ValueError: For an iteration that could not end.
+    """
+    if config.min_sample_timesteps_per_iteration:
+        config.steps_per_iteration = int(config.min_sample_timesteps_per_iteration)
+        config.min_sample_timesteps_per_iteration = 0
+    if config.min_train_timesteps_per_iteration:
+        config.trained_rows_per_iteration = int(config.min_train_timesteps_per_iteration)
+        config.min_train_timesteps_per_iteration = 0
+    if config.trained_rows_per_iteration and not config.updates_per_step:
+        raise ValueError(
+            f"min_train_timesteps_per_iteration is {config.trained_rows_per_iteration}; expected 0 where "
+            "updates_per_step is 0, nothing is learned then"
+        )
 
 
 def _check_module(config: AlgorithmConfig) -> None:

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium as gym
-import torch
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
-from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, LEARNER_RESULTS
-from torch import Tensor
+from ray.rllib.utils.metrics import (
+    ALL_MODULES,
+    ENV_RUNNER_RESULTS,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_TRAINED_LIFETIME,
+)
 
 from interreplay.catalogue import make_buffer
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
-from interreplay.errors import NonFiniteError
-from interreplay.rllib import checkpoints
+from interreplay.errors import EnvironmentFailure, NonFiniteError
+from interreplay.rllib.algorithms.collectors import make_collector
+from interreplay.rllib.algorithms.goal_functions import show_goals
+from interreplay.rllib.algorithms.shell import Shell
 from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
-from interreplay.rllib.env_runner import remote
-from interreplay.rllib.env_runner.goal_functions import show_goals
 from interreplay.transitions import Transitions
 
 LOOP_STATE = "interreplay_loop"
 
 
-class OffPolicy(Algorithm):
+class OffPolicy(Shell):
     """Sample a little, update a little, over and over; every part in this process but the remote runners.
 
     Attributes:
@@ -46,38 +48,23 @@ class OffPolicy(Algorithm):
         return cls.config_class()
 
     @override(Algorithm)
-    def _setup_logdir(self) -> None:
-        """Outside of Tune nothing is written there; RLlib would leave an empty folder in the home directory."""
-        if self._storage:
-            super()._setup_logdir()
-        else:
-            self._logdir = tempfile.gettempdir()
-
-    @override(Algorithm)
     def setup(self, config: Any) -> None:
         super().setup(config)
         self.env_steps, self._owed, self.stop_requested = 0, 0.0, False
+        self._reported_updates = 0
         self.on_progress: Callable[[int], None] | None = None
         self.learner = self.learner_group._learner
+        self._collector = make_collector(self.config, self.env_runner_group, self.learner)
         self.replay_buffer = self._make_buffer()
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
         self._compares_policies = hasattr(self.replay_buffer.selector, "set_policy")
         if self._compares_policies:
-            self.replay_buffer.selector.set_policy(self._behavior, self.learner.single_module.gaussian)
+            module = self.learner.single_module
+            self.replay_buffer.selector.set_policy(module.policy_output, module.gaussian)
         show_goals(self.replay_buffer, config, self.env_runner.env)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
-
-    @torch.no_grad()
-    def _behavior(self, obs: Any) -> Tensor:
-        """What the current policy gives for stored observations ``(n, ...)``, as runners noted it when they acted."""
-        module = self.learner.single_module
-        return module.behavior(module.encode(obs))
-
-    @override(Algorithm)
-    def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
-        """RLlib would look for one of its own buffer classes; ours is made once the spaces are known."""
 
     def _make_buffer(self) -> Any:
         arguments = dict(self.config.replay_buffer_config)
@@ -113,43 +100,58 @@ class OffPolicy(Algorithm):
 
     # -- the loop ---------------------------------------------------------------------------------
 
-    def request_stop(self) -> None:
-        """Let the running `train()` return after the batches in hand; safe in signal handlers and threads."""
-        self.stop_requested = True
-
     @override(Algorithm)
     def training_step(self) -> None:
-        goal = (self.env_steps // self.config.steps_per_iteration + 1) * self.config.steps_per_iteration
+        length, batch = self.config.steps_per_iteration, self.config.train_batch_size_per_learner
+        goal, enough = (self.env_steps // length + 1) * length, self.config.trained_rows_per_iteration
+        first = self.learner.updates
         while not self.stop_requested:
             self._learn()
-            if self.stop_requested or self.env_steps >= goal:
+            if self.env_steps >= goal:
+                if (self.learner.updates - first) * batch >= enough:
+                    break
+                goal += length
+            if self.stop_requested:
                 break
             self._sample()
             if self.on_progress is not None:
                 self.on_progress(self.env_steps)
         self._report()
 
+    def _ready(self) -> bool:
+        """Whether there is enough to learn from.
+
+        Env steps and stored rows are the same where a run begins and where it is resumed with its buffer. After
+        `set_state` alone the buffer is empty: it is filled again, by the policy as it is, before learning continues.
+        """
+        least = self.config.num_steps_sampled_before_learning_starts
+        return self.env_steps >= least and len(self.replay_buffer) >= min(least, self.replay_buffer.capacity)
+
     def _sample(self) -> None:
-        """Add one fragment of every runner to the buffer."""
+        """Add one fragment of every runner to the buffer.
+
+        Raises:
+            EnvironmentFailure: An environment raised an error, or gave what cannot be stored.
+            RunnerLost: A remote runner is gone, and is not restarted.
+        """
         warm_up = self.env_steps < self.config.num_steps_sampled_before_learning_starts
         length = self.config.rollout_fragment_length
-        for rows in self._collect(1 if length == "auto" else length, warm_up):
+        length = 1 if length == "auto" else length
+        progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
+        collected = self._collector.collect(length, warm_up, self._compares_policies, progress)
+        self.replay_buffer.storage.cut(collected.cut)
+        for rows in collected.rows:
             self._add(rows)
-            if self.env_steps >= self.config.num_steps_sampled_before_learning_starts:
+            if self._ready():
                 self._owed += self.config.updates_per_step * len(rows)
+        if isinstance(collected.failure, EnvironmentFailure):
+            raise collected.failure.located(f"env step {self.env_steps + 1}")
+        if collected.failure is not None:
+            raise collected.failure
+        if not collected.rows:
+            self._collector.wait(self.restore_lost_runners, lambda: self.stop_requested)
         if self.config.anneal_steps:
             self.replay_buffer.anneal(self.env_steps / self.config.anneal_steps)
-
-    def _collect(self, length: int, warm_up: bool) -> list[Transitions]:
-        if self.config.num_env_runners == 0:
-            rows = [self.env_runner.collect(length * self.env_runner.num_envs, warm_up, self._compares_policies)]
-            self.replay_buffer.storage.cut(self.env_runner.take_cut_episodes())
-            return rows
-        weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
-        results = remote.collect(self.env_runner_group, weights, length, warm_up, self._compares_policies)
-        for _, cut in results:
-            self.replay_buffer.storage.cut(cut)
-        return [rows for rows, _ in results]
 
     def _add(self, rows: Transitions) -> None:
         try:
@@ -165,6 +167,8 @@ class OffPolicy(Algorithm):
     def _learn(self) -> None:
         """Do the updates that are owed."""
         size = self.config.train_batch_size_per_learner
+        if self._owed >= 1.0 and not self._ready():
+            return
         if self.config.has_schedules and self._owed >= 1.0:
             self.learner.set_rates(self.config.rates(self.env_steps))
         while self._owed >= 1.0 and not self.stop_requested:
@@ -176,42 +180,19 @@ class OffPolicy(Algorithm):
             self._owed -= count
 
     def _report(self) -> None:
-        if self.config.num_env_runners == 0:
-            results = [self.env_runner.get_metrics()]
-        else:
-            results = self.env_runner_group.foreach_env_runner(
-                lambda runner: runner.get_metrics(), local_env_runner=False
-            )
-        self.metrics.aggregate(results, key=ENV_RUNNER_RESULTS)
+        self.metrics.aggregate(self._collector.metrics(), key=ENV_RUNNER_RESULTS)
         learned = self.learner.collect_metrics() | {"num_updates_lifetime": self.learner.updates}
         for name, value in learned.items():
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, name), value, window=1)
+        trained = (self.learner.updates - self._reported_updates) * self.config.train_batch_size_per_learner
+        self._reported_updates = self.learner.updates
+        self.metrics.log_value(
+            (LEARNER_RESULTS, ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME), trained, reduce="lifetime_sum"
+        )
         described = self.diagnostics.collect() | {"num_rows": len(self.replay_buffer)}
         for name, value in described.items():
             self.metrics.log_value(("replay_buffer", name), value, window=1)
         self.metrics.log_value("env_steps", self.env_steps, window=1)
-
-    @override(Algorithm)
-    def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
-        return {} if self.stop_requested else super()._run_one_evaluation(parallel_train_future)
-
-    @override(Algorithm)
-    def _compile_iteration_results(
-        self, *, train_results: dict[str, Any], eval_results: dict[str, Any]
-    ) -> dict[str, Any]:
-        results = super()._compile_iteration_results(train_results=train_results, eval_results=eval_results)
-        if not eval_results:
-            # RLlib repeats the last evaluation, or NaN, in every iteration without one.
-            results.pop(EVALUATION_RESULTS, None)
-        return results
-
-    def compute_single_action(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse what RLlib's old stack had.
-
-        Raises:
-            NotImplementedError: Always, with what to use instead.
-        """
-        raise NotImplementedError("compute_single_action is of RLlib's old stack; use get_module().forward_inference")
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -222,9 +203,10 @@ class OffPolicy(Algorithm):
             state[LOOP_STATE] = {
                 "env_steps": self.env_steps,
                 "owed": self._owed,
+                "reported_updates": self._reported_updates,
                 "diagnostics": self.diagnostics.state_dict(),
                 "global_rng": global_rng(),
-                "remote_runners": remote.states(self.env_runner_group),
+                **self._collector.state_dict(),
             }
         return state
 
@@ -235,32 +217,8 @@ class OffPolicy(Algorithm):
             return
         loop = state[LOOP_STATE]
         self.env_steps, self._owed = int(loop["env_steps"]), float(loop["owed"])
+        self._reported_updates = int(loop.get("reported_updates", self.learner.updates))
         self.learner.set_rates(self.config.rates(self.env_steps))
         self.diagnostics.load_state_dict(loop["diagnostics"])
         set_global_rng(loop["global_rng"])
-        remote.load_states(self.env_runner_group, loop["remote_runners"])
-
-    @override(Algorithm)
-    def save_to_path(self, path: Any = None, **kwargs: Any) -> str:
-        """Save everything, buffer and environments included; the folder appears whole or not at all.
-
-        Args:
-            path: A local folder; a temporary one for None.
-            **kwargs: RLlib's; with ``state``, RLlib's part alone is written.
-        """
-        if kwargs.get("state") is not None:
-            return super().save_to_path(path, **kwargs)
-        return checkpoints.save(self, path, lambda folder: super(OffPolicy, self).save_to_path(folder, **kwargs))
-
-    @override(Algorithm)
-    def restore_from_path(self, path: Any, *args: Any, trusted: bool = False, **kwargs: Any) -> None:
-        """Continue where a checkpoint was saved; only of a trusted one, pickles may name more than arrays.
-
-        Raises:
-            CheckpointError: When it is unreadable, damaged, or of another environment, algorithm or buffer.
-        """
-        if kwargs.get("component") is not None:
-            return super().restore_from_path(path, *args, **kwargs)
-        checkpoints.restore(
-            self, path, lambda folder: super(OffPolicy, self).restore_from_path(folder, *args, **kwargs), trusted
-        )
+        self._collector.load_state_dict(loop)

@@ -1,5 +1,5 @@
 """Checkpoints: everything of a run in one folder, checked before it is loaded."""
 
-from interreplay.rllib.checkpoints.files import restore, save
+from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
 
-__all__ = ["restore", "save"]
+__all__ = ["CheckpointedAlgorithm"]

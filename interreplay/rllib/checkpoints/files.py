@@ -6,21 +6,25 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interreplay import state_files
 from interreplay.errors import CheckpointError
 from interreplay.rllib.checkpoints import safe_pickle
+from interreplay.rllib.checkpoints.stored_config import stored_config
 
 if TYPE_CHECKING:
-    from interreplay.rllib.algorithms.off_policy import OffPolicy
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+    from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
+
+T = TypeVar("T", bound="CheckpointedAlgorithm")
 IDENTITY = "interreplay.json"
 BUFFER = "replay_buffer"
 RLLIB = "rllib_files.json"
 
 
-def identity(algorithm: OffPolicy) -> dict[str, str]:
+def identity(algorithm: CheckpointedAlgorithm) -> dict[str, str]:
     """What a checkpoint of this algorithm fits: the same environment, algorithm and buffer."""
     observation_space, action_space = algorithm.single_spaces
     arguments = dict(algorithm.config.replay_buffer_config)
@@ -36,7 +40,7 @@ def identity(algorithm: OffPolicy) -> dict[str, str]:
     }
 
 
-def save(algorithm: OffPolicy, path: Any, save_rllib: Callable[[str], Any]) -> str:
+def save(algorithm: CheckpointedAlgorithm, path: Any, save_rllib: Callable[[str], Any]) -> str:
     """Write a checkpoint into the folder `path`, which appears whole or not at all."""
     target = Path(tempfile.mkdtemp(prefix="interreplay_") if path is None else path).absolute()
 
@@ -50,16 +54,18 @@ def save(algorithm: OffPolicy, path: Any, save_rllib: Callable[[str], Any]) -> s
     return str(target)
 
 
-def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any], trusted: bool = False) -> None:
+def restore(
+    algorithm: CheckpointedAlgorithm, path: Any, restore_rllib: Callable[[str], Any], trusted: bool = False
+) -> None:
     """Continue from a checkpoint; one from elsewhere cannot run anything, unless it is trusted.
 
     Raises:
         CheckpointError: When it is unreadable, damaged, or does not fit the algorithm.
     """
-    folder = state_files.resolve(Path(path).absolute())
+    folder = state_files.resolve(Path(path).absolute(), trusted)
     check_fits(algorithm, folder)
     if not trusted:
-        safe_pickle.check_states(folder)
+        safe_pickle.check(folder)
     contents = state_files.load(folder / BUFFER)
     try:
         restore_rllib(str(folder))
@@ -71,7 +77,38 @@ def restore(algorithm: OffPolicy, path: Any, restore_rllib: Callable[[str], Any]
         raise CheckpointError(f"the replay buffer in {folder} does not fit: {error}") from error
 
 
-def check_fits(algorithm: OffPolicy, folder: Path) -> None:
+def make(
+    cls: type[T], path: Any, filesystem: None = None, *, config: AlgorithmConfig | None = None, trusted: bool = False
+) -> T:
+    """Return the algorithm of a checkpoint, ready to go on; arguments as in `CheckpointedAlgorithm.from_checkpoint`."""
+    if filesystem is not None:
+        raise ValueError(f"filesystem is {filesystem!r}; expected None and a local folder")
+    folder = Path(path.to_directory() if hasattr(path, "to_directory") else path).absolute()
+    folder = state_files.resolve(folder, trusted)
+    config = stored_config(folder, trusted, whole=True) if config is None else config
+    if not (isinstance(config.algo_class, type) and issubclass(config.algo_class, cls)):
+        raise ValueError(f"the checkpoint {folder} is of {config.algo_class}; expected {cls.__name__}")
+    algorithm: T = config.build_algo()
+    try:
+        algorithm.restore_from_path(folder, trusted=trusted)
+    except BaseException:
+        algorithm.stop()
+        raise
+    return algorithm
+
+
+def check_part(path: Any) -> None:
+    """Look through the files of a part of a checkpoint, such as its networks, before they are loaded.
+
+    Raises:
+        CheckpointError: Loading them could run anything, or they lie on another machine.
+    """
+    if "://" in str(path):
+        raise CheckpointError(f"{path} cannot be checked before it is loaded; expected a local folder, or trusted=True")
+    safe_pickle.check(Path(path))
+
+
+def check_fits(algorithm: CheckpointedAlgorithm, folder: Path) -> None:
     """Raise CheckpointError unless the checkpoint belongs to such an algorithm."""
     try:
         saved = json.loads((folder / IDENTITY).read_text())

@@ -1,23 +1,30 @@
 """Pickles in checkpoints: looked through before they are loaded, since loading one may run anything.
 
 RLlib writes the state of an algorithm as pickles; the replay buffer is not among them, see `interreplay.state_files`.
-Those of a checkpoint that a run is resumed from name nothing but arrays and containers; the one from which
-`rllib evaluate` learns what the algorithm was also names classes of RLlib's, Gymnasium's and ours. What names more is
+Those of a checkpoint that a run is resumed from name nothing but arrays and containers. The one that says what the
+algorithm was also names classes; these are noted by name, not imported, and nothing can call them. What names more is
 refused, unless it is trusted.
 """
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from ray import cloudpickle
 
 from interreplay.errors import CheckpointError
+from interreplay.learning.exploration import Exploration
+from interreplay.rllib.checkpoints.moved import current
+from interreplay.state_files import manifest
 
-STATES = "*state.pkl"
 CONSTRUCTOR = "class_and_ctor_args.pkl"
+"""RLlib reads it in `from_checkpoint` alone, at the top of the folder; those of parts are never read."""
+MSGPACK = (".msgpack", ".msgpck", ".mpk")
+"""RLlib prefers such a file to the pickle beside it, and msgpack-numpy unpickles what it finds there."""
 _PLAIN = {
     *((module, name) for module in ("numpy", "numpy.core", "numpy._core") for name in ("ndarray", "dtype")),
     *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
@@ -29,56 +36,109 @@ _PLAIN = {
     ("numpy.random.bit_generator", "__pyx_unpickle_SeedSequence"),
     ("numpy.random.bit_generator", "SeedSequence"),
     ("torch", "device"),
+    ("interreplay.rllib.stock.episode_ids", "EpisodeIds"),
 }
-_CLASSES = ("ray.rllib.", "interreplay.", "gymnasium.spaces.")
+_VALUES = {
+    *((f"gymnasium.spaces.{name.lower()}", name) for name in ("Box", "Discrete", "Dict", "Tuple", "Text", "Graph")),
+    ("gymnasium.spaces.multi_discrete", "MultiDiscrete"),
+    ("gymnasium.spaces.multi_binary", "MultiBinary"),
+    ("gymnasium.spaces.sequence", "Sequence"),
+    ("gymnasium.spaces.oneof", "OneOf"),
+    ("interreplay.rllib.evaluation.video", "Camera"),
+    ("ray.rllib.algorithms.algorithm_config", "TorchCompileWhatToCompile"),
+    ("ray.rllib.core.rl_module.default_model_config", "DefaultModelConfig"),
+    ("ray.rllib.core.rl_module.multi_rl_module", "MultiRLModuleSpec"),
+    ("ray.rllib.core.rl_module.rl_module", "RLModuleSpec"),
+    ("ray.rllib.env.env_context", "EnvContext"),
+    ("ray.rllib.policy.policy", "PolicySpec"),
+}
+"""What a configuration holds values of; making one does nothing else."""
+_SETTINGS = "interreplay.learning."
+"""Its explorations and dataclasses are such values, too."""
+_NAMED = ("ray.rllib.", "interreplay.", "gymnasium.spaces.")
 _FUNCTIONS = {("ray.rllib.algorithms.algorithm_config", "AlgorithmConfig.DEFAULT_POLICY_MAPPING_FN")}
 
 
-class _Careful(pickle.Unpickler):
-    """Loads what names nothing but arrays and containers, and classes of the packages above where they are wanted."""
+class ClassReference(NamedTuple):
+    """The name of a class that was not looked up: nothing that a pickle could call or change."""
+
+    module: str
+    name: str
+
+
+class RestrictedUnpickler(pickle.Unpickler):
+    """Loads what names nothing but arrays and containers; where `classes` are expected, also their names.
+
+    A class of RLlib's, Gymnasium's or ours becomes a `ClassReference`, so that the pickle cannot call it: making an
+    algorithm, say, from settings of its own choice could run anything.
+    """
 
     def __init__(self, file: BinaryIO, path: Path, classes: bool):
         super().__init__(file)
         self._path, self._classes = path, classes
 
     def find_class(self, module: str, name: str) -> Any:
-        known = (module, name) in _PLAIN or (self._classes and (module, name) in _FUNCTIONS)
-        if known or (self._classes and module.startswith(_CLASSES) and "." not in name):
+        module = current(module)
+        if (module, name) in _PLAIN or (self._classes and (module, name) in _VALUES):
+            return super().find_class(module, name)
+        if self._classes and module.startswith(_SETTINGS) and "." not in name:
             found = super().find_class(module, name)
-            if known or isinstance(found, type):
+            own = isinstance(found, type) and found.__module__.startswith(_SETTINGS)
+            if own and (issubclass(found, Exploration) or is_dataclass(found)):
                 return found
+        if self._classes and ((module, name) in _FUNCTIONS or (module.startswith(_NAMED) and "." not in name)):
+            return ClassReference(module, name)
         raise CheckpointError(
             f"{self._path} names {module}.{name}, which checkpoints do not need; loading it could run anything; "
-            "--trust_checkpoint loads it nevertheless"
+            "--trust_checkpoint, or trusted=True, loads it nevertheless"
         )
 
 
 def load(path: Path, trusted: bool = False) -> Any:
-    """The contents of a pickle that may name classes of RLlib's, Gymnasium's and ours, or anything when trusted.
+    """Return the contents of a pickle that may name classes of RLlib's, Gymnasium's and ours, or anything when trusted.
+
+    Classes are `ClassReference`s, and the classes themselves where it is trusted.
 
     Raises:
-        CheckpointError: It names something else.
+        CheckpointError: It names something else, or cannot be read.
     """
-    with path.open("rb") as file:
-        return pickle.load(file) if trusted else _Careful(file, path, classes=True).load()
+    if trusted:
+        with path.open("rb") as file:
+            return pickle.load(file)
+    return _restricted(path, classes=True)
 
 
-def check_states(folder: Path, classes: bool = False) -> None:
-    """Looks through the pickles that are loaded when a run goes on from a checkpoint.
-
-    Args:
-        folder: The checkpoint.
-        classes: Whether they may name classes, as those of RLlib's own algorithms do.
+def check(folder: Path) -> None:
+    """Look through the files that RLlib may load when an algorithm is restored from a checkpoint.
 
     Raises:
-        CheckpointError: One names more than arrays and containers, or cannot be read.
+        CheckpointError: One is a link, MessagePack, or a pickle that names more than arrays and containers or cannot
+            be read.
     """
-    for path in sorted(folder.rglob(STATES)):
-        try:
-            with path.open("rb") as file:
-                _Careful(file, path, classes).load()
-        except (OSError, EOFError, ValueError, TypeError, pickle.UnpicklingError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
+    manifest.check_links(folder)
+    for path in _files(folder):
+        if path.suffix.lower() in MSGPACK:
+            raise CheckpointError(
+                f"{path} is MessagePack, which checkpoints do not need; loading it could run anything; "
+                "--trust_checkpoint, or trusted=True, loads it nevertheless"
+            )
+        if path.suffix in (".pkl", ".pickle") and path.name != CONSTRUCTOR:
+            _restricted(path, classes=False)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _restricted(path: Path, classes: bool) -> Any:
+    try:
+        with path.open("rb") as file:
+            return RestrictedUnpickler(file, path, classes).load()
+    except CheckpointError:
+        raise
+    except Exception as error:  # whatever damaged bytes lead to
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(f"{path} cannot be read: {reason}") from error
 
 
 def name_class(folder: Path) -> None:

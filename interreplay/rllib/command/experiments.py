@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ray import tune
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils import replay_buffers as stock_buffers
 from ray.tune.search.variant_generator import generate_variants
 
-from interreplay.errors import UsageError, accepted_names
-from interreplay.rllib.checkpoints.safe_pickle import name_class
+from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.rllib.command.algorithm_names import config_for, with_our_buffers
+from interreplay.rllib.command.callbacks import NamesClasses
+from interreplay.rllib.command.resources import Room, check_room
 
 # What RLlib called them before, and where they are now.
 RENAMED = {
@@ -33,7 +32,6 @@ MOST_CHECKED = 100
 """Points of a grid that are checked before anything starts."""
 RESULTS = ("training_iteration", "time_total_s", "num_env_steps_sampled_lifetime", *RENAMED)
 """At which a run may stop, beside those within a part of the results, such as ``evaluation/env_runners/...``."""
-KEYS = ("run", "env", "stop", "config", "num_samples", "checkpoint_freq", "checkpoint_at_end")
 
 
 @dataclass
@@ -42,7 +40,7 @@ class Experiment:
 
     Attributes:
         name: Of the folder with its results.
-        run: The algorithm, as `registry.config_for` knows it.
+        run: The algorithm, as `algorithm_names.config_for` knows it.
         env: The environment.
         stop: Results at which it ends; whichever is reached first.
         config: Settings of the algorithm; values may be ``{"grid_search": [...]}``.
@@ -60,16 +58,37 @@ class Experiment:
     checkpoint_freq: int = 0
     checkpoint_at_end: bool = True
 
+    def check(self, there: Room) -> None:
+        """Refuse an experiment that cannot be built, or would wait for ever.
+
+        Args:
+            there: What Ray hands out.
+
+        Raises:
+            UsageError: A point of the grid cannot be built, or asks for more than there is; or there is no such result
+                to stop at.
+        """
+        stop_criteria(self.stop)
+        for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
+            point = configured(config_for(self.run, self.env, str), settings)
+            check(point)
+            check_room(point, there)
+
     def tuner(
         self,
         local_dir: Path,
-        verbose: int = 1,
+        verbose: int = 0,
         say: Callable[[str], object] = str,
         callbacks: Sequence[tune.Callback] = (),
     ) -> tune.Tuner:
-        """Ray Tune's part, ready to `fit`; `say` is told what a retired environment was taken for."""
-        for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
-            check(configured(config_for(self.run, self.env, str), settings))
+        """Return Ray Tune's part, ready to `fit`.
+
+        Args:
+            local_dir: Folder in which the experiment's own is made.
+            verbose: How much Tune prints.
+            say: Takes a line about what a retired environment was replaced by.
+            callbacks: Tune's.
+        """
         config = configured(config_for(self.run, self.env, say), self.config)
         run_config = tune.RunConfig(
             name=self.name,
@@ -79,19 +98,10 @@ class Experiment:
                 checkpoint_frequency=self.checkpoint_freq, checkpoint_at_end=self.checkpoint_at_end
             ),
             verbose=verbose,
-            callbacks=[_NamesClasses(), *callbacks],
+            callbacks=[NamesClasses(), *callbacks],
         )
         tune_config = tune.TuneConfig(num_samples=self.num_samples)
         return tune.Tuner(config.algo_class, param_space=config, run_config=run_config, tune_config=tune_config)
-
-
-class _NamesClasses(tune.Callback):
-    """Lets checkpoints of RLlib's own algorithms be looked through by `pickles`; ours do so themselves."""
-
-    def on_checkpoint(
-        self, iteration: int, trials: list[Any], trial: Any, checkpoint: tune.Checkpoint, **info: Any
-    ) -> None:
-        name_class(Path(checkpoint.path))
 
 
 def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,9 +112,10 @@ def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name, value in stop.items():
         if name not in RESULTS and "/" not in name:
-            raise UsageError(f"--stop says {name!r}; {accepted_names(name, RESULTS)}, or part/of/the/results")
+            hint = accepted_names(name, RESULTS)
+            raise UsageError(f"stop: there is no result {name!r}; {hint}, or part/of/the/results")
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-            raise UsageError(f"--stop says {name} {value!r}; expected a number")
+            raise UsageError(f"stop: {name} {value!r}; expected a number")
     return {RENAMED.get(name, name): value for name, value in stop.items()}
 
 
@@ -118,7 +129,8 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
     known = [name for name in (*vars(config), *properties, "lambda") if not name.startswith("_")]
     for name in settings:
         if name not in known:
-            raise UsageError(f"{config.algo_class.__name__} has no setting {name!r}; {_nearest(name, known)}")
+            hint = did_you_mean(name, known) or "see the documentation of its configuration"
+            raise UsageError(f"{config.algo_class.__name__} has no setting {name!r}; {hint}")
     settings = dict(settings)
     replay = settings.pop(REPLAY, None)
     if _is_ours(replay):
@@ -153,52 +165,3 @@ def check(config: AlgorithmConfig) -> None:
         config.validate()
     except ValueError as error:
         raise UsageError(f"{config.algo_class.__name__}: {error}") from error
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    hint = accepted_names(name, known).partition("accepted:")[0].strip()
-    return hint or "see the documentation of its configuration"
-
-
-def read_file(path: Path) -> list[Experiment]:
-    """Experiments of a YAML file in the format of RLlib's tuned examples: ``{name: {run, env, stop, config}}``.
-
-    Raises:
-        UsageError: When it cannot be read or says something unknown.
-    """
-    contents = read_settings(str(path)) if path.exists() else None
-    if not isinstance(contents, dict):
-        raise UsageError(f"{path} holds no experiments; expected YAML of the form name: {{run: SAC, env: ...}}")
-    found = []
-    for name, given in contents.items():
-        given = dict(given) if isinstance(given, dict) else {}
-        given["env"] = given.get("env") or dict(given.get("config") or {}).pop("env", None)
-        unknown = [key for key in given if key not in KEYS]
-        if unknown:
-            raise UsageError(f"{path}: {name} says {unknown[0]!r}; {accepted_names(unknown[0], KEYS)}")
-        if not given.get("run") or not given["env"]:
-            raise UsageError(f"{path}: {name} lacks run or env")
-        config = {key: value for key, value in (given.pop("config", None) or {}).items() if key != "env"}
-        found.append(Experiment(str(name), **given | {"stop": given.get("stop") or {}, "config": config}))
-    return found
-
-
-def read_settings(text: str) -> dict[str, Any]:
-    """A mapping from JSON or YAML, or from a file of either.
-
-    Raises:
-        UsageError: When it is neither.
-    """
-    source = Path(text).read_text() if not text.lstrip().startswith("{") and Path(text).exists() else text
-    try:
-        try:
-            value = json.loads(source)
-        except ValueError:
-            value = yaml.safe_load(source)
-    except yaml.YAMLError as error:
-        raise UsageError(f"{text!r} is neither JSON nor YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(value, dict):
-        raise UsageError(
-            f"{text!r} is no mapping; expected JSON or YAML such as '{{\"gamma\": 0.95}}', or a file of it"
-        )
-    return value

@@ -8,25 +8,32 @@ rllib evaluate results/default/SAC_.../checkpoint_000000 --run SAC --episodes 10
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ray import tune
-from ray.tune import TuneError
 
 from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.commandline.flags.parser import OneLineParser, underscored
 from interreplay.commandline.flags.values import whole
-from interreplay.errors import InterreplayError, UsageError
+from interreplay.errors import UsageError
 from interreplay.rllib import ray_session
 from interreplay.rllib.command.algorithm_names import names
-from interreplay.rllib.command.experiments import Experiment, read_file, read_settings
+from interreplay.rllib.command.callbacks import ProgressTable, SavesOnSignal
+from interreplay.rllib.command.experiment_files import changed, read_file, read_settings
+from interreplay.rllib.command.experiments import Experiment
+from interreplay.rllib.command.resources import room
 from interreplay.rllib.evaluation.report import evaluate
 from interreplay.rllib.ray_session import start_ray
 from interreplay.rllib.run.trackers import trackers
-from interreplay.runs.run_folder import ensure_writable
+from interreplay.runs import outcome
+from interreplay.runs.run_folder import check_name, ensure_writable
+from interreplay.runs.signals import Interrupts
+
+_TUNE = {"TUNE_DISABLE_SIGINT_HANDLER": "1"}  # it would end without saving
+_QUIET_TUNE = {"RAY_AIR_NEW_OUTPUT": "0"}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -39,17 +46,24 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_argument(
         "-f", "--config_file", type=Path, help="YAML file of experiments: {name: {run, env, stop, config}}"
     )
-    train.add_argument("--stop", default="{}", help="results at which to end, JSON or YAML: '{\"env_steps\": 100000}'")
-    train.add_argument("--config", default="{}", help="settings of the algorithm, JSON or YAML or a file of either")
-    train.add_argument("--checkpoint_freq", type=whole(0), default=0, help="iterations between checkpoints")
-    train.add_argument("--num_samples", type=whole(1), default=1, help="how often to run it")
-    train.add_argument("--experiment_name", default="default", help="folder of the results within --local_dir")
-    train.add_argument("--local_dir", type=Path, default=Path("results"), help="where results go")
-    train.add_argument("--num_cpus", type=whole(1), default=None, help="processors to use; all by default")
-    train.add_argument("--resume", action="store_true", help="go on with the experiment of this name")
-    train.add_argument("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
-    train.add_argument("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
-    train.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="how much Ray Tune says")
+    add = train.add_argument
+    add("--stop", metavar="SETTINGS", help="when to end, JSON or YAML: '{\"env_steps\": 100000}'")
+    add("--config", metavar="SETTINGS", help="of the algorithm, JSON or YAML or a file of either")
+    add("--checkpoint_freq", type=whole(0), metavar="N", help="iterations between checkpoints (default: 0)")
+    add("--num_samples", type=whole(1), metavar="N", help="how often to run it (default: 1)")
+    add("--experiment_name", metavar="NAME", help="folder of the results in --local_dir (default: default)")
+    add("--local_dir", type=Path, default=Path("results"), help="where results go (default: %(default)s)")
+    add("--num_cpus", type=whole(1), metavar="N", help="processors to use; all by default")
+    add("--resume", action="store_true", help="go on with the experiment of this name")
+    add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
+    add("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
+    add(
+        "--verbose",
+        type=int,
+        choices=(0, 1, 2),
+        default=1,
+        help="0: only the end; 1: progress; 2: Ray Tune's own output",
+    )
     evaluate = commands.add_parser("evaluate", help="let a trained policy act, without exploring", allow_abbrev=False)
     add_evaluate_flags(evaluate)
     return parser
@@ -62,88 +76,97 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0, 1 when a trial failed, 2 after an error that the user can mend, 130 after Ctrl-C.
+        The exit code: 0, 1 when a trial failed, 2 after an error that the user can mend, 75 after SIGTERM with all
+        trials saved, 130 after Ctrl-C.
     """
     words = sys.argv[1:] if argv is None else argv
-    given = make_parser().parse_args([underscored(word) for word in words])
-    try:
-        if given.command == "train":
-            return train(given)
-        check_evaluate(given)
-        evaluate(given, say)
-        return 0
-    except (UsageError, InterreplayError) as error:
-        sys.stderr.write(f"rllib: error: {' '.join(str(error).split())}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("rllib: stopped; go on with the same command and --resume\n")
-        return 130
+    return outcome.run("rllib", lambda: act(make_parser().parse_args([underscored(word) for word in words])))
+
+
+def act(given: argparse.Namespace) -> int:
+    """Carry out the subcommand; return the exit code."""
+    if given.command == "train":
+        return train(given)
+    check_evaluate(given)
+    evaluate(given, say)
+    return 0
 
 
 def say(line: str) -> None:
     """Print a line."""
     sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def train(given: argparse.Namespace) -> int:
-    """`rllib train`: one experiment after the other, each with its trials side by side."""
-    if bool(given.config_file) == bool(given.run or given.env) or bool(given.run) != bool(given.env):
-        raise UsageError("expected --run and --env, or -f with a file of experiments")
+    """`rllib train`: one experiment after the other, each with its trials side by side; return the exit code."""
     ray_session.quiet()
-    experiments = read_file(given.config_file) if given.config_file else [_experiment(given)]
-    if given.resume:
-        _check_resumable(given.local_dir, experiments)
+    experiments = asked_for(given)
+    resumable = [_can_be_resumed(given.local_dir, each) for each in experiments]
+    if given.resume and not any(resumable):
+        folder = given.local_dir / experiments[0].name
+        raise UsageError(f"{folder} holds no experiment to go on with; leave --resume out to begin one")
+    there, saver = room(given.num_cpus), SavesOnSignal()
+    for each in experiments:
+        each.check(there)
     ensure_writable(given.local_dir)
-    logs = lambda: trackers(given.wandb, given.mlflow)  # noqa: E731 - each experiment has its own
-    tuners = [experiment.tuner(given.local_dir, given.verbose, say, logs()) for experiment in experiments]
-    start_ray(given.num_cpus)
+    table = [ProgressTable(say)] if given.verbose == 1 else []
+    logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - each experiment has its own
+    detail = given.verbose if given.verbose > 1 else 0
+    tuners = [each.tuner(given.local_dir, detail, say, logs()) for each in experiments]
+    start_ray(int(there.cpus))
+    os.environ.update(_TUNE if detail else _TUNE | _QUIET_TUNE)
     failed = False
-    for experiment, tuner in zip(experiments, tuners, strict=True):
-        results = (_restored(given.local_dir / experiment.name, tuner) if given.resume else tuner).fit()
-        failed |= results.num_errors > 0
-        for result in results:
-            say(_summary(result))
-        if _interrupted(results):
-            raise KeyboardInterrupt
+    with Interrupts(saver.stop, saver.save) as interrupts:
+        for experiment, tuner, again in zip(experiments, tuners, resumable, strict=True):
+            results = (_restored(given.local_dir / experiment.name, tuner) if given.resume and again else tuner).fit()
+            failed |= results.num_errors > 0
+            for result in results:
+                say(_summary(result))
+            if interrupts.received:
+                sys.stderr.write(f"rllib: stopped; {_how_to_go_on(results)}\n")
+                return interrupts.exit_code
     return int(failed)
 
 
-def _interrupted(results: tune.ResultGrid) -> bool:
-    """Whether Tune, which takes the first Ctrl-C for itself and calls what it stops terminated, ended too early."""
-    return any(trial.status != "ERROR" and not _ended(trial) for trial in results._experiment_analysis.trials)
+def asked_for(given: argparse.Namespace) -> list[Experiment]:
+    """Return the experiments that the flags describe.
+
+    Raises:
+        UsageError: They describe none, or something unknown.
+    """
+    flags = {name: getattr(given, name) for name in ("experiment_name", "num_samples", "checkpoint_freq")}
+    flags |= {name: read_settings(text) for name in ("stop", "config") if (text := getattr(given, name)) is not None}
+    flags = {name: value for name, value in flags.items() if value is not None}
+    if "experiment_name" in flags:
+        check_name(flags["experiment_name"], "--experiment_name")
+    if given.config_file is None:
+        if not given.run or not given.env:
+            raise UsageError("expected --run and --env, or -f with a file of experiments")
+        return changed([Experiment("default", given.run, given.env)], flags)
+    if named := [f"--{name}" for name in ("run", "env") if getattr(given, name)]:
+        raise UsageError(f"-f {given.config_file} says what to run where; leave out {' and '.join(named)}")
+    return changed(read_file(given.config_file), flags)
 
 
-def _ended(trial: Any) -> bool:
-    """Whether a trial came to where it was to stop."""
-    result = trial.last_result or {}
-    try:
-        return bool(result) and bool(result.get("done") or trial.should_stop(result))
-    except TuneError:  # the result has no such value yet
-        return False
+def _how_to_go_on(results: tune.ResultGrid) -> str:
+    trials = results._experiment_analysis.trials
+    if any(trial.checkpoint for trial in trials):
+        return "all trials were saved; go on with the same command and --resume"
+    return "no checkpoint was made, so the same command with --resume begins again"
 
 
-def _experiment(given: argparse.Namespace) -> Experiment:
-    return Experiment(
-        given.experiment_name,
-        given.run,
-        given.env,
-        read_settings(given.stop),
-        read_settings(given.config),
-        given.num_samples,
-        given.checkpoint_freq,
-    )
-
-
-def _check_resumable(local_dir: Path, experiments: Sequence[Experiment]) -> None:
-    for folder in (local_dir / experiment.name for experiment in experiments):
-        if not tune.Tuner.can_restore(str(folder.absolute())):
-            raise UsageError(f"{folder} holds no experiment to go on with; leave --resume out to begin one")
+def _can_be_resumed(local_dir: Path, experiment: Experiment) -> bool:
+    return tune.Tuner.can_restore(str((local_dir / experiment.name).absolute()))
 
 
 def _restored(folder: Path, tuner: tune.Tuner) -> tune.Tuner:
     trainable = tuner._local_tuner.trainable
     path = str(folder.absolute())
-    return tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
+    restored = tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
+    # Those that come back with it are copies, which no signal of this process would reach.
+    restored._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
+    return restored
 
 
 def _summary(result: tune.Result) -> str:

@@ -1,19 +1,18 @@
-"""RLlib's callbacks on episodes, called only where somebody listens."""
+"""RLlib's callbacks on episodes and samples, called only where somebody listens."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.callbacks.utils import make_callback
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from interreplay.rllib.env_runner.batching import pick
 
-if TYPE_CHECKING:
-    from interreplay.rllib.env_runner.runner import ColumnRunner
-
-EVENTS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")
+EVENTS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end")
 
 
 class EpisodeHooks:
@@ -21,34 +20,47 @@ class EpisodeHooks:
 
     Args:
         runner: Whose environments are stepped.
+
+    Attributes:
+        listening: Whether there is a callback of any kind.
+        recording: Whether ended episodes are kept, in `done`.
     """
 
-    def __init__(self, runner: ColumnRunner):
+    def __init__(self, runner: SingleAgentEnvRunner):
         self.runner = runner
-        functions = [getattr(runner.config, f"callbacks_{event}", None) for event in EVENTS]
-        overridden = [getattr(type(c), e) is not getattr(RLlibCallback, e) for c in runner._callbacks for e in EVENTS]
-        self.listening = any(functions) or any(overridden)
+        heard = {event for event in EVENTS if self._is_heard(event)}
+        self.listening, self._samples_are_heard = bool(heard), "on_sample_end" in heard
         self.recording = False
         self.done: list[SingleAgentEpisode] = []
+        self._lengths: dict[str, int] = {}
+
+    def _is_heard(self, event: str) -> bool:
+        overridden = [getattr(type(c), event) is not getattr(RLlibCallback, event) for c in self.runner._callbacks]
+        return bool(getattr(self.runner.config, f"callbacks_{event}", None)) or any(overridden)
 
     @property
     def active(self) -> bool:
         return self.listening or self.recording
 
     def reset(self, which: np.ndarray, obs: Any, infos: Any) -> None:
-        """New episodes in the environments `which` ``(n,)`` bool."""
+        """Begin episodes in the environments `which` ``(n,)`` bool."""
         for i in np.flatnonzero(which):
-            self.runner._new_episode(i)
-            self.runner._ongoing_episodes[i].add_env_reset(observation=pick(obs, i), infos=infos[i])
-            self.runner._make_on_episode_callback("on_episode_start", i, self.runner._ongoing_episodes)
+            self._begin(i, pick(obs, i), infos[i])
 
-    def step(self, live: np.ndarray, actions: np.ndarray, results: tuple[Any, ...]) -> None:
-        """One step of the environments `live` ``(n,)`` bool."""
-        obs, rewards, terminated, truncated, infos = results
+    def _begin(self, i: Any, obs: Any, info: Any) -> None:
+        self.runner._new_episode(i)
+        self.runner._ongoing_episodes[i].add_env_reset(observation=obs, infos=info)
+        self.runner._make_on_episode_callback("on_episode_start", i, self.runner._ongoing_episodes)
+
+    def step(self, live: np.ndarray, obs: Any, actions: np.ndarray, results: tuple[Any, ...]) -> None:
+        """Add one step, from `obs`, of the environments `live` ``(n,)`` bool."""
+        next_obs, rewards, terminated, truncated, infos = results
         episodes = self.runner._ongoing_episodes
         for i in np.flatnonzero(live):
+            if episodes[i] is None:  # restored in the middle of an episode, whose beginning is not known any more
+                self._begin(i, pick(obs, i), {})
             episodes[i].add_env_step(
-                observation=pick(obs, i),
+                observation=pick(next_obs, i),
                 action=actions[i],
                 reward=float(rewards[i]),
                 infos=infos[i],
@@ -58,5 +70,30 @@ class EpisodeHooks:
             self.runner._make_on_episode_callback("on_episode_step", i, episodes)
             if terminated[i] or truncated[i]:
                 self.runner._make_on_episode_callback("on_episode_end", i, episodes)
-                if self.recording:
+                if self.recording or self._samples_are_heard:
                     self.done.append(episodes[i].to_numpy())
+
+    # -- samples ----------------------------------------------------------------------------------
+
+    def begin_sample(self) -> None:
+        """Note where the episodes stand when a sample begins."""
+        if self.active:
+            self.done = []
+            self._lengths = {e.id_: len(e) for e in self.runner._ongoing_episodes if e is not None}
+
+    def end_sample(self) -> None:
+        """Call ``on_sample_end`` with what was added to each episode since `begin_sample`."""
+        if not self._samples_are_heard:
+            return
+        ongoing = [e for e in self.runner._ongoing_episodes if e is not None and not e.is_done]
+        grown = [(e, self._lengths.get(e.id_, 0)) for e in [*self.done, *ongoing]]
+        make_callback(
+            "on_sample_end",
+            callbacks_objects=self.runner._callbacks,
+            callbacks_functions=self.runner.config.callbacks_on_sample_end,
+            kwargs={
+                "env_runner": self.runner,
+                "metrics_logger": self.runner.metrics,
+                "samples": [e[begin:] for e, begin in grown if len(e) > begin],
+            },
+        )

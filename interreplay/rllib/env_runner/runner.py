@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 import torch
 from ray.rllib.env.env_runner import ENV_STEP_FAILURE
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
-from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
+from ray.rllib.utils.debug import update_global_seed_if_necessary
 
-from interreplay.rllib.env_runner import runner_state
-from interreplay.rllib.env_runner.action_spaces import actions_of
+from interreplay.errors import EnvironmentFailure
+from interreplay.learning.exploration import Greedy
+from interreplay.rllib.env_runner.action_spaces import Actions, actions_of
 from interreplay.rllib.env_runner.batching import as_column, as_tensors, concatenate, pick
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
-from interreplay.rllib.env_runner.episode_log import EpisodeLog
-from interreplay.rllib.env_runner.stepping import SteppingRunner
+from interreplay.rllib.env_runner.episode_sampling import SamplingRunner
+from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.transitions import Transitions, unchecked
 
 RUNNER_STATE = "interreplay_runner"
-IDS_PER_RUNNER = 1 << 40
 CPU = torch.device("cpu")
+GREEDY = Greedy()
 
 
-class ColumnRunner(SteppingRunner):
+class ColumnRunner(SamplingRunner):
     """RLlib's single-agent runner with another inside: no episode objects, no connectors, no metrics per step.
 
     `collect` is what training uses. `sample` gives RLlib's evaluation, and whoever else calls it, the same
@@ -33,127 +33,143 @@ class ColumnRunner(SteppingRunner):
     """
 
     _device: torch.device
-    _ongoing_episodes: list[Any]
 
     def __init__(self, *, config: Any, **kwargs: Any):
         super().__init__(config=config, **kwargs)
-        sequence = np.random.SeedSequence(self._seed, spawn_key=(self.worker_index or 0,))
-        self._env_seed, torch_seed = (int(s) for s in sequence.generate_state(2, np.uint32))
-        self._torch_rng = torch.Generator(device=self._device).manual_seed(torch_seed)
-        self._numpy_rng = np.random.default_rng(sequence)
+        self._now = self._first_state()
         self._hooks = EpisodeHooks(self)
-        self._exploration = copy.deepcopy(config.exploration)
-        self._obs: Any = None
-        self._begin()
-        self._seeded = False
-        self._steps_since_report = 0
+        self._scale = self._actions()
         self._cut: list[int] = []
-        self._tell_behavior = False
+        self._failure: EnvironmentFailure | None = None
 
-    def _begin(self) -> None:
-        """What depends on the environments; the runner in the learner's process has none where others sample."""
-        self._log = EpisodeLog(self.num_envs, first=(self.worker_index or 0) * IDS_PER_RUNNER)
-        self._scale = (
-            actions_of(self.env.single_action_space, self.config.normalize_actions) if self.env is not None else None
-        )
-        self._over = np.zeros(self.num_envs, dtype=bool)
+    def _first_state(self, restarts: int | None = None) -> RunnerState:
+        index = self.worker_index or 0
+        return RunnerState.begin(self._seed, index, self.num_envs, self.config.exploration, self._device, restarts)
+
+    def _actions(self) -> Actions | None:
+        """None in the learner's process where others sample: it has no environments."""
+        return actions_of(self.env.single_action_space, self.config.normalize_actions) if self.env is not None else None
+
+    @override(SamplingRunner)
+    def _use_environments(self) -> None:
+        self._now.resize(self.num_envs)
+        self._scale = self._actions()
+
+    def count_restart(self, before: int | None) -> int:
+        """Tell this process how many came before it, if it is new, and return how often it was replaced by then.
+
+        Seeds and episode ids of a process that replaced another are others than those of its predecessors.
+
+        Args:
+            before: Restarts that are known of, None for a runner that was never asked before.
+        """
+        if self._now.restarts is None:
+            if before is None:
+                self._now.restarts = 0
+            else:
+                self._now = self._first_state(before + 1)
+                self._needs_initial_reset = True
+                if self._seed is not None:  # an environment may draw from the global generators
+                    update_global_seed_if_necessary(self.config.framework_str, self._now.env_seed)
+        assert self._now.restarts is not None
+        return self._now.restarts
 
     def use_module(self, module: Any, device: torch.device) -> None:
         """Act with `module`, which lies on `device` and is shared, not copied."""
         self.module = module
         if device != self._device:
-            self._torch_rng = torch.Generator(device=device).manual_seed(self._torch_rng.initial_seed())
+            self._now.move(device)
             self._device = device
 
     # -- stepping ---------------------------------------------------------------------------------
 
-    def collect(self, num_timesteps: int, random_actions: bool = False, behavior: bool = False) -> Transitions:
+    def collect(
+        self, num_timesteps: int, random_actions: bool = False, record: bool = False, progress: float | None = None
+    ) -> Transitions:
         """Step all environments until at least `num_timesteps` transitions are made, exploring.
 
         Args:
             num_timesteps: Transitions to make, over all environments together.
             random_actions: Act uniformly at random.
-            behavior: Add a column ``extras["behavior"]``: what the module's `behavior` gave when it acted.
+            record: Add the columns that the policy's `record` gives, ``extras["behavior"]``.
+            progress: Of the run, from 0 to 1, for exploration with a schedule; None leaves it where it is.
 
         Returns:
-            Their columns in order of time, float32 where the environment gives float64.
+            Their columns in order of time, float32 where the environment gives float64; fewer, where the
+            environment failed after some, and the next call raises.
+
+        Raises:
+            EnvironmentFailure: The environment raised an error, or gave what cannot be stored.
         """
         rounds: list[Transitions] = []
-        self._tell_behavior = behavior
+        self._records_policy = record
+        if progress is not None:
+            self._now.exploration.anneal(progress)
+        self._hooks.begin_sample()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         while sum(map(len, rounds)) < num_timesteps:
-            rows = self._step(random_actions, self.config.explore)
+            try:
+                rows = self._step(random_actions, self.config.explore)
+            except EnvironmentFailure as failure:
+                if not rounds:
+                    raise
+                self._failure = failure
+                break
             if rows is not None:
                 rounds.append(rows)
+        self._hooks.end_sample()
         return concatenate(rounds)
 
-    @override(SingleAgentEnvRunner)
-    def sample(
-        self,
-        *,
-        num_timesteps: int | None = None,
-        num_episodes: int | None = None,
-        explore: bool | None = None,
-        random_actions: bool = False,
-        force_reset: bool = False,
-    ) -> list[SingleAgentEpisode]:
-        """Episodes as RLlib's runner returns them: `num_episodes` whole ones, or what `num_timesteps` give."""
-        if self.env is None:  # asked to evaluate where other processes sample
-            self.make_env()
-            self._begin()
-            self._ongoing_episodes = [None] * self.num_envs
-        explore = self.config.explore if explore is None else explore
-        if force_reset or num_episodes is not None or not self._hooks.listening:
-            self._needs_initial_reset = True
-        self._hooks.recording, self._hooks.done, self._tell_behavior = True, [], False
-        goal = num_episodes if num_episodes is not None else num_timesteps or self.num_envs
-        made = 0
-        while made < goal:
-            rows = self._step(random_actions, explore)
-            made = len(self._hooks.done) if num_episodes is not None else made + (len(rows) if rows is not None else 0)
-        ongoing = (
-            [] if num_episodes is not None else [e for e in self._ongoing_episodes if e and len(e) and not e.is_done]
-        )
-        self._hooks.recording = False
-        self._needs_initial_reset = True
-        return self._hooks.done + ongoing
+    def seed_next_reset(self, seed: int) -> None:
+        """Seed the environments at the next reset."""
+        self._now.seed_next_reset(seed)
 
     def _reset(self) -> None:
-        obs, infos = self._try_env_reset(seed=None if self._seeded else self._env_seed)
-        self._cut += [int(i) for i in self._log.ids[(self._log.lengths > 0) & ~self._over]]
-        self._seeded, self._needs_initial_reset = True, False
-        self._obs = as_column(obs)
-        self._over = np.zeros(self.num_envs, dtype=bool)
-        self._start(~self._over, self._obs, infos)
+        now = self._now
+        obs, infos = self._try_env_reset(seed=None if now.seeded else now.env_seed)
+        self._cut += now.broken_off()
+        now.seeded, self._needs_initial_reset = True, False
+        now.obs = as_column(obs)
+        now.over = np.zeros(self.num_envs, dtype=bool)
+        self._start(~now.over, now.obs, infos)
 
     def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
         """Episodes begin in the environments `which` ``(environments,)``."""
-        self._log.start(which)
-        self._exploration.start(which)
+        self._now.log.start(which)
+        self._now.exploration.start(which)
         if self._hooks.active:
             self._hooks.reset(which, obs, infos)
 
+    @override(SamplingRunner)
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
         """One step of every environment; those whose episode was over begin a new one and give no row."""
         if self._needs_initial_reset:
             self._reset()
         assert self._scale is not None
-        actions = self._random_actions() if random_actions else self._policy_actions(explore)
-        extras = self._behavior(random_actions) if self._tell_behavior else {}
+        now = self._now
+        actions, extras = self._act(random_actions, explore)
         results = self._try_env_step(self._scale.to_env(actions))
         if isinstance(results, str) and results == ENV_STEP_FAILURE:
-            self._needs_initial_reset = True
             return None
         observed, rewards, terminated, truncated, infos = results
-        next_obs, live = as_column(observed), ~self._over
-        self._log.step(live, rewards, terminated | truncated, infos)
+        after, live = as_column(observed), ~now.over
+        over = terminated | truncated
+        next_obs, ends = self._ends(after, infos, over) if self._resets_in_same_step and over.any() else (after, infos)
+        if self._longest is not None and (long := live & ~over & (now.log.lengths + 1 >= self._longest)).any():
+            truncated, over = truncated | long, over | long
+            self._cut_long(long)
+        now.log.step(live, rewards, over, ends)
         if self._hooks.active:
-            self._hooks.step(live, actions, (next_obs, rewards, terminated, truncated, infos))
+            self._hooks.step(live, now.obs, actions, (next_obs, rewards, terminated, truncated, ends))
         rows = None
         if live.any():
             rows = self._rows(live, actions, (next_obs, rewards, terminated, truncated), extras)
-        if not live.all():
-            self._start(~live, next_obs, infos)
-        self._obs, self._over = next_obs, (terminated | truncated) & live
+        begun = over if self._resets_in_same_step else ~live
+        if begun.any():
+            self._start(begun, after, infos)
+        now.obs, now.over = after, np.zeros_like(over) if self._resets_in_same_step else over & live
         return rows
 
     def _rows(
@@ -161,45 +177,40 @@ class ColumnRunner(SteppingRunner):
     ) -> Transitions:
         next_obs, rewards, terminated, truncated = outcome
         count = int(live.sum())
-        self._steps_since_report += count
+        self._now.steps_since_report += count
         self.num_env_steps_sampled_lifetime += count
         # Copies of arrays of one length and the right types: what the constructor would see to, at half its cost.
         return unchecked(
-            obs=as_tensors(pick(self._obs, live), CPU),
+            obs=as_tensors(pick(self._now.obs, live), CPU),
             actions=torch.from_numpy(actions[live]),
             rewards=torch.from_numpy(np.asarray(rewards, dtype=np.float32)[live]),
             next_obs=as_tensors(pick(next_obs, live), CPU),
             terminated=torch.from_numpy(np.asarray(terminated, dtype=bool)[live]),
             truncated=torch.from_numpy(np.asarray(truncated, dtype=bool)[live]),
-            episode=torch.from_numpy(self._log.ids[live]),
+            episode=torch.from_numpy(self._now.log.ids[live]),
             extras={name: torch.from_numpy(column[live]) for name, column in extras.items()},
         )
 
-    def _random_actions(self) -> np.ndarray:
-        assert self._scale is not None
-        return self._scale.random(self._numpy_rng, self.num_envs)
-
     @torch.no_grad()
-    def _policy_actions(self, explore: bool) -> np.ndarray:
+    def _act(self, random_actions: bool, explore: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return actions as they are kept, and of the same network call what is recorded of the policy's output."""
         assert self._scale is not None
-        obs = self.module.encode(as_tensors(self._obs, self._device))
-        size = (self.num_envs, self._scale.size)
-        noise = self._exploration.draw(size, self._torch_rng) if explore else None
-        return self.module.act(obs, noise).cpu().numpy().reshape(self.num_envs, *self._scale.shape)
-
-    @torch.no_grad()
-    def _behavior(self, random_actions: bool) -> dict[str, np.ndarray]:
-        """The column of what the policy gave for the observations now, or of random actions."""
+        now, policy, record = self._now, self.module.policy, self._records_policy
         if random_actions:
-            return {"behavior": self.module.random_behavior(self.num_envs).numpy()}
-        obs = self.module.encode(as_tensors(self._obs, self._device))
-        return {"behavior": self.module.behavior(obs).cpu().numpy()}
+            actions = self._scale.random(now.numpy_rng, self.num_envs)
+            recorded = policy.record_random(self.num_envs) if record else {}
+        else:
+            obs = self.module.encode(as_tensors(now.obs, self._device))
+            exploration = now.exploration if explore else GREEDY
+            chosen, recorded = exploration.act_and_record(policy, obs, now.torch_rng, record)
+            actions = chosen.cpu().numpy().reshape(self.num_envs, *self._scale.shape)
+        return actions, {name: column.cpu().numpy() for name, column in recorded.items()}
 
     # -- metrics ----------------------------------------------------------------------------------
 
     @override(SingleAgentEnvRunner)
     def get_metrics(self) -> Any:
-        finished = self._log.take_finished()
+        finished = self._now.log.take_finished()
         for episode in finished:
             self._log_episode_metrics(episode.length, episode.ret, episode.seconds)
             if episode.success is not None:
@@ -207,26 +218,41 @@ class ColumnRunner(SteppingRunner):
                     "success_rate", episode.success, window=self.config.metrics_num_episodes_for_smoothing
                 )
         self._report_steps()
-        self._increase_sampled_metrics(self._steps_since_report, len(finished))
-        self._steps_since_report = 0
+        self._increase_sampled_metrics(self._now.steps_since_report, len(finished))
+        self._now.steps_since_report = 0
         return self.metrics.reduce()
 
     # -- state ------------------------------------------------------------------------------------
+
+    def running_episodes(self) -> list[int]:
+        """Return the ids of the episodes that are stepped now."""
+        return self._now.log.ids.tolist()
 
     def take_cut_episodes(self) -> list[int]:
         """Ids of episodes that were broken off since the last call, by a resume or a failing environment."""
         cut, self._cut = self._cut, []
         return cut
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return where this runner is; without its environments where one of them cannot be saved."""
+        return self._now.state_dict(self.env, self._needs_initial_reset)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` gave; where environments were not saved, at the start of an episode."""
+        self._needs_initial_reset = self._now.load_state_dict(state, self.env)
+        self._ongoing_episodes = [None] * self.num_envs
+
     @override(SingleAgentEnvRunner)
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
         state = super().get_state(components, not_components=not_components, **kwargs)
         if self.env is not None and self._check_component(RUNNER_STATE, components, not_components):
-            state[RUNNER_STATE] = runner_state.save(self)
+            state[RUNNER_STATE] = self.state_dict()
         return state
 
     @override(SingleAgentEnvRunner)
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        if RUNNER_STATE in state and self.env is not None:
-            runner_state.load(self, state[RUNNER_STATE])
+        mine = state.get(RUNNER_STATE)
+        # RLlib gives runners that it restarted the whole state of the one in the learner's process.
+        if mine is not None and self.env is not None and mine.get("index", self._now.index) == self._now.index:
+            self.load_state_dict(mine)

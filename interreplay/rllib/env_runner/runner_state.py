@@ -1,58 +1,154 @@
-"""What a runner needs to go on where it was: random generators, episodes and, where they can be saved, environments."""
+"""Where a runner is: random generators, episodes and, where they can be saved, environments."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import copy
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
+from interreplay.learning.exploration import Exploration
 from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
+from interreplay.rllib.env_runner.episode_log import EpisodeLog
 
-if TYPE_CHECKING:
-    from interreplay.rllib.env_runner.runner import ColumnRunner
-
-
-def environments(runner: ColumnRunner) -> list[Any]:
-    """The environments inside a runner's vector environment, one by one."""
-    return list(getattr(runner.env.unwrapped, "envs", []))
+IDS_PER_RUNNER = 1 << 40
+IDS_PER_RESTART = 1 << 28
 
 
-def save(runner: ColumnRunner) -> dict[str, Any]:
-    """The state of a runner; without its environments where one of them cannot be saved."""
-    envs = environments(runner)
-    saved = runner._obs is not None and len(envs) == runner.num_envs and all(map(can_save, envs))
-    return {
-        "torch_rng": runner._torch_rng.get_state().numpy(),
-        "numpy_rng": runner._numpy_rng.bit_generator.state,
-        "exploration": runner._exploration.state_dict(),
-        "log": runner._log.state(),
-        "steps_since_report": runner._steps_since_report,
-        "obs": runner._obs,
-        "over": runner._over.copy(),
-        "seeded": runner._seeded,
-        "needs_reset": runner._needs_initial_reset,
-        "envs": [save_env(env) for env in envs] if saved else None,
-    }
+@dataclass
+class RunnerState:
+    """Where a runner is between two steps.
+
+    Attributes:
+        index: Of the runner; 0 is the one in the learner's process.
+        restarts: How often the runner's process was replaced by another; None in a process that was not asked for rows
+            yet and does not know.
+        env_seed: Seed of the environments' first reset.
+        torch_rng: Randomness of exploration.
+        numpy_rng: Randomness of uniform actions.
+        exploration: How actions are chosen, with a memory of its own.
+        log: The running episodes.
+        over: Environments ``(n,)`` whose episode is over and that begin another at the next step.
+        obs: Observations now, None before the first reset.
+        seeded: Whether the first reset was made.
+        steps_since_report: Env steps that no metrics report has counted yet.
+    """
+
+    index: int
+    restarts: int | None
+    env_seed: int
+    torch_rng: torch.Generator
+    numpy_rng: np.random.Generator
+    exploration: Exploration
+    log: EpisodeLog
+    over: np.ndarray
+    obs: Any = None
+    seeded: bool = False
+    steps_since_report: int = 0
+
+    @classmethod
+    def begin(
+        cls,
+        seed: int | None,
+        index: int,
+        num_envs: int,
+        exploration: Exploration,
+        device: torch.device,
+        restarts: int | None = None,
+    ) -> RunnerState:
+        """Return the state of a runner that has made no step: seeds and episode ids are no other process's.
+
+        Args:
+            seed: Of the run, None for a random one.
+            index: Of the runner.
+            num_envs: Number of its environments.
+            exploration: Copied.
+            device: On which actions are computed.
+            restarts: How often its process was replaced.
+        """
+        sequence = np.random.SeedSequence(seed, spawn_key=(index, restarts) if restarts else (index,))
+        env_seed, torch_seed = (int(s) for s in sequence.generate_state(2, np.uint32))
+        return cls(
+            index=index,
+            restarts=restarts,
+            env_seed=env_seed,
+            torch_rng=torch.Generator(device=device).manual_seed(torch_seed),
+            numpy_rng=np.random.default_rng(sequence),
+            exploration=copy.deepcopy(exploration),
+            log=EpisodeLog(num_envs, first=index * IDS_PER_RUNNER + (restarts or 0) * IDS_PER_RESTART),
+            over=np.zeros(num_envs, dtype=bool),
+        )
+
+    def resize(self, num_envs: int) -> None:
+        """Begin anew with another number of environments; the generators stay."""
+        self.log = EpisodeLog(num_envs, first=self.index * IDS_PER_RUNNER)
+        self.over = np.zeros(num_envs, dtype=bool)
+
+    def move(self, device: torch.device) -> None:
+        """Draw exploration on another device."""
+        self.torch_rng = torch.Generator(device=device).manual_seed(self.torch_rng.initial_seed())
+
+    def broken_off(self) -> list[int]:
+        """Return the ids of running episodes, which a reset breaks off."""
+        return [int(i) for i in self.log.ids[(self.log.lengths > 0) & ~self.over]]
+
+    def seed_next_reset(self, seed: int) -> None:
+        """Seed the environments at the next reset."""
+        self.env_seed, self.seeded = seed, False
+
+    def state_dict(self, env: Any, needs_reset: bool) -> dict[str, Any]:
+        """Return everything as plain values and arrays.
+
+        Args:
+            env: The vector environment, saved where every one inside can be.
+            needs_reset: Whether the next step is to reset it.
+        """
+        envs = environments(env)
+        saved = self.obs is not None and len(envs) == len(self.over) and all(map(can_save, envs))
+        return {
+            "index": self.index,
+            "restarts": self.restarts,
+            "torch_rng": self.torch_rng.get_state().numpy(),
+            "numpy_rng": self.numpy_rng.bit_generator.state,
+            "exploration": self.exploration.state_dict(),
+            "log": self.log.state(),
+            "steps_since_report": self.steps_since_report,
+            "obs": self.obs,
+            "over": self.over.copy(),
+            "seeded": self.seeded,
+            "needs_reset": needs_reset,
+            "envs": [save_env(env) for env in envs] if saved else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], env: Any) -> bool:
+        """Continue from what `state_dict` gave; where environments were not saved, at the start of an episode.
+
+        Returns:
+            Whether the next step is to reset the environments.
+        """
+        self.restarts = state.get("restarts")
+        self.torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
+        self.numpy_rng.bit_generator.state = state["numpy_rng"]
+        self.exploration.load_state_dict(state["exploration"])
+        self.log.load(state["log"])
+        self.steps_since_report = int(state["steps_since_report"])
+        self.obs, self.over, self.seeded = state["obs"], np.array(state["over"]), state["seeded"]
+        needs_reset = bool(state["needs_reset"]) or state["envs"] is None
+        if state["obs"] is None:
+            return needs_reset  # it had not begun, as one that evaluates before the first evaluation
+        if state["envs"] is None:
+            # A seeded reset would replay the run's first episodes.
+            self.seed_next_reset(int(self.numpy_rng.integers(2**31)))
+            return needs_reset
+        env.reset()
+        for one, saved in zip(environments(env), state["envs"], strict=True):
+            restore_env(one, saved)
+        env.unwrapped._autoreset_envs = self.over.copy()
+        return needs_reset
 
 
-def load(runner: ColumnRunner, state: dict[str, Any]) -> None:
-    """Continue from what `save` gave; where the environments were not saved, at the start of an episode."""
-    runner._torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
-    runner._numpy_rng.bit_generator.state = state["numpy_rng"]
-    runner._exploration.load_state_dict(state["exploration"])
-    runner._log.load(state["log"])
-    runner._steps_since_report = int(state["steps_since_report"])
-    runner._obs, runner._over, runner._seeded = state["obs"], np.array(state["over"]), state["seeded"]
-    runner._needs_initial_reset = state["needs_reset"] or state["envs"] is None
-    if state["obs"] is None:
-        return  # it had not begun, as one that evaluates before the first evaluation
-    if state["envs"] is None:
-        # A seeded reset would replay the run's first episodes.
-        runner._env_seed = int(runner._numpy_rng.integers(2**31))
-        runner._seeded = False
-        return
-    runner.env.reset()
-    for env, saved in zip(environments(runner), state["envs"], strict=True):
-        restore_env(env, saved)
-    runner.env.unwrapped._autoreset_envs = runner._over.copy()
+def environments(env: Any) -> list[Any]:
+    """Return the environments inside a vector environment one by one, [] where they are out of reach."""
+    return list(getattr(env.unwrapped, "envs", []))

@@ -11,6 +11,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, create_empty_array
 from gymnasium.wrappers.vector import DictInfoToList
 
+from interreplay.errors import EnvironmentFailure
+
 
 class SerialEnvs(VectorWrapper):
     """Gymnasium's `SyncVectorEnv`, with infos as a list.
@@ -26,6 +28,8 @@ class SerialEnvs(VectorWrapper):
     def __init__(self, env: Any):
         super().__init__(env)
         self._vector, self._space = env.unwrapped, env.single_observation_space
+        # Checked where numpy would take another shape without a word.
+        self._shape = (env.num_envs, *self._space.shape) if isinstance(self._space, Box) else None
 
     @staticmethod
     def fits(env: Any) -> bool:
@@ -44,10 +48,28 @@ class SerialEnvs(VectorWrapper):
             _reset(env) if over[i] else env.step(action)
             for i, (env, action) in enumerate(zip(self._vector.envs, actions, strict=True))
         ]
-        observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
-        ended, cut = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
+        try:
+            observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
+            ended, cut = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
+            batch, column = self._batch(observations), np.array(rewards, dtype=np.float64)
+        except (TypeError, ValueError):
+            self._refuse(results)
+            raise
+        if (
+            column.ndim != 1
+            or ended.ndim != 1
+            or cut.ndim != 1
+            or (self._shape is not None and batch.shape != self._shape)
+        ):
+            self._refuse(results)
         self._vector._autoreset_envs = ended | cut
-        return self._batch(observations), np.array(rewards, dtype=np.float64), ended, cut, list(infos)
+        return batch, column, ended, cut, list(infos)
+
+    def _refuse(self, results: Sequence[Any]) -> None:
+        """Raise EnvironmentFailure for the first environment that gave something that cannot be stored."""
+        for env, result in zip(self._vector.envs, results, strict=True):
+            if found := _malformed(result, self._space):
+                raise EnvironmentFailure(env.spec.id if env.spec else type(env.unwrapped).__name__, found)
 
     def _batch(self, observations: Sequence[Any]) -> Any:
         if isinstance(self._space, Box):
@@ -58,3 +80,18 @@ class SerialEnvs(VectorWrapper):
 def _reset(env: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     observation, info = env.reset()
     return observation, 0.0, False, False, info
+
+
+def _malformed(result: Any, space: Any) -> str | None:
+    """Return what is wrong with what one environment's step gave, in words, or None."""
+    if not isinstance(result, tuple) or len(result) != 5:
+        gave = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        return f"gave {gave} in step; expected five: observation, reward, terminated, truncated, info"
+    observation, reward, terminated, truncated, _ = result
+    if isinstance(space, Box) and np.shape(observation) != space.shape:
+        return f"gave an observation of shape {np.shape(observation)}; its observation space has {space.shape}"
+    if isinstance(reward, str | bytes) or np.shape(reward) != ():
+        return f"gave the reward {reward!r}; expected one number"
+    if np.shape(terminated) != () or np.shape(truncated) != ():
+        return f"gave terminated {terminated!r} and truncated {truncated!r}; expected one bool each"
+    return None

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
 from ray.rllib.env.env_runner import ENV_STEP_FAILURE, NUM_ENV_STEP_FAILURES_LIFETIME
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.annotations import override
-from ray.rllib.utils.metrics import ENV_STEP_TIMER
+from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 
 from interreplay.environments import registration
+from interreplay.errors import EnvironmentFailure, InterreplayError
+from interreplay.rllib.env_runner.batching import as_column
+from interreplay.rllib.env_runner.env_state import chain
+from interreplay.rllib.env_runner.runner_state import environments
 from interreplay.rllib.env_runner.serial_vector_env import SerialEnvs
 
 logger = logging.getLogger(__name__)
+STEPS_OF_ENDLESS_EPISODES = 10_000
 
 
 class SteppingRunner(SingleAgentEnvRunner):
     """RLlib's runner with less around each step of its environments."""
 
     env: Any
+    _longest: int | None
 
     def __init__(self, *, config: Any, **kwargs: Any):
-        self._step_seconds, self._timed_steps = 0.0, 0
+        self._step_seconds, self._timed_steps, self._failures_in_a_row = 0.0, 0, 0
+        self._resets_in_same_step, self._longest, self._warned = False, None, False
         super().__init__(config=config, **kwargs)
 
     @override(SingleAgentEnvRunner)
@@ -31,8 +41,21 @@ class SteppingRunner(SingleAgentEnvRunner):
         if isinstance(self.config.env, str):
             registration.register(self.config.env)
         super().make_env()
+        mode = self.env.unwrapped.metadata.get("autoreset_mode")
+        if mode == AutoresetMode.DISABLED:
+            raise ValueError(
+                f"autoreset_mode of the vector environment {self.env_name} is DISABLED; expected NEXT_STEP or "
+                "SAME_STEP, nobody else resets its environments"
+            )
+        self._resets_in_same_step = mode == AutoresetMode.SAME_STEP
         if SerialEnvs.fits(self.env):
             self.env = SerialEnvs(self.env)
+
+    @property
+    def env_name(self) -> str:
+        """The environment's name for messages."""
+        env = self.config.env
+        return env if isinstance(env, str) else getattr(env, "__name__", repr(env))
 
     @override(SingleAgentEnvRunner)
     def _try_env_step(self, actions: Any) -> Any:
@@ -44,23 +67,120 @@ class SteppingRunner(SingleAgentEnvRunner):
             return self._recover(error)
         self._step_seconds += time.perf_counter() - before
         self._timed_steps += 1
+        self._failures_in_a_row = 0
         return results
 
-    def _recover(self, error: Exception) -> str:
-        """Make environments anew after an error in one, if so configured.
+    @override(SingleAgentEnvRunner)
+    def _try_env_reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, Any]:
+        """RLlib's, with an end to trying again."""
+        while True:
+            try:
+                with self.metrics.log_time(ENV_RESET_TIMER):
+                    return self.env.reset(seed=seed, options=options)
+            except Exception as error:
+                self._recover(error, "reset")
+
+    def _recover(self, error: Exception, where: str = "step") -> str:
+        """Make environments anew after an error in one, if so configured, a limited number of times in a row.
 
         Raises:
-            RuntimeError: When not.
+            EnvironmentFailure: When not, when it fails again and again, or when none can be made.
         """
-        self.metrics.log_value(NUM_ENV_STEP_FAILURES_LIFETIME, 1, reduce="lifetime_sum")
-        if not self.config.restart_failed_sub_environments:
-            raise RuntimeError from error  # as RLlib does; without words, so that the cause speaks
-        logger.exception("a step of the environment failed; environments are made anew")
-        self.make_env()
+        self._needs_initial_reset = True
+        if where == "step":
+            self.metrics.log_value(NUM_ENV_STEP_FAILURES_LIFETIME, 1, reduce="lifetime_sum")
+        self._failures_in_a_row += 1
+        again = self._failures_in_a_row <= self.config.num_consecutive_env_runner_failures_tolerance
+        if not self.config.restart_failed_sub_environments or not again:
+            self._fail(error, where)
+        logger.exception("a %s of the environment failed; environments are made anew", where)
+        try:
+            self.make_env()
+        except Exception as made:
+            self._fail(made, "make")
         return ENV_STEP_FAILURE
+
+    def _fail(self, error: Exception, where: str) -> NoReturn:
+        """Raise EnvironmentFailure with what the environment raised, on one line."""
+        if isinstance(error, EnvironmentFailure):
+            raise EnvironmentFailure(self.env_name, error.cause_text)
+        words = " ".join(str(error).split())
+        text = words if isinstance(error, InterreplayError) else f"{type(error).__name__}: {words}".removesuffix(": ")
+        raise EnvironmentFailure(
+            self.env_name, f"raised {text}" + ("" if where == "step" else f" in {where}")
+        ) from error
+
+    def _ends(self, next_obs: Any, infos: Any, over: np.ndarray) -> tuple[Any, Any]:
+        """Return what episodes ended with, where the environments have already begun others in the same step.
+
+        Args:
+            next_obs: Observations after the step as columns, first ones where an episode was over.
+            infos: Of each environment.
+            over: Where an episode was over ``(n,)``.
+
+        Raises:
+            EnvironmentFailure: When the vector environment does not give it.
+        """
+        ends = {k: v.copy() for k, v in next_obs.items()} if isinstance(next_obs, dict) else next_obs.copy()
+        last = list(infos)
+        for i in np.flatnonzero(over):
+            if "final_obs" not in infos[i]:
+                cause = "resets in the same step (autoreset_mode SAME_STEP) and gives no final_obs in its infos"
+                raise EnvironmentFailure(self.env_name, f"{cause}; expected it there, or autoreset_mode NEXT_STEP")
+            final = as_column(infos[i]["final_obs"])
+            for name, part in final.items() if isinstance(final, dict) else ((None, final),):
+                (ends if name is None else ends[name])[i] = part
+            last[i] = infos[i].get("final_info", infos[i])
+        return ends, last
+
+    def _cut_long(self, long: np.ndarray) -> None:
+        """Begin other episodes in the environments `long` ``(n,)`` at the next step, and warn once of it."""
+        if not self._warned:
+            logger.warning(
+                "an episode of %s was cut after %d steps of evaluation; where they may never end, give them a limit: "
+                "--horizon N, in Python env_config={'max_episode_steps': N} or evaluation_max_episode_steps",
+                *(self.env_name, self._longest),
+            )
+        self._warned = True
+        if type(self.env.unwrapped) is SyncVectorEnv and not self._resets_in_same_step:
+            self.env.unwrapped._autoreset_envs |= long
+        else:
+            self._needs_initial_reset = True
+
+    @override(SingleAgentEnvRunner)
+    def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """RLlib's, which ends the process after an error; where nobody restarts it, what went wrong gets through."""
+        try:
+            return func(self, *args, **kwargs)
+        except EnvironmentFailure as failure:
+            if not self.config.restart_failed_env_runners:
+                raise
+            return super().apply(_raise, failure)
 
     def _report_steps(self) -> None:
         """Log the mean seconds per step since the last call."""
         if self._timed_steps:
             self.metrics.log_value(ENV_STEP_TIMER, self._step_seconds / self._timed_steps)
         self._step_seconds, self._timed_steps = 0.0, 0
+
+
+def _raise(_: Any, error: Exception) -> NoReturn:
+    raise error
+
+
+def has_time_limit(env: Any) -> bool:
+    """Whether every episode of a vector environment ends by a time limit that is known."""
+    one = next(iter(environments(env)), env)
+    specs = [getattr(layer, "spec", None) for layer in (one, env)]
+    limited = any(spec is not None and spec.max_episode_steps for spec in specs)
+    return limited or any(isinstance(layer, TimeLimit) for layer in chain(one))
+
+
+def longest_episode(env: Any, setting: int | None) -> int | None:
+    """Return the steps after which an episode of an evaluation is cut, None for never.
+
+    Args:
+        env: The vector environment.
+        setting: What is configured; None for 10,000 where the environment has no limit of its own.
+    """
+    return STEPS_OF_ENDLESS_EPISODES if setting is None and not has_time_limit(env) else setting

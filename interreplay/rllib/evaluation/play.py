@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +10,11 @@ from typing import Any
 import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from interreplay.errors import CheckpointError, UsageError
-from interreplay.rllib.algorithms.off_policy import OffPolicy
-from interreplay.rllib.checkpoints import safe_pickle
+from interreplay.errors import UsageError
 from interreplay.rllib.env_runner.runner import ColumnRunner
+from interreplay.rllib.evaluation.load import built, find, restore, saved_config
 from interreplay.rllib.evaluation.minari_dataset import Recorder
 from interreplay.rllib.evaluation.video import Camera, VideoFile, check_drawing
-
-METADATA = "rllib_checkpoint.json"
 
 
 @dataclass(frozen=True)
@@ -92,18 +87,15 @@ def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], ob
     """
     video = VideoFile(wanted.video, wanted.video_episodes) if wanted.video else None
     recorder = Recorder(wanted.dataset) if wanted.dataset else None
-    folder = newest(checkpoint)
+    folder = find(checkpoint)[0]
     config = saved_config(folder, wanted.trusted)
-    if not wanted.trusted:
-        safe_pickle.check_states(folder, classes=True)
     made_by = config.algo_class.__name__.removeprefix("Stock")
     if wanted.run is not None and wanted.run.removesuffix("-stock") != made_by:
         raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {wanted.run}; leave --run out")
-    algorithm = prepared(config, video, wanted.window).build_algo()
+    algorithm = built(prepared(config, video, wanted.window))
     found: list[Episode] = []
     try:
-        trusting = {"trusted": True} if wanted.trusted and isinstance(algorithm, OffPolicy) else {}
-        algorithm.restore_from_path(str(folder), **trusting)
+        restore(algorithm, folder, wanted.trusted)
         for episode in _play(algorithm.env_runner, wanted):
             found.append(_told(episode))
             on_episode(found[-1])
@@ -135,41 +127,13 @@ def _seed(runner: Any, seed: int | None) -> None:
         # RLlib's runners take the seed of their configuration for every call; None leaves the state alone.
         runner._seed, runner._needs_initial_reset = seed, True
     elif seed is not None:
-        runner._env_seed, runner._seeded = seed, False
+        runner.seed_next_reset(seed)
 
 
 def _told(episode: Any) -> Episode:
     last = episode.get_infos(-1) or {}
     success = last.get("is_success", last.get("success"))
     return Episode(float(episode.get_return()), len(episode), None if success is None else bool(success))
-
-
-def newest(folder: Path) -> Path:
-    """The newest checkpoint in a folder, or the folder itself where it is one.
-
-    Raises:
-        UsageError: When there is none.
-    """
-    if (folder / METADATA).exists():
-        return folder.absolute()
-    found = sorted(folder.glob(f"**/checkpoint_*/{METADATA}"), key=lambda path: path.stat().st_mtime)
-    if not found:
-        raise UsageError(f"{folder} holds no checkpoint; give the folder of one, or of a run")
-    return found[-1].parent.absolute()
-
-
-def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
-    """The configuration that a checkpoint was made with.
-
-    Raises:
-        CheckpointError: When it cannot be read.
-    """
-    try:
-        json.loads((folder / METADATA).read_text())
-        (state,) = safe_pickle.load(folder / safe_pickle.CONSTRUCTOR, trusted)["ctor_args_and_kwargs"][0]
-        return AlgorithmConfig.from_state(state)
-    except (OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError, AttributeError, ImportError) as error:
-        raise CheckpointError(f"the checkpoint {folder} cannot be read: {error}") from error
 
 
 def prepared(config: AlgorithmConfig, video: VideoFile | None = None, window: bool = False) -> AlgorithmConfig:
@@ -181,6 +145,7 @@ def prepared(config: AlgorithmConfig, video: VideoFile | None = None, window: bo
     config = config.copy(copy_frozen=False)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=1)
     config.evaluation(evaluation_interval=None, evaluation_num_env_runners=0)
+    config.learners(num_learners=0)
     config.callbacks_on_episode_step = None
     if window:
         config.environment(env_config={**config.env_config, "render_mode": "human"})

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from itertools import count
 
 from interreplay.commandline.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
+from interreplay.rllib.evaluation.load import find
 from interreplay.rllib.evaluation.play import Episode, Watching, watch
+from interreplay.rllib.evaluation.video import check_video
 from interreplay.rllib.ray_session import start_ray
 
 
@@ -18,6 +20,11 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         given: Flags as `add_evaluate_flags` has them.
         say: Told the lines.
     """
+    if given.video:
+        check_video(given.video)
+    found = find(given.checkpoint)
+    if found != [given.checkpoint.absolute()]:
+        say(f"{found[0]}, the newest of {len(found)} checkpoint{'s' * (len(found) > 1)}")
     start_ray(1)
     numbers = count(1)
 
@@ -37,4 +44,4 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         given.trust_checkpoint,
         given.video_episodes or VIDEO_EPISODES,
     )
-    say(watch(given.checkpoint, wanted, told).summary())
+    say(watch(found[0], wanted, told).summary())

@@ -12,8 +12,9 @@ from PIL import Image
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import UsageError
-from interreplay.rllib.env_runner.goal_functions import make_one
+from interreplay.rllib.algorithms.goal_functions import make_one
 from interreplay.rllib.evaluation.gif_file import MOST_FPS, GifFile
+from interreplay.runs.run_folder import ensure_writable
 
 FPS = 30
 """Of environments that do not say how fast they are."""
@@ -161,6 +162,9 @@ def check_video(path: Path) -> None:
         raise UsageError(f"video {path} ends in {path.suffix or 'nothing'}; expected {' or '.join(VIDEOS)}")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"video {path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"video {path} is a folder; give a file")
+    ensure_writable(path.absolute().parent, "video in")
     if path.suffix == ".mp4":
         try:
             import imageio_ffmpeg  # noqa: F401

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interreplay.errors import nearest
+from interreplay.errors import accepted_names
 
 NOT_OFFERED = ("include_infos", "include_extra_model_outputs", "min_batch_length_T")
 """Options of RLlib's `sample` that must be false or 0."""
@@ -29,6 +29,6 @@ def check_options(options: dict[str, Any], sample_episodes: bool) -> None:
         raise ValueError("sample_episodes is false; expected true, for rows come as episodes only")
     for name, value in options.items():
         if name not in NOT_OFFERED:
-            raise ValueError(f"sample takes no argument {name!r}; {nearest(name, NOT_OFFERED)}")
+            raise ValueError(f"sample takes no argument {name!r}; {accepted_names(name, NOT_OFFERED)}")
         if value:
             raise ValueError(f"{name} is {value}; expected false or 0, for it is not offered")

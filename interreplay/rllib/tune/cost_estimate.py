@@ -14,7 +14,7 @@ from typing import Any
 from interreplay.algorithms_table import ALGORITHMS
 from interreplay.rllib import ray_session
 from interreplay.rllib.run.build import build
-from interreplay.rllib.tune.run_study import own_cpus
+from interreplay.runs.processors import counted, own_cpus
 from interreplay.studies.progress import duration
 from interreplay.studies.report import columns_of
 from interreplay.studies.study import Study
@@ -48,13 +48,19 @@ def describe_cost(study: Study, folder: StudyFolder, settings: list[dict[str, An
     room = max(1, own_cpus() // study.execution.cpus_per_trial)
     at_once = min(study.execution.max_concurrent or room, room, len(study.runs))
     hours = total * study.execution.cpus_per_trial / 3600
+    runs = counted(len(study.runs), "run")
     return "\n".join(
         [
             columns_of(lines, right={0, 2, 3}),
-            f"{len(study.runs)} runs: {hours:.1f} CPU hours, {duration(total / at_once)} with {at_once} at a time here",
+            f"{runs}: {work(hours)}, {duration(total / at_once)} with {at_once} at a time here",
             f"steps/s: {'; '.join(sorted(notes))}; {START_SECONDS:.0f} s per run for its start are added",
         ]
     )
+
+
+def work(hours: float) -> str:
+    """Return an amount of work: in CPU minutes where it is less than an hour."""
+    return f"{hours:.1f} CPU hours" if hours >= 1 else f"{max(1, round(60 * hours))} CPU minutes"
 
 
 def _rate(how: dict[str, Any], known: Rates, measured: dict[str, float]) -> tuple[float, str]:

@@ -21,8 +21,9 @@ from interreplay.rllib import ray_session
 from interreplay.rllib.tune.callbacks import Ending, Progress, Tell
 from interreplay.rllib.tune.signal_actor import hang_bell
 from interreplay.rllib.tune.trainable import Trial
+from interreplay.runs.processors import check_room, counted, own_cpus
 from interreplay.runs.signals import Interrupts
-from interreplay.studies.study import Execution
+from interreplay.studies.study import Execution, cpus_per_run
 from interreplay.studies.study_folder import StudyFolder
 
 Job = tuple[Path, dict[str, Any]]
@@ -139,7 +140,7 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable
         UsageError: There is no cluster, or no room for a single run.
     """
     ray_session.quiet()
-    per_run = execution.cpus_per_trial + max(settings["num_workers"] for _, settings in jobs)
+    per_run = cpus_per_run(execution, [settings for _, settings in jobs])
     if address == "local":
         os.environ.update(ray_session.thread_limits(execution.cpus_per_trial))
         ray_session.start_local(execution.max_concurrent * per_run or own_cpus())
@@ -147,17 +148,14 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable
         _join(address, execution)
     found = ray.cluster_resources()
     cpus, gpus = int(found.get("CPU", 0)), found.get("GPU", 0.0)
+    check_room(per_run, execution.gpus_per_trial, cpus, gpus)
     room = cpus // per_run
     if execution.gpus_per_trial:
         room = min(room, int(gpus / execution.gpus_per_trial))
-    if not room:
-        raise UsageError(
-            f"a run takes {per_run} CPUs and {execution.gpus_per_trial:g} GPUs; there are {cpus} and {gpus:g}; "
-            "ask for fewer with --cpus_per_trial, --gpus_per_trial and --num_workers"
-        )
     at_once = min(execution.max_concurrent or room, room, len(jobs))
     where = "this machine" if address == "local" else f"{sum(n['Alive'] for n in ray.nodes())} nodes at {address}"
-    say(f"{cpus} CPUs and {gpus:g} GPUs of {where}: {at_once} runs at a time, {per_run} CPUs each")
+    there = f"{counted(cpus, 'CPU')} and {counted(gpus, 'GPU')} of {where}"
+    say(f"{there}: {counted(at_once, 'run')} at a time, {counted(per_run, 'CPU')} each")
     return replace(execution, max_concurrent=at_once)
 
 
@@ -176,8 +174,3 @@ def _check_listening(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if colon and "/" not in host and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()
-
-
-def own_cpus() -> int:
-    """CPUs that this process may run on; those of its job where a scheduler says so."""
-    return int(os.environ.get("SLURM_CPUS_PER_TASK") or len(os.sched_getaffinity(0)))

@@ -6,9 +6,7 @@ No pickle is involved, so that a state from elsewhere can be read without runnin
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,11 @@ import numpy as np
 from torch import Tensor
 
 from interreplay.errors import CheckpointError
+from interreplay.state_files import manifest
+from interreplay.state_files.manifest import MANIFEST
 
-STATE, MANIFEST = "state.json", "manifest.json"
-FORMAT = 1
+STATE = "state.json"
 MAPPED = 1 << 24  # bytes from which on an array is mapped into memory, not read
-BLOCK = 1 << 20  # bytes read at a time for a checksum
 
 
 def copy_arrays(state: Any) -> Any:
@@ -60,7 +58,7 @@ def load(directory: str | Path) -> Any:
     folder = Path(directory)
     try:
         return _read_arrays(folder, json.loads((folder / STATE).read_text()))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{folder} cannot be read: {' '.join(str(error).split())}") from error
 
 
@@ -85,7 +83,7 @@ def _read_arrays(folder: Path, node: Any) -> Any:
         return [_read_arrays(folder, item) for item in node["list"]]
     if "value" in node:
         return node["value"]
-    path = folder / node["array"]
+    path = folder / Path(node["array"]).name
     large = path.stat().st_size >= MAPPED
     # "c": writing to the array, which nobody should, would change memory only, never the checkpoint.
     return np.load(path, mmap_mode="c" if large else None, allow_pickle=False)
@@ -108,7 +106,7 @@ def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
     work.mkdir(parents=True)
     try:
         writer(work)
-        _seal(work)
+        manifest.seal(work)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
@@ -116,62 +114,22 @@ def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
         shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
     work.rename(target)
-    _sync(target.parent)
+    manifest.sync(target.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def resolve(path: str | Path) -> Path:
+def resolve(path: str | Path, trusted: bool = False) -> Path:
     """The folder that `write_atomically` wrote last, after checking it against its manifest.
 
+    Args:
+        path: Its name.
+        trusted: Whether it may hold links, and files that the manifest does not list.
+
     Raises:
-        CheckpointError: When there is none, or one of its files is missing or damaged.
+        CheckpointError: When there is none, or one of its files is missing, damaged or was added later.
     """
     target = Path(path)
     old = target.with_name(f"{target.name}.old")
     folder = target if target.exists() or not old.exists() else old
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder} is not a complete checkpoint: {MANIFEST} cannot be read") from error
-    if manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{folder} has the format {manifest.get('format')}; expected {FORMAT}")
-    for name, (size, checksum) in manifest["files"].items():
-        _check_file(folder / name, size, checksum)
+    manifest.check(folder, trusted)
     return folder
-
-
-def _seal(folder: Path) -> None:
-    """Flush every file to disk and write the manifest."""
-    files = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        files[str(path.relative_to(folder))] = [path.stat().st_size, _checksum(path)]
-        _sync(path)
-    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "files": files}))
-    for path in (folder / MANIFEST, folder, *(p for p in folder.rglob("*") if p.is_dir())):
-        _sync(path)
-
-
-def _check_file(path: Path, size: int, checksum: int) -> None:
-    found = path.stat().st_size if path.is_file() else None
-    if found != size:
-        raise CheckpointError(
-            f"{path} has {found if found is not None else 'no'} bytes; expected {size}: the checkpoint is damaged"
-        )
-    if _checksum(path) != checksum:
-        raise CheckpointError(f"{path} has another checksum than when it was saved: the checkpoint is damaged")
-
-
-def _checksum(path: Path) -> int:
-    value = 0
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            value = zlib.crc32(block, value)
-    return value
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

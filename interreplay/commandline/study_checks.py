@@ -1,0 +1,52 @@
+"""What is refused before a study starts: replay methods that do not fit, and more than the machine has."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from interreplay.commandline.flags.training_flags import settings_for
+from interreplay.commandline.train import check_memory
+from interreplay.environments.lookup import Environment, find_environment
+from interreplay.runs.processors import check_device, check_room, check_workers, own_cpus, own_gpus
+from interreplay.studies.study import Execution, Study, cpus_per_run
+
+find = functools.lru_cache(maxsize=None)(find_environment)
+
+
+def check(study: Study, here: bool) -> None:
+    """Makes every replay method once for every environment, still empty, and compares its size with what is free.
+
+    Args:
+        study: The study.
+        here: Whether its runs are to run on this machine.
+    """
+    seen = set()
+    for run in study.runs:
+        settings = settings_for(run.given())
+        if here:
+            check_device(settings.device)
+        elif not own_gpus():
+            settings.device = "cpu"  # the machine with the GPU is another one
+        key = (settings.env, settings.trainer, run.label, settings.buffer_size)
+        if key not in seen:
+            seen.add(key)
+            environment: Environment = find(settings.env)
+            check_memory(settings, environment)
+
+
+def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:
+    """Refuses runs that would wait for CPUs or GPUs that this machine lacks.
+
+    Args:
+        execution: How the runs are to be carried out.
+        settings: Of every run.
+        alone: Whether a run has a process for itself, as with ``--run``.
+    """
+    for each in settings:
+        check_workers(each["num_workers"])
+    if not alone:
+        cpus = cpus_per_run(execution, settings)
+        most = max(own_cpus(), execution.max_concurrent * cpus)  # who says how many at a time may ask for more
+        check_room(cpus, execution.gpus_per_trial, most, own_gpus())

@@ -1,0 +1,96 @@
+"""RLlib's algorithm, where ours differ from it outside of the training loop."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.utils.annotations import override
+from ray.rllib.utils.metrics import EVALUATION_RESULTS
+
+from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
+from interreplay.rllib.env_runner.remote import naming_losses
+from interreplay.rllib.env_runner.stepping import has_time_limit
+
+
+class Shell(CheckpointedAlgorithm):
+    """RLlib's algorithm; its evaluations can be interrupted, and its results hold only those that ran.
+
+    Attributes:
+        stop_requested: Whether `train()` and evaluations are to return soon.
+    """
+
+    stop_requested: bool
+
+    @override(Algorithm)
+    def _setup_logdir(self) -> None:
+        """Outside of Tune nothing is written there; RLlib would leave an empty folder in the home directory."""
+        if self._storage:
+            super()._setup_logdir()
+        else:
+            self._logdir = tempfile.gettempdir()
+
+    @override(Algorithm)
+    def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
+        """RLlib would look for one of its own buffer classes; ours is made once the spaces are known."""
+
+    def request_stop(self) -> None:
+        """Let the running `train()` return after the batches in hand; safe in signal handlers and threads.
+
+        An evaluation in this process ends between two steps; its result is dropped.
+        """
+        self.stop_requested = True
+        self.interrupt_evaluation()
+
+    def interrupt_evaluation(self, only_endless: bool = False) -> None:
+        """Let an evaluation that runs in this process end between two steps; its result is dropped.
+
+        Args:
+            only_endless: Leave it alone where the environment has a time limit, by which it ends soon.
+        """
+        runner = self._evaluating_runner()
+        if runner is not None and not (only_endless and has_time_limit(runner.env)):
+            runner.interrupt()
+
+    def _evaluating_runner(self) -> Any:
+        """Return the runner that evaluates in this process, None where others do."""
+        runner = self.env_runner if self.eval_env_runner_group is None else self.eval_env_runner
+        return runner if runner is not None and runner.env is not None else None
+
+    @override(Algorithm)
+    def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        if self.stop_requested:
+            return {}
+        with naming_losses():
+            results = super()._run_one_evaluation(parallel_train_future)
+        runner = self._evaluating_runner()
+        return {} if runner is not None and runner.interrupted else results
+
+    def restore_lost_runners(self) -> bool:
+        """Take restarted remote runners into service, as RLlib does between iterations; return whether any is."""
+        group = self.env_runner_group
+        restored = self.restore_env_runners(group)
+        if restored:
+            self._make_on_env_runners_recreated_callbacks(
+                config=self.config, env_runner_group=group, restored_env_runner_indices=restored
+            )
+        return bool(restored)
+
+    @override(Algorithm)
+    def _compile_iteration_results(
+        self, *, train_results: dict[str, Any], eval_results: dict[str, Any]
+    ) -> dict[str, Any]:
+        results = super()._compile_iteration_results(train_results=train_results, eval_results=eval_results)
+        if not eval_results:
+            # RLlib repeats the last evaluation, or NaN, in every iteration without one.
+            results.pop(EVALUATION_RESULTS, None)
+        return results
+
+    def compute_single_action(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse what RLlib's old stack had.
+
+        Raises:
+            NotImplementedError: Always, with what to use instead.
+        """
+        raise NotImplementedError("compute_single_action is of RLlib's old stack; use get_module().forward_inference")

@@ -1,0 +1,56 @@
+"""Where classes that old checkpoints name are now: pickles name a class by its module, and modules have moved."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+MOVED = {
+    "interreplay.rllib.algorithm": "interreplay.rllib.algorithms.off_policy",
+    "interreplay.rllib.config": "interreplay.rllib.algorithms.off_policy_config",
+    "interreplay.rllib.ddpg": "interreplay.rllib.algorithms.ddpg",
+    "interreplay.rllib.deterministic": "interreplay.rllib.algorithms.deterministic",
+    "interreplay.rllib.episode_ids": "interreplay.rllib.stock.episode_ids",
+    "interreplay.rllib.experiments": "interreplay.rllib.command.experiments",
+    "interreplay.rllib.learner": "interreplay.rllib.algorithms.learner",
+    "interreplay.rllib.module": "interreplay.rllib.algorithms.module",
+    "interreplay.rllib.runner": "interreplay.rllib.env_runner.runner",
+    "interreplay.rllib.sac": "interreplay.rllib.algorithms.sac",
+    "interreplay.rllib.stock_configs": "interreplay.rllib.stock.configs",
+    "interreplay.rllib.td3": "interreplay.rllib.algorithms.td3",
+    "interreplay.rllib.tune_progress": "interreplay.rllib.tune.callbacks",
+    "interreplay.rllib.tune_trial": "interreplay.rllib.tune.trainable",
+    "interreplay.rllib.video": "interreplay.rllib.evaluation.video",
+}
+"""Modules with classes that pickles of commit d2c55bd and before may name, and where they lie since."""
+
+
+def current(module: str) -> str:
+    """The name that a module has today."""
+    return MOVED.get(module, module)
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds modules under the names that they had; each looks up what it is asked for where it is now."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in MOVED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        def lookup(name: str) -> Any:
+            return getattr(importlib.import_module(MOVED[module.__name__]), name)
+
+        module.__getattr__ = lookup  # type: ignore[method-assign]
+
+
+def find_moved_modules() -> None:
+    """Let everybody who unpickles, as RLlib and Ray Tune do, find the modules under the names that they had."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

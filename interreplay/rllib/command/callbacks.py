@@ -1,0 +1,91 @@
+"""What `rllib train` does between Ray Tune's steps: a table of progress, and saving where a signal asks for it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from interreplay.rllib.checkpoints.safe_pickle import name_class
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+class NamesClasses(tune.Callback):
+    """Lets checkpoints of RLlib's own algorithms be checked before they are loaded; ours do so themselves."""
+
+    def on_checkpoint(
+        self, iteration: int, trials: list[Any], trial: Any, checkpoint: tune.Checkpoint, **info: Any
+    ) -> None:
+        name_class(Path(checkpoint.path))
+
+
+class ProgressTable(tune.Callback):
+    """A line for each trial's newest result, every few seconds.
+
+    Args:
+        say: Takes a line.
+        seconds: Between two lines of a trial.
+    """
+
+    def __init__(self, say: Callable[[str], object], seconds: float = SECONDS_BETWEEN_LINES):
+        self._say, self._seconds = say, seconds
+        self._last: dict[str, float] = {}
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
+        now, before = time.monotonic(), self._last.get(trial.trial_id)
+        if before is not None and now - before < self._seconds and not result.get("done"):
+            return
+        if not self._last:
+            self._say(f"{'trial':<40} {'iteration':>9} {'env steps':>12} {'return':>10} {'seconds':>8}")
+        self._last[trial.trial_id] = now
+        reached = (result.get("env_runners") or {}).get("episode_return_mean", float("nan"))
+        shown = "-" if reached != reached else f"{reached:,.1f}"
+        steps = int(result.get("num_env_steps_sampled_lifetime", 0))
+        seconds = f"{result.get('time_total_s', 0):,.0f}"
+        self._say(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {shown:>10} {seconds:>8}")
+
+
+class SavesOnSignal(tune.Callback):
+    """Saves every running trial after the iteration in hand, then goes on or ends Tune's run so that it can be resumed.
+
+    Tune's own answer to a signal is to end without saving; what it would do then is done here once all is saved.
+    """
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self._asked: set[str] | None = None
+        self._saved: set[str] = set()
+        self._end: Any = None
+
+    def save(self) -> None:
+        """Save all running trials soon; safe in a signal handler."""
+        self._asked = set()
+        self._saved = set()
+
+    def stop(self) -> None:
+        """Save all running trials soon and end; safe in a signal handler."""
+        self.stopping = True
+        self.save()
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        if self._end is None:  # Tune has just put its handler there, in the place of what saves
+            self._end = signal.signal(signal.SIGUSR1, lambda number, frame: self.save())
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
+        if self._asked is not None and trial.trial_id not in self._asked:
+            self._asked.add(trial.trial_id)
+            result[tune.result.SHOULD_CHECKPOINT] = True
+
+    def on_checkpoint(
+        self, iteration: int, trials: list[Any], trial: Any, checkpoint: tune.Checkpoint, **info: Any
+    ) -> None:
+        self._saved.add(trial.trial_id)
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        if self.stopping and all(trial.trial_id in self._saved for trial in trials if trial.status == "RUNNING"):
+            self._end(signal.SIGUSR1, None)

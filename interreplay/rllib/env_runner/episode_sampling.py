@@ -1,0 +1,84 @@
+"""Whole episodes as RLlib asks for them: for its evaluations, and for whoever else calls `sample`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.utils.annotations import override
+
+from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
+from interreplay.rllib.env_runner.runner_state import RunnerState
+from interreplay.rllib.env_runner.stepping import SteppingRunner, longest_episode
+from interreplay.transitions import Transitions
+
+
+class SamplingRunner(SteppingRunner):
+    """A runner that steps its environments for episodes.
+
+    Attributes:
+        interrupted: Whether the last `sample` was ended by `interrupt`.
+    """
+
+    _ongoing_episodes: list[Any]
+    _hooks: EpisodeHooks
+    _now: RunnerState
+
+    def __init__(self, *, config: Any, **kwargs: Any):
+        super().__init__(config=config, **kwargs)
+        self.interrupted, self._records_policy = False, False
+
+    def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
+        """Make one step of every environment."""
+        raise NotImplementedError
+
+    def _use_environments(self) -> None:
+        """Set up what depends on environments that were made late."""
+        raise NotImplementedError
+
+    @override(SingleAgentEnvRunner)
+    def sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+    ) -> list[SingleAgentEpisode]:
+        """Return episodes as RLlib's runner does: `num_episodes` whole ones, or what `num_timesteps` give.
+
+        After `interrupt` it returns none, and reports none.
+        """
+        if self.env is None:  # asked to evaluate where other processes sample
+            self.make_env()
+            self._use_environments()
+            self._ongoing_episodes = [None] * self.num_envs
+        explore = self.config.explore if explore is None else explore
+        if force_reset or num_episodes is not None or not self._hooks.listening:
+            self._needs_initial_reset = True
+        self.interrupted, self._hooks.recording, self._records_policy = False, True, False
+        self._longest = longest_episode(self.env, self.config.evaluation_max_episode_steps)
+        self._hooks.begin_sample()
+        try:
+            self._play(num_timesteps, num_episodes, random_actions, explore)
+        finally:
+            self._hooks.recording, self._longest, self._needs_initial_reset = False, None, True
+        if self.interrupted:
+            self._now.log.take_finished()  # half an evaluation is none
+            return []
+        self._hooks.end_sample()
+        ongoing = [e for e in self._ongoing_episodes if e and len(e) and not e.is_done]
+        return self._hooks.done + (ongoing if num_episodes is None else [])
+
+    def _play(self, num_timesteps: int | None, num_episodes: int | None, random_actions: bool, explore: bool) -> None:
+        """Step until so much is made, or until `interrupt`."""
+        goal, made = num_episodes if num_episodes is not None else num_timesteps or self.num_envs, 0
+        while made < goal and not self.interrupted:
+            rows = self._step(random_actions, explore)
+            made = len(self._hooks.done) if num_episodes is not None else made + (len(rows) if rows is not None else 0)
+
+    def interrupt(self) -> None:
+        """Let a running `sample` return between two steps, with nothing; safe in signal handlers and threads."""
+        self.interrupted = True

@@ -1,0 +1,94 @@
+"""Environments that fail in the ways that environments fail, and one whose observation tells where it is."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+
+class Counting(gym.Env):
+    """Observes the number of its episode and the steps made in it; an episode ends after some steps.
+
+    Args:
+        config: ``length`` of episodes, None for no end; ``step`` at which `fail` is called, counted over episodes.
+    """
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, config: Any = None, **kwargs: Any):
+        config = {**dict(config or {}), **kwargs}
+        self.length, self.failing = config.get("length", 5), config.get("step", 7)
+        self.episodes, self.steps, self.total = 0, 0, 0
+
+    def observation(self) -> np.ndarray:
+        return np.array([self.episodes, self.steps], np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.episodes, self.steps = self.episodes + 1, 0
+        return self.observation(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps, self.total = self.steps + 1, self.total + 1
+        result = self.observation(), 1.0, self.steps == self.length, False, {}
+        return self.fail(result) if self.total == self.failing else result
+
+    def fail(self, result: Any) -> Any:
+        return result
+
+
+class Raises(Counting):
+    def fail(self, result):
+        raise RuntimeError("the motor\nburnt out")
+
+
+class RaisesInReset(Counting):
+    def reset(self, *, seed=None, options=None):
+        if self.total:
+            raise OSError("no contact to the robot")
+        return super().reset(seed=seed)
+
+
+class ResetWithoutSeed(Counting):
+    def reset(self):
+        return super().reset()
+
+
+class FourValues(Counting):
+    def fail(self, result):
+        return result[0], 1.0, False, {}
+
+
+class AnotherShape(Counting):
+    def fail(self, result):
+        return np.zeros(3, np.float32), *result[1:]
+
+
+class RewardArray(Counting):
+    def fail(self, result):
+        return result[0], np.ones(1), *result[2:]
+
+
+class RewardText(Counting):
+    def fail(self, result):
+        return result[0], "much", *result[2:]
+
+
+class Hangs(Counting):
+    def fail(self, result):
+        time.sleep(3600)
+
+
+class Draws(Counting):
+    """Observes random numbers of its own generator, and no number twice."""
+
+    def reset(self, *, seed=None, options=None):
+        gym.Env.reset(self, seed=seed)
+        self.steps = 0
+        return self.observation(), {}
+
+    def observation(self):
+        return self.np_random.random(2).astype(np.float32)

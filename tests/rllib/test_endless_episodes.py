@@ -1,0 +1,150 @@
+"""Evaluations of environments whose episodes may never end: they have a limit, and a request to stop ends them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import failing_envs
+import gymnasium as gym
+import pytest
+import ray
+
+from interreplay.rllib import SACConfig
+from interreplay.rllib.env_runner import stepping
+
+
+class Endless(failing_envs.Counting):
+    """Never ends an episode; calls `noticed` at a certain step of an evaluation."""
+
+    noticed = None
+
+    def step(self, action):
+        if self.noticed is not None and self.steps == 30:
+            type(self).noticed()
+        return super().step(action)
+
+
+LIMITED = "interreplay_tests/Limited-v0"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    if not ray.is_initialized():
+        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    gym.register(LIMITED, Endless, max_episode_steps=25)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    yield
+    Endless.noticed = None
+
+
+def config(env=Endless, **evaluation):
+    made = SACConfig().environment(env, env_config={"length": None} if isinstance(env, type) else {})
+    made.replay("Uniform", capacity=1_000).debugging(seed=0)
+    made.training(
+        hiddens=(16,),
+        train_batch_size_per_learner=8,
+        num_steps_sampled_before_learning_starts=10,
+        steps_per_iteration=20,
+    )
+    return made.evaluation(evaluation_interval=1, evaluation_duration=2, **evaluation)
+
+
+@pytest.mark.parametrize("envs", [1, 3])
+def test_episodes_without_an_end_are_cut_and_the_flag_is_named(envs, monkeypatch, caplog):
+    monkeypatch.setattr(stepping, "STEPS_OF_ENDLESS_EPISODES", 60)
+    with caplog.at_level(logging.WARNING):
+        algorithm = config(evaluation_config={"num_envs_per_env_runner": envs, "explore": False}).build_algo()
+        result = algorithm.train()
+    evaluated = result["evaluation"]["env_runners"]
+    assert evaluated["episode_len_mean"] == 60 == evaluated["episode_return_mean"]
+    assert evaluated["num_episodes"] >= 2
+    (line,) = [record.getMessage() for record in caplog.records if "--horizon" in record.getMessage()]
+    assert "an episode of Endless was cut after 60 steps of evaluation" in line and "\n" not in line
+    rows = algorithm.replay_buffer.storage.column("truncated")[: algorithm.env_steps]
+    assert not rows.any(), "training knows no such limit"
+    algorithm.stop()
+
+
+def test_the_limit_of_an_environment_counts_where_it_has_one(monkeypatch):
+    monkeypatch.setattr(stepping, "STEPS_OF_ENDLESS_EPISODES", 10)
+    algorithm = config(LIMITED).build_algo()
+    assert algorithm.train()["evaluation"]["env_runners"]["episode_len_mean"] == 5
+    algorithm.stop()
+
+
+def test_a_limit_can_be_set():
+    algorithm = config(evaluation_max_episode_steps=15).build_algo()
+    assert algorithm.train()["evaluation"]["env_runners"]["episode_len_mean"] == 15
+    algorithm.stop()
+    with pytest.raises(ValueError, match="evaluation_max_episode_steps is 0; expected a whole number of at least 1"):
+        config(evaluation_max_episode_steps=0).build_algo()
+
+
+def test_a_request_to_stop_ends_an_evaluation_and_the_next_one_is_whole():
+    algorithm = config(evaluation_max_episode_steps=10**9).build_algo()
+    Endless.noticed = algorithm.request_stop
+    result = algorithm.train()
+    assert "evaluation" not in result and algorithm.env_steps == 20
+    Endless.noticed, algorithm.stop_requested = None, False
+    algorithm.eval_env_runner.config.evaluation_max_episode_steps = 40
+    result = algorithm.train()
+    assert result["evaluation"]["env_runners"]["episode_len_mean"] == 40
+    assert result["evaluation"]["env_runners"]["num_episodes"] == 2
+    algorithm.stop()
+
+
+def test_a_request_from_another_thread_ends_an_evaluation():
+    algorithm = config(evaluation_max_episode_steps=10**9).build_algo()
+    timer = threading.Timer(1.0, algorithm.request_stop)
+    Endless.noticed = lambda: timer.start() if not timer.is_alive() else None
+    assert "evaluation" not in algorithm.train()
+    algorithm.stop()
+
+
+@pytest.mark.parametrize(("env", "ends"), [(Endless, True), (LIMITED, False)])
+def test_only_endless_evaluations_are_ended_where_results_are_to_be_whole(env, ends):
+    algorithm = config(env).build_algo()
+    algorithm.interrupt_evaluation(only_endless=True)
+    assert algorithm.eval_env_runner.interrupted is ends
+    algorithm.stop()
+
+
+MODULE = """
+import gymnasium, failing_envs
+gymnasium.register("Endless-v0", lambda **_: failing_envs.Counting({"length": None}))
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_ends_an_endless_evaluation_of_the_command(tmp_path):
+    """The evaluation would take 10,000,000 steps; the warning comes after the first 10,000."""
+    (tmp_path / "endless_env.py").write_text(MODULE)
+    root = Path(__file__).resolve().parents[2]
+    flags = (
+        "--env endless_env:Endless-v0 --total_env_steps 40 --steps_per_iteration 20 --learning_starts 10 --hiddens 16"
+    )
+    command = [sys.executable, str(root / "custom_training.py"), *flags.split(), "--evaluation_num_episodes", "1000"]
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent)])
+    run = subprocess.Popen(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
+    )
+    assert run.stderr is not None
+    try:
+        for line in run.stderr:
+            if "--horizon" in line:
+                run.send_signal(signal.SIGTERM)
+                break
+        run.communicate()
+    finally:
+        run.kill()
+    assert run.returncode == 75
+    assert list(tmp_path.glob("results/*/checkpoint_00000020")), "saved after the iteration's training"

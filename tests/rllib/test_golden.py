@@ -1,0 +1,129 @@
+"""The same seeds give the same results as they gave at commit d2c55bd, before modules moved.
+
+``tests/data/golden.json`` holds what 300 steps on Pendulum-v1 came to: losses and what the replay buffer reported in
+every iteration, sums over all parameters and over all stored rows. ``python -m tests.rllib.test_golden`` prints what
+they come to today, for when a decision changes them on purpose.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.rllib import SACConfig, TD3Config
+from tests.rllib.test_training import cluster  # noqa: F401
+
+GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden.json"
+RUNS = {
+    "SAC+NMER": (SACConfig, "NMER", {"k": 5}),
+    "TD3+PER": (TD3Config, "PER", {}),
+    "SAC+BIER": (SACConfig, "BIER", {"k": 5, "retrain_interval": 50}),
+}
+STEPS, EACH = 300, 100
+COLUMNS = ("obs", "actions", "rewards", "next_obs")
+
+
+def config(name: str, seed: int = 0) -> Any:
+    kind, buffer, arguments = RUNS[name]
+    return (
+        kind()
+        .environment("Pendulum-v1")
+        .replay(buffer, capacity=1_000, **arguments)
+        .training(
+            hiddens=(32, 32),
+            train_batch_size_per_learner=32,
+            num_steps_sampled_before_learning_starts=100,
+            steps_per_iteration=EACH,
+        )
+        .debugging(seed=seed)
+    )
+
+
+def numbers(results: dict[str, Any]) -> dict[str, float]:
+    """Numbers that are no times."""
+    plain = {name: value for name, value in results.items() if np.isscalar(value) and not isinstance(value, str | bool)}
+    times = ("time", "seconds", "throughput")
+    return {
+        name: float(value)
+        for name, value in sorted(plain.items())
+        if not any(part in name.removesuffix("_lifetime") for part in times)
+    }
+
+
+def sums(tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """Sums in float64 of all tensors and of each, and those of their sizes."""
+    arrays = {name: tensor.detach().cpu().numpy().astype(np.float64) for name, tensor in sorted(tensors.items())}
+    whole = np.concatenate([array.ravel() for array in arrays.values()])
+    return {
+        "count": int(whole.size),
+        "sum": math.fsum(whole),
+        "sum_of_sizes": math.fsum(np.abs(whole)),
+        "sum_of_squares": math.fsum(whole**2),
+        "sums": {name: math.fsum(array.ravel()) for name, array in arrays.items()},
+        "sums_of_sizes": {name: math.fsum(np.abs(array).ravel()) for name, array in arrays.items()},
+    }
+
+
+def run(name: str, seed: int = 0) -> dict[str, Any]:
+    """What one run comes to."""
+    algo = config(name, seed).build_algo()
+    iterations = []
+    for _ in range(STEPS // EACH):
+        result = algo.train()
+        reached = float(result["env_runners"].get("episode_return_mean", math.nan))
+        iterations.append(
+            {
+                "env_steps": int(algo.env_steps),
+                "learner": numbers(result["learners"]["default_policy"]),
+                "replay_buffer": numbers(result["replay_buffer"]),
+                "episode_return_mean": None if math.isnan(reached) else reached,
+            }
+        )
+    rows = algo.replay_buffer.storage[torch.arange(len(algo.replay_buffer))].columns()
+    found = {
+        "iterations": iterations,
+        "parameters": sums(algo.learner.single_module.state_dict()),
+        "stored": sums({column: rows[column] for column in COLUMNS}),
+    }
+    algo.stop()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_the_same_seed_gives_the_same_results(name):
+    expected, found = json.loads(GOLDEN.read_text())["runs"][name], run(name)
+    for mine, before in zip(found["iterations"], expected["iterations"], strict=True):
+        assert mine["env_steps"] == before["env_steps"]
+        reached = [
+            math.nan if each["episode_return_mean"] is None else each["episode_return_mean"] for each in (mine, before)
+        ]
+        assert reached[0] == pytest.approx(reached[1], rel=1e-6, nan_ok=True)
+        for part in ("learner", "replay_buffer"):
+            assert {key: mine[part][key] for key in before[part]} == pytest.approx(before[part], rel=1e-6)
+    for part in ("parameters", "stored"):
+        mine, before = found[part], expected[part]
+        assert mine["count"] == before["count"] and mine["sums"].keys() == before["sums"].keys()
+        for key in ("sum_of_sizes", "sum_of_squares"):
+            assert mine[key] == pytest.approx(before[key], rel=1e-6)
+        for tensor, size in before["sums_of_sizes"].items():
+            assert abs(mine["sums"][tensor] - before["sums"][tensor]) <= 1e-6 * size, tensor
+
+
+@pytest.mark.slow
+def test_another_seed_gives_others():
+    name = "SAC+NMER"
+    expected = json.loads(GOLDEN.read_text())["runs"][name]
+    assert run(name, seed=1)["parameters"]["sum"] != pytest.approx(expected["parameters"]["sum"], rel=1e-4)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    sys.stdout.write(json.dumps({"runs": {name: run(name) for name in RUNS}}, indent=1) + "\n")

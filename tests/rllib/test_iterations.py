@@ -1,0 +1,149 @@
+"""What an iteration counts, how long it lasts, what it calls, and when learning begins."""
+
+from __future__ import annotations
+
+import sys
+
+import failing_envs
+import pytest
+import ray
+import torch
+from ray.rllib.callbacks.callbacks import RLlibCallback
+
+from interreplay.rllib import SACConfig
+
+TRAINED = "num_env_steps_trained_lifetime"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    for module in (failing_envs, sys.modules[__name__]):
+        ray.cloudpickle.register_pickle_by_value(module)
+    if not ray.is_initialized():
+        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+
+
+def config(env=failing_envs.Draws, **training):
+    made = SACConfig().environment(env, env_config={} if isinstance(env, str) else {"step": -1, "length": 20})
+    made.replay("Uniform", capacity=1_000).debugging(seed=0)
+    settings = {
+        "hiddens": (16,),
+        "train_batch_size_per_learner": 8,
+        "num_steps_sampled_before_learning_starts": 50,
+        "steps_per_iteration": 30,
+    }
+    return made.training(**settings | training)
+
+
+def test_rows_that_were_learned_from_are_counted_as_rllib_does(tmp_path):
+    algorithm = config().build_algo()
+    results = [algorithm.train() for _ in range(3)]
+    # 30, 60 and 90 env steps; one update of 8 rows for each from the fiftieth on.
+    assert [result["learners"]["__all_modules__"][TRAINED] for result in results] == [0, 8 * 11, 8 * 41]
+    again = config().build_algo()
+    again.restore_from_path(algorithm.save_to_path(str(tmp_path / "checkpoint")))
+    assert again.train()["learners"]["__all_modules__"][TRAINED] == 8 * 71
+    algorithm.stop()
+    again.stop()
+
+
+def test_an_iteration_lasts_until_enough_rows_were_learned_from():
+    algorithm = config().reporting(min_train_timesteps_per_iteration=100).build_algo()
+    # The first ends at 90 env steps, with 328 rows learned from; at 60 there were 88.
+    assert algorithm.train()["env_steps"] == 90
+    assert algorithm.train()["env_steps"] == 120
+    algorithm.request_stop()
+    assert algorithm.train()["env_steps"] == 120, "a request to stop ends it all the same"
+    algorithm.stop()
+
+
+def test_other_lengths_of_iterations_work_as_before():
+    made = config().reporting(min_train_timesteps_per_iteration=1, min_sample_timesteps_per_iteration=45)
+    algorithm = made.build_algo()
+    assert [algorithm.train()["env_steps"] for _ in range(2)] == [90, 135]
+    algorithm.stop()
+    algorithm = config().reporting(min_time_s_per_iteration=0.5).build_algo()
+    assert algorithm.train()["time_this_iter_s"] >= 0.5
+    algorithm.stop()
+
+
+def test_an_iteration_that_could_never_end_is_refused():
+    with pytest.raises(ValueError, match="min_train_timesteps_per_iteration is 100; expected 0 where updates_per_step"):
+        config(updates_per_step=0).reporting(min_train_timesteps_per_iteration=100).build_algo()
+
+
+def test_a_state_without_its_buffer_fills_the_buffer_before_it_learns():
+    algorithm = config().build_algo()
+    for _ in range(3):
+        algorithm.train()
+    updates = algorithm.learner.updates
+    again = config().build_algo()
+    again.set_state(algorithm.get_state())
+    assert (again.env_steps, len(again.replay_buffer)) == (90, 0)
+    again.train()
+    assert again.learner.updates == updates and len(again.replay_buffer) == 30
+    again.train()
+    assert again.learner.updates == updates + 11, "from the fiftieth stored row on"
+    rows = again.replay_buffer.storage[torch.arange(30)]
+    given = again.learner.single_module.act(rows.obs, None)
+    assert not torch.equal(rows.actions, given) and rows.actions.abs().max() <= 1
+    algorithm.stop()
+    again.stop()
+
+
+def test_a_buffer_smaller_than_the_warm_up_learns_all_the_same():
+    algorithm = config(num_steps_sampled_before_learning_starts=60).replay("Uniform", capacity=20).build_algo()
+    for _ in range(3):
+        algorithm.train()
+    assert algorithm.learner.updates == 31
+    algorithm.stop()
+
+
+class Samples(RLlibCallback):
+    """Adds up what it was given, as metrics that travel from remote runners."""
+
+    def on_sample_end(self, *, env_runner, metrics_logger, samples, **kwargs):
+        metrics_logger.log_value("sampled_steps", sum(len(e) for e in samples), reduce="sum")
+        metrics_logger.log_value("sampled_reward", sum(e.get_return() for e in samples), reduce="sum")
+
+
+@pytest.mark.parametrize("runners", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_samples_are_handed_to_the_callback(runners):
+    made = config().callbacks(Samples)
+    made.env_runners(num_env_runners=runners, num_envs_per_env_runner=2, rollout_fragment_length=7)
+    algorithm = made.build_algo()
+    result = algorithm.train()["env_runners"]
+    assert result["sampled_steps"] == algorithm.env_steps == result["sampled_reward"]
+    algorithm.stop()
+
+
+def test_a_function_is_called_once_for_every_collection():
+    lengths = []
+    made = config().env_runners(rollout_fragment_length=15)
+    made.callbacks(on_sample_end=lambda samples, **_: lengths.append([len(e) for e in samples]))
+    algorithm = made.build_algo()
+    algorithm.train()
+    # Episodes of 20 steps: the second fragment holds the last 5 steps of the first, and 10 of the next.
+    assert lengths == [[15], [5, 10]]
+    algorithm.stop()
+
+
+def test_nobody_listens_by_default():
+    algorithm = config().build_algo()
+    assert not algorithm.env_runner._hooks.active
+    algorithm.stop()
+
+
+def test_callbacks_on_episodes_go_on_after_a_resume(tmp_path):
+    ended = []
+    made = config(env="CartPole-v1").callbacks(on_episode_end=lambda episode, **_: ended.append(len(episode)))
+    algorithm = made.build_algo()
+    algorithm.train()
+    again = made.copy(copy_frozen=False).build_algo()
+    again.restore_from_path(algorithm.save_to_path(str(tmp_path / "checkpoint")))
+    before = len(ended)
+    again.train()
+    again.train()
+    assert len(ended) > before
+    algorithm.stop()
+    again.stop()
