@@ -29,7 +29,7 @@ def sac_update(buffer: Any) -> Callable[[], object]:
 
     batch, rng = buffer.sample(256), torch.Generator().manual_seed(0)
     update = SACUpdate(SACNetworks(17, 6), target_entropy=-6.0)
-    return lambda: update.apply(batch.transitions, batch.weights, rng)
+    return lambda: update.update(batch, rng)
 
 
 def with_synthesizer(buffer: Any, synthesizer: Any) -> Callable[[], object]:

@@ -36,7 +36,7 @@ def sac_update(buffer: Any) -> Callable[[], object]:
 
     update, sample = SACUpdate(SACNetworks(OBS, 6), -6.0), buffer.sample(256)
     rng = torch.Generator().manual_seed(0)
-    return lambda: update.apply(sample.transitions, sample.weights, rng)
+    return lambda: update.update(sample, rng)
 
 
 def seconds_of(run: Callable[[], object]) -> float:

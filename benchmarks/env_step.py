@@ -94,13 +94,13 @@ def measure(algorithm: Any, iterations: int) -> tuple[dict[str, float], float]:
     """Median over iterations of the µs per env step by part, and the median matrix rate."""
     watch, runner = Watch(), algorithm.env_runner
     watch.on(runner, "collect", "runner")
-    watch.on(runner, "_policy_actions", ACT)
+    watch.on(runner, "_act", ACT)
     watch.on(runner, "_try_env_step", STEP)
     watch.on(algorithm.replay_buffer, "add", "buffer, add")
     watch.on(algorithm.replay_buffer, "sample", "buffer, sample")
     watch.on(algorithm.replay_buffer, "update", "buffer, update")
     watch.on(algorithm.diagnostics, "observe", "diagnostics")
-    watch.on(algorithm.learner._update_rule, "apply", "update")
+    watch.on(algorithm.learner._update_rule, "update", "update")
     parts: dict[str, list[float]] = {}
     rates = []
     for _ in range(iterations):

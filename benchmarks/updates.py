@@ -1,16 +1,20 @@
-"""Milliseconds of one SAC update: ours, plain PyTorch's, and plain PyTorch's compiled, side by side.
+"""Milliseconds of one update of SAC and TD3: ours, the plain one that defines it, and plain PyTorch's, side by side.
 
     python -m benchmarks.updates [--compile] [--repeats 100]
+    python -m benchmarks.updates --against ../another_checkout
 
-HalfCheetah's shapes, batch 256, two layers of 256, one thread, no environment and no buffer. The plain update is what
-one writes first: networks of `nn.Linear`, losses differentiated by autograd, `torch.optim.Adam`. `--compile` adds its
-losses through `torch.compile`, which needs a C++ compiler and half a minute.
+HalfCheetah's shapes, batch 256, two layers of 256, one thread, no environment and no buffer. Plain PyTorch's SAC is
+what one writes first: networks of `nn.Linear`, losses differentiated by autograd, `torch.optim.Adam`. `--compile` adds
+its losses through `torch.compile`, which needs a C++ compiler and half a minute. `--against` measures our updates
+beside those of another checkout, in one process and in turn.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +26,11 @@ OBS, ACTIONS, BATCH, GAMMA, TAU = 17, 6, 256, 0.99, 0.005
 
 
 def rows() -> Any:
-    """A batch of random transitions."""
+    """Return a batch of random transitions."""
     import torch
 
-    from interreplay import Transitions
+    from interreplay.learning.update import Batch
+    from interreplay.transitions import Transitions
 
     g = torch.Generator().manual_seed(0)
 
@@ -33,7 +38,7 @@ def rows() -> Any:
         return torch.randn(*shape, generator=g)
 
     none = torch.zeros(BATCH, dtype=torch.bool)
-    return Transitions(
+    transitions = Transitions(
         obs=normal(BATCH, OBS),
         actions=normal(BATCH, ACTIONS).tanh(),
         rewards=normal(BATCH),
@@ -42,22 +47,40 @@ def rows() -> Any:
         truncated=none,
         discounts=torch.full((BATCH,), GAMMA),
     )
+    return Batch(transitions, torch.ones(BATCH))
 
 
-def ours(matrix_dtype: str) -> Callable[[], object]:
-    """Our update."""
+def ours(trainer: str, kind: str = "", matrix_dtype: str = "float32") -> Callable[[], object]:
+    """Return our update of an algorithm, "Plain" for the one that defines it."""
     import torch
 
-    from interreplay.learning.batched_layers import MATRIX_DTYPES
-    from interreplay.learning.networks import Layers
-    from interreplay.learning.sac import SACNetworks, SACUpdate
+    from interreplay.learning.networks import MATRIX_DTYPES, BatchedMLP
 
-    networks, batch, rng = SACNetworks(OBS, ACTIONS), rows(), torch.Generator().manual_seed(0)
+    learning = importlib.import_module(f"interreplay.learning.{trainer.lower()}")
+    if trainer == "SAC":
+        networks, settings = learning.SACNetworks(OBS, ACTIONS), {"target_entropy": -ACTIONS}
+    else:
+        deterministic = importlib.import_module("interreplay.learning.deterministic")
+        networks, settings = deterministic.DeterministicNetworks(OBS, ACTIONS), {}
     for layers in networks.modules():
-        if isinstance(layers, Layers):
+        if isinstance(layers, BatchedMLP):
             layers.matrix_dtype = MATRIX_DTYPES[matrix_dtype]
-    update, weights = SACUpdate(networks, target_entropy=-ACTIONS), torch.ones(BATCH)
-    return lambda: update.apply(batch, weights, rng)
+    update = getattr(learning, f"{kind}{trainer}Update")(networks, **settings)
+    batch, rng = rows(), torch.Generator().manual_seed(0)
+    return lambda: update.update(batch, rng)
+
+
+def ours_of(checkout: str, trainer: str) -> Callable[[], object]:
+    """Return the update of another checkout, imported beside that of this one."""
+    mine = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "interreplay"}
+    sys.path.insert(0, checkout)
+    try:
+        return ours(trainer)
+    finally:
+        sys.path.remove(checkout)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "interreplay"]:
+            del sys.modules[name]
+        sys.modules.update(mine)
 
 
 class Plain:
@@ -78,7 +101,7 @@ class Plain:
         groups = self.actor.parameters(), self.critics.parameters(), [self.log_alpha]
         self.adams = [torch.optim.Adam(parameters, lr=3e-4) for parameters in groups]
         self.critic_loss, self.actor_loss = wrap(self._critic_loss), wrap(self._actor_loss)
-        self.batch = rows()
+        self.batch = rows().transitions
 
     def sample(self, obs: Any, noise: Any) -> tuple[Any, Any]:
         from torch.nn.functional import softplus
@@ -133,26 +156,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compile", action="store_true", help="add torch.compile")
     parser.add_argument("--repeats", type=int, default=100)
+    parser.add_argument("--against", metavar="CHECKOUT", help="measure beside the updates of another checkout")
     arguments = parser.parse_args()
     single_thread()
     import torch
 
     a = torch.randn(256, 256)
-    contenders: dict[str, Callable[[], object]] = {
-        "ours": ours("float32"),
-        "ours, bfloat16 products": ours("bfloat16"),
-        "plain PyTorch": Plain(lambda loss: loss),
-    }
-    if arguments.compile:
-        contenders["plain PyTorch, torch.compile"] = Plain(torch.compile)
-    contenders["one 256×256×256 product"] = lambda: torch.mm(a, a)
-    seconds = interleaved(contenders, arguments.repeats, warm_up=5)
-    base = seconds["ours"]
-    lines = [
-        [name, f"{1e3 * np.median(s):.2f}", f"{np.median(s / base):.2f}", f"{1e3 * s.min():.2f}"]
-        for name, s in seconds.items()
-    ]
-    print(table(["one SAC update", "ms, median", "× ours, median of pairs", "ms, least"], lines))
+    for trainer in ("SAC", "TD3"):
+        contenders: dict[str, Callable[[], object]] = {f"{trainer}, ours": ours(trainer)}
+        if arguments.against:
+            contenders[f"{trainer}, ours in {arguments.against}"] = ours_of(arguments.against, trainer)
+        else:
+            contenders[f"{trainer}, ours, bfloat16 products"] = ours(trainer, matrix_dtype="bfloat16")
+            contenders[f"{trainer}, its plain definition"] = ours(trainer, "Plain")
+            if trainer == "SAC":
+                contenders["SAC, plain PyTorch"] = Plain(lambda loss: loss)
+            if trainer == "SAC" and arguments.compile:
+                contenders["SAC, plain PyTorch, torch.compile"] = Plain(torch.compile)
+            contenders["one 256×256×256 product"] = lambda: torch.mm(a, a)
+        seconds = interleaved(contenders, arguments.repeats, warm_up=5)
+        base = next(iter(seconds.values()))
+        lines = [
+            [name, f"{1e3 * np.median(s):.2f}", f"{np.median(s / base):.2f}", f"{1e3 * s.min():.2f}"]
+            for name, s in seconds.items()
+        ]
+        print(table(["one update", "ms, median", "× ours, median of pairs", "ms, least"], lines), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -2,117 +2,101 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from interreplay.learning.networks import Layers, Pass, polyak
-from interreplay.learning.optimizer import FastAdam
-from interreplay.learning.update import Update, half_squares, over_views, shares, to_views, weighted_mean
+from interreplay.learning.networks import polyak
+from interreplay.learning.update import Update, clip_gradients
 from interreplay.transitions import Transitions
 
 
-class ActorCriticUpdate(Update):
-    """Steps on critics by TD errors, and on actors by gradients of their outputs.
-
-    Losses are differentiated by hand, up to the outputs of the networks: the graph that autograd would build took
-    0.4 ms of 9 for SAC. Subclasses say how.
+class ActorCriticUpdate(Update, ABC):
+    """Optimizers and targets of an actor and its critics.
 
     Args:
         networks: What is learned, with ``actor``, ``critics`` and ``encoder``; where the encoder has parameters, which
             the critics' loss trains, also with ``target_encoder``.
         actor_lr: Learning rate of the actor.
         critic_lr: Learning rate of the critics.
+        tau: Share of the way that targets move per update of theirs.
         actor_l2: c of the term c·½‖θ‖² in the actor's loss, as Sander et al. 2022 have it.
         critic_l2: The same in the critics' loss.
         huber_delta: Error up to which the critics' loss is square, or None for all.
-        grad_clip: Largest gradient norm per optimiser, or None.
+        grad_clip: Bound of the gradients of the actor and of those of the critics, or None.
+        grad_clip_by: What it bounds, see `clip_gradients`.
 
     Attributes:
-        scale: s in the critics' loss s·Σ_j mean(v·w·½δ_j²).
+        adam: The class of the optimizers.
     """
 
-    scale = 1.0
+    adam: type[torch.optim.Adam] = torch.optim.Adam
 
     def __init__(
         self,
         networks: Any,
-        actor_lr: float,
-        critic_lr: float,
-        actor_l2: float,
-        critic_l2: float,
-        huber_delta: float | None,
-        grad_clip: float | None,
+        actor_lr: float = 3e-4,
+        critic_lr: float = 3e-4,
+        tau: float = 0.005,
+        actor_l2: float = 0.0,
+        critic_l2: float = 0.0,
+        huber_delta: float | None = None,
+        grad_clip: float | None = None,
+        grad_clip_by: str = "global_norm",
     ):
-        self.networks, self.huber_delta, self.grad_clip = networks, huber_delta, grad_clip
+        self.networks, self.tau, self.huber_delta = networks, tau, huber_delta
+        self.grad_clip, self.grad_clip_by = grad_clip, grad_clip_by
         self.encoder = list(networks.encoder.parameters())
         self.actor, self.critics = list(networks.actor.parameters()), [*networks.critics.parameters(), *self.encoder]
         self.targets: list[Tensor] = list(networks.targets.parameters())
         if self.encoder:
             self.targets += networks.target_encoder.parameters()
-        self.optimizers = {
-            "actor": FastAdam(self.actor, actor_lr, weight_decay=actor_l2),
-            "critic": FastAdam(self.critics, critic_lr, weight_decay=critic_l2),
+        self.optimizers: dict[str, torch.optim.Optimizer] = {
+            "actor": self.adam(self.actor, actor_lr, weight_decay=actor_l2),
+            "critic": self.adam(self.critics, critic_lr, weight_decay=critic_l2),
         }
 
+    def minimize(self, loss: Tensor, name: str) -> None:
+        """Step the parameters of the optimizer `name` down the gradient of a loss, which autograd takes."""
+        optimizer = self.optimizers[name]
+        parameters = optimizer.param_groups[0]["params"]
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            parameter.grad = gradient
+        if name in ("actor", "critic"):
+            clip_gradients(parameters, self.grad_clip, self.grad_clip_by)
+        optimizer.step()
+
     def target_views(self, rows: Transitions, next_obs: Tensor) -> Tensor:
-        """What target networks see of the next observations, `next_obs` where the encoder has no parameters."""
+        """Return what target networks see of the next observations: `next_obs` where the encoder has no parameters."""
         if not self.encoder:
             return next_obs
         with torch.no_grad():
             return self.networks.target_encoder(rows.next_obs)
 
-    def seen_by_actor(self, rows: Transitions, obs: Tensor, m: int) -> Tensor:
-        """Encoded observations ``(n, d)`` for the actor's loss, which trains no encoder."""
+    def actor_views(self, rows: Transitions, obs: Tensor, m: int) -> Tensor:
+        """Return encoded observations ``(n, d)`` for the actor's loss, which trains no encoder."""
         return obs.detach() if m == 1 else self.networks.encoder(rows.obs)
 
-    def move_targets(self, tau: float) -> None:
+    def move_targets(self) -> None:
         """Move the critics' targets, and the encoder's."""
-        polyak(self.targets, [*self.critics], tau)
+        polyak(self.targets, [*self.critics], self.tau)
 
-    def step_critics(
-        self,
-        seen: Tensor,
-        m: int,
-        target: Tensor,
-        weights: Tensor,
-        row_weights: Tensor | None,
-        taken: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Step the critics towards targets.
 
-        Args:
-            seen: Rows [s; a], or s where critics have an output per action, ``(n·m, inputs)``, m views of each.
-            m: Views.
-            target: q_t ``(n,)``.
-            weights: Importance weights w ``(n,)``.
-            row_weights: v ``(n,)`` or None.
-            taken: Numbers ``(n·m,)`` of the actions, where critics have an output per action.
+class SoftUpdate(ActorCriticUpdate):
+    """What the updates of soft actor-critic share: the temperature, and what is reported.
 
-        Returns:
-            TD errors ``(critics, n)`` before the step, and the loss.
-        """
-        for parameter in self.encoder:
-            parameter.grad = None
-        made = self.networks.critics.run(seen)
-        with torch.no_grad():
-            which = None if taken is None else taken.expand(len(made.outputs), -1).unsqueeze(-1)
-            chosen = made.outputs if which is None else made.outputs.gather(-1, which)
-            errors = over_views(chosen.squeeze(-1), m) - target
-            slopes = errors if self.huber_delta is None else errors.clamp(-self.huber_delta, self.huber_delta)
-            slopes = slopes * (weights * shares(target, row_weights) * self.scale)
-            losses = self.scale * half_squares(errors, self.huber_delta)
-            loss = weighted_mean(losses * weights, row_weights).sum()
-            gradients = to_views(slopes, m).unsqueeze(-1)
-            if which is not None:
-                gradients = torch.zeros_like(made.outputs).scatter_(-1, which, gradients)
-        self.step(self.networks.critics, made, gradients, "critic", self.critics)
-        return errors, loss
+    Args:
+        networks: What is learned, with ``log_alpha`` too.
+        target_entropy: In nats; the paper takes −|A|.
+        alpha_lr: Learning rate of the temperature; 0 leaves it as it is.
+        **settings: Those of `ActorCriticUpdate`.
+    """
 
-    def step(self, layers: Layers, made: Pass, gradients: Tensor, name: str, parameters: list[nn.Parameter]) -> None:
-        """Step the optimiser `name` of these parameters by the gradients of the outputs of a pass."""
-        layers.learn(made, gradients)
-        if self.grad_clip is not None:
-            nn.utils.clip_grad_norm_(parameters, self.grad_clip)
-        self.optimizers[name].apply()
+    metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_mean", "log_prob_mean")
+
+    def __init__(self, networks: Any, target_entropy: float, alpha_lr: float = 3e-4, **settings: Any):
+        super().__init__(networks, **settings)
+        self.target_entropy = float(target_entropy)
+        self.optimizers["alpha"] = self.adam([networks.log_alpha], alpha_lr)

@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor
 
-from interreplay.learning.deterministic import DeterministicNetworks, DeterministicUpdate
+from interreplay.learning.deterministic import ImmediateUpdate
+from interreplay.learning.fast.deterministic import FastDDPGUpdate
+from interreplay.learning.update import (
+    SampleLike,
+    UpdateResult,
+    half_squares,
+    mean_over_views,
+    repeat_for_views,
+    views,
+    weighted_mean,
+)
 
 
-class DDPGUpdate(DeterministicUpdate):
-    """The update of DDPG: one critic or more, actor and targets in every update, a' = π'(s').
+class PlainDDPGUpdate(ImmediateUpdate):
+    """The update of DDPG in plain PyTorch: one critic or more, the actor and all targets, in this order.
 
-    Args:
-        networks: What is learned.
-        actor_lr: Learning rate of the actor.
-        critic_lr: Learning rate of the critics.
-        tau: Share of the way that targets move per update.
-        **settings: The others of `DeterministicUpdate`.
+    With q_t = r + discounts·min_j Q'_j(s', π'(s')):
+
+    * critics: Σ_j mean(v·w·δ_j²), δ_j = Q_j(s, a) − q_t, w the importance weights, Q_j and q_t means over a row's
+      views; with `huber_delta` twice Huber's loss in place of δ², the same for |δ| up to it and linear beyond;
+    * actor: mean(−v·Q_1(s, π(s))).
+
+    v are the row weights, 1 where there are none. The L2 terms are in the gradients, not in the reported losses.
+    Arguments are those of `ImmediateUpdate`.
     """
 
-    def __init__(
-        self,
-        networks: DeterministicNetworks,
-        actor_lr: float = 1e-4,
-        critic_lr: float = 1e-3,
-        tau: float = 0.001,
-        **settings: Any,
-    ):
-        super().__init__(networks, actor_lr, critic_lr, tau, **settings)
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows, nets = batch.transitions, self.networks
+        obs, next_obs, m = views(rows, nets.encoder)
+        actions = repeat_for_views(rows.actions.flatten(1), m)
 
-    def target_actions(self, next_obs: Tensor, rng: torch.Generator) -> Tensor:
-        return self.networks.target_actor(next_obs)
+        with torch.no_grad():
+            next_obs = self.target_views(rows, next_obs)
+            next_values = nets.targets(torch.cat([next_obs, nets.target_actor(next_obs)], dim=1)).amin(dim=0)
+            target = rows.rewards + rows.discounts * mean_over_views(next_values, m)
+
+        errors = mean_over_views(nets.critics(torch.cat([obs, actions], dim=1)), m) - target
+        losses = batch.weights * 2.0 * half_squares(errors, self.huber_delta)
+        critic_loss = weighted_mean(losses, batch.row_weights).sum()
+        self.minimize(critic_loss, "critic")
+
+        actor_obs = self.actor_views(rows, obs, m)
+        first_values = nets.critics(torch.cat([actor_obs, nets.actor(actor_obs)], dim=1))[0]
+        actor_loss = -weighted_mean(first_values, batch.row_weights)
+        self.minimize(actor_loss, "actor")
+
+        self.move_targets()
+        self.updates += 1
+        self.actor_loss = actor_loss.detach()
+        metrics = torch.stack([critic_loss, actor_loss, (errors + target).mean()])
+        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach())
+
+
+DDPGUpdate = FastDDPGUpdate
+"""What learns where nothing else is asked for: `PlainDDPGUpdate`, with gradients by hand."""

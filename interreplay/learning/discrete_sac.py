@@ -6,18 +6,28 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from interreplay.learning.networks import MLP, Layers
-from interreplay.learning.sac import SACNetworks, SACUpdate
-from interreplay.learning.update import over_views, shares, views, weighted_mean
-from interreplay.transitions import Transitions
+from interreplay.learning.actor_critic import SoftUpdate
+from interreplay.learning.fast.discrete_sac import FastDiscreteSACUpdate
+from interreplay.learning.networks import MLP, BatchedMLP
+from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
+from interreplay.learning.sac import SACNetworks
+from interreplay.learning.update import (
+    SampleLike,
+    UpdateResult,
+    half_squares,
+    mean_over_views,
+    repeat_for_views,
+    views,
+    weighted_mean,
+)
 
 ENTROPY_SHARE = 0.98
 """Share of the largest entropy, log|A|, that the temperature aims at by default (Christodoulou 2019, appendix)."""
 
 
-class CategoricalActor(nn.Module):
+class CategoricalActor(DiscretePolicy):
     """A policy that gives every action a probability.
 
     Args:
@@ -26,22 +36,32 @@ class CategoricalActor(nn.Module):
         hiddens: Widths of the hidden layers.
     """
 
+    stochastic = True
+
     def __init__(self, inputs: int, actions: int, hiddens: Sequence[int]):
         super().__init__()
-        self.body = MLP([inputs, *hiddens, actions])
+        self.body, self.size = MLP([inputs, *hiddens, actions]), actions
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Log π(·|s) ``(n, A)``."""
+        """Return log π(·|s) ``(n, A)``."""
         return self.body(obs).log_softmax(dim=-1)
 
-    def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
-        """Actions ``(n,)`` for standard normal `noise` ``(n, A)``, or the most probable ones for None.
+    def output(self, obs: Tensor) -> Tensor:
+        """Return log probabilities ``(n, A)`` up to a constant per row."""
+        return self.body.outputs(obs)[0]
 
-        With ε ~ N(0, 1), −log Φ(ε) is exponential, so that −log(−log Φ(ε)) is Gumbel noise, with which the largest of
-        the disturbed log probabilities is a draw from π.
-        """
-        scores = self.body(obs)
-        return (scores if noise is None else scores - (-torch.special.log_ndtr(noise)).log()).argmax(dim=-1)
+    def mode(self, output: Tensor) -> Tensor:
+        return output.argmax(dim=-1)
+
+    def draw(self, output: Tensor, rng: torch.Generator) -> Tensor:
+        return torch.multinomial(output.softmax(dim=-1), 1, generator=rng).squeeze(1)
+
+    def record(self, output: Tensor) -> dict[str, Tensor]:
+        """Return the probabilities ``(n, A)``."""
+        return {POLICY_OUTPUT: output.log_softmax(dim=-1).exp()}
+
+    def record_random(self, count: int) -> dict[str, Tensor]:
+        return {POLICY_OUTPUT: torch.full((count, self.size), 1.0 / self.size)}
 
 
 class DiscreteSACNetworks(SACNetworks):
@@ -50,12 +70,12 @@ class DiscreteSACNetworks(SACNetworks):
     def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
         return CategoricalActor(inputs, actions, hiddens)
 
-    def make_critics(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Layers:
-        return Layers(2, [inputs, *hiddens, actions])
+    def make_critics(self, inputs: int, actions: int, hiddens: Sequence[int]) -> BatchedMLP:
+        return BatchedMLP(2, [inputs, *hiddens, actions])
 
 
-class DiscreteSACUpdate(SACUpdate):
-    """The update of SAC with sums over all actions where `SACUpdate` draws one.
+class PlainDiscreteSACUpdate(SoftUpdate):
+    """The update of SAC in plain PyTorch, with sums over all actions where `PlainSACUpdate` draws one.
 
     With V(s) = Σ_a π(a|s)·(min_j Q_j(s, a) − α log π(a|s)) and q_t = r + discounts·V'(s'), V' of the targets:
 
@@ -63,46 +83,43 @@ class DiscreteSACUpdate(SACUpdate):
     * actor: mean(−v·V(s));
     * temperature: as there, with Σ_a π(a|s)·log π(a|s) in the place of log π(a|s).
 
-    Args:
-        networks: What is learned.
-        target_entropy: In nats; `ENTROPY_SHARE`·log A by default in the paper.
-        **settings: Those of `SACUpdate`.
+    Arguments are those of `SoftUpdate`; the target entropy is `ENTROPY_SHARE`·log A by default in the paper.
     """
 
-    networks: DiscreteSACNetworks
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows, nets = batch.transitions, self.networks
+        obs, next_obs, m = views(rows, nets.encoder)
+        taken = repeat_for_views(rows.actions, m)
+        alpha = nets.log_alpha.detach().exp()
 
-    def apply(
-        self, rows: Transitions, weights: Tensor, rng: torch.Generator, row_weights: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        obs, next_obs, m = views(rows, self.networks.encoder)
-        taken = rows.actions if m == 1 else rows.actions.repeat_interleave(m)
-        alpha = self.networks.log_alpha.detach().exp()
-        target = self.expected_values(rows, next_obs, m, alpha)
-        errors, critic_loss = self.step_critics(obs, m, target, weights, row_weights, taken)
-        actor_loss, log_prob = self.step_policy(self.seen_by_actor(rows, obs, m), alpha, row_weights)
-        return self.conclude(errors, target, (critic_loss, actor_loss), alpha, log_prob, row_weights)
+        with torch.no_grad():
+            next_log_probs = nets.actor(next_obs)
+            next_values = nets.targets.outputs(self.target_views(rows, next_obs)).amin(dim=0)
+            expected = (next_log_probs.exp() * (next_values - alpha * next_log_probs)).sum(dim=-1)
+            target = rows.rewards + rows.discounts * mean_over_views(expected, m)
 
-    @torch.no_grad()
-    def expected_values(self, rows: Transitions, next_obs: Tensor, m: int, alpha: Tensor) -> Tensor:
-        """q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
-        log_probs = self.networks.actor(next_obs)
-        values = self.networks.targets.outputs(self.target_views(rows, next_obs)).amin(dim=0)
-        expected = (log_probs.exp() * (values - alpha * log_probs)).sum(dim=-1)
-        return rows.rewards + rows.discounts * over_views(expected, m)
+        chosen = nets.critics.outputs(obs).gather(-1, taken.expand(2, -1).unsqueeze(-1)).squeeze(-1)
+        errors = mean_over_views(chosen, m) - target
+        losses = batch.weights * half_squares(errors, self.huber_delta)
+        critic_loss = weighted_mean(losses, batch.row_weights).sum()
+        self.minimize(critic_loss, "critic")
 
-    @torch.no_grad()
-    def step_policy(self, obs: Tensor, alpha: Tensor, row_weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Step the actor; returns its loss and Σ_a π log π ``(n,)`` before the step.
+        actor_obs = self.actor_views(rows, obs, m)
+        log_probs = nets.actor(actor_obs)
+        with torch.no_grad():
+            values = nets.critics.outputs(actor_obs).amin(dim=0)
+        actor_loss = weighted_mean((log_probs.exp() * (alpha * log_probs - values)).sum(dim=-1), batch.row_weights)
+        self.minimize(actor_loss, "actor")
 
-        The loss of a row is Σ_a π_a·f_a, f_a = α log π_a − min_j Q_j; its gradient by the outputs that π is the
-        softmax of is π_a·(f_a − Σ_b π_b·f_b), what log π adds to it being 0.
-        """
-        made = self.networks.actor.body.run(obs)
-        log_probs = made.outputs.squeeze(0).log_softmax(dim=-1)
-        probs = log_probs.exp()
-        costs = alpha * log_probs - self.networks.critics.outputs(obs).amin(dim=0)
-        losses = (probs * costs).sum(dim=-1)
-        share = torch.as_tensor(shares(losses, row_weights)).unsqueeze(-1)
-        slopes = share * probs * (costs - losses.unsqueeze(-1))
-        self.step(self.networks.actor.body, made, slopes.unsqueeze(0), "actor", self.actor)
-        return weighted_mean(losses, row_weights), (probs * log_probs).sum(dim=-1)
+        negative_entropy = (log_probs.exp() * log_probs).sum(dim=-1).detach()
+        alpha_loss = -nets.log_alpha * weighted_mean(negative_entropy + self.target_entropy, batch.row_weights)
+        self.minimize(alpha_loss, "alpha")
+
+        self.move_targets()
+        means = (errors + target).mean(), negative_entropy.mean()
+        metrics = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, *means])
+        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach())
+
+
+DiscreteSACUpdate = FastDiscreteSACUpdate
+"""What learns where nothing else is asked for: `PlainDiscreteSACUpdate`, with gradients by hand."""

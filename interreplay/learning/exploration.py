@@ -1,4 +1,4 @@
-"""Noise with which policies explore, drawn once per step of the environments."""
+"""How policies explore: parts that act, once per step of the environments."""
 
 from __future__ import annotations
 
@@ -11,10 +11,148 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import accepted_names
+from interreplay.learning.policies import Acted, Policy
 
 
 class Exploration(ABC):
-    """What a runner hands to the policy as noise.
+    """A way to choose actions by what a policy gives; the policy's network is called once.
+
+    Attributes:
+        annealed: Whether a schedule follows the progress of the run, which `anneal` hands in.
+    """
+
+    annealed = False
+
+    @abstractmethod
+    def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
+        """Choose actions ``(n, *action_shape)``.
+
+        Args:
+            policy: Who acts.
+            output: What `Policy.output` gave, ``(n, ...)``.
+            rng: Source of randomness, on the device of the policy.
+        """
+
+    def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
+        """Return what the policy gives for encoded observations ``(n, inputs)``."""
+        return policy.output(obs)
+
+    def act(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
+        """Return actions ``(n, *action_shape)`` for encoded observations ``(n, inputs)``."""
+        return self.choose(policy, self.output(policy, obs, rng), rng)
+
+    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
+        """Return the actions and, of the same network call, what the policy gave; nothing of it without `record`."""
+        output = self.output(policy, obs, rng)
+        return Acted(self.choose(policy, output, rng), policy.record(output) if record else {})
+
+    def check(self, policy: Policy) -> None:  # noqa: B027 - many explore with every policy
+        """Refuse a policy that this cannot explore with.
+
+        Raises:
+            ValueError: Naming both.
+        """
+
+    def start(self, which: np.ndarray) -> None:  # noqa: B027 - many have nothing to do
+        """Note that episodes begin in the environments `which` ``(environments,)``, boolean."""
+
+    def anneal(self, progress: float) -> None:  # noqa: B027 - many have no schedule
+        """Follow the run, whose `progress` grows from 0 to 1."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next action depends on, beside policy and random generator."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state
+        """Continue from a state."""
+
+
+class Greedy(Exploration):
+    """The policy's best actions: no exploration."""
+
+    def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
+        return policy.mode(output)
+
+
+class Sampled(Exploration):
+    """Draws from the policy's own distribution, as SAC explores."""
+
+    def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
+        return policy.draw(output, rng)
+
+    def check(self, policy: Policy) -> None:
+        if not policy.stochastic:
+            raise ValueError("exploration is Sampled and the policy is no distribution; expected another exploration")
+
+
+class Random(Exploration):
+    """Uniformly random actions, whatever the policy is."""
+
+    def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
+        return policy.random(len(output), rng)
+
+    def act(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
+        return policy.random(len(obs), rng)
+
+    def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
+        return Acted(policy.random(len(obs), rng), policy.record_random(len(obs)) if record else {})
+
+
+class Noisy(Exploration):
+    """The best actions of a network whose layers have noise, drawn anew for each step (arXiv:1706.10295)."""
+
+    def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
+        return policy.mode(output)
+
+    def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
+        policy.renew_noise(rng)
+        return policy.output(obs)
+
+    def check(self, policy: Policy) -> None:
+        if not policy.noisy:
+            raise ValueError("exploration is Noisy and the policy has no noisy layers; expected another exploration")
+
+
+class EpsilonGreedy(Exploration):
+    """Uniformly random actions with probability ε, else the best: ε goes from `start` to `end` (Mnih et al. 2015).
+
+    Args:
+        start: ε at first.
+        end: ε from `share` of the run on.
+        share: Of the run over which ε changes, linearly.
+    """
+
+    def __init__(self, start: float = 1.0, end: float = 0.05, share: float = 0.1):
+        for name, value in (("start", start), ("end", end), ("share", share)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} is {value!r}; expected a number between 0 and 1")
+        self.start_epsilon, self.end_epsilon, self.share = float(start), float(end), float(share)
+        self.annealed = self.start_epsilon != self.end_epsilon
+        self.progress = 0.0
+
+    @property
+    def epsilon(self) -> float:
+        """ε now."""
+        done = 1.0 if self.progress >= self.share else self.progress / self.share
+        return (1.0 - done) * self.start_epsilon + done * self.end_epsilon
+
+    def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
+        best, random = policy.mode(output), policy.random(len(output), rng)
+        explores = torch.rand(len(output), generator=rng, device=rng.device) < self.epsilon
+        return torch.where(explores.view(-1, *[1] * (best.ndim - 1)), random, best)
+
+    def anneal(self, progress: float) -> None:
+        self.progress = float(progress)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"progress": self.progress}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.progress = float(state["progress"])
+
+
+class Additive(Exploration):
+    """Noise on the policy's best actions, which are clipped to [−1, 1].
 
     Attributes:
         sigma: Standard deviation of what is drawn anew in each step; actions lie in [−1, 1].
@@ -26,21 +164,22 @@ class Exploration(ABC):
         self.sigma = float(sigma)
 
     @abstractmethod
-    def draw(self, shape: tuple[int, int], rng: torch.Generator) -> Tensor:
-        """Noise ``(environments, actions)`` for the next step, on the device of `rng`."""
+    def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
+        """Draw noise ``(environments, actions)`` for the next step, on the device of `rng`."""
 
-    def start(self, which: np.ndarray) -> None:  # noqa: B027 - many have nothing to do
-        """Episodes begin in the environments `which` ``(environments,)``, boolean."""
+    def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
+        best = policy.mode(output)
+        return (best + self.draw(tuple(best.shape), rng)).clamp_(-1.0, 1.0)
 
-    def state_dict(self) -> dict[str, Any]:
-        """What the next noise depends on, beside the random generator."""
-        return {}
+    def check(self, policy: Policy) -> None:
+        if policy.discrete:
+            name = type(self).__name__
+            raise ValueError(
+                f"exploration is {name} and actions are discrete; expected Sampled, EpsilonGreedy or Noisy"
+            )
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state
-        """Continue from a state."""
 
-
-class Gaussian(Exploration):
+class Gaussian(Additive):
     """Independent normal noise (Fujimoto et al. 2018, arXiv:1802.09477).
 
     Args:
@@ -50,11 +189,11 @@ class Gaussian(Exploration):
     def __init__(self, sigma: float = 0.1):
         super().__init__(sigma)
 
-    def draw(self, shape: tuple[int, int], rng: torch.Generator) -> Tensor:
+    def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
         return torch.randn(shape, generator=rng, device=rng.device).mul_(self.sigma)
 
 
-class OrnsteinUhlenbeck(Exploration):
+class OrnsteinUhlenbeck(Additive):
     """Noise x that persists over steps: x ← x − θ·x·dt + σ·√dt·N(0, 1), from 0 at the start of an episode.
 
     As in DDPG (Lillicrap et al. 2016, arXiv:1509.02971), which gives θ and σ but no dt; with 1, x spreads to a
@@ -73,8 +212,9 @@ class OrnsteinUhlenbeck(Exploration):
         self.theta, self.dt = float(theta), float(dt)
         self._x: Tensor | None = None
 
-    def draw(self, shape: tuple[int, int], rng: torch.Generator) -> Tensor:
-        x = torch.zeros(shape, device=rng.device) if self._x is None else self._x.to(rng.device)
+    def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
+        x = self._x
+        x = torch.zeros(shape, device=rng.device) if x is None or x.shape != shape else x.to(rng.device)
         fresh = torch.randn(shape, generator=rng, device=rng.device)
         self._x = x * (1.0 - self.theta * self.dt) + self.sigma * self.dt**0.5 * fresh
         return self._x
@@ -90,11 +230,13 @@ class OrnsteinUhlenbeck(Exploration):
         self._x = None if state["x"] is None else torch.as_tensor(np.array(state["x"]))
 
 
-KINDS: dict[str, type[Exploration]] = {"Gaussian": Gaussian, "OrnsteinUhlenbeck": OrnsteinUhlenbeck}
+KINDS: dict[str, type[Exploration]] = {
+    kind.__name__: kind for kind in (Gaussian, OrnsteinUhlenbeck, Sampled, EpsilonGreedy, Noisy, Random, Greedy)
+}
 
 
 def make_exploration(kind: Exploration | Mapping[str, Any]) -> Exploration:
-    """Exploration as it is, or from a mapping such as ``{"type": "Gaussian", "sigma": 0.1}``.
+    """Return exploration as it is, or make it of a mapping such as ``{"type": "Gaussian", "sigma": 0.1}``.
 
     Raises:
         ValueError: When it is neither, or the type or an argument is unknown.

@@ -8,12 +8,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.batched_layers import BatchedLayers, Networks, Pass
-from interreplay.learning.squashed_gaussian import LOG_STD_RANGE, Draw
+from interreplay.learning.fast.batched_layers import affine
+from interreplay.learning.fast.passes import Passes
+from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
+from interreplay.learning.squashed_gaussian import LOG_STD_RANGE, SquashedGaussianSample
+from interreplay.learning.update import normal
+
+MATRIX_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
+"""Types in which matrices between hidden layers may be multiplied, by name; None leaves them as they are."""
 
 
-class Layers(nn.Module):
-    """m fully connected networks of one shape with ReLU between layers; see `BatchedLayers`.
+class BatchedMLP(nn.Module):
+    """m fully connected networks of one shape with ReLU between layers.
 
     Weights start as those of `nn.Linear`: uniform within ±1/√fan_in.
 
@@ -23,6 +29,7 @@ class Layers(nn.Module):
 
     Attributes:
         matrix_dtype: Of the products between hidden layers, None for that of the parameters.
+        passes: Passes without autograd.
     """
 
     matrix_dtype: torch.dtype | None = None
@@ -35,46 +42,25 @@ class Layers(nn.Module):
             self.weights.append(torch.empty(count, fan_in, fan_out).uniform_(-bound, bound))
             self.biases.append(torch.empty(count, 1, fan_out).uniform_(-bound, bound))
         self.count = count
-        self._weights, self._biases = tuple(self.weights), tuple(self.biases)
-        self._networks = Networks(self._weights, self._biases)
-        self._firsts: dict[int, Networks] = {}
-        self._gradients: Networks | None = None
+        self.passes = Passes(self)
 
     def outputs(self, rows: Tensor) -> Tensor:
-        """Outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on."""
-        if torch.is_grad_enabled():
-            return BatchedLayers.apply(rows, self.matrix_dtype, *self._weights, *self._biases)
-        return self.run(rows).outputs
+        """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on."""
+        if not torch.is_grad_enabled():
+            return self.passes.run(rows).outputs
+        return torch.stack([self._outputs_of(network, rows) for network in range(self.count)])
 
-    def run(self, rows: Tensor, first: int | None = None) -> Pass:
-        """A forward pass, of the `first` networks alone where so many are named, for `learn` or its own `backward`."""
-        if not self._networks.view(self._weights):
-            self._networks, self._firsts, self._gradients = Networks(self._weights, self._biases), {}, None
-        networks = self._networks
-        if first is not None:
-            if first not in self._firsts:
-                self._firsts[first] = networks.first(first)
-            networks = self._firsts[first]
-        return Pass(rows, networks, self.matrix_dtype)
-
-    def learn(self, made: Pass, gradients: Tensor) -> None:
-        """Set the gradient of every parameter, in tensors that are used again the next time.
-
-        Args:
-            made: A pass of all networks. Rows that require a gradient get theirs by autograd.
-            gradients: Of the loss by the outputs, ``(m, n, sizes[-1])``.
-        """
-        if self._gradients is None:
-            self._gradients = self._networks.empty_like()
-        of_rows = made.backward(gradients, self._gradients, slice(None) if made.rows.requires_grad else None)
-        found = (*self._gradients.weights, *self._gradients.biases)
-        for parameter, gradient in zip((*self._weights, *self._biases), found, strict=True):
-            parameter.grad = gradient
-        if of_rows is not None:
-            made.rows.backward(of_rows)
+    def _outputs_of(self, network: int, rows: Tensor) -> Tensor:
+        """Return outputs ``(n, sizes[-1])`` of one network."""
+        last = len(self.weights) - 1
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            dtype = self.matrix_dtype if 0 < i < last else None
+            rows = affine(rows, weight[network], bias[network], dtype)
+            rows = rows.relu() if i < last else rows
+        return rows
 
 
-class MLP(Layers):
+class MLP(BatchedMLP):
     """One such network.
 
     Args:
@@ -85,11 +71,11 @@ class MLP(Layers):
         super().__init__(1, sizes)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """``(n, sizes[0])`` to ``(n, sizes[-1])``."""
+        """Map ``(n, sizes[0])`` to ``(n, sizes[-1])``."""
         return self.outputs(rows).squeeze(0)
 
 
-class Critics(Layers):
+class Critics(BatchedMLP):
     """m critics Q(s, a).
 
     Args:
@@ -102,11 +88,11 @@ class Critics(Layers):
         super().__init__(count, [inputs, *hiddens, 1])
 
     def forward(self, state_actions: Tensor) -> Tensor:
-        """Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``."""
+        """Return Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``."""
         return self.outputs(state_actions).squeeze(-1)
 
 
-class GaussianActor(nn.Module):
+class GaussianActor(ContinuousPolicy):
     """A Gaussian squashed by tanh into (−1, 1), as SAC's policy (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
     Args:
@@ -115,28 +101,36 @@ class GaussianActor(nn.Module):
         hiddens: Widths of the hidden layers.
     """
 
+    stochastic, gaussian = True, True
+
     def __init__(self, inputs: int, actions: int, hiddens: Sequence[int]):
         super().__init__()
-        self.body = MLP([inputs, *hiddens, 2 * actions])
+        self.body, self.size = MLP([inputs, *hiddens, 2 * actions]), actions
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation ``(n, actions)`` before the squashing."""
-        mean, log_std = self.body(obs).chunk(2, dim=-1)
-        return mean, log_std.clamp(*LOG_STD_RANGE)
+    def forward(self, obs: Tensor, noise: Tensor) -> SquashedGaussianSample:
+        """Sample actions ``(n, actions)`` with their log density for standard normal `noise` of their shape."""
+        return SquashedGaussianSample(self.body(obs), noise)
 
-    def distribution(self, obs: Tensor) -> Tensor:
-        """[mean; log standard deviation] ``(n, 2·actions)`` before the squashing."""
-        return torch.cat(self(obs), dim=-1)
+    def output(self, obs: Tensor) -> Tensor:
+        """Return [mean; log standard deviation] ``(n, 2·actions)`` before squashing and clamping."""
+        return self.body.outputs(obs)[0]
 
-    def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
-        """Actions ``(n, actions)`` for standard normal `noise` ``(n, actions)``, or the mode for None."""
-        mean, log_std = self.body.outputs(obs)[0].chunk(2, dim=-1)
-        return torch.tanh(mean if noise is None else mean + log_std.clamp(*LOG_STD_RANGE).exp() * noise)
+    def mode(self, output: Tensor) -> Tensor:
+        return torch.tanh(output.chunk(2, dim=-1)[0])
 
-    def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions ``(n, actions)`` and their log density ``(n,)`` for standard normal `noise` ``(n, actions)``."""
-        draw = Draw(self.body(obs), noise)
-        return draw.actions, draw.log_probs
+    def draw(self, output: Tensor, rng: torch.Generator) -> Tensor:
+        mean, log_std = output.chunk(2, dim=-1)
+        return torch.tanh(mean + log_std.clamp(*LOG_STD_RANGE).exp() * normal(mean, rng))
+
+    def record(self, output: Tensor) -> dict[str, Tensor]:
+        """Return [mean; log standard deviation] ``(n, 2·actions)`` before the squashing."""
+        mean, log_std = output.chunk(2, dim=-1)
+        return {POLICY_OUTPUT: torch.cat([mean, log_std.clamp(*LOG_STD_RANGE)], dim=-1)}
+
+    def record_random(self, count: int) -> dict[str, Tensor]:
+        """Return mean and log standard deviation of uniform actions."""
+        row = torch.tensor([0.0, -0.5 * math.log(3.0)]).repeat_interleave(self.size)
+        return {POLICY_OUTPUT: row.expand(count, -1)}
 
 
 @torch.no_grad()

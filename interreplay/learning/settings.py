@@ -33,6 +33,9 @@ class LoopSettings:
         OrWord(Whole(1), "none", None),
         "environment steps over which schedules run; none leaves them at their start",
     )
+    fast_updates: bool = setting(
+        True, YesNo(), "gradients by hand-written code where an algorithm has it, else by autograd, which takes longer"
+    )
     on_manifold_rows: int = setting(0, Whole(0), "blended rows that the simulator (MuJoCo) checks, of every 50th batch")
 
 

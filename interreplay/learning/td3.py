@@ -2,44 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor
 
-from interreplay.learning.deterministic import DeterministicNetworks, DeterministicUpdate
-from interreplay.learning.update import normal
+from interreplay.learning.deterministic import DelayedUpdate
+from interreplay.learning.fast.deterministic import FastTD3Update
+from interreplay.learning.update import (
+    SampleLike,
+    UpdateResult,
+    half_squares,
+    mean_over_views,
+    repeat_for_views,
+    views,
+    weighted_mean,
+)
 
 
-class TD3Update(DeterministicUpdate):
-    """The update of TD3: twin critics, smoothed targets, a policy and targets that follow at every d-th update.
+class PlainTD3Update(DelayedUpdate):
+    """The update of TD3 in plain PyTorch: twin critics, and at every d-th update the actor and all targets.
 
-    a' = clip(π'(s') + clip(ε, −c, c), −1, 1), ε ~ N(0, σ²).
+    With q_t = r + discounts·min_j Q'_j(s', a'), a' = clip(π'(s') + clip(ε, −c, c), −1, 1), ε ~ N(0, σ²):
 
-    Args:
-        networks: What is learned.
-        policy_delay: d.
-        target_policy_noise: σ.
-        target_noise_clip: c.
-        **settings: Those of `DeterministicUpdate`.
+    * critics: Σ_j mean(v·w·δ_j²), δ_j = Q_j(s, a) − q_t, w the importance weights, Q_j and q_t means over a row's
+      views; with `huber_delta` twice Huber's loss in place of δ², the same for |δ| up to it and linear beyond;
+    * actor: mean(−v·Q_1(s, π(s))).
+
+    v are the row weights, 1 where there are none. The L2 terms are in the gradients, not in the reported losses.
+    Arguments are those of `DelayedUpdate`.
     """
 
-    def __init__(
-        self,
-        networks: DeterministicNetworks,
-        policy_delay: int = 2,
-        target_policy_noise: float = 0.2,
-        target_noise_clip: float = 0.5,
-        **settings: Any,
-    ):
-        super().__init__(networks, **settings)
-        self.policy_delay = policy_delay
-        self.target_policy_noise, self.target_noise_clip = target_policy_noise, target_noise_clip
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows, nets = batch.transitions, self.networks
+        obs, next_obs, m = views(rows, nets.encoder)
+        actions = repeat_for_views(rows.actions.flatten(1), m)
 
-    def target_actions(self, next_obs: Tensor, rng: torch.Generator) -> Tensor:
-        actions = self.networks.target_actor(next_obs)
-        noise = normal(actions, rng).mul_(self.target_policy_noise)
-        return (actions + noise.clamp_(-self.target_noise_clip, self.target_noise_clip)).clamp_(-1.0, 1.0)
+        with torch.no_grad():
+            next_obs = self.target_views(rows, next_obs)
+            next_actions = self.target_actions(next_obs, rng)
+            next_values = nets.targets(torch.cat([next_obs, next_actions], dim=1)).amin(dim=0)
+            target = rows.rewards + rows.discounts * mean_over_views(next_values, m)
 
-    def actor_due(self) -> bool:
-        return self.updates % self.policy_delay == 0
+        errors = mean_over_views(nets.critics(torch.cat([obs, actions], dim=1)), m) - target
+        losses = batch.weights * 2.0 * half_squares(errors, self.huber_delta)
+        critic_loss = weighted_mean(losses, batch.row_weights).sum()
+        self.minimize(critic_loss, "critic")
+
+        self.updates += 1
+        if self.actor_due():
+            actor_obs = self.actor_views(rows, obs, m)
+            first_values = nets.critics(torch.cat([actor_obs, nets.actor(actor_obs)], dim=1))[0]
+            actor_loss = -weighted_mean(first_values, batch.row_weights)
+            self.minimize(actor_loss, "actor")
+            self.move_targets()
+            self.actor_loss = actor_loss.detach()
+
+        metrics = torch.stack([critic_loss, self.actor_loss.to(critic_loss), (errors + target).mean()])
+        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach())
+
+
+TD3Update = FastTD3Update
+"""What learns where nothing else is asked for: `PlainTD3Update`, with gradients by hand."""

@@ -3,46 +3,51 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.optimizer import FastAdam
+from interreplay.learning.encoders import Normalized
 from interreplay.transitions import Transitions
 
 
 def normal(like: Tensor, rng: torch.Generator) -> Tensor:
-    """Standard normal noise of the shape, dtype and device of `like`."""
+    """Draw standard normal noise of the shape, dtype and device of `like`."""
     return torch.randn(like.shape, generator=rng, device=like.device, dtype=like.dtype)
 
 
 def views(rows: Transitions, encoder: nn.Module) -> tuple[Tensor, Tensor, int]:
-    """Observations and next observations to predict from, both ``(n·m, d)``, and m, the views of each row.
+    """Return observations and next observations to predict from, both ``(n·m, d)``, and m, the views of each row.
 
     With one view these are the encoded ones of the rows, next ones without a gradient. State augmentation puts more
-    into ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``, numbers that need no encoder.
+    into ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``, numbers that are normalized at most.
     """
     if "views_obs" not in rows.extras:
         with torch.no_grad():
             next_obs = encoder(rows.next_obs)
         return encoder(rows.obs), next_obs, 1
     obs, next_obs = rows.extras["views_obs"], rows.extras["views_next_obs"]
-    return obs.flatten(0, 1).flatten(1).float(), next_obs.flatten(0, 1).flatten(1).float(), obs.shape[1]
+    wide = [part.flatten(0, 1).flatten(1).float() for part in (obs, next_obs)]
+    if isinstance(encoder, Normalized):
+        wide = [encoder.normalize(part) for part in wide]
+    return wide[0], wide[1], obs.shape[1]
 
 
-def over_views(values: Tensor, m: int) -> Tensor:
-    """Means ``(..., n)`` of values ``(..., n·m)`` over the m views of each row."""
+def repeat_for_views(values: Tensor, m: int) -> Tensor:
+    """Return values ``(n·m, ...)`` of ``(n, ...)``, each row m times in a row."""
+    return values if m == 1 else values.repeat_interleave(m, dim=0)
+
+
+def mean_over_views(values: Tensor, m: int) -> Tensor:
+    """Return means ``(..., n)`` of values ``(..., n·m)`` over the m views of each row."""
     return values if m == 1 else values.unflatten(-1, (-1, m)).mean(dim=-1)
 
 
-def to_views(gradients: Tensor, m: int) -> Tensor:
-    """Gradients ``(..., n·m)`` by the values whose means `over_views` have gradients ``(..., n)``."""
-    return gradients if m == 1 else gradients.repeat_interleave(m, dim=-1) / m
-
-
 def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
-    """Mean of values ``(..., n)`` over the rows, each times its weight ``(n,)`` where there are weights.
+    """Return the mean of values ``(..., n)`` over the rows, each times its weight ``(n,)`` where there are weights.
 
     Raises:
         ValueError: When the weights are not one per row, which would broadcast.
@@ -55,23 +60,71 @@ def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def half_squares(errors: Tensor, huber_delta: float | None) -> Tensor:
-    """½e² of errors of any shape; with `huber_delta` d Huber's loss: the same for |e| ≤ d, d·(|e| − ½d) beyond."""
+    """Return ½e² of errors of any shape; with `huber_delta` d Huber's loss: d·(|e| − ½d) where |e| > d."""
     if huber_delta is None:
         return 0.5 * errors.square()
     return nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=huber_delta)
 
 
-def shares(like: Tensor, row_weights: Tensor | None) -> Tensor | float:
-    """The gradient of `weighted_mean` of values like ``(n,)``: v/n, and 1/n where there are no weights.
+def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "global_norm") -> None:
+    """Bound the gradients of one optimizer's parameters, in place.
 
-    Raises:
-        ValueError: As `weighted_mean`.
+    Args:
+        parameters: Each with a gradient. Those of three dimensions belong to several networks ``(m, in, out)``.
+        most: The bound; None for none.
+        by: "global_norm" bounds the norm of all of them together, "norm" of each layer of each network by itself,
+            "value" each number.
     """
-    if row_weights is None:
-        return 1.0 / len(like)
-    if row_weights.shape != like.shape:
-        raise ValueError(f"weights have shape {tuple(row_weights.shape)}; expected {tuple(like.shape)}")
-    return row_weights / len(like)
+    if most is None:
+        return
+    if by == "global_norm":
+        nn.utils.clip_grad_norm_(parameters, most)
+    elif by == "value":
+        nn.utils.clip_grad_value_(parameters, most)
+    else:
+        for gradient in (p.grad for p in parameters if p.grad is not None):
+            layers = gradient.flatten(1) if gradient.ndim == 3 else gradient.reshape(1, -1)
+            norms = layers.norm(dim=1).view(-1, *[1] * (gradient.ndim - 1)) if gradient.ndim == 3 else layers.norm()
+            gradient.mul_((most / (norms + 1e-6)).clamp(max=1.0))
+
+
+class SampleLike(Protocol):
+    """What an update learns from; `interreplay.Sample` is one.
+
+    Attributes:
+        transitions: n rows with ``discounts``.
+        weights: Importance weights ``(n,)`` for the critics' loss.
+        row_weights: Weights ``(n,)`` with mean 1 for every loss, or None for equal ones.
+    """
+
+    @property
+    def transitions(self) -> Transitions: ...
+    @property
+    def weights(self) -> Tensor: ...
+    @property
+    def row_weights(self) -> Tensor | None: ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows to learn from that come from no replay buffer; attributes as in `SampleLike`."""
+
+    transitions: Transitions
+    weights: Tensor
+    row_weights: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateResult:
+    """What an update found out.
+
+    Attributes:
+        errors: ``(n,)``, detached; their magnitudes serve as priorities. Of critics the mean of their TD errors.
+        metrics: The numbers that `Update.metrics` names, one tensor, detached.
+    """
+
+    errors: Tensor
+    metrics: Tensor
 
 
 class Update(ABC):
@@ -79,30 +132,23 @@ class Update(ABC):
 
     Attributes:
         optimizers: By name; their state belongs into checkpoints.
-        metrics: Names of the numbers that `apply` reports, in order.
+        metrics: Names of the numbers that `update` reports, in order.
     """
 
-    optimizers: dict[str, FastAdam]
+    optimizers: dict[str, torch.optim.Optimizer]
     metrics: tuple[str, ...]
 
     @abstractmethod
-    def apply(
-        self, rows: Transitions, weights: Tensor, rng: torch.Generator, row_weights: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         """Learn from a batch.
 
         Args:
-            rows: n transitions with ``discounts``.
-            weights: Importance weights ``(n,)`` for the critics' loss.
+            batch: n rows and their weights.
             rng: Source of the policy's noise, on the device of the rows.
-            row_weights: Weights ``(n,)`` with mean 1 for every loss, or None for equal ones.
-
-        Returns:
-            TD errors ``(n,)``, the mean over the critics, and the metrics as one tensor, both detached.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next update depends on beside networks, optimisers and `rng`."""
+        """Return what the next update depends on beside networks, optimizers and `rng`."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state

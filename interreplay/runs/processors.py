@@ -86,10 +86,11 @@ def _quotas(root: Path) -> Iterator[float]:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
+        files: tuple[str, ...]
         if controllers == "":
-            base, files = root / "sys/fs/cgroup", ["cpu.max"]
+            base, files = root / "sys/fs/cgroup", ("cpu.max",)
         elif "cpu" in controllers.split(","):
-            base, files = root / "sys/fs/cgroup/cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+            base, files = root / "sys/fs/cgroup/cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")
         else:
             continue
         here = base / path.strip("/")

@@ -1,4 +1,4 @@
-"""States as files: arrays and plain values in a folder that appears whole or not at all, and a manifest of checksums."""
+"""States as files: arrays and plain values in a folder that appears whole or not at all, and their checksums."""
 
 from interreplay.state_files.arrays import MANIFEST, copy_arrays, load, resolve, save, write_atomically
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.networks import MLP
-from interreplay.learning.optimizer import FastAdam
 from interreplay.synthesis.blend import TerminationFn
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.mixup import Mixup
@@ -128,7 +128,7 @@ class Fit:
             How far f, before the step, leaves the line between anchor and partner at λ, ``(n,)``.
         """
         with torch.enable_grad():
-            given = self.model(inputs)
+            given = self.model.passes.differentiable(inputs).squeeze(0)
             gradients = torch.autograd.grad(nn.functional.mse_loss(given, targets), list(self.model.parameters()))
         with torch.no_grad():
             share = mix.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""The updates of TD3 and DDPG against plain computations in float64, written from the papers' formulas."""
+"""The plain updates of TD3 and DDPG against the papers' formulas, written anew, and what their updates do."""
 
 import copy
 import math
@@ -7,23 +7,25 @@ import pytest
 import torch
 from torch import nn
 
-from interreplay.learning.ddpg import DDPGUpdate
+from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
 from interreplay.learning.deterministic import DeterministicActor, DeterministicNetworks
-from interreplay.learning.td3 import TD3Update
+from interreplay.learning.td3 import PlainTD3Update, TD3Update
 from interreplay.learning.update import half_squares
-from tests.learning.test_sac import ACTIONS, OBS, N, batch, plain_q
+from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+from tests.learning.test_sac import plain_q
 
 TAU = 0.01
 ALL = torch.ones(N, dtype=torch.float64)
+KINDS = {"TD3": (TD3Update, PlainTD3Update), "DDPG": (DDPGUpdate, PlainDDPGUpdate)}
 
 
-def make(kind="TD3", seed=0, **settings):
+def make(kind="TD3", seed=0, plain=False, **settings):
     torch.manual_seed(seed)
     networks = DeterministicNetworks(OBS, ACTIONS, (16, 8), critics=2 if kind == "TD3" else 1).double()
     # Targets of their own, so that no test passes by taking one network for another.
     for parameter in [*networks.targets.parameters(), *networks.target_actor.parameters()]:
         parameter.data += 0.1 * torch.randn_like(parameter)
-    return networks, (TD3Update if kind == "TD3" else DDPGUpdate)(networks, **{"tau": TAU} | settings)
+    return networks, KINDS[kind][plain](networks, **{"tau": TAU} | settings)
 
 
 def rng(seed=7):
@@ -70,10 +72,10 @@ def plain_actor_loss(networks, rows):
 
 @pytest.mark.parametrize("kind", ["TD3", "DDPG"])
 def test_losses_equal_the_plain_formulas(kind):
-    networks, update = make(kind, **({"policy_delay": 1} if kind == "TD3" else {}))
+    networks, update = make(kind, plain=True, **({"policy_delay": 1} if kind == "TD3" else {}))
     rows, weights = batch(), torch.rand(N, dtype=torch.float64)
     before = copy.deepcopy(networks)
-    errors, report = update.apply(rows, weights, rng())
+    errors, report = learn(update, rows, weights, rng())
     delta = plain_errors(kind, before, rows)
     assert torch.allclose(errors, sum(delta) / len(delta), rtol=1e-9)
     losses = dict(zip(update.metrics, report.tolist(), strict=True))
@@ -91,13 +93,13 @@ def test_losses_equal_the_plain_formulas(kind):
 def test_four_steps_equal_adam_on_plain_gradients(kind, huber_delta):
     """With TD3 the actor and all targets move in the second and the fourth; L2 terms are gradients c·θ."""
     settings = {"actor_lr": 1e-2, "critic_lr": 2e-2, "actor_l2": 0.03, "critic_l2": 0.05}
-    networks, update = make(kind, huber_delta=huber_delta, **settings)
+    networks, update = make(kind, plain=True, huber_delta=huber_delta, **settings)
     rows, weights = batch(), torch.rand(N, dtype=torch.float64)
     reference = copy.deepcopy(networks)
     critic = torch.optim.Adam(reference.critics.parameters(), lr=2e-2)
     actor = torch.optim.Adam(reference.actor.parameters(), lr=1e-2)
     for i in range(4):
-        update.apply(rows, weights, rng(i))
+        learn(update, rows, weights, rng(i))
         squared = (lambda d: d**2) if huber_delta is None else (lambda d: 2 * plain_huber(d, huber_delta))
         loss = sum((weights * squared(d)).mean() for d in plain_errors(kind, reference, rows, i))
         squares = sum(p.square().sum() for p in reference.critics.parameters())
@@ -129,7 +131,7 @@ def test_policy_and_targets_wait_for_their_turn(delay):
     moved = []
     for i in range(6):
         before = copy.deepcopy(networks)
-        update.apply(batch(i), ALL, rng(i))
+        learn(update, batch(i), ALL, rng(i))
         pairs = zip(networks.named_parameters(), before.parameters(), strict=True)
         moved.append({name.partition(".")[0] for (name, mine), theirs in pairs if not torch.equal(mine, theirs)})
     late = {"critics", "targets", "actor", "target_actor"}
@@ -139,11 +141,11 @@ def test_policy_and_targets_wait_for_their_turn(delay):
 def test_the_count_of_updates_is_state():
     """After a resume the policy's turn comes when it would have come."""
     (_, update), (_, other) = make(), make()
-    update.apply(batch(), ALL, rng())
+    learn(update, batch(), ALL, rng())
     other.load_state_dict(update.state_dict())
     assert other.updates == 1 and other.actor_due() is False
     before = copy.deepcopy(other.networks.actor.state_dict())
-    other.apply(batch(), ALL, rng())
+    learn(other, batch(), ALL, rng())
     assert not torch.equal(before["body.weights.0"], other.networks.actor.body.weights[0])
 
 
@@ -176,7 +178,7 @@ def test_td3_without_its_three_changes_is_ddpg():
         for optimizer in update.optimizers.values():
             optimizer.param_groups[0]["lr"] = 1e-3
         for i in range(3):
-            errors, _ = update.apply(batch(i), ALL, rng(i))
+            errors, _ = learn(update, batch(i), ALL, rng(i))
         networks.errors = errors
     assert torch.allclose(one.errors, other.errors, rtol=1e-9)
     for mine, theirs in zip(one.actor.parameters(), other.actor.parameters(), strict=True):
@@ -190,7 +192,7 @@ def test_huber_is_square_within_delta_and_linear_beyond():
 
 
 def test_huber_with_a_large_delta_is_the_squared_error():
-    reports = [make(huber_delta=delta)[1].apply(batch(), ALL, rng())[1] for delta in (None, 1e6)]
+    reports = [learn(make(huber_delta=delta)[1], batch(), ALL, rng())[1] for delta in (None, 1e6)]
     assert torch.allclose(*reports, rtol=1e-12)
 
 
@@ -198,8 +200,8 @@ def test_huber_with_a_large_delta_is_the_squared_error():
 def test_equal_row_weights_change_nothing(kind):
     (first, one), (second, other) = make(kind), make(kind)
     for i in range(2):
-        plain = one.apply(batch(i), ALL, rng(i))
-        weighted = other.apply(batch(i), ALL, rng(i), ALL)
+        plain = learn(one, batch(i), ALL, rng(i))
+        weighted = learn(other, batch(i), ALL, rng(i), ALL)
         for mine, theirs in zip(plain, weighted, strict=True):
             assert torch.equal(mine, theirs)
     for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
@@ -209,7 +211,7 @@ def test_equal_row_weights_change_nothing(kind):
 @pytest.mark.parametrize("kind", ["TD3", "DDPG"])
 def test_a_one_hot_row_weight_is_an_update_from_that_row_alone(kind, monkeypatch):
     """Critics and actor step as if the batch held nothing else, whatever the other rows are."""
-    monkeypatch.setattr("interreplay.learning.td3.normal", lambda like, rng: torch.full_like(like, 0.7))
+    monkeypatch.setattr("interreplay.learning.deterministic.normal", lambda like, rng: torch.full_like(like, 0.7))
     rows, weights = batch(), torch.rand(N, dtype=torch.float64)
     only = torch.zeros(N, dtype=torch.float64)
     only[5] = N
@@ -220,7 +222,7 @@ def test_a_one_hot_row_weight_is_an_update_from_that_row_alone(kind, monkeypatch
         networks, update = make(kind)
         importance = weights if row_weights is not None else weights[5].expand(N)
         for _ in range(2):
-            _, report = update.apply(given, importance, rng(), row_weights)
+            _, report = learn(update, given, importance, rng(), row_weights)
         found.append((networks, report[:2]))
     for networks, losses in found[1:]:
         assert torch.allclose(losses, found[0][1], rtol=1e-7)
@@ -233,7 +235,7 @@ def test_a_zero_importance_weight_removes_a_row_from_the_critics_loss(kind):
     rows, weights = batch(), torch.zeros(N, dtype=torch.float64)
     weights[3] = N
     changed = rows.replace(rewards=torch.where(torch.arange(N) == 3, rows.rewards, rows.rewards + 100))
-    reports = [make(kind)[1].apply(given, weights, rng())[1][0].item() for given in (rows, changed)]
+    reports = [learn(make(kind)[1], given, weights, rng())[1][0].item() for given in (rows, changed)]
     assert reports[0] == reports[1]
 
 
@@ -242,11 +244,11 @@ def test_views_are_averaged_in_predictions_and_targets(kind):
     rows, m = batch(), 3
     g = torch.Generator().manual_seed(5)
     views = {f"views_{k}": torch.randn(N, m, OBS, generator=g) for k in ("obs", "next_obs")}
-    networks, update = make(kind, **({"target_policy_noise": 0.0} if kind == "TD3" else {}))
+    networks, update = make(kind, plain=True, **({"target_policy_noise": 0.0} if kind == "TD3" else {}))
     networks.float()
     rows = rows.map(lambda c: c.float() if c.is_floating_point() else c).replace(extras=views)
     before = copy.deepcopy(networks)
-    errors, _ = update.apply(rows, torch.ones(N), rng())
+    errors, _ = learn(update, rows, torch.ones(N), rng())
     expected = []
     for i in range(N):
         next_obs, obs = views["views_next_obs"][i], views["views_obs"][i]
@@ -259,12 +261,9 @@ def test_views_are_averaged_in_predictions_and_targets(kind):
     assert torch.allclose(errors, torch.stack(expected), atol=1e-5)
 
 
-def test_actions_with_noise_stay_in_bounds():
-    actor = DeterministicActor(OBS, ACTIONS, (8,))
-    obs = torch.randn(50, OBS)
-    noise = torch.randn(50, ACTIONS)
-    torch.testing.assert_close(actor.act(obs, None), plain_policy(actor, obs))
-    torch.testing.assert_close(actor.act(obs, noise), (plain_policy(actor, obs) + noise).clamp(-1, 1))
+def test_greedy_actions_are_the_networks():
+    actor, obs = DeterministicActor(OBS, ACTIONS, (8,)), torch.randn(50, OBS)
+    torch.testing.assert_close(actor.act(obs), plain_policy(actor, obs))
 
 
 def test_small_last_layers():

@@ -1,4 +1,4 @@
-"""The update of SAC for discrete actions against plain float64 formulas by autograd, and the actor's draws."""
+"""The plain update of discrete SAC against the paper's formulas, written anew in float64, and the actor's draws."""
 
 import copy
 import math
@@ -6,11 +6,16 @@ import math
 import pytest
 import torch
 
-from interreplay.learning.discrete_sac import CategoricalActor, DiscreteSACNetworks, DiscreteSACUpdate
+from interreplay.learning.discrete_sac import (
+    CategoricalActor,
+    DiscreteSACNetworks,
+    DiscreteSACUpdate,
+    PlainDiscreteSACUpdate,
+)
 from interreplay.learning.networks import polyak
-from interreplay.transitions import Transitions
+from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
-N, OBS, ACTIONS, GAMMA, TAU, TARGET = 32, 5, 3, 0.98, 0.01, 0.9
+TAU, TARGET = 0.01, 0.9
 
 
 @pytest.fixture(autouse=True)
@@ -18,25 +23,10 @@ def keep_float64(monkeypatch):
     monkeypatch.setattr("interreplay.learning.encoders.Flat.forward", lambda self, obs: obs)
 
 
-def make(seed=0, **settings):
+def make(seed=0, kind=DiscreteSACUpdate, **settings):
     torch.manual_seed(seed)
     networks = DiscreteSACNetworks(OBS, ACTIONS, (16, 8), initial_alpha=0.3).double()
-    return networks, DiscreteSACUpdate(networks, target_entropy=TARGET, tau=TAU, **settings)
-
-
-def batch(seed=1):
-    g = torch.Generator().manual_seed(seed)
-    normal = lambda *shape: torch.randn(*shape, generator=g, dtype=torch.float64)
-    terminated = torch.rand(N, generator=g) < 0.3
-    return Transitions(
-        obs=normal(N, OBS),
-        actions=torch.randint(0, ACTIONS, (N,), generator=g),
-        rewards=normal(N),
-        next_obs=normal(N, OBS),
-        terminated=terminated,
-        truncated=torch.zeros(N, dtype=torch.bool),
-        discounts=GAMMA * (~terminated).double(),
-    )
+    return networks, kind(networks, target_entropy=TARGET, tau=TAU, **settings)
 
 
 def plain(layers, j, x):
@@ -67,11 +57,11 @@ def plain_losses(networks, before, rows, weights, v):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_losses_and_steps_equal_adam_on_plain_formulas(weighted):
-    networks, update = make(actor_lr=1e-3, critic_lr=2e-3, alpha_lr=3e-3)
-    before, rows, g = copy.deepcopy(networks), batch(), torch.Generator().manual_seed(3)
+    networks, update = make(kind=PlainDiscreteSACUpdate, actor_lr=1e-3, critic_lr=2e-3, alpha_lr=3e-3)
+    before, rows, g = copy.deepcopy(networks), batch(discrete=True), torch.Generator().manual_seed(3)
     weights = torch.rand(N, generator=g, dtype=torch.float64)
     row_weights = torch.rand(N, generator=g, dtype=torch.float64) if weighted else None
-    errors, report = update.apply(rows, weights, torch.Generator(), row_weights)
+    errors, report = learn(update, rows, weights, torch.Generator(), row_weights)
     v = torch.ones(N, dtype=torch.float64) if row_weights is None else row_weights
     critic, actor, temperature, plain_errors = plain_losses(networks, before, rows, weights, v)
     torch.testing.assert_close(report[:3], torch.stack([critic, actor, temperature]).detach())
@@ -92,15 +82,15 @@ def test_losses_and_steps_equal_adam_on_plain_formulas(weighted):
 def test_equal_views_change_nothing():
     networks, update = make()
     other = copy.deepcopy(networks)
-    rows = batch()
+    rows = batch(discrete=True)
     pair = lambda x: torch.stack([x, x], dim=1)
     twice = rows.replace(extras={"views_obs": pair(rows.obs).float(), "views_next_obs": pair(rows.next_obs).float()})
     one = rows.replace(obs=rows.obs.float(), next_obs=rows.next_obs.float())
     networks.float(), other.float()
     weights = torch.ones(N)
     twice, one = (r.replace(rewards=r.rewards.float(), discounts=r.discounts.float()) for r in (twice, one))
-    DiscreteSACUpdate(networks, TARGET).apply(one, weights, torch.Generator())
-    DiscreteSACUpdate(other, TARGET).apply(twice.replace(obs=one.obs), weights, torch.Generator())
+    learn(DiscreteSACUpdate(networks, TARGET), one, weights, torch.Generator())
+    learn(DiscreteSACUpdate(other, TARGET), twice.replace(obs=one.obs), weights, torch.Generator())
     for mine, theirs in zip(networks.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, atol=2e-6, rtol=1e-4)
 
@@ -111,18 +101,16 @@ def test_draws_have_the_policy_s_probabilities():
     obs = torch.tensor([[3.0, -2.0]])
     probabilities = actor(obs).exp()[0]
     n = 200_000
-    drawn = actor.act(obs.expand(n, -1), torch.randn(n, 4))
+    drawn = actor.sample(obs.expand(n, -1), torch.Generator().manual_seed(0))
     shares = torch.bincount(drawn, minlength=4) / n
     assert (shares - probabilities).abs().max() < 4 * 0.5 / math.sqrt(n)
-    assert actor.act(obs, None).item() == int(probabilities.argmax())
-    far = actor.act(obs.expand(3, -1), torch.tensor([[9.0] * 4, [-9.0] * 4, [0.0, 9.0, -9.0, 0.0]]))
-    assert far[2] == 1 and ((far >= 0) & (far < 4)).all()
+    assert actor.act(obs).item() == int(probabilities.argmax())
 
 
 def test_a_temperature_follows_the_entropy():
     networks, update = make(alpha_lr=1e-2)
-    rows, weights = batch(), torch.ones(N, dtype=torch.float64)
+    rows, weights = batch(discrete=True), torch.ones(N, dtype=torch.float64)
     first = networks.log_alpha.item()
-    *_, log_prob = update.apply(rows, weights, torch.Generator())[1]
+    *_, log_prob = learn(update, rows, weights, torch.Generator())[1]
     # The policy is almost uniform at first: its entropy of about log 3 is above the target of 0.9.
     assert log_prob < -TARGET and networks.log_alpha.item() < first

@@ -1,4 +1,4 @@
-"""Exploration noise: its statistics against closed forms, and what a part owes its runner."""
+"""Exploration: the statistics of its noise against closed forms, how it acts, and what a part owes its runner."""
 
 import math
 
@@ -6,7 +6,27 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck, make_exploration
+from interreplay.learning.deterministic import DeterministicActor
+from interreplay.learning.discrete_sac import CategoricalActor
+from interreplay.learning.exploration import (
+    EpsilonGreedy,
+    Gaussian,
+    Greedy,
+    Noisy,
+    OrnsteinUhlenbeck,
+    Random,
+    Sampled,
+    make_exploration,
+)
+from interreplay.learning.networks import GaussianActor
+
+INPUTS, SIZE = 4, 3
+POLICIES = {
+    "gaussian": GaussianActor(INPUTS, SIZE, (8,)),
+    "deterministic": DeterministicActor(INPUTS, SIZE, (8,)),
+    "categorical": CategoricalActor(INPUTS, SIZE, (8,)),
+}
+OBS = torch.randn(2_000, INPUTS, generator=torch.Generator().manual_seed(9))
 
 
 def rng(seed=0):
@@ -72,8 +92,110 @@ def test_it_is_made_by_name():
         (lambda: make_exploration("Gaussian"), "exploration is 'Gaussian'"),
         (lambda: make_exploration({"type": "Gausian"}), "did you mean Gaussian"),
         (lambda: make_exploration({"type": "Gaussian", "theta": 0.1}), "theta"),
+        (lambda: EpsilonGreedy(start=1.5), "start is 1.5"),
+        (
+            lambda: Sampled().check(POLICIES["deterministic"]),
+            "Sampled and the policy is no distribution",
+        ),
+        (lambda: Gaussian().check(POLICIES["categorical"]), "exploration is Gaussian and actions are discrete"),
+        (lambda: Noisy().check(POLICIES["gaussian"]), "exploration is Noisy and the policy has no noisy layers"),
     ],
 )
 def test_bad_settings_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def test_a_gaussian_policy_is_sampled_by_one_normal_number_per_dimension():
+    policy = POLICIES["gaussian"]
+    mean, log_std = policy.output(OBS).chunk(2, dim=-1)
+    noise = torch.randn((len(OBS), SIZE), generator=rng())
+    assert torch.equal(Sampled().act(policy, OBS, rng()), torch.tanh(mean + log_std.exp() * noise))
+    assert torch.equal(policy.sample(OBS, rng()), Sampled().act(policy, OBS, rng()))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "deterministic"])
+@pytest.mark.parametrize("make", [lambda: Gaussian(0.8), lambda: OrnsteinUhlenbeck(0.8)])
+def test_noise_is_added_to_the_best_actions_and_clipped(name, make):
+    policy = POLICIES[name]
+    actions = make().act(policy, OBS, rng())
+    assert torch.equal(actions, (policy.act(OBS) + make().draw((len(OBS), SIZE), rng())).clamp(-1, 1))
+    assert actions.max() == 1 and actions.min() == -1
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_random_actions_are_uniform(name):
+    policy = POLICIES[name]
+    actions = Random().act(policy, OBS, rng())
+    if policy.discrete:
+        shares = torch.bincount(actions, minlength=SIZE) / len(OBS)
+        assert actions.shape == (len(OBS),) and (shares - 1 / SIZE).abs().max() < 5 * 0.5 / math.sqrt(len(OBS))
+    else:
+        assert actions.shape == (len(OBS), SIZE) and actions.abs().max() <= 1
+        assert actions.var().item() == pytest.approx(1 / 3, rel=0.05) and abs(actions.mean().item()) < 0.05
+
+
+@pytest.mark.parametrize(("progress", "epsilon"), [(0.0, 0.9), (0.1, 0.5), (0.2, 0.1), (0.7, 0.1)])
+@pytest.mark.parametrize("name", POLICIES)
+def test_epsilon_of_the_actions_are_random(name, progress, epsilon):
+    policy, exploration = POLICIES[name], EpsilonGreedy(start=0.9, end=0.1, share=0.2)
+    exploration.anneal(progress)
+    assert exploration.epsilon == pytest.approx(epsilon)
+    best, actions = policy.act(OBS), exploration.act(policy, OBS, rng())
+    assert actions.dtype == best.dtype and actions.shape == best.shape
+    differ = (actions != best).reshape(len(OBS), -1).any(dim=1).float().mean().item()
+    expected = epsilon * (1 - 1 / SIZE) if policy.discrete else epsilon
+    assert abs(differ - expected) < 5 * 0.5 / math.sqrt(len(OBS))
+    other = EpsilonGreedy(start=0.9, end=0.1, share=0.2)
+    other.load_state_dict(exploration.state_dict())
+    assert other.epsilon == exploration.epsilon
+
+
+def test_epsilon_may_stay_or_change_at_once():
+    assert not EpsilonGreedy(0.1, 0.1).annealed and EpsilonGreedy().annealed
+    assert EpsilonGreedy(1.0, 0.2, share=0.0).epsilon == 0.2
+
+
+class NoisyActor(DeterministicActor):
+    """Counts how often it is asked for noise, and acts by the count."""
+
+    noisy, renewed = True, 0
+
+    def renew_noise(self, rng):
+        self.renewed += 1
+
+    def output(self, obs):
+        return torch.full((len(obs), SIZE), 0.1 * self.renewed)
+
+
+def test_noisy_networks_draw_noise_before_each_step():
+    policy, exploration = NoisyActor(INPUTS, SIZE, (8,)), Noisy()
+    exploration.check(policy)
+    for step in (1, 2, 3):
+        assert torch.allclose(exploration.act(policy, OBS, rng()), torch.tensor(0.1 * step))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("make", [Greedy, Sampled, EpsilonGreedy, Gaussian, Random])
+def test_one_network_call_acts_and_records(name, make, monkeypatch):
+    policy, calls = POLICIES[name], []
+    try:
+        make().check(policy)
+    except ValueError:
+        assert (name, make) in (("deterministic", Sampled), ("categorical", Gaussian))
+        return
+    run = policy.body.outputs
+    monkeypatch.setattr(policy.body, "outputs", lambda rows: calls.append(1) or run(rows))
+    acted = make().act_and_record(policy, OBS, rng())
+    assert len(calls) == (0 if make is Random else 1)
+    monkeypatch.undo()
+    assert torch.equal(acted.actions, make().act(policy, OBS, rng()))
+    expected = policy.record_random(len(OBS)) if make is Random else policy.record(policy.output(OBS))
+    assert acted.recorded.keys() == expected.keys() == {"behavior"}
+    assert torch.equal(acted.recorded["behavior"], expected["behavior"])

@@ -1,4 +1,4 @@
-"""The SAC update against a plain computation in float64, written from the paper's formulas."""
+"""The plain SAC update against the paper's formulas, written anew in float64, and what SAC's updates do."""
 
 import copy
 import math
@@ -9,31 +9,16 @@ from torch import nn
 from torch.distributions import Normal
 
 from interreplay.learning.networks import Critics, GaussianActor, polyak
-from interreplay.learning.sac import SACNetworks, SACUpdate
-from interreplay.transitions import Transitions
+from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
+from tests.learning.batches import ACTIONS, GAMMA, OBS, N, batch, learn
 
-N, OBS, ACTIONS, GAMMA, TAU = 32, 5, 3, 0.98, 0.01
+TAU = 0.01
 
 
-def make(seed=0, **settings):
+def make(seed=0, kind=SACUpdate, **settings):
     torch.manual_seed(seed)
     networks = SACNetworks(OBS, ACTIONS, (16, 8), initial_alpha=0.3).double()
-    return networks, SACUpdate(networks, target_entropy=-3.0, tau=TAU, **settings)
-
-
-def batch(seed=1):
-    g = torch.Generator().manual_seed(seed)
-    normal = lambda *shape: torch.randn(*shape, generator=g, dtype=torch.float64)
-    terminated = torch.rand(N, generator=g) < 0.3
-    return Transitions(
-        obs=normal(N, OBS),
-        actions=torch.tanh(normal(N, ACTIONS)),
-        rewards=normal(N),
-        next_obs=normal(N, OBS),
-        terminated=terminated,
-        truncated=torch.zeros(N, dtype=torch.bool),
-        discounts=GAMMA * (~terminated).double(),
-    )
+    return networks, kind(networks, target_entropy=-3.0, tau=TAU, **settings)
 
 
 @pytest.fixture(autouse=True)
@@ -67,12 +52,12 @@ def noises(rng_seed):
 
 
 def test_losses_equal_the_plain_formulas():
-    networks, update = make()
+    networks, update = make(kind=PlainSACUpdate)
     rows, weights = batch(), torch.rand(N, dtype=torch.float64)
     obs, next_obs, noise = rows.obs.double(), rows.next_obs.double(), noises(7)
     alpha = networks.log_alpha.exp().item()
     before = copy.deepcopy(networks)
-    errors, report = update.apply(rows, weights, torch.Generator().manual_seed(7))
+    errors, report = learn(update, rows, weights, torch.Generator().manual_seed(7))
 
     a2, logp2 = plain_policy(before.actor, next_obs, noise[0])
     z2 = torch.cat([next_obs, a2], 1)
@@ -101,10 +86,11 @@ def plain_loss(errors, huber_delta):
 
 @pytest.mark.parametrize("huber_delta", [None, 0.5])
 def test_steps_equal_adam_on_plain_gradients(huber_delta):
-    networks, update = make(actor_lr=1e-2, critic_lr=2e-2, alpha_lr=3e-2, huber_delta=huber_delta)
+    rates = {"actor_lr": 1e-2, "critic_lr": 2e-2, "alpha_lr": 3e-2}
+    networks, update = make(kind=PlainSACUpdate, huber_delta=huber_delta, **rates)
     rows, weights = batch(), torch.rand(N, dtype=torch.float64)
     reference = copy.deepcopy(networks)
-    update.apply(rows, weights, torch.Generator().manual_seed(7))
+    learn(update, rows, weights, torch.Generator().manual_seed(7))
     obs, next_obs, noise = rows.obs.double(), rows.next_obs.double(), noises(7)
     alpha = reference.log_alpha.exp().detach()
 
@@ -146,7 +132,7 @@ def test_l2_terms_are_in_the_gradients_and_not_in_the_losses(part, setting):
     rows, weights, c = batch(), torch.rand(N, dtype=torch.float64), 0.3
     (_, plain), (networks, update) = make(), make(**{setting: c})
     before = copy.deepcopy({"actor": networks.actor, "critic": networks.critics}[part])
-    reports = [each.apply(rows, weights, torch.Generator().manual_seed(7))[1] for each in (plain, update)]
+    reports = [learn(each, rows, weights, torch.Generator().manual_seed(7))[1] for each in (plain, update)]
     assert reports[0][0].item() == reports[1][0].item()
     ours, theirs = (each.optimizers[part] for each in (update, plain))
     for p, q, first in zip(
@@ -159,13 +145,15 @@ def test_l2_terms_are_in_the_gradients_and_not_in_the_losses(part, setting):
 
 def test_huber_with_a_large_delta_is_the_squared_error():
     weights = torch.rand(N, dtype=torch.float64)
-    reports = [make(huber_delta=d)[1].apply(batch(), weights, torch.Generator().manual_seed(1))[1] for d in (None, 1e6)]
+    reports = [
+        learn(make(huber_delta=d)[1], batch(), weights, torch.Generator().manual_seed(1))[1] for d in (None, 1e6)
+    ]
     assert torch.allclose(*reports, rtol=1e-12)
 
 
 def test_a_temperature_without_a_learning_rate_stays():
     networks, update = make(alpha_lr=0.0)
-    update.apply(batch(), torch.ones(N, dtype=torch.float64), torch.Generator().manual_seed(1))
+    learn(update, batch(), torch.ones(N, dtype=torch.float64), torch.Generator().manual_seed(1))
     assert networks.log_alpha.exp().item() == pytest.approx(0.3)
 
 
@@ -175,16 +163,16 @@ def test_a_zero_weight_removes_a_row_from_the_critics_loss():
     weights[3] = N
     (_, one), (_, other) = make(), make()
     changed = rows.replace(rewards=torch.where(torch.arange(N) == 3, rows.rewards, rows.rewards + 100))
-    _, report = one.apply(rows, weights, torch.Generator().manual_seed(2))
-    _, altered = other.apply(changed, weights, torch.Generator().manual_seed(2))
+    _, report = learn(one, rows, weights, torch.Generator().manual_seed(2))
+    _, altered = learn(other, changed, weights, torch.Generator().manual_seed(2))
     assert report[0].item() == altered[0].item()
 
 
 def test_equal_row_weights_change_nothing():
     rows, weights = batch(), torch.rand(N, dtype=torch.float64)
     (first, one), (second, other) = make(), make()
-    plain = one.apply(rows, weights, torch.Generator().manual_seed(2))
-    weighted = other.apply(rows, weights, torch.Generator().manual_seed(2), torch.ones(N, dtype=torch.float64))
+    plain = learn(one, rows, weights, torch.Generator().manual_seed(2))
+    weighted = learn(other, rows, weights, torch.Generator().manual_seed(2), torch.ones(N, dtype=torch.float64))
     for mine, theirs in zip(plain, weighted, strict=True):
         assert torch.equal(mine, theirs)
     for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
@@ -207,11 +195,11 @@ def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
 
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interreplay.learning.sac.normal", same_noise)
+        patch.setattr("interreplay.learning.fast.sac.normal", same_noise)
         for given, row_weights in ((rows, only), (other, only), (alone, None)):
             networks, update = make()
             importance = weights if row_weights is not None else weights[5].expand(N)
-            _, report = update.apply(given, importance, torch.Generator().manual_seed(2), row_weights)
+            _, report = learn(update, given, importance, torch.Generator().manual_seed(2), row_weights)
             found.append((networks, report[:3]))
     for networks, losses in found[1:]:
         assert torch.allclose(losses, found[0][1], rtol=1e-9)
@@ -222,15 +210,15 @@ def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
 def test_row_weights_of_shape_n_1_are_refused():
     _, update = make()
     with pytest.raises(ValueError, match=r"weights have shape \(32, 1\); expected \(32,\)"):
-        update.apply(batch(), torch.ones(N), torch.Generator(), torch.ones(N, 1))
+        learn(update, batch(), torch.ones(N), torch.Generator(), torch.ones(N, 1))
 
 
 def test_log_density_stays_finite_far_out():
     actor = GaussianActor(OBS, ACTIONS, (8,)).double()
     with torch.no_grad():
         actor.body.biases[-1][..., :ACTIONS] = 40.0
-    _, log_prob = actor.sample(torch.zeros(4, OBS, dtype=torch.float64), torch.zeros(4, ACTIONS, dtype=torch.float64))
-    assert torch.isfinite(log_prob).all()
+    sample = actor(torch.zeros(4, OBS, dtype=torch.float64), torch.zeros(4, ACTIONS, dtype=torch.float64))
+    assert torch.isfinite(sample.log_probs).all()
 
 
 def test_critics_equal_separate_networks():
@@ -250,7 +238,7 @@ def test_polyak_moves_a_share_of_the_way():
 
 def test_grad_clip_bounds_the_step():
     networks, update = make(grad_clip=1e-3)
-    update.apply(batch(), torch.full((N,), 1e6, dtype=torch.float64), torch.Generator().manual_seed(0))
+    learn(update, batch(), torch.full((N,), 1e6, dtype=torch.float64), torch.Generator().manual_seed(0))
     norm = math.sqrt(sum(p.grad.square().sum().item() for p in networks.critics.parameters()))
     assert norm <= 1.001e-3
 
@@ -259,11 +247,11 @@ def test_views_are_averaged_in_predictions_and_targets():
     rows, m = batch(), 3
     g = torch.Generator().manual_seed(5)
     views = {f"views_{k}": torch.randn(N, m, OBS, generator=g) for k in ("obs", "next_obs")}
-    networks, update = make()
+    networks, update = make(kind=PlainSACUpdate)
     networks.float()
     rows = rows.map(lambda c: c.float() if c.is_floating_point() else c).replace(extras=views)
     before = copy.deepcopy(networks)
-    errors, _ = update.apply(rows, torch.ones(N), torch.Generator().manual_seed(7))
+    errors, _ = learn(update, rows, torch.ones(N), torch.Generator().manual_seed(7))
     noise = torch.randn((N * m, ACTIONS), generator=torch.Generator().manual_seed(7)).reshape(N, m, ACTIONS)
     alpha = before.log_alpha.exp().detach()
     expected = []
@@ -288,5 +276,5 @@ def test_equal_views_change_nothing():
             networks.actor.body.biases[-1][..., ACTIONS:] = -20.0  # no noise, so that both draw the same actions
             networks.actor.body.weights[-1][..., ACTIONS:] = 0.0
             networks.log_alpha.fill_(-40.0)  # nor any entropy, which depends on the noise drawn
-        losses.append(update.apply(given, torch.ones(N), torch.Generator().manual_seed(0))[1])
+        losses.append(learn(update, given, torch.ones(N), torch.Generator().manual_seed(0))[1])
     assert torch.allclose(losses[0][[0, 4]], losses[1][[0, 4]], atol=1e-5)

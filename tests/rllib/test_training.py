@@ -112,7 +112,7 @@ def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
     runner = algorithm.eval_env_runner
     obs = torch.tensor([[0.6, 0.8, -0.3]])
     runner._now.obs = obs.numpy()
-    assert np.array_equal(runner._policy_actions(explore=False), module.act(obs, None).detach().numpy())
+    assert np.array_equal(runner._act(False, explore=False)[0], module.act(obs, None).detach().numpy())
     episodes = runner.sample(num_episodes=2, explore=False)
     assert [len(e) for e in episodes] == [200, 200] and all(e.is_truncated for e in episodes)
 

@@ -15,13 +15,14 @@ from interreplay.rllib.env_runner.remote import Collected, RemoteRunners
 class Collector(Protocol):
     """Steps environments and returns their columns."""
 
-    def collect(self, length: int, warm_up: bool, behavior: bool) -> Collected:
+    def collect(self, length: int, warm_up: bool, record: bool, progress: float | None = None) -> Collected:
         """Step every environment `length` times.
 
         Args:
             length: Steps of each environment.
             warm_up: Act at random.
-            behavior: Add the column of what the policy gave.
+            record: Add the columns of what the policy gave.
+            progress: Of the run, for exploration with a schedule; None leaves it where it is.
         """
 
     def metrics(self) -> list[Any]:
@@ -55,9 +56,9 @@ class LocalCollector:
     def __init__(self, runner: Any):
         self._runner = runner
 
-    def collect(self, length: int, warm_up: bool, behavior: bool) -> Collected:
+    def collect(self, length: int, warm_up: bool, record: bool, progress: float | None = None) -> Collected:
         try:
-            rows = self._runner.collect(length * self._runner.num_envs, warm_up, behavior)
+            rows = self._runner.collect(length * self._runner.num_envs, warm_up, record, progress)
         except EnvironmentFailure as failure:
             return Collected(failure=failure)
         return Collected([rows], self._runner.take_cut_episodes())
@@ -87,9 +88,9 @@ class RemoteCollector:
     def __init__(self, runners: RemoteRunners, learner: Any, patience: float):
         self._runners, self._learner, self._patience = runners, learner, patience
 
-    def collect(self, length: int, warm_up: bool, behavior: bool) -> Collected:
+    def collect(self, length: int, warm_up: bool, record: bool, progress: float | None = None) -> Collected:
         weights = self._learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
-        return self._runners.collect(weights, length, warm_up, behavior)
+        return self._runners.collect(weights, length, warm_up, record, progress)
 
     def metrics(self) -> list[Any]:
         return self._runners.metrics()

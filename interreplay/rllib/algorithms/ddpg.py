@@ -5,7 +5,7 @@ from __future__ import annotations
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 
-from interreplay.learning.ddpg import DDPGUpdate
+from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
 from interreplay.learning.settings import DDPGSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
@@ -38,7 +38,8 @@ class DDPGConfig(DeterministicConfig):
 
     @override(DeterministicConfig)
     def make_update(self, module: RLModule) -> Update:
-        return DDPGUpdate(module.nets, **self.update_settings())
+        kind = DDPGUpdate if self.fast_updates else PlainDDPGUpdate
+        return kind(module.nets, **self.update_settings())
 
 
 class DDPG(OffPolicy):

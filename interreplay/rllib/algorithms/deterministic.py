@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from ray.rllib.utils.annotations import override
-from torch import Tensor, nn
+from torch import nn
 
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.exploration import make_exploration
-from interreplay.rllib.algorithms.module import OffPolicyModule, flat_size
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 from interreplay.settings import defaults
+
+NOISE = {"Gaussian": ("sigma",), "OrnsteinUhlenbeck": ("sigma", "theta")}
+"""The arguments of explorations that are settings of their own."""
 
 
 class DeterministicConfig(OffPolicyConfig):
     """Settings shared by the algorithms with a deterministic policy, see `DeterministicSettings`.
 
-    ``exploration`` may also be a `Gaussian`, an `OrnsteinUhlenbeck`, another
-    `interreplay.learning.exploration.Exploration`, or a mapping such as ``{"type": "Gaussian", "sigma": 0.1}``.
+    ``exploration`` may also be whatever `OffPolicyConfig` takes.
     """
 
     def __init__(self, algo_class: type | None = None):
@@ -29,10 +30,8 @@ class DeterministicConfig(OffPolicyConfig):
     @override(OffPolicyConfig)
     def validate(self) -> None:
         if isinstance(self.exploration, str):
-            named = {"type": self.exploration, "sigma": self.exploration_sigma}
-            named |= {"theta": self.exploration_theta} if self.exploration == "OrnsteinUhlenbeck" else {}
-            self.exploration = make_exploration(named)
-        self.exploration = make_exploration(self.exploration)
+            arguments = {name: getattr(self, f"exploration_{name}") for name in NOISE.get(self.exploration, ())}
+            self.exploration = make_exploration({"type": self.exploration, **arguments})
         super().validate()
 
     @override(OffPolicyConfig)
@@ -49,7 +48,6 @@ class DeterministicModule(OffPolicyModule):
         last_bound: Bound of the weights with which last layers start; None for that of other layers.
     """
 
-    gaussian = False
     critics: int
     last_bound: float | None = None
 
@@ -58,13 +56,3 @@ class DeterministicModule(OffPolicyModule):
         return DeterministicNetworks(
             inputs, actions, self.model_config["hiddens"], self.critics, self.last_bound, self.inference_only
         )
-
-    @override(OffPolicyModule)
-    def behavior(self, obs: Tensor) -> Tensor:
-        """The policy's actions ``(n, actions)``, without noise."""
-        return self.nets.actor(obs)
-
-    @override(OffPolicyModule)
-    def random_behavior(self, count: int) -> Tensor:
-        """The mean ``(count, actions)`` of uniform actions."""
-        return torch.zeros(count, flat_size(self.action_space))

@@ -14,7 +14,7 @@ from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.env_runner.runner import ColumnRunner
 from interreplay.settings import Number, OneOf
 
-MODEL_KEYS = ("hiddens", "matrix_dtype", "noise_scale", "initial_alpha", "normalize_observations")
+MODEL_KEYS = ("hiddens", "matrix_dtype", "initial_alpha", "normalize_observations")
 """What networks take from ``rl_module(model_config=)``, beside RLlib's ``fcnet_hiddens`` and ``fcnet_activation``."""
 
 

@@ -49,16 +49,16 @@ class OffPolicyLearner(TorchLearner):
         self._since = 0
 
     def update_from_sample(self, sample: Sample) -> Tensor:
-        """One gradient update.
+        """Make one gradient update.
 
         Returns:
             TD errors ``(n,)``.
         """
-        errors, report = self._update_rule.apply(sample.transitions, sample.weights, self._rng, sample.row_weights)
-        self._totals += report
+        result = self._update_rule.update(sample, self._rng)
+        self._totals += result.metrics
         self._since += 1
         self.updates += 1
-        return errors
+        return result.errors
 
     def observe(self, rows: Transitions) -> None:
         """Take new rows into the running statistics of observations, where networks normalize by them."""

@@ -16,9 +16,10 @@ from ray.rllib.utils.annotations import override
 from torch import Tensor, nn
 
 from interreplay.environments.spaces import named_parts
-from interreplay.learning.batched_layers import MATRIX_DTYPES
 from interreplay.learning.encoders import make_encoder
-from interreplay.learning.networks import Layers
+from interreplay.learning.exploration import Exploration, Gaussian, Sampled
+from interreplay.learning.networks import MATRIX_DTYPES, BatchedMLP
+from interreplay.learning.policies import POLICY_OUTPUT, Policy
 from interreplay.rllib.env_runner.action_spaces import check_action_space
 
 
@@ -40,17 +41,14 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     Discrete actions are numbers from 0 on.
 
     ``model_config``: ``hiddens`` widths of the hidden layers, ``matrix_dtype`` of the products between them,
-    ``noise_scale`` standard deviation of the noise with which `forward_exploration` acts; the runner has its own
-    `Exploration`.
+    ``exploration`` with which `forward_exploration` acts, a copy of it; the runner has its own.
 
     Attributes:
-        gaussian: Whether `behavior` gives [mean; log std].
         acts_in: Kinds of action spaces.
         nets: The networks, the policy among them as ``actor``, and what encodes observations for them.
     """
 
     framework = "torch"
-    gaussian: bool
     acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
     nets: Any
 
@@ -60,24 +58,42 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         encoder, width = make_encoder(self.observation_space, self.model_config["normalize_observations"])
         self.nets = self.make_networks(width, flat_size(self.action_space))
         self.nets.encoder = encoder
+        given = self.model_config.get("exploration")  # which modules saved before there was one do not have
+        self._exploration: Exploration = copy.deepcopy(given) or (Sampled() if self.policy.stochastic else Gaussian())
+        self._exploration.check(self.policy)
         if not self.inference_only and any(True for _ in encoder.parameters()):
             self.nets.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
             share_statistics(self.nets)
         for layers in self.nets.modules():
-            if isinstance(layers, Layers):
+            if isinstance(layers, BatchedMLP):
                 layers.matrix_dtype = MATRIX_DTYPES[self.model_config["matrix_dtype"]]
 
     @abstractmethod
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
-        """The networks for so many numbers in observations and actions; the ``actor`` alone where `inference_only`."""
+        """Make networks for so many numbers in observations and actions, the ``actor`` alone where `inference_only`."""
 
-    @abstractmethod
+    @property
+    def policy(self) -> Policy:
+        """Who acts."""
+        return self.nets.actor
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether `behavior` gives [mean; log std]."""
+        return self.policy.gaussian
+
     def behavior(self, obs: Tensor) -> Tensor:
-        """What the policy gives for observations ``(n, inputs)``, to compare policies by."""
+        """Return what the policy gives for encoded observations ``(n, inputs)``, to compare policies by."""
+        return self.policy.record(self.policy.output(obs))[POLICY_OUTPUT]
 
-    @abstractmethod
+    @torch.no_grad()
+    def policy_output(self, obs: Any) -> Tensor:
+        """Return the same for stored observations ``(n, ...)``, as runners record it when they act."""
+        return self.behavior(self.encode(obs))
+
     def random_behavior(self, count: int) -> Tensor:
-        """What stands for `count` uniformly random actions in its place."""
+        """Return what stands for `count` uniformly random actions in its place."""
+        return self.policy.record_random(count)[POLICY_OUTPUT]
 
     @override(InferenceOnlyAPI)
     def get_non_inference_attributes(self) -> list[str]:
@@ -88,14 +104,18 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         """Observations as they are stored, or as RLlib has them, to what the networks see, ``(n, d)``."""
         return self.nets.encoder(named_parts(obs))
 
-    def act(self, obs: Tensor, noise: Tensor | None) -> Tensor:
-        """Actions ``(n, actions)`` in [−1, 1], or numbers ``(n,)`` of discrete ones, the policy's own without noise.
+    def act(self, obs: Tensor, exploration: Exploration | None = None, rng: torch.Generator | None = None) -> Tensor:
+        """Return actions ``(n, actions)`` in [−1, 1], or numbers ``(n,)`` of discrete ones.
 
         Args:
             obs: Encoded observations ``(n, inputs)``.
-            noise: Standard normal ``(n, actions)``, or None.
+            exploration: With which to act; None for the policy's best actions.
+            rng: Its source of randomness.
         """
-        return self.nets.actor.act(obs, noise)
+        if exploration is None:
+            return self.policy.act(obs)
+        assert rng is not None
+        return exploration.act(self.policy, obs, rng)
 
     @override(TorchRLModule)
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -104,8 +124,8 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     @override(TorchRLModule)
     def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         obs = self.encode(batch[Columns.OBS])
-        noise = torch.randn(len(obs), flat_size(self.action_space), device=obs.device)
-        return {Columns.ACTIONS: self._shaped(self.act(obs, noise * self.model_config["noise_scale"]))}
+        rng = torch.Generator(device=obs.device).manual_seed(int(torch.randint(2**62, ())))
+        return {Columns.ACTIONS: self._shaped(self.act(obs, self._exploration, rng))}
 
     @override(TorchRLModule)
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium as gym
-import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
@@ -16,7 +15,6 @@ from ray.rllib.utils.metrics import (
     LEARNER_RESULTS,
     NUM_ENV_STEPS_TRAINED_LIFETIME,
 )
-from torch import Tensor
 
 from interreplay.catalogue import make_buffer
 from interreplay.diagnostics.batch_statistics import Diagnostics
@@ -61,17 +59,12 @@ class OffPolicy(Shell):
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
         self._compares_policies = hasattr(self.replay_buffer.selector, "set_policy")
         if self._compares_policies:
-            self.replay_buffer.selector.set_policy(self._behavior, self.learner.single_module.gaussian)
+            module = self.learner.single_module
+            self.replay_buffer.selector.set_policy(module.policy_output, module.gaussian)
         show_goals(self.replay_buffer, config, self.env_runner.env)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
-
-    @torch.no_grad()
-    def _behavior(self, obs: Any) -> Tensor:
-        """What the current policy gives for stored observations ``(n, ...)``, as runners noted it when they acted."""
-        module = self.learner.single_module
-        return module.behavior(module.encode(obs))
 
     def _make_buffer(self) -> Any:
         arguments = dict(self.config.replay_buffer_config)
@@ -143,7 +136,9 @@ class OffPolicy(Shell):
         """
         warm_up = self.env_steps < self.config.num_steps_sampled_before_learning_starts
         length = self.config.rollout_fragment_length
-        collected = self._collector.collect(1 if length == "auto" else length, warm_up, self._compares_policies)
+        length = 1 if length == "auto" else length
+        progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
+        collected = self._collector.collect(length, warm_up, self._compares_policies, progress)
         self.replay_buffer.storage.cut(collected.cut)
         for rows in collected.rows:
             self._add(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import fields
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from ray.util.debug import log_once
 from typing_extensions import Self
 
 from interreplay.catalogue import Kind, check_arguments, resolve
-from interreplay.learning.exploration import Exploration, Gaussian
+from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.host_checks import (
@@ -23,7 +22,7 @@ from interreplay.rllib.algorithms.host_checks import (
     model_settings,
     wants_normalization,
 )
-from interreplay.rllib.algorithms.rllib_settings import check_rllib_settings
+from interreplay.rllib.algorithms.rllib_settings import MORE, check_rllib_settings, names_of_rllib, training_of
 from interreplay.settings import OrWord, Rate, Whole, accepted_by, check_known, defaults
 
 RLLIB_NAMES = {
@@ -40,7 +39,9 @@ class OffPolicyConfig(AlgorithmConfig):
     Attributes:
         settings_class: Dataclass of the algorithm's own settings.
         module_class: RLModule with its networks.
-        exploration: How the policy acts while it trains; each runner has a copy of its own.
+        exploration: How the policy acts while it trains, a part of `interreplay.learning.exploration`, its name, or a
+            mapping such as ``{"type": "Gaussian", "sigma": 0.1}``; each runner has a copy of its own. Schedules such as
+            that of `EpsilonGreedy` run over `anneal_steps`.
         lr: All learning rates that are at their default otherwise; None for those.
         train_batch_size: Rows per update, also by RLlib's longer name ``train_batch_size_per_learner``.
         trained_rows_per_iteration: Rows that a `train()` learns from at least; RLlib's
@@ -61,7 +62,7 @@ class OffPolicyConfig(AlgorithmConfig):
         for name, default in (defaults(LoopSettings) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
         self.lr: Any = None
-        self.exploration: Exploration = Gaussian(1.0)
+        self.exploration: Any = Sampled()
         self.trained_rows_per_iteration = 0
         self.evaluation_max_episode_steps: int | None = None
         self.sample_timeout_s = 300.0
@@ -77,7 +78,7 @@ class OffPolicyConfig(AlgorithmConfig):
         """Give `training` of the class the signature of its settings."""
         super().__init_subclass__(**kwargs)
         if "training" not in vars(cls):
-            cls.training = _training_of(cls)  # type: ignore[method-assign]
+            cls.training = training_of(cls)  # type: ignore[method-assign]
 
     def replay(self, kind: Kind, **arguments: Any) -> Self:
         """Choose the replay buffer.
@@ -101,21 +102,29 @@ class OffPolicyConfig(AlgorithmConfig):
         return {RLLIB_NAMES.get(field.name, field.name): field for field in found}
 
     @override(AlgorithmConfig)
-    def training(self, *, replay_buffer_config: dict[str, Any] | Any = NotProvided, **settings: Any) -> Self:
+    def training(
+        self,
+        *,
+        exploration: Exploration | dict[str, Any] | str | Any = NotProvided,
+        replay_buffer_config: dict[str, Any] | Any = NotProvided,
+        **settings: Any,
+    ) -> Self:
         """Set training options: those of the class, and RLlib's.
 
-        ``replay_buffer_config={"type": name, **arguments}`` is the same as `replay`.
+        ``replay_buffer_config={"type": name, **arguments}`` is the same as `replay`; `exploration` as in the class.
 
         Raises:
             TypeError: For a setting that there is not, with the nearest name.
         """
         own = self.own_settings()
         of_rllib = {name: value for name, value in settings.items() if name not in own}
-        check_known(f"{type(self).__name__}.training", of_rllib, [*own, *_rllib_settings()])
+        check_known(f"{type(self).__name__}.training", of_rllib, [*own, *MORE, *names_of_rllib()])
         super().training(**of_rllib)
         for name, value in settings.items():
             if name in own and value is not NotProvided:
                 setattr(self, name, value)
+        if exploration is not NotProvided:
+            self.exploration = exploration
         if replay_buffer_config is not NotProvided:
             arguments = dict(replay_buffer_config)
             self.replay(arguments.pop("type", self.replay_buffer_config["type"]), **arguments)
@@ -143,6 +152,7 @@ class OffPolicyConfig(AlgorithmConfig):
             self.normalize_observations, self._env_to_module_connector = True, None
         self._adopt_model_settings()
         super().validate()
+        self._check_exploration()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
@@ -155,6 +165,13 @@ class OffPolicyConfig(AlgorithmConfig):
             raise ValueError(
                 f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
             )
+
+    def _check_exploration(self) -> None:
+        given = self.exploration
+        self.exploration = make_exploration({"type": given} if isinstance(given, str) else given)
+        if self.exploration.annealed and not self.anneal_steps:
+            name = type(self.exploration).__name__
+            raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
 
     def _adopt_model_settings(self) -> None:
         """Let what ``rl_module(model_config=)`` says be settings of the configuration."""
@@ -190,7 +207,7 @@ class OffPolicyConfig(AlgorithmConfig):
 
     def update_settings(self) -> dict[str, Any]:
         """Return the arguments that the updates of all actor-critic algorithms take."""
-        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip")
+        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip", "grad_clip_by")
         rates = self.rates(0)
         own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
         return own | {name: getattr(self, name) for name in names}
@@ -218,7 +235,7 @@ class OffPolicyConfig(AlgorithmConfig):
             "hiddens": list(self.hiddens),
             "matrix_dtype": self.matrix_dtype,
             "normalize_observations": self.normalize_observations,
-            "noise_scale": self.exploration.sigma,
+            "exploration": self.exploration,
         }
 
 
@@ -228,32 +245,3 @@ def rate_at(rate: Any, env_steps: int) -> float:
         return float(rate)
     steps, rates = zip(*rate, strict=True)
     return float(np.interp(env_steps, steps, rates))
-
-
-def _rllib_settings() -> list[str]:
-    """Names of what RLlib's own `training` takes."""
-    return [name for name in inspect.signature(AlgorithmConfig.training).parameters if name != "self"]
-
-
-def _training_of(cls: type[OffPolicyConfig]) -> Any:
-    """Return the inherited `training` with the settings of a class in its signature and documentation."""
-    inherited = cls.training
-
-    def training(self: OffPolicyConfig, **settings: Any) -> OffPolicyConfig:
-        return inherited(self, **settings)
-
-    own = cls.own_settings()
-    kind = inspect.Parameter.KEYWORD_ONLY
-    listed = [inspect.Parameter(name, kind, default=NotProvided, annotation=f.type) for name, f in own.items()]
-    buffer = inspect.Parameter("replay_buffer_config", kind, default=NotProvided)
-    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    more = inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)
-    training.__signature__ = inspect.Signature([first, *listed, buffer, more])  # type: ignore[attr-defined]
-    told = [
-        f"    {name}: {f.metadata['help']} (default: {f.default}; {accepted_by(f).described})."
-        for name, f in own.items()
-    ]
-    head = "Set training options: these, `replay_buffer_config`, and RLlib's own.\n\nArgs:\n"
-    training.__doc__ = head + "\n".join(told)
-    training.__qualname__ = f"{cls.__name__}.training"
-    return training

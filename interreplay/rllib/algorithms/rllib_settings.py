@@ -6,13 +6,19 @@ lists every one.
 
 from __future__ import annotations
 
+import inspect
 from importlib.resources import files
 from typing import Any
 
 import yaml
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+
+from interreplay.settings import accepted_by
 
 TABLE: dict[str, Any] = yaml.safe_load((files("interreplay.rllib.algorithms") / "rllib_settings.yaml").read_text())
+
+MORE = ("exploration", "replay_buffer_config")
+"""Arguments of every `training` beside the settings."""
 
 
 def check_rllib_settings(config: AlgorithmConfig) -> None:
@@ -26,3 +32,32 @@ def check_rllib_settings(config: AlgorithmConfig) -> None:
         if getattr(config, name) != getattr(plain, name):
             title = type(config).__name__.removesuffix("Config")
             raise ValueError(f"{name.lstrip('_')} is {getattr(config, name)!r}; {title} does not read it: {instead}")
+
+
+def names_of_rllib() -> list[str]:
+    """Names of what RLlib's own `training` takes."""
+    return [name for name in inspect.signature(AlgorithmConfig.training).parameters if name != "self"]
+
+
+def training_of(cls: Any) -> Any:
+    """Return the inherited `training` with the settings of a class in its signature and documentation."""
+    inherited = cls.training
+
+    def training(self: Any, **settings: Any) -> Any:
+        return inherited(self, **settings)
+
+    own = cls.own_settings()
+    kind = inspect.Parameter.KEYWORD_ONLY
+    listed = [inspect.Parameter(name, kind, default=NotProvided, annotation=f.type) for name, f in own.items()]
+    listed += [inspect.Parameter(name, kind, default=NotProvided) for name in MORE if name not in own]
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    more = inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)
+    training.__signature__ = inspect.Signature([first, *listed, more])  # type: ignore[attr-defined]
+    told = [
+        f"    {name}: {f.metadata['help']} (default: {f.default}; {accepted_by(f).described})."
+        for name, f in own.items()
+    ]
+    head = "Set training options: these, `replay_buffer_config`, and RLlib's own.\n\nArgs:\n"
+    training.__doc__ = head + "\n".join(told)
+    training.__qualname__ = f"{cls.__name__}.training"
+    return training

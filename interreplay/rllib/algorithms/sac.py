@@ -6,18 +6,26 @@ import math
 from typing import Any
 
 import gymnasium as gym
-import torch
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
-from torch import Tensor, nn
+from torch import nn
 
-from interreplay.learning.discrete_sac import ENTROPY_SHARE, DiscreteSACNetworks, DiscreteSACUpdate
-from interreplay.learning.sac import SACNetworks, SACUpdate
+from interreplay.learning.discrete_sac import (
+    ENTROPY_SHARE,
+    DiscreteSACNetworks,
+    DiscreteSACUpdate,
+    PlainDiscreteSACUpdate,
+)
+from interreplay.learning.exploration import Gaussian, Sampled
+from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.module import OffPolicyModule, flat_size
 from interreplay.rllib.algorithms.off_policy import OffPolicy
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
+
+UPDATES = {False: (PlainSACUpdate, SACUpdate), True: (PlainDiscreteSACUpdate, DiscreteSACUpdate)}
+"""The updates, plain and fast, by whether actions are discrete."""
 
 
 class SACModule(OffPolicyModule):
@@ -30,28 +38,11 @@ class SACModule(OffPolicyModule):
         """Whether actions are discrete."""
         return isinstance(self.action_space, gym.spaces.Discrete)
 
-    @property
-    def gaussian(self) -> bool:  # type: ignore[override]
-        return not self.discrete
-
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
         hiddens, alpha = self.model_config["hiddens"], self.model_config["initial_alpha"]
         kind = DiscreteSACNetworks if self.discrete else SACNetworks
         return kind(inputs, actions, hiddens, alpha, inference_only=self.inference_only)
-
-    @override(OffPolicyModule)
-    def behavior(self, obs: Tensor) -> Tensor:
-        """[mean; log std] ``(n, 2·actions)`` of the Gaussian that the policy squashes, or probabilities ``(n, A)``."""
-        return self.nets.actor(obs).exp() if self.discrete else self.nets.actor.distribution(obs)
-
-    @override(OffPolicyModule)
-    def random_behavior(self, count: int) -> Tensor:
-        """Mean and log std ``(count, 2·actions)`` of uniform actions, or their probabilities."""
-        size = flat_size(self.action_space)
-        if self.discrete:
-            return torch.full((count, size), 1.0 / size)
-        return torch.tensor([0.0, -0.5 * math.log(3.0)]).repeat_interleave(size).expand(count, -1)
 
 
 class SACConfig(OffPolicyConfig):
@@ -73,11 +64,17 @@ class SACConfig(OffPolicyConfig):
         super().__init__(algo_class=algo_class or SAC)
 
     @override(OffPolicyConfig)
+    def validate(self) -> None:
+        if type(self.exploration) is Gaussian and self.exploration.sigma == 1.0:
+            self.exploration = Sampled()  # the name of the same in configurations saved before there was `Sampled`
+        super().validate()
+
+    @override(OffPolicyConfig)
     def make_update(self, module: RLModule) -> Update:
         size, target = flat_size(module.action_space), self.target_entropy
         if target == "auto":
             target = ENTROPY_SHARE * math.log(size) if module.discrete else -float(size)
-        update = DiscreteSACUpdate if module.discrete else SACUpdate
+        update = UPDATES[module.discrete][self.fast_updates]
         return update(module.nets, target_entropy=target, alpha_lr=self.rates(0)["alpha"], **self.update_settings())
 
     @property

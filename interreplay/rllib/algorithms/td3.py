@@ -6,7 +6,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 
 from interreplay.learning.settings import TD3Settings
-from interreplay.learning.td3 import TD3Update
+from interreplay.learning.td3 import PlainTD3Update, TD3Update
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
 from interreplay.rllib.algorithms.off_policy import OffPolicy
@@ -37,7 +37,8 @@ class TD3Config(DeterministicConfig):
     @override(DeterministicConfig)
     def make_update(self, module: RLModule) -> Update:
         own = {name: getattr(self, name) for name in ("policy_delay", "target_policy_noise", "target_noise_clip")}
-        return TD3Update(module.nets, **own, **self.update_settings())
+        kind = TD3Update if self.fast_updates else PlainTD3Update
+        return kind(module.nets, **own, **self.update_settings())
 
 
 class TD3(OffPolicy):

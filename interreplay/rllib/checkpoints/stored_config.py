@@ -32,9 +32,10 @@ from interreplay.rllib.checkpoints.safe_pickle import ClassReference, Restricted
 CONFIGS = ("ray.rllib.algorithms.", "interreplay.rllib.")
 MODULES = (*CONFIGS, "ray.rllib.core.")
 STOCK_BUFFER = "interreplay.rllib.ReplayBuffer"
+_NEW_STACK = ("enable_rl_module_and_learner", "enable_env_runner_and_connector_v2")
 NEEDED = frozenset(
-    ("env", "policies", "enable_rl_module_and_learner", "enable_env_runner_and_connector_v2")
-    + ("_rl_module_spec", "_model_config", "_env_to_module_connector", "_module_to_env_connector")
+    ("env", "policies", "_rl_module_spec", "_model_config", "_env_to_module_connector", "_module_to_env_connector")
+    + _NEW_STACK
 )
 """Settings without which a policy would act otherwise, or could not be restored."""
 _WORDS = {"framework_str", "grad_clip_by", "rollout_fragment_length", "batch_mode", "observation_filter"}
@@ -119,8 +120,8 @@ def _is_ours(config: AlgorithmConfig) -> bool:
 def _taken(config: AlgorithmConfig, name: str, value: Any) -> Any:
     """A setting as it is taken over, or `_LEFT_OUT`."""
     ours = _is_ours(config)
-    if name.startswith("enable_"):
-        return _LEFT_OUT  # RLlib's old API stack
+    if name in _NEW_STACK:
+        return _LEFT_OUT
     if name == "env":
         return value if isinstance(value, str) else _LEFT_OUT
     if name in ("observation_space", "action_space"):
@@ -145,7 +146,7 @@ def _is_plain(value: Any, words: bool = False, texts: bool = False) -> bool:
         return True
     if isinstance(value, str):
         return texts or (words and bool(_WORD.fullmatch(value)))
-    if type(value) is dict:
+    if isinstance(value, dict):
         return all(isinstance(key, str | int) and _is_plain(item, words, texts) for key, item in value.items())
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biuf"

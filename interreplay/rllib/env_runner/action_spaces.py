@@ -13,11 +13,9 @@ class Actions(Protocol):
 
     Attributes:
         shape: Of one action, as it is kept.
-        size: Standard normal numbers that one exploring action takes.
     """
 
     shape: tuple[int, ...]
-    size: int
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions ``(n, *shape)`` of the environment for kept ones."""
@@ -35,7 +33,7 @@ class ActionScale(Actions):
     """
 
     def __init__(self, space: gym.spaces.Box, normalized: bool = True):
-        self.shape, self.size = space.shape, int(np.prod(space.shape))
+        self.shape = space.shape
         self.low, self.high = space.low, space.high
         # What −1 stands for, and half of what lies between it and 1.
         self._start = space.low if normalized else np.full_like(space.low, -1.0)
@@ -59,13 +57,13 @@ class ActionNumbers(Actions):
     """
 
     def __init__(self, space: gym.spaces.Discrete):
-        self.shape, self.size, self._start = (), int(space.n), space.start
+        self.shape, self._count, self._start = (), int(space.n), space.start
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return actions + self._start
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        return rng.integers(0, self.size, count)
+        return rng.integers(0, self._count, count)
 
 
 def actions_of(space: gym.Space, normalized: bool = True) -> Actions:

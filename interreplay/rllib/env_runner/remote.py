@@ -58,7 +58,9 @@ class RemoteRunners:
     def _restarted(self) -> bool:
         return bool(self._config.restart_failed_env_runners)
 
-    def collect(self, weights: dict[str, Any], length: int, warm_up: bool, behavior: bool) -> Collected:
+    def collect(
+        self, weights: dict[str, Any], length: int, warm_up: bool, record: bool, progress: float | None = None
+    ) -> Collected:
         """Let every remote runner step its environments with the newest weights.
 
         The weights go with the request: RLlib's `sync_weights` drops them while two earlier ones are on their way, and
@@ -68,7 +70,8 @@ class RemoteRunners:
             weights: State of the learner's module.
             length: Steps of each environment.
             warm_up: Act at random.
-            behavior: Add the column of what the policy gave.
+            record: Add the columns of what the policy gave.
+            progress: Of the run, for exploration with a schedule; None leaves it where it is.
         """
         reference, restarts = ray.put(weights), dict(self.restarts)
 
@@ -76,7 +79,7 @@ class RemoteRunners:
             runner.set_state(ray.get(reference))
             count = runner.count_restart(restarts.get(runner.worker_index))
             try:
-                rows = runner.collect(length * runner.num_envs, warm_up, behavior)
+                rows = runner.collect(length * runner.num_envs, warm_up, record, progress)
             except EnvironmentFailure as failure:
                 return failure
             return count, pack(rows), runner.take_cut_episodes(), runner.running_episodes()

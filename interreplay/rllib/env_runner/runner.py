@@ -12,6 +12,7 @@ from ray.rllib.utils.annotations import override
 from ray.rllib.utils.debug import update_global_seed_if_necessary
 
 from interreplay.errors import EnvironmentFailure
+from interreplay.learning.exploration import Greedy
 from interreplay.rllib.env_runner.action_spaces import Actions, actions_of
 from interreplay.rllib.env_runner.batching import as_column, as_tensors, concatenate, pick
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
@@ -21,6 +22,7 @@ from interreplay.transitions import Transitions, unchecked
 
 RUNNER_STATE = "interreplay_runner"
 CPU = torch.device("cpu")
+GREEDY = Greedy()
 
 
 class ColumnRunner(SamplingRunner):
@@ -81,13 +83,16 @@ class ColumnRunner(SamplingRunner):
 
     # -- stepping ---------------------------------------------------------------------------------
 
-    def collect(self, num_timesteps: int, random_actions: bool = False, behavior: bool = False) -> Transitions:
+    def collect(
+        self, num_timesteps: int, random_actions: bool = False, record: bool = False, progress: float | None = None
+    ) -> Transitions:
         """Step all environments until at least `num_timesteps` transitions are made, exploring.
 
         Args:
             num_timesteps: Transitions to make, over all environments together.
             random_actions: Act uniformly at random.
-            behavior: Add a column ``extras["behavior"]``: what the module's `behavior` gave when it acted.
+            record: Add the columns that the policy's `record` gives, ``extras["behavior"]``.
+            progress: Of the run, from 0 to 1, for exploration with a schedule; None leaves it where it is.
 
         Returns:
             Their columns in order of time, float32 where the environment gives float64; fewer, where the
@@ -97,7 +102,9 @@ class ColumnRunner(SamplingRunner):
             EnvironmentFailure: The environment raised an error, or gave what cannot be stored.
         """
         rounds: list[Transitions] = []
-        self._tell_behavior = behavior
+        self._records_policy = record
+        if progress is not None:
+            self._now.exploration.anneal(progress)
         self._hooks.begin_sample()
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -142,8 +149,7 @@ class ColumnRunner(SamplingRunner):
             self._reset()
         assert self._scale is not None
         now = self._now
-        actions = self._random_actions() if random_actions else self._policy_actions(explore)
-        extras = self._behavior(random_actions) if self._tell_behavior else {}
+        actions, extras = self._act(random_actions, explore)
         results = self._try_env_step(self._scale.to_env(actions))
         if isinstance(results, str) and results == ENV_STEP_FAILURE:
             return None
@@ -185,25 +191,20 @@ class ColumnRunner(SamplingRunner):
             extras={name: torch.from_numpy(column[live]) for name, column in extras.items()},
         )
 
-    def _random_actions(self) -> np.ndarray:
-        assert self._scale is not None
-        return self._scale.random(self._now.numpy_rng, self.num_envs)
-
     @torch.no_grad()
-    def _policy_actions(self, explore: bool) -> np.ndarray:
+    def _act(self, random_actions: bool, explore: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return actions as they are kept, and of the same network call what is recorded of the policy's output."""
         assert self._scale is not None
-        obs = self.module.encode(as_tensors(self._now.obs, self._device))
-        size = (self.num_envs, self._scale.size)
-        noise = self._now.exploration.draw(size, self._now.torch_rng) if explore else None
-        return self.module.act(obs, noise).cpu().numpy().reshape(self.num_envs, *self._scale.shape)
-
-    @torch.no_grad()
-    def _behavior(self, random_actions: bool) -> dict[str, np.ndarray]:
-        """The column of what the policy gave for the observations now, or of random actions."""
+        now, policy, record = self._now, self.module.policy, self._records_policy
         if random_actions:
-            return {"behavior": self.module.random_behavior(self.num_envs).numpy()}
-        obs = self.module.encode(as_tensors(self._now.obs, self._device))
-        return {"behavior": self.module.behavior(obs).cpu().numpy()}
+            actions = self._scale.random(now.numpy_rng, self.num_envs)
+            recorded = policy.record_random(self.num_envs) if record else {}
+        else:
+            obs = self.module.encode(as_tensors(now.obs, self._device))
+            exploration = now.exploration if explore else GREEDY
+            chosen, recorded = exploration.act_and_record(policy, obs, now.torch_rng, record)
+            actions = chosen.cpu().numpy().reshape(self.num_envs, *self._scale.shape)
+        return actions, {name: column.cpu().numpy() for name, column in recorded.items()}
 
     # -- metrics ----------------------------------------------------------------------------------
 

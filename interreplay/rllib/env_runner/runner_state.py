@@ -28,7 +28,7 @@ class RunnerState:
         env_seed: Seed of the environments' first reset.
         torch_rng: Randomness of exploration.
         numpy_rng: Randomness of uniform actions.
-        exploration: Noise, with a memory of its own.
+        exploration: How actions are chosen, with a memory of its own.
         log: The running episodes.
         over: Environments ``(n,)`` whose episode is over and that begin another at the next step.
         obs: Observations now, None before the first reset.

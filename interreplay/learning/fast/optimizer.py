@@ -1,4 +1,4 @@
-"""Adam without the bookkeeping of PyTorch's optimiser around every step."""
+"""Adam without the bookkeeping of PyTorch's optimizer around every step."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ class FastAdam(torch.optim.Adam):
         super().__init__(params, lr=lr, weight_decay=weight_decay, fused=True)
         self._moments: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, with a step count for each parameter, as PyTorch's Adam would."""
+        state = super().state_dict()
+        counted = {i: values | {"step": values["step"].clone()} for i, values in state["state"].items()}
+        return state | {"state": counted}
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a state."""
         super().load_state_dict(state_dict)
@@ -33,7 +39,7 @@ class FastAdam(torch.optim.Adam):
 
     @torch.no_grad()
     def apply(self) -> None:
-        """One step, as `step` would do it."""
+        """Make one step, as `step` would."""
         if self._moments is None:
             self._moments = self._collect()
         averages, squares, steps = self._moments
@@ -56,10 +62,11 @@ class FastAdam(torch.optim.Adam):
         )
 
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """First moments, second moments and step counts of the parameters, begun at zero where there are none."""
+        """Return first moments, second moments and step counts of the parameters, zero where there are none."""
         group = self.param_groups[0]
         known = [self.state[p]["step"] for p in group["params"] if self.state.get(p)]
-        count = known[0] if known else torch.zeros((), dtype=torch.float32, device=group["params"][0].device)
+        count = known[0] if known else torch.zeros((), dtype=torch.float32)
+        count = count.to(group["params"][0].device)  # the state of a plain Adam counts on the processor
         for parameter in group["params"]:
             if not self.state.get(parameter):
                 zeros = torch.zeros_like(parameter, memory_format=torch.preserve_format)

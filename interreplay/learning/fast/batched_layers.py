@@ -9,12 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-MATRIX_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
-"""Types in which matrices between hidden layers may be multiplied, by name; None leaves them as they are."""
 
-
-class Networks:
-    """m fully connected networks of one shape, as views of those of them that are computed together.
+class LayerViews:
+    """Views of the stacked parameters of m fully connected networks, grouped as they are multiplied.
 
     A GPU takes all networks in one product per layer. A processor takes one network after the other, whose
     activations then stay in its cache.
@@ -36,23 +33,23 @@ class Networks:
         self.members: list[tuple[Sequence[Tensor], Sequence[Tensor]]] = list(apart)
 
     def split(self, values: Tensor) -> Sequence[Tensor]:
-        """Values ``(m, ...)`` of each member."""
+        """Return values ``(m, ...)`` of each member."""
         return (values,) if self.at_once else values.unbind(0)
 
-    def view(self, weights: Sequence[Tensor]) -> bool:
-        """Whether these are views of `weights`: not so when a module was moved or copied."""
+    def are_of(self, weights: Sequence[Tensor]) -> bool:
+        """Return whether these are views of `weights`: not so when a module was moved or copied."""
         return all(a.data_ptr() == b.data_ptr() for a, b in zip(self.weights, weights, strict=True))
 
-    def first(self, count: int) -> Networks:
-        """The first `count` of them."""
-        return Networks([w[:count] for w in self.weights], [b[:count] for b in self.biases])
+    def first(self, count: int) -> LayerViews:
+        """Return views of the first `count` networks."""
+        return LayerViews([w[:count] for w in self.weights], [b[:count] for b in self.biases])
 
-    def empty_like(self) -> Networks:
-        """As many numbers of any value, for gradients."""
-        return Networks([torch.empty_like(w) for w in self.weights], [torch.empty_like(b) for b in self.biases])
+    def empty_like(self) -> LayerViews:
+        """Return as many numbers of any value, for gradients."""
+        return LayerViews([torch.empty_like(w) for w in self.weights], [torch.empty_like(b) for b in self.biases])
 
 
-class Pass:
+class ForwardPass:
     """One forward pass of m networks with ReLU between layers, kept for the backward pass.
 
     The backward pass of a processor leaves out rows that get no gradient, as do those of the critic that is not the
@@ -62,7 +59,7 @@ class Pass:
 
     Args:
         rows: What all networks see, ``(n, in)``.
-        networks: m of them.
+        views: Of the parameters of m networks.
         dtype: In which the matrices between hidden layers are multiplied, and their gradients; the first and the
             last layer, sums and ReLU keep the type of the rows. None for that type everywhere.
 
@@ -70,23 +67,25 @@ class Pass:
         outputs: ``(m, n, out)``.
     """
 
-    def __init__(self, rows: Tensor, networks: Networks, dtype: torch.dtype | None = None):
-        self.rows, self.networks = rows, networks
+    def __init__(self, rows: Tensor, views: LayerViews, dtype: torch.dtype | None = None):
+        self.rows, self.views = rows, views
         rows = rows.detach()
-        inner = networks.depth - 2
-        self.dtypes = [None, *[dtype] * inner, None] if inner > 0 else [None] * networks.depth
+        inner = views.depth - 2
+        self.dtypes = [None, *[dtype] * inner, None] if inner > 0 else [None] * views.depth
         self.inputs: list[list[Tensor]] = []
         outputs = []
-        for weights, biases in networks.members:
-            inputs = [rows.expand(networks.count, *rows.shape) if networks.at_once else rows]
-            for i in range(networks.depth - 1):
+        for weights, biases in views.members:
+            inputs = [rows.expand(views.count, *rows.shape) if views.at_once else rows]
+            for i in range(views.depth - 1):
                 inputs.append(affine(inputs[i], weights[i], biases[i], self.dtypes[i]).relu_())
             outputs.append(affine(inputs[-1], weights[-1], biases[-1], None))
             self.inputs.append(inputs)
-        self.outputs = outputs[0].view(networks.count, len(rows), -1) if len(outputs) == 1 else torch.stack(outputs)
+        self.outputs = outputs[0].view(views.count, len(rows), -1) if len(outputs) == 1 else torch.stack(outputs)
 
-    def backward(self, gradients: Tensor, into: Networks | None = None, columns: slice | None = None) -> Tensor | None:
-        """What a loss with gradients ``(m, n, out)`` of the outputs gives.
+    def backward(
+        self, gradients: Tensor, into: LayerViews | None = None, columns: slice | None = None
+    ) -> Tensor | None:
+        """Propagate gradients ``(m, n, out)`` of a loss by the outputs.
 
         Args:
             gradients: Of the outputs.
@@ -97,10 +96,10 @@ class Pass:
             Gradients of these columns ``(n, k)``, or None.
         """
         of_rows = None if columns is None else torch.zeros_like(self.rows.detach()[:, columns])
-        for number, gradient in enumerate(self.networks.split(gradients)):
-            weights, inputs = self.networks.members[number][0], self.inputs[number]
+        for number, gradient in enumerate(self.views.split(gradients)):
+            weights, inputs = self.views.members[number][0], self.inputs[number]
             which = None
-            if into is None and gradient.shape[-1] == 1 and not self.networks.at_once:
+            if into is None and gradient.shape[-1] == 1 and not self.views.at_once:
                 which = gradient[:, 0].nonzero().squeeze(1)
                 gradient, inputs = gradient[which], [values[which] for values in inputs]
             for i in reversed(range(len(weights))):
@@ -117,42 +116,42 @@ class Pass:
 
 
 class BatchedLayers(torch.autograd.Function):
-    """A `Pass` as a function of autograd, for losses that are not differentiated by hand."""
+    """A `ForwardPass` as a function of autograd, for losses that are not differentiated by hand."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, dtype: torch.dtype | None, *parameters: Tensor) -> Tensor:
-        """Outputs ``(m, n, out)`` for rows ``(n, in)``, the weights and then the biases of every layer."""
+        """Return outputs ``(m, n, out)`` for rows ``(n, in)``, the weights and then the biases of every layer."""
         middle = len(parameters) // 2
         ctx.save_for_backward(*parameters)  # so that autograd notices when they are changed before the backward pass
-        ctx.made = Pass(rows, Networks(parameters[:middle], parameters[middle:]), dtype)
-        return ctx.made.outputs
+        ctx.done = ForwardPass(rows, LayerViews(parameters[:middle], parameters[middle:]), dtype)
+        return ctx.done.outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of the rows and of all parameters, those that are needed."""
-        into = ctx.made.networks.empty_like() if ctx.needs_input_grad[2] else None
-        of_rows = ctx.made.backward(gradients, into, slice(None) if ctx.needs_input_grad[0] else None)
+        """Return gradients of the rows and of all parameters, those that are needed."""
+        into = ctx.done.views.empty_like() if ctx.needs_input_grad[2] else None
+        of_rows = ctx.done.backward(gradients, into, slice(None) if ctx.needs_input_grad[0] else None)
         of_parameters = [None] * len(ctx.saved_tensors) if into is None else [*into.weights, *into.biases]
         return of_rows, None, *of_parameters
 
 
 def at_once(device: torch.device) -> bool:
-    """Whether all networks are computed in one product per layer."""
+    """Return whether all networks are computed in one product per layer."""
     return device.type != "cpu"
 
 
 def product(a: Tensor, b: Tensor, dtype: torch.dtype | None, out: Tensor | None = None) -> Tensor:
-    """a·b ``(..., n, out)``, computed in `dtype` where one is given, in the type of `a`."""
+    """Return a·b ``(..., n, out)``, computed in `dtype` where one is given, in the type of `a`."""
     multiply = torch.mm if a.ndim == 2 else torch.matmul
     if dtype is None:
         return multiply(a, b, out=out)
-    made = multiply(a.to(dtype), b.to(dtype))
-    return made.to(a.dtype) if out is None else out.copy_(made)
+    found = multiply(a.to(dtype), b.to(dtype))
+    return found.to(a.dtype) if out is None else out.copy_(found)
 
 
 def affine(inputs: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """``(..., n, out)`` for inputs ``(..., n, in)``, weights ``(..., in, out)`` and biases ``(..., 1, out)``."""
+    """Return ``(..., n, out)`` for inputs ``(..., n, in)``, weights ``(..., in, out)`` and biases ``(..., 1, out)``."""
     if weight.shape[-1] == 1:
         if weight.ndim == 2:
             return torch.addmv(bias[0], inputs, weight[:, 0]).unsqueeze(1)
@@ -173,7 +172,7 @@ def weight_gradient(inputs: Tensor, gradient: Tensor, dtype: torch.dtype | None,
 
 
 def through(gradient: Tensor, weight: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Gradients ``(..., n, in)`` of a layer's inputs for those of its outputs ``(..., n, out)``."""
+    """Return gradients ``(..., n, in)`` of a layer's inputs for those of its outputs ``(..., n, out)``."""
     if gradient.shape[-1] == 1:
         return gradient * weight.mT
     if weight.shape[-2] < weight.shape[-1]:

@@ -1,0 +1,86 @@
+"""Steps of an actor and its critics by gradients of their outputs."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.actor_critic import ActorCriticUpdate
+from interreplay.learning.fast.batched_layers import ForwardPass
+from interreplay.learning.fast.optimizer import FastAdam
+from interreplay.learning.networks import BatchedMLP
+from interreplay.learning.update import SampleLike, clip_gradients, half_squares, mean_over_views, weighted_mean
+
+
+def spread_over_views(gradients: Tensor, m: int) -> Tensor:
+    """Return gradients ``(..., n·m)`` by the values whose means `mean_over_views` have gradients ``(..., n)``."""
+    return gradients if m == 1 else gradients.repeat_interleave(m, dim=-1) / m
+
+
+def row_loss_weights(like: Tensor, row_weights: Tensor | None) -> Tensor | float:
+    """Return the gradient of `weighted_mean` of values like ``(n,)``: v/n, and 1/n where there are no weights.
+
+    Raises:
+        ValueError: As `weighted_mean`.
+    """
+    if row_weights is None:
+        return 1.0 / len(like)
+    if row_weights.shape != like.shape:
+        raise ValueError(f"weights have shape {tuple(row_weights.shape)}; expected {tuple(like.shape)}")
+    return row_weights / len(like)
+
+
+class FastActorCriticUpdate(ActorCriticUpdate):
+    """Steps on critics by TD errors, and on actors by gradients of their outputs.
+
+    Losses are differentiated by hand, up to the outputs of the networks: the graph that autograd would build took
+    0.4 ms of 9 for SAC.
+
+    Attributes:
+        scale: s in the critics' loss s·Σ_j mean(v·w·½δ_j²).
+    """
+
+    adam = FastAdam
+    scale = 1.0
+
+    def step_critics(
+        self, critic_inputs: Tensor, m: int, target: Tensor, batch: SampleLike, taken: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Step the critics towards targets.
+
+        Args:
+            critic_inputs: Rows [s; a], or s where critics have an output per action, ``(n·m, inputs)``.
+            m: Views of each row.
+            target: q_t ``(n,)``.
+            batch: The weights of the rows.
+            taken: Numbers ``(n·m,)`` of the actions, where critics have an output per action.
+
+        Returns:
+            TD errors ``(critics, n)`` before the step, and the loss.
+        """
+        for parameter in self.encoder:
+            parameter.grad = None
+        forward = self.networks.critics.passes.run(critic_inputs)
+        with torch.no_grad():
+            which = None if taken is None else taken.expand(len(forward.outputs), -1).unsqueeze(-1)
+            chosen = forward.outputs if which is None else forward.outputs.gather(-1, which)
+            errors = mean_over_views(chosen.squeeze(-1), m) - target
+            slopes = errors if self.huber_delta is None else errors.clamp(-self.huber_delta, self.huber_delta)
+            slopes = slopes * (batch.weights * row_loss_weights(target, batch.row_weights) * self.scale)
+            losses = self.scale * half_squares(errors, self.huber_delta)
+            loss = weighted_mean(losses * batch.weights, batch.row_weights).sum()
+            gradients = spread_over_views(slopes, m).unsqueeze(-1)
+            if which is not None:
+                gradients = torch.zeros_like(forward.outputs).scatter_(-1, which, gradients)
+        self.step(self.networks.critics, forward, gradients, "critic", self.critics)
+        return errors, loss
+
+    def step(
+        self, layers: BatchedMLP, forward: ForwardPass, gradients: Tensor, name: str, parameters: list[nn.Parameter]
+    ) -> None:
+        """Step the optimizer `name` of these parameters by the gradients of the outputs of a pass."""
+        layers.passes.learn(forward, gradients)
+        clip_gradients(parameters, self.grad_clip, self.grad_clip_by)
+        cast(FastAdam, self.optimizers[name]).apply()

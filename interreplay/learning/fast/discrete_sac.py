@@ -1,0 +1,58 @@
+"""`interreplay.learning.discrete_sac.PlainDiscreteSACUpdate` with gradients by hand."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from interreplay.learning.fast.actor_critic import row_loss_weights
+from interreplay.learning.fast.sac import FastSoftUpdate
+from interreplay.learning.update import (
+    SampleLike,
+    UpdateResult,
+    mean_over_views,
+    repeat_for_views,
+    views,
+    weighted_mean,
+)
+from interreplay.transitions import Transitions
+
+
+class FastDiscreteSACUpdate(FastSoftUpdate):
+    """The update of discrete SAC that `interreplay.learning.discrete_sac.PlainDiscreteSACUpdate` defines."""
+
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows = batch.transitions
+        obs, next_obs, m = views(rows, self.networks.encoder)
+        taken = repeat_for_views(rows.actions, m)
+        alpha = self.networks.log_alpha.detach().exp()
+        target = self.expected_values(rows, next_obs, m, alpha)
+        errors, critic_loss = self.step_critics(obs, m, target, batch, taken)
+        actor_loss, log_probs = self.step_policy(self.actor_views(rows, obs, m), alpha, batch.row_weights)
+        return self.finish_update(batch, alpha, errors, target, (critic_loss, actor_loss), log_probs)
+
+    @torch.no_grad()
+    def expected_values(self, rows: Transitions, next_obs: Tensor, m: int, alpha: Tensor) -> Tensor:
+        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+        log_probs = self.networks.actor(next_obs)
+        values = self.networks.targets.outputs(self.target_views(rows, next_obs)).amin(dim=0)
+        expected = (log_probs.exp() * (values - alpha * log_probs)).sum(dim=-1)
+        return rows.rewards + rows.discounts * mean_over_views(expected, m)
+
+    @torch.no_grad()
+    def step_policy(self, obs: Tensor, alpha: Tensor, row_weights: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Step the actor; return its loss and Σ_a π log π ``(n,)`` before the step.
+
+        The loss of a row is Σ_a π_a·f_a, f_a = α log π_a − min_j Q_j; its gradient by the outputs that π is the
+        softmax of is π_a·(f_a − Σ_b π_b·f_b), what log π adds to it being 0.
+        """
+        body = self.networks.actor.body
+        forward = body.passes.run(obs)
+        log_probs = forward.outputs.squeeze(0).log_softmax(dim=-1)
+        probs = log_probs.exp()
+        costs = alpha * log_probs - self.networks.critics.outputs(obs).amin(dim=0)
+        losses = (probs * costs).sum(dim=-1)
+        share = torch.as_tensor(row_loss_weights(losses, row_weights)).unsqueeze(-1)
+        slopes = share * probs * (costs - losses.unsqueeze(-1))
+        self.step(body, forward, slopes.unsqueeze(0), "actor", self.actor)
+        return weighted_mean(losses, row_weights), (probs * log_probs).sum(dim=-1)

@@ -1,0 +1,106 @@
+"""Explorations and plain updates in RLlib: how they are chosen, and what reaches runners and checkpoints."""
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.learning.exploration import EpsilonGreedy, Gaussian, Random, Sampled
+from tests.rllib.test_checkpoints import assert_same_run
+from tests.rllib.test_training import CONFIGS, cluster, config, run, weights  # noqa: F401
+
+PLAIN = {"SAC": "PlainSACUpdate", "TD3": "PlainTD3Update", "DDPG": "PlainDDPGUpdate"}
+
+
+def epsilon_greedy(**exploration):
+    made = config("CartPole-v1").training(num_steps_sampled_before_learning_starts=0, updates_per_step=0)
+    return made.training(exploration={"type": "EpsilonGreedy", **exploration}, anneal_steps=150)
+
+
+def test_epsilon_follows_the_run():
+    algorithm = epsilon_greedy(start=1.0, end=0.0, share=0.5).build_algo()
+    for _ in range(2):
+        algorithm.train()
+    assert algorithm.env_runner._now.exploration.progress == pytest.approx(149 / 150)
+    rows = algorithm.replay_buffer.storage[torch.arange(150)]
+    with torch.no_grad():
+        best = algorithm.learner.single_module.act(rows.obs, None)
+    other = (rows.actions != best).numpy()
+    assert not other[75:].any() and 0.1 < other[:75].mean() < 0.5, "half of the random actions are the best"
+    assert isinstance(algorithm.config.exploration, EpsilonGreedy) and algorithm.config.exploration.progress == 0
+
+
+@pytest.mark.slow
+def test_a_resumed_schedule_goes_on_where_it_was(tmp_path):
+    made = lambda: epsilon_greedy(start=1.0, end=0.1, share=1.0).training(updates_per_step=1).build_algo()
+    straight, stopped, resumed = made(), made(), made()
+    for algorithm, iterations in ((straight, 2), (stopped, 1)):
+        for _ in range(iterations):
+            algorithm.train()
+    stopped.save_to_path(tmp_path / "c")
+    resumed.restore_from_path(tmp_path / "c")
+    assert resumed.env_runner._now.exploration.progress == stopped.env_runner._now.exploration.progress > 0.4
+    resumed.train()
+    assert_same_run(straight, resumed)
+
+
+@pytest.mark.slow
+def test_progress_reaches_remote_runners():
+    algorithm = epsilon_greedy(start=1.0, end=0.0, share=0.5).env_runners(num_env_runners=1).build_algo()
+    algorithm.train()
+    found = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: runner._now.exploration.progress, local_env_runner=False
+    )
+    assert found == [pytest.approx(74 / 150)]
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("name", ["Sampled", "Random", "Gaussian"])
+def test_sac_explores_as_it_is_asked_to(name):
+    algorithm = config().training(exploration=name, updates_per_step=0).build_algo()
+    algorithm.train()
+    kinds = {"Sampled": Sampled, "Random": Random, "Gaussian": Gaussian}
+    assert type(algorithm.env_runner._now.exploration) is kinds[name]
+    rows = algorithm.replay_buffer.storage[torch.arange(50, 75)]
+    with torch.no_grad():
+        away = rows.actions - algorithm.learner.single_module.act(rows.obs, None)
+    assert 0 < away.abs().mean() < 0.2 if name == "Gaussian" else away.abs().mean() > 0.2
+    assert type(config().build_algo().env_runner._now.exploration) is Sampled
+
+
+def test_a_configuration_of_before_samples():
+    """SAC's own sampling was named by the noise that it drew."""
+    made = config()
+    made.exploration = Gaussian(1.0)
+    assert type(made.build_algo().env_runner._now.exploration) is Sampled
+
+
+@pytest.mark.parametrize("trainer", CONFIGS)
+def test_plain_updates_learn_the_same(trainer):
+    fast, plain = (run(config(trainer=trainer).training(fast_updates=f), 1)[0] for f in (True, False))
+    assert type(plain.learner._update_rule).__name__ == PLAIN[trainer]
+    assert type(fast.learner._update_rule).__name__ == PLAIN[trainer].replace("Plain", "Fast")
+    assert fast.learner.updates == plain.learner.updates > 20
+    for name, value in weights(fast).items():
+        np.testing.assert_allclose(value, weights(plain)[name], rtol=2e-3, atol=2e-4, err_msg=name)
+
+
+def test_discrete_sac_has_a_plain_update():
+    algorithm = config("CartPole-v1").training(fast_updates=False).build_algo()
+    assert type(algorithm.learner._update_rule).__name__ == "PlainDiscreteSACUpdate"
+    assert np.isfinite(algorithm.train()["learners"]["default_policy"]["critic_loss"])
+
+
+@pytest.mark.parametrize(
+    ("env", "trainer", "settings", "message"),
+    [
+        ("CartPole-v1", "SAC", {"exploration": EpsilonGreedy()}, "anneal_steps is None; .* EpsilonGreedy changes"),
+        ("CartPole-v1", "SAC", {"exploration": "Gaussian"}, "Gaussian and actions are discrete; expected Sampled"),
+        ("Pendulum-v1", "TD3", {"exploration": "Sampled"}, "Sampled and the policy is no distribution"),
+        ("Pendulum-v1", "SAC", {"exploration": "Noisy"}, "Noisy and the policy has no noisy layers"),
+        ("Pendulum-v1", "SAC", {"exploration": "Sampling"}, "there is no exploration 'Sampling'; .*Sampled"),
+        ("Pendulum-v1", "SAC", {"fast_updates": "no"}, "fast_updates is 'no'; expected True or False"),
+    ],
+)
+def test_what_does_not_fit_is_refused(env, trainer, settings, message):
+    with pytest.raises(ValueError, match=message):
+        config(env, trainer=trainer).training(**settings).build_algo()
