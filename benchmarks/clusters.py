@@ -47,12 +47,15 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 
 def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[float], list[float], list[float]]:
-    """Seconds of each call of `observe` without a refresh, of each with one, and of SAC updates in between."""
+    """Seconds of each `evict` and `observe` without a refresh, of each with one, and of SAC updates in between."""
     usual, refreshes, updates = [], [], []
     clustering, update = buffer.neighborhood.clustering, sac_update(buffer)
     for at in range(start, start + ADDED, portion):
-        slots, before = buffer.storage.add(rows_of(z, at, at + portion)), clustering.refreshed
-        spent = seconds_of(lambda slots=slots: buffer.neighborhood.observe(buffer.storage, slots))
+        storage, before = buffer.storage, clustering.refreshed
+        replaced = storage.next_replaced(portion)
+        spent = seconds_of(lambda replaced=replaced: buffer.neighborhood.evict(buffer.storage, replaced))
+        slots = storage.add(rows_of(z, at, at + portion))
+        spent += seconds_of(lambda slots=slots: buffer.neighborhood.observe(buffer.storage, slots))
         (usual if clustering.refreshed == before else refreshes).append(spent)
         if (at - start) % (ADDED // UPDATES) < portion:
             updates.append(seconds_of(update))

@@ -62,28 +62,32 @@ def recall(storage: Storage, knn: KNN, sample: int) -> float:
     return float((found[:, :, None] == exact[:, None, :]).any(2).float().mean())
 
 
+def _add(storage: Storage, knn: KNN, rows: Transitions) -> float:
+    """Add rows; seconds of `evict` and `observe`."""
+    replaced, begin = storage.next_replaced(len(rows)), time.process_time()
+    knn.evict(storage, replaced)
+    spent = time.process_time() - begin
+    slots, begin = storage.add(rows), time.process_time()
+    knn.observe(storage, slots)
+    return spent + time.process_time() - begin
+
+
 def fill(storage: Storage, knn: KNN, z: np.ndarray) -> float:
-    """Add `z` in batches; microseconds of `observe` per row."""
+    """Add `z` in batches; microseconds of `evict` and `observe` per row."""
     spent = 0.0
     for start in range(0, len(z), 50_000):
-        slots = storage.add(transitions(z[start : start + 50_000]))
-        begin = time.process_time()
-        knn.observe(storage, slots)
-        spent += time.process_time() - begin
+        spent += _add(storage, knn, transitions(z[start : start + 50_000]))
     return spent / max(len(z), 1) * 1e6
 
 
 def step(storage: Storage, knn: KNN, z: np.ndarray, rng: np.random.Generator) -> tuple[float, np.ndarray]:
-    """Add `z` row by row with a gather after each; microseconds of `observe` per row and of each gather.
+    """Add `z` row by row with a gather after each; microseconds of `evict` and `observe` per row and of each gather.
 
     Gathers ``(n, 2)``: of neighbours' slots, and of the anchors' rows, which is what a plain buffer does.
     """
     spent, gathers = 0.0, []
     for row in range(len(z)):
-        slots = storage.add(transitions(z[row : row + 1]))
-        begin = time.process_time()
-        knn.observe(storage, slots)
-        spent += time.process_time() - begin
+        spent += _add(storage, knn, transitions(z[row : row + 1]))
         anchors = torch.from_numpy(rng.integers(0, len(storage), 256))
         begin = time.process_time()
         knn.neighbor_slots(storage, anchors, rng)

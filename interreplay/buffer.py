@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -11,11 +11,14 @@ import torch
 from torch import Tensor
 
 from interreplay.credit import Credit, CreditAnchor
+from interreplay.gathering import gather
 from interreplay.neighborhood import Alone, Neighborhood
+from interreplay.part import evict
 from interreplay.sample import Sample
 from interreplay.selection import Selector, Uniform
 from interreplay.state_files import copy_arrays
-from interreplay.storage.columns import Columns, features
+from interreplay.storage.columns import Columns, columns_of, features
+from interreplay.storage.read_views import ReadView, read_view
 from interreplay.storage.ring import Storage
 from interreplay.synthesis import Keep, Synthesizer
 from interreplay.transitions import Transitions
@@ -51,14 +54,14 @@ class ReplayBuffer:
         seed: int | None = None,
         device: str | torch.device = "cpu",
     ):
-        self.storage = Storage(capacity, device, n_step, gamma)
+        view = read_view(n_step, gamma)
+        self.storage = Storage(capacity, device, gamma)
         self.selector = selector if selector is not None else Uniform()
         self.neighborhood = neighborhood if neighborhood is not None else Alone()
         self.synthesizer = synthesizer if synthesizer is not None else Keep()
         self.credit = credit if credit is not None else CreditAnchor()
         self.credit.check(self.selector)
-        if (self.synthesizer.recomputes_termination or self.synthesizer.recomputes_rewards) and n_step > 1:
-            raise ValueError(f"n_step is {n_step}; expected 1 where rewards or termination are recomputed")
+        self.use_view(view)
         self.rng = np.random.default_rng(seed)
 
     def __len__(self) -> int:
@@ -71,6 +74,31 @@ class ReplayBuffer:
     @property
     def device(self) -> torch.device:
         return self.storage.device
+
+    @property
+    def view(self) -> ReadView:
+        """How rows are read."""
+        return self._view
+
+    def use_view(self, view: ReadView) -> None:
+        """Draw batches by `view` from now on, as single steps or as n-step transitions; what is stored stays.
+
+        Raises:
+            ValueError: When rows span several steps and a part recomputes their rewards or termination.
+        """
+        if (self.synthesizer.recomputes_termination or self.synthesizer.recomputes_rewards) and view.n_step > 1:
+            raise ValueError(f"n_step is {view.n_step}; expected 1 where rewards or termination are recomputed")
+        self._view = view
+        for part in self.parts.values():
+            part.use_view(view)
+
+    def read(self, slots: Tensor) -> Transitions:
+        """Return the stored transitions in `slots`, int64 of any shape, as batches have them: of n steps, say.
+
+        Raises:
+            IndexError: When a slot is negative or beyond the capacity.
+        """
+        return self.view.read(self.storage, slots)
 
     @property
     def parts(self) -> dict[str, Selector | Neighborhood | Synthesizer]:
@@ -105,19 +133,28 @@ class ReplayBuffer:
             ValueError: When the columns are not those of the rows stored before, or a part refuses them.
         """
         if not self.storage.columns:
-            self.check(Storage.columns_of(transitions))
+            self.check(columns_of(transitions))
+        if not len(transitions):
+            return self.storage.add(transitions)
+        transitions = self.storage.cast(transitions)  # all rows are right before anything changes
         if len(transitions) <= self.capacity:
             return self._add(transitions)
-        transitions = self.storage.fit(transitions)  # all rows are right before the first of them is stored
-        parts = range(0, len(transitions), self.capacity)
-        return torch.cat([self._add(transitions[start : start + self.capacity]) for start in parts])
+        starts = range(0, len(transitions), self.capacity)
+        return torch.cat([self._add(transitions[start : start + self.capacity]) for start in starts])
 
     def _add(self, transitions: Transitions) -> Tensor:
-        slots = self.storage.add(transitions)
-        if len(slots):
-            for part in self.parts.values():
-                part.observe(self.storage, slots)
+        slots = self.storage.write(transitions, evict(self.parts.values(), self.storage, len(transitions)))
+        for part in self.parts.values():
+            part.observe(self.storage, slots)
         return slots
+
+    def truncate_episodes(self, episodes: Iterable[int]) -> None:
+        """End running episodes that nothing will continue: their newest rows become truncated.
+
+        Args:
+            episodes: Ids; those that are not running are passed over.
+        """
+        self.storage.truncate_episodes(episodes)
 
     def sample(self, size: int) -> Sample:
         """Draw a batch.
@@ -132,7 +169,9 @@ class ReplayBuffer:
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         slots, drawn = self.selector.select(self.storage, size, self.rng)
         self.synthesizer.prepare(self.storage, self.rng)
-        anchors, neighbors, partners, alone = self._gather(slots)
+        anchors, neighbors, partners, alone = gather(
+            self.storage, self.view, self.neighborhood, self.synthesizer, slots, self.rng
+        )
         rows, mix, *certainty = self.synthesizer(anchors, neighbors, self.rng)
         if mix is not None:
             mix = mix if alone is None else mix.masked_fill(alone, 1.0)
@@ -140,7 +179,7 @@ class ReplayBuffer:
             if self.synthesizer.recomputes_termination:
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, anchors.terminated))
         if rows.discounts is None:
-            rows = rows.replace(discounts=self.storage.gamma * (~rows.terminated).to(rows.rewards.dtype))
+            rows = rows.replace(discounts=self.view.gamma * (~rows.terminated).to(rows.rewards.dtype))
         weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
         return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written, *chain(*certainty))
 
@@ -158,25 +197,6 @@ class ReplayBuffer:
         else:
             for _ in range(count):
                 yield self.sample(size)
-
-    def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor, Tensor | None]:
-        """Anchors ``(n, ...)``, neighbours ``(n, k, ...)``, slots of the first of these ``(n,)``, who has none.
-
-        The slot is −1 where a row has none, −2 where it was made of several; the last is None where all have one.
-        """
-        if not self.synthesizer.uses_neighbors:
-            anchors, none = self.storage[slots], torch.full_like(slots, -1)
-            return anchors, anchors, none, none < 0
-        found = self.neighborhood.neighbor_slots(self.storage, slots, self.rng)
-        if found is None:
-            neighbors, found = self.neighborhood.gather(self.storage, slots, self.rng)
-            return self.storage[slots], neighbors, found[:, 0], found[:, 0] == -1
-        found = self.synthesizer.arrange(self.storage, slots, found)
-        if found.numpy(force=True).min() >= 0:
-            return *self.storage.around(slots, found), found[:, 0], None
-        # A row without a neighbour stands beside itself.
-        filled = torch.where(found >= 0, found, slots.unsqueeze(1))
-        return *self.storage.around(slots, filled), found[:, 0], found[:, 0] < 0
 
     def update(self, sample: Sample, td_errors: Any) -> None:
         """Tell the selector how large the errors of a batch were.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from torch import Tensor
 
 from interreplay.storage.columns import Columns
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.storage.read_views import OneStep, ReadView
+from interreplay.storage.ring import Storage
 
 GOALS = "hindsight_goals"
 """Name of the extra column ``(n, 1 + m, d)`` of goals: for the anchor, then for each of its m partners."""
@@ -21,9 +21,15 @@ class Part:
     Attributes:
         independent_rows: Whether the rows of a batch come about without regard to each other, so that parts of one
             large batch are as good as several batches.
+        view: How this part reads rows, where what it makes of them depends on that.
     """
 
     independent_rows = True
+    view: ReadView = OneStep()
+
+    def use_view(self, view: ReadView) -> None:
+        """Read rows by `view` from now on; the buffer calls this at its construction, and when its view changes."""
+        self.view = view
 
     def check(self, columns: Columns) -> None:
         """Refuse rows that this part cannot work with.
@@ -34,6 +40,9 @@ class Part:
         Raises:
             ValueError: Naming the column and its dtype.
         """
+
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        """Take leave of the rows in `slots` ``(n,)``, each once, oldest first, which are about to be overwritten."""
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
         """Take note of rows that were just stored in `slots` ``(n,)``, each slot once, in write order."""
@@ -55,3 +64,18 @@ class Part:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
+
+
+def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
+    """Let `parts` take leave of the rows that the next `count`, at most the capacity, replace.
+
+    Returns:
+        The slots ``(count,)`` of the next rows, where each of them replaces one and a part had to be asked.
+    """
+    leaving = [part for part in parts if type(part).evict is not Part.evict]
+    if not leaving or storage.written + count <= storage.capacity:
+        return None
+    slots = storage.next_replaced(count)
+    for part in leaving:
+        part.evict(storage, slots)
+    return slots if len(slots) == count else None

@@ -102,6 +102,14 @@ def make(n: int, **arguments: Any) -> Transitions:
     return Episodes(**arguments).transitions(n)
 
 
+def feed(part: Any, storage: Any, rows: Transitions) -> torch.Tensor:
+    """Store rows and let a part know of it before and after, as a buffer does; returns their slots."""
+    part.evict(storage, storage.next_replaced(len(rows)))
+    slots = storage.add(rows)
+    part.observe(storage, slots)
+    return slots
+
+
 def identical(one: Transitions, other: Transitions) -> None:
     """Assert that two transitions have the same columns, bit for bit."""
     mine, theirs = one.columns(), other.columns()

@@ -11,6 +11,7 @@ from interreplay import InterreplayError, NonFiniteError, ReplayBuffer, Transiti
 from interreplay.credit import Credit
 from interreplay.neighborhood import Neighborhood
 from interreplay.selection import Prioritized, Selector
+from interreplay.selection import Uniform as UniformSelector
 from interreplay.synthesis import Synthesizer
 from replay_buffers import NMER, PER, Uniform
 
@@ -213,5 +214,43 @@ def test_integer_rewards_are_discounted():
     given = Transitions(rows.obs, rows.actions, [1, 2, 3, 4], rows.next_obs, rows.terminated, rows.truncated)
     buffer = Uniform(capacity=8, gamma=0.5, n_step=2)
     buffer.add(given)
-    found = buffer.storage[torch.arange(4)]
+    found = buffer.read(torch.arange(4))
     assert found.rewards.tolist() == [2.0, 3.5, 5.0, 4.0] and found.discounts.tolist() == [0.25, 0.25, 0.25, 0.5]
+
+
+class Leaving(UniformSelector):
+    """Remembers what it saw of the rows that made room, and when."""
+
+    def __init__(self):
+        self.rewards, self.slots = [], []
+
+    def evict(self, storage, slots):
+        self.slots.append(slots.tolist())
+        self.rewards.append(storage[slots].rewards.tolist())
+
+
+def numbered(start: int, count: int) -> Transitions:
+    return make(count, seed=start, ends=0.0).replace(rewards=torch.arange(start, start + count).float())
+
+
+@pytest.mark.parametrize("portions", [[1] * 25, [7, 7, 7, 4], [10, 10], [25], [3, 9, 10, 3]])
+def test_parts_see_the_rows_that_are_overwritten_before_they_are(portions):
+    selector = Leaving()
+    buffer = ReplayBuffer(10, selector)
+    for portion in portions:
+        buffer.add(numbered(buffer.storage.written, portion))
+    gone = sum(portions) - 10
+    assert sum(selector.rewards, []) == list(range(gone))
+    assert sum(selector.slots, []) == [number % 10 for number in range(gone)]
+    assert all(len(set(slots)) == len(slots) for slots in selector.slots), "each slot once"
+
+
+def test_no_row_leaves_for_rows_that_are_refused():
+    selector = Leaving()
+    buffer = ReplayBuffer(10, selector)
+    buffer.add(numbered(0, 10))
+    bad = numbered(10, 2)
+    bad.rewards[1] = float("nan")
+    with pytest.raises(NonFiniteError):
+        buffer.add(bad)
+    assert selector.slots == [] and buffer.storage[torch.arange(10)].rewards.tolist() == list(range(10))

@@ -9,6 +9,7 @@ from interreplay import Storage
 from interreplay.diagnostics.memory_estimate import estimate
 from interreplay.environments.lookup import find_environment
 from interreplay.storage.frame_pool import shared
+from interreplay.storage.read_views import NStep
 from replay_buffers import PER, Attentive, Uniform
 
 SHAPE = (5, 4)
@@ -96,7 +97,7 @@ def test_memory_of_a_row():
 def test_a_cut_episode_lets_go():
     episodes, storage = Stacked(3, 1, ends=0.0), Storage(5)
     storage.add(stack([episodes.row() for _ in range(5)]))
-    storage.cut([0])
+    storage.truncate_episodes([0])
     assert not storage._stacks.frames[""]._running
     used, needed = held(storage)
     assert used == needed
@@ -105,9 +106,9 @@ def test_a_cut_episode_lets_go():
 def test_n_step_rows_have_the_last_stack():
     episodes = Stacked(3, 1, ends=0.0)
     rows = [episodes.row() for _ in range(6)]
-    storage = Storage(10, n_step=3)
+    storage = Storage(10)
     storage.add(stack(rows))
-    assert torch.equal(storage[torch.tensor([0])].next_obs[0], torch.from_numpy(rows[2]["next_obs"]))
+    assert torch.equal(NStep(3).read(storage, torch.tensor([0])).next_obs[0], torch.from_numpy(rows[2]["next_obs"]))
 
 
 @pytest.mark.parametrize("recipe", [Uniform, PER, Attentive])

@@ -8,6 +8,7 @@ import torch
 from builders import Episodes, Row, identical, make, stack
 
 from interreplay import ReplayBuffer, Storage
+from interreplay.storage.read_views import NStep, OneStep, read_view
 
 GAMMA = 0.9
 
@@ -37,14 +38,14 @@ def naive(stored: list[Row], start: int, n: int) -> dict[str, object]:
 @pytest.mark.parametrize("n", [2, 3, 7])
 @pytest.mark.parametrize("capacity", [5, 40])
 def test_naive_loop(kind, n, capacity):
-    episodes, storage = Episodes(seed=n, **kind), Storage(capacity, n_step=n, gamma=GAMMA)
+    episodes, storage, view = Episodes(seed=n, **kind), Storage(capacity), NStep(n, GAMMA)
     rows: list[Row] = []
     for _ in range(25):
         rows += episodes.rows(int(episodes.rng.integers(1, capacity + 1)))
         storage.add(stack(rows[storage.written :]))
         stored = rows[-len(storage) :]
         slots = torch.arange(storage.written - len(storage), storage.written) % capacity
-        found = storage[slots]
+        found = view.read(storage, slots)
         for i in range(len(stored)):
             expected = naive(stored, i, n)
             assert np.array_equal(found.next_obs[i].numpy(), expected["next_obs"])
@@ -60,11 +61,11 @@ def test_naive_loop(kind, n, capacity):
 
 def test_one_step_is_the_plain_storage():
     rows = make(50, envs=3)
-    plain, one = Storage(40), Storage(40, n_step=1)
-    for storage in (plain, one):
-        storage.add(rows[:30])
-        storage.add(rows[30:])
-    identical(plain[torch.arange(40)], one[torch.arange(40)])
+    storage = Storage(40, gamma=GAMMA)
+    storage.add(rows[:30])
+    storage.add(rows[30:])
+    for view in (OneStep(GAMMA), NStep(1, GAMMA)):
+        identical(storage[torch.arange(40)], view.read(storage, torch.arange(40)))
 
 
 def test_truncated_episodes_bootstrap_and_terminated_ones_do_not():
@@ -72,22 +73,56 @@ def test_truncated_episodes_bootstrap_and_terminated_ones_do_not():
     rows[3]["truncated"], rows[7]["terminated"] = True, True
     for row in rows[4:]:
         row["episode"] = 1
-    storage = Storage(10, n_step=3, gamma=GAMMA)
+    storage = Storage(10)
     storage.add(stack(rows))
-    found = storage[torch.arange(8)].discounts.tolist()
+    found = NStep(3, GAMMA).read(storage, torch.arange(8)).discounts.tolist()
     assert found == pytest.approx([GAMMA**3, GAMMA**3, GAMMA**2, GAMMA, GAMMA**3, 0, 0, 0])
 
 
 def test_any_shape_of_slots():
-    storage = Storage(40, n_step=3)
+    storage, view = Storage(40), NStep(3)
     storage.add(make(40))
     slots = torch.tensor([[3, 9], [0, 39]])
-    identical(storage[slots][1], storage[slots[1]])
+    identical(view.read(storage, slots)[1], view.read(storage, slots[1]))
 
 
 def test_buffers_pass_n_step_on():
     buffer = ReplayBuffer(50, n_step=4, gamma=GAMMA, seed=0)
     buffer.add(make(50, ends=0.0))
     sample = buffer.sample(64)
-    identical(sample.transitions, buffer.storage[sample.slots])
+    identical(sample.transitions, buffer.read(sample.slots))
     assert sample.transitions.discounts.min() == pytest.approx(GAMMA**4)
+
+
+def test_a_view_can_change_between_draws_and_what_is_stored_stays():
+    buffer, plain = ReplayBuffer(50, gamma=GAMMA, seed=0), ReplayBuffer(50, n_step=4, gamma=GAMMA, seed=0)
+    for one in (buffer, plain):
+        one.add(make(50, ends=0.1))
+    before = buffer.storage[torch.arange(50)]
+    buffer.use_view(NStep(4, GAMMA))
+    identical(buffer.sample(64).transitions, plain.sample(64).transitions)
+    buffer.use_view(OneStep(GAMMA))
+    sample = buffer.sample(64)
+    identical(sample.transitions, buffer.storage[sample.slots].replace(discounts=sample.transitions.discounts))
+    identical(buffer.storage[torch.arange(50)], before)
+
+
+def test_a_row_says_how_many_steps_it_spans_and_whether_more_may_come():
+    rows = Episodes(ends=0.0).rows(6)
+    rows[2]["truncated"] = True
+    for row in rows[3:]:
+        row["episode"] = 1
+    storage, slots = Storage(10), torch.arange(6)
+    storage.add(stack(rows))
+    assert NStep(3).spans(storage, slots).tolist() == [3, 2, 1, 3, 2, 1]
+    assert NStep(3).mature(storage, slots).tolist() == [True, True, True, True, False, False]
+    assert OneStep().spans(storage, slots).tolist() == [1] * 6 and OneStep().mature(storage, slots).all()
+
+
+@pytest.mark.parametrize("arguments", [{"n_step": 0}, {"n_step": -1}, {"gamma": 1.1}, {"gamma": -0.1}])
+def test_bad_views(arguments):
+    name, value = next(iter(arguments.items()))
+    with pytest.raises(ValueError, match=f"{name} is {value}"):
+        read_view(**({"n_step": 3, "gamma": 0.9} | arguments))
+    with pytest.raises(ValueError, match=f"{name} is {value}"):
+        ReplayBuffer(10, **arguments)

@@ -60,7 +60,7 @@ def check_links(storage: Storage) -> None:
     """The successor of a row is a later row of its episode, its obs the row's next_obs; every tail is used once."""
     slots = torch.arange(len(storage))
     after = storage.successor(slots)
-    linked, rows = slots[after >= 0], storage.read(slots)
+    linked, rows = slots[after >= 0], storage[slots]
     assert (storage.write_numbers(after[linked]) > storage.write_numbers(linked)).all()
     assert torch.equal(rows.episode[after[linked]], rows.episode[linked])
     assert not (rows.terminated | rows.truncated)[linked].any()
@@ -107,7 +107,7 @@ def test_nothing_continues_an_ended_row_even_if_the_next_one_begins_where_it_end
     for start in range(0, 30, portion):
         storage.add(stack(rows[start : start + portion], ids))
     assert (storage.successor(torch.arange(30)) >= 0).tolist() == [i % 5 != 4 for i in range(30)]
-    assert ids or len(set(storage.read(torch.arange(30)).episode.tolist())) == 6
+    assert ids or len(set(storage[torch.arange(30)].episode.tolist())) == 6
 
 
 def test_ids_given_for_rows_without_are_those_of_their_episodes():
@@ -214,13 +214,13 @@ def test_rows_continue_each_other_whatever_the_order_of_their_parts():
     identical(storage[torch.arange(10)].replace(discounts=None), rows)
 
 
-def test_cut_truncates_running_episodes_and_nothing_continues_them():
+def test_running_episodes_are_truncated_episodes_and_nothing_continues_them():
     episodes = Episodes(envs=3, ends=0.0)
     storage = Storage(50)
     storage.add(episodes.transitions(30))
     before = storage[torch.arange(30)]
     newest = {int(e): i for i, e in enumerate(before.episode.tolist())}
-    storage.cut([0, 2, 99])
+    storage.truncate_episodes([0, 2, 99])
     after = storage[torch.arange(30)]
     assert after.truncated.nonzero().squeeze(1).tolist() == sorted([newest[0], newest[2]])
     storage.add(episodes.transitions(20))
@@ -285,7 +285,7 @@ def test_floats_do_not_become_integers():
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"capacity": 0}, {"capacity": -5}, {"capacity": 2**31}, {"n_step": 0}, {"gamma": 1.1}, {"gamma": -0.1}],
+    [{"capacity": 0}, {"capacity": -5}, {"capacity": 2**31}, {"gamma": 1.1}, {"gamma": -0.1}],
 )
 def test_bad_arguments(arguments):
     name, value = next(iter(arguments.items()))

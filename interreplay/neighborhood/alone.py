@@ -19,6 +19,6 @@ class Alone(Neighborhood):
     """The neighbourhood for methods that mix nothing: every row has itself, with slot −1."""
 
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
-        return storage[slots].map(lambda column: column.unsqueeze(1)), torch.full(
+        return self.view.read(storage, slots).map(lambda column: column.unsqueeze(1)), torch.full(
             (len(slots), 1), -1, dtype=torch.int64, device=slots.device
         )

@@ -39,4 +39,4 @@ class Neighborhood(Part):
         found = self.neighbor_slots(storage, slots, rng)
         if found is None:
             raise NotImplementedError(f"{type(self).__name__} has neither neighbor_slots nor gather")
-        return storage[torch.where(found >= 0, found, slots.unsqueeze(1))], found
+        return self.view.read(storage, torch.where(found >= 0, found, slots.unsqueeze(1))), found

@@ -7,29 +7,27 @@ that number, and beyond it in turn. `benchmarks/clusters.py` measures how many a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from interreplay.neighborhood.base import Neighborhood
-from interreplay.neighborhood.clusters.cluster_moments import ClusterSums
 from interreplay.neighborhood.clusters.clustering import Clustering
+from interreplay.neighborhood.clusters.older_states import upgraded
 from interreplay.neighborhood.clusters.transition_vectors import (
     action_range,
     as_transitions,
     feature_vectors,
     lead,
     length,
-    transition_vectors,
 )
 from interreplay.randomness import standard_normal
 from interreplay.storage.columns import features
+from interreplay.storage.read_views import OneStep
+from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 MADE = -2
 """The slot of a neighbour that was made from stored rows and is none itself."""
@@ -61,19 +59,25 @@ class Cluster(Neighborhood):
         if not len(slots):
             return
         if self.clustering is None:
-            self._size = {"capacity": storage.capacity, "n_step": storage.n_step}
+            self._size = {"capacity": storage.capacity}
             self._size |= {"dims": features(storage.columns), "numbers": length(storage.columns)}
             self._size["before"] = lead(storage.columns)
-            self._size["itemsize"] = transition_vectors(storage, slots[:1].numpy(force=True)).itemsize
+            self._size["itemsize"] = OneStep().vectors(storage, slots[:1].numpy(force=True)).itemsize
             self.clustering = self._begin(**self._size)
+            if self.moments:
+                self.clustering.follow(self.view)
         self.clustering.add(storage, slots)
 
-    def _begin(self, capacity: int, n_step: int, dims: int, before: int, numbers: int, itemsize: int) -> Clustering:
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        if self.clustering is not None:
+            self.clustering.leave(storage, slots)
+
+    def _begin(self, capacity: int, dims: int, before: int, numbers: int, itemsize: int) -> Clustering:
         sizes = self.n_clusters, self.refresh_every
         if not self.moments:
-            return Clustering(capacity, slice(0, dims), *sizes, feature_vectors, None, n_step)
-        z, sums = slice(before, before + dims), ClusterSums(numbers, f"f{itemsize}")
-        return Clustering(capacity, z, *sizes, transition_vectors, sums, n_step)
+            return Clustering(capacity, slice(0, dims), *sizes, feature_vectors)
+        z = slice(before, before + dims)
+        return Clustering(capacity, z, *sizes, OneStep().vectors, numbers, f"f{itemsize}")
 
     def _clustering(self, storage: Storage) -> Clustering:
         if self.clustering is None or self.clustering.written != storage.written:
@@ -96,14 +100,12 @@ class Cluster(Neighborhood):
         }
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Bytes beside a full storage: three numbers per row, centres, moments, and copies of the oldest rows."""
+        """Bytes beside a full storage: three numbers per row, centres, moments, and z of rows that are gone."""
         numbers = 2 * features + 1 if self.moments else features
         clusters = min(self.n_clusters, max(1, capacity // 2))
-        moments = 24 * numbers + 8 if self.moments else 0
+        moments = 48 * numbers + 8 if self.moments else 0
         return (
-            13 * capacity
-            + clusters * (12 * features + 60 + moments)
-            + 4 * numbers * min(capacity, 2 * self.refresh_every)
+            13 * capacity + clusters * (12 * features + 60 + moments) + 4 * features * min(capacity, self.refresh_every)
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -124,8 +126,10 @@ class Cluster(Neighborhood):
         self.clustering = None
         if "clustering" in state:
             self._size = {name: int(value) for name, value in state["size"].items()}
+            n_step, saved = self._size.pop("n_step", 1), state["clustering"]
             self.clustering = self._begin(**self._size)
-            self.clustering.load_state_dict(state["clustering"])
+            known = n_step == self.view.n_step
+            self.clustering.load_state_dict(upgraded(saved, self.clustering, self.view if known else None))
 
 
 class ClusterMember(Cluster):
@@ -175,12 +179,12 @@ class ClusterCenter(Cluster):
         """Means ``(n, 1, ...)`` and −2, or the anchors themselves and −1 where these are alone: slots ``(n, 1)``."""
         clustering, anchors = self._clustering(storage), slots.numpy(force=True)
         clusters = clustering.members.cluster.take(anchors)
-        assert clustering.sums is not None
-        mean, std = clustering.sums.moments(clusters)
+        sums = clustering.moments_of(storage, self.view)
+        mean, std = sums.mean_and_std(clusters)
         vectors = self._noisy(mean, std, action_range(storage.columns), rng)
-        alone = (clustering.members.size.take(clusters) < 2) | (clustering.sums.counts.take(clusters) == 0)
+        alone = (clustering.members.size.take(clusters) < 2) | (sums.counts.take(clusters) == 0)
         if alone.any():
-            vectors[alone] = transition_vectors(storage, anchors[alone])
+            vectors[alone] = self.view.vectors(storage, anchors[alone])
         made = as_transitions(torch.from_numpy(vectors).to(slots.device), storage.columns)
         found = torch.from_numpy(np.where(alone, -1, MADE)).to(slots.device)
         return made.map(lambda column: column.unsqueeze(1)), found.unsqueeze(1)

@@ -12,6 +12,7 @@ from interreplay.neighborhood.base import Neighborhood
 from interreplay.neighborhood.trajectories import Trajectories
 from interreplay.part import GOALS
 from interreplay.storage.columns import Columns
+from interreplay.storage.read_views import ReadView
 from interreplay.transitions import NAMES, Transitions, unchecked
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Future(Neighborhood):
 
     def goals(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """What the episodes of the rows in `slots` ``(n,)`` achieved, ``(n, d)``."""
-        return storage.outcomes(self.steps(storage, slots, rng), "achieved_goal")
+        return storage.next_observation_part(self.steps(storage, slots, rng), "achieved_goal")
 
     def steps(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """Slots ``(n,)`` of the steps drawn for the rows in `slots` ``(n,)``, by the strategy."""
@@ -75,9 +76,18 @@ class Future(Neighborhood):
         if self.partners is not None:
             self.partners.check(columns)
 
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        if self.partners is not None:
+            self.partners.evict(storage, slots)
+
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if self.partners is not None:
             self.partners.observe(storage, slots)
+
+    def use_view(self, view: ReadView) -> None:
+        super().use_view(view)
+        if self.partners is not None:
+            self.partners.use_view(view)
 
     def anneal(self, progress: float) -> None:
         if self.partners is not None:

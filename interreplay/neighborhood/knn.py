@@ -62,6 +62,10 @@ class KNN(Neighborhood):
         self.graph = NeighborGraph(storage.capacity, dims, self.k, self.width)
         self.graph.add(storage, stored)
 
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        if self.graph is not None:
+            self.graph.leave(storage, slots.numpy())
+
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """Slots ``(n, draw)`` int64 of neighbours drawn for `slots` ``(n,)``; −1 where there are too few."""
         if self.draw is None:

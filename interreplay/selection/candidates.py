@@ -75,7 +75,7 @@ def observations(storage: Storage, slots: Tensor, beside: str | None = None) -> 
     """Stored observations of `slots` ``(n,)``, and the column `beside` them, read without the rest of the rows."""
     observed = storage.chain.observed
     found = storage.records.take(slots, observed if beside is None else [*observed, beside])
-    whole = storage.whole(join_parts({name[4:]: found[name] for name in observed}))
+    whole = storage.restore_frames(join_parts({name[4:]: found[name] for name in observed}))
     return whole, found[beside] if beside is not None else None
 
 
@@ -84,7 +84,9 @@ def arrived(storage: Storage) -> Observation:
     chain = storage.chain
     link = int(storage.column("link")[(storage.written - 1) % storage.capacity])
     records, place = (chain.records, link) if link >= 0 else (chain.tails.records, -1 - link)
-    return storage.whole(join_parts({name[4:]: records.column(name)[place : place + 1] for name in chain.observed}))
+    return storage.restore_frames(
+        join_parts({name[4:]: records.column(name)[place : place + 1] for name in chain.observed})
+    )
 
 
 def flat(values: Observation) -> Tensor:

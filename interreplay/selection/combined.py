@@ -11,6 +11,7 @@ from torch import Tensor
 from interreplay.selection.base import Selector
 from interreplay.selection.uniform import Uniform
 from interreplay.storage.columns import Columns
+from interreplay.storage.read_views import ReadView
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
@@ -55,8 +56,15 @@ class Combined(Selector):
     def check(self, columns: Columns) -> None:
         self.inner.check(columns)
 
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        self.inner.evict(storage, slots)
+
     def observe(self, storage: Storage, slots: Tensor) -> None:
         self.inner.observe(storage, slots)
+
+    def use_view(self, view: ReadView) -> None:
+        super().use_view(view)
+        self.inner.use_view(view)
 
     def anneal(self, progress: float) -> None:
         self.inner.anneal(progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,9 +11,6 @@ from torch import Tensor
 from interreplay.storage.columns import Columns, columns_of
 from interreplay.storage.frame_pool import Frames, shared
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 
 class Stacks:
@@ -33,23 +30,26 @@ class Stacks:
         """Bytes of all frames."""
         return sum(frames.nbytes for frames in self.frames.values())
 
-    def begin(self, transitions: Transitions, storage: Storage) -> Columns:
-        """Look at the first rows of a storage; returns the columns of its chain."""
+    def begin(self, transitions: Transitions, capacity: int, device: torch.device) -> Columns:
+        """Look at the first rows of a storage of `capacity` rows; returns the columns of its chain."""
         ends = observation_parts(transitions.next_obs)
         for name, part in observation_parts(transitions.obs).items():
             if shared(part, ends[name]):
-                self.frames[name] = Frames(part.shape[1], tuple(part.shape[2:]), storage.capacity, storage.device)
+                self.frames[name] = Frames(part.shape[1], tuple(part.shape[2:]), capacity, device)
         numbers = {_column(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
         return columns_of(transitions) | numbers
 
-    def numbered(self, transitions: Transitions, storage: Storage) -> Transitions:
-        """Rows for the next slots of a storage, numbers in the place of stacks; those that make room are let go."""
-        if not self.frames:
-            return transitions
-        n, start = len(transitions), storage.written % storage.capacity
-        stale = torch.arange(start, max(start, min(start + n, len(storage))), device=storage.device)
-        numbered = self._put(transitions, storage.written)
-        self._release(storage.read(stale), before=storage.written + n - storage.capacity)
+    def numbered(self, transitions: Transitions, replaced: Transitions, written: int, capacity: int) -> Transitions:
+        """Return rows for the next slots with numbers in the place of stacks.
+
+        Args:
+            transitions: The n rows.
+            replaced: Those that make room for them, as they are in the chain; their frames are let go.
+            written: Number of rows written before.
+            capacity: Of the ring.
+        """
+        numbered = self._put(transitions, written)
+        self._release(replaced, before=written + len(transitions) - capacity)
         return numbered
 
     def _put(self, transitions: Transitions, written: int) -> Transitions:

@@ -9,13 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns, check_finite, columns_of, columns_of_state, fit, signature
+from interreplay.storage.columns import (
+    Columns,
+    cast,
+    check_discount,
+    check_finite,
+    columns_of,
+    columns_of_state,
+    signature,
+)
 from interreplay.storage.final_observations import Tails
 from interreplay.storage.frame_stacks import Stacks
 from interreplay.storage.linked_rows import Chain
-from interreplay.storage.n_step import accumulate
 from interreplay.storage.row_table import Records, shares_numpy
-from interreplay.transitions import Observation, Transitions, join_parts, unchecked
+from interreplay.transitions import Observation, Transitions
 
 
 class Storage:
@@ -26,28 +33,23 @@ class Storage:
     the row with write number w lies in slot w mod capacity and is stored while w ≥ written − capacity: one
     number tells both where a row is and whether it still exists.
 
+    A storage reads single steps; longer ones are the business of `interreplay.storage.read_views`.
+
     Args:
         capacity: Number of transitions, positive.
         device: Torch device of the columns.
-        n_step: Rows come back as n-step transitions: summed rewards, the observation n steps on, and
-            ``discounts`` γ^m·(1 − terminated), m ≤ n, fewer at the end of an episode or of what is stored.
-        gamma: Discount factor per step.
+        gamma: Discount factor per step, for the ``discounts`` of ``storage[slots]``.
     """
 
-    def __init__(self, capacity: int, device: str | torch.device = "cpu", n_step: int = 1, gamma: float = 0.99):
+    def __init__(self, capacity: int, device: str | torch.device = "cpu", gamma: float = 0.99):
         if capacity < 1 or capacity >= 2**31:
             raise ValueError(f"capacity is {capacity}; expected 1 to 2³¹ − 1")
-        if n_step < 1:
-            raise ValueError(f"n_step is {n_step}; expected 1 or more")
-        if not 0.0 <= gamma <= 1.0:
-            raise ValueError(f"gamma is {gamma}; expected 0 to 1")
-        self.capacity, self.device = int(capacity), torch.device(device)
-        self.n_step, self.gamma = int(n_step), float(gamma)
+        check_discount(gamma)
+        self.capacity, self.device, self.gamma = int(capacity), torch.device(device), float(gamma)
         self.written = 0
         self._chain: Chain | None = None
         self._stacks = Stacks()
         self._signature: list[tuple[str, tuple[int, ...], torch.dtype]] = []
-        self._factors: tuple[Tensor, Tensor] | None = None
 
     # -- what is stored ---------------------------------------------------------------------------
 
@@ -63,11 +65,6 @@ class Storage:
     def columns(self) -> Columns:
         """What a stored row is made of; empty before the first row is added."""
         return self._stacks.whole_columns(self._chain.columns) if self._chain is not None else {}
-
-    @staticmethod
-    def columns_of(transitions: Transitions) -> Columns:
-        """What a stored row of these transitions is made of, ``{name: (shape, dtype)}``."""
-        return columns_of(transitions)
 
     @staticmethod
     def nbytes_of(capacity: int, columns: Columns) -> int:
@@ -108,74 +105,54 @@ class Storage:
         parts = self._stacks.whole_parts(self.records.take(slots, self.chain.features)).values()
         return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
 
-    def whole(self, observation: Observation) -> Observation:
-        """Observations as they were added, from columns of the records: numbers of frames become stacks."""
+    def restore_frames(self, observation: Observation) -> Observation:
+        """Return observations as they were added, from columns of the records: numbers of frames become stacks."""
         return self._stacks.whole_observation(observation)
 
-    def outcomes(self, slots: Tensor, part: str) -> Tensor:
-        """The named part of next_obs of the rows in `slots` ``(n,)``, of single steps: ``(n, *shape)``."""
+    def next_observation_part(self, slots: Tensor, part: str) -> Tensor:
+        """Return the named part of next_obs of the rows in `slots` ``(n,)``, one step on: ``(n, *shape)``."""
         links = self.records.column("link").index_select(0, slots)
         return self.chain.observations(links, [f"obs.{part}"])[f"obs.{part}"]
 
     # -- reading ----------------------------------------------------------------------------------
 
     def __getitem__(self, slots: Tensor) -> Transitions:
-        """The transitions in `slots`, int64 of any shape, with ``discounts``.
+        """Return the single-step transitions in `slots`, int64 of any shape, with ``discounts``.
 
         Raises:
             IndexError: When a slot is negative or beyond the capacity.
         """
+        return self.read(slots, self.gamma)
+
+    def read(self, slots: Tensor, gamma: float) -> Transitions:
+        """Return what `__getitem__` does, with discounts γ·(1 − terminated) of the γ given."""
         flat = slots if slots.dim() == 1 else slots.reshape(-1)
-        self._check(flat)
-        rows = self.read(flat)
-        rows = self._stacks.whole(accumulate(self, flat, rows) if self.n_step > 1 else rows)
+        self.check_slots(flat)
+        rows = self._stacks.whole(self.read_records(flat, gamma))
         return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
-    def around(self, slots: Tensor, others: Tensor) -> tuple[Transitions, Transitions]:
-        """`self[slots]` and `self[others]`, of shapes ``(n,)`` and ``(n, k)``, for what one of these costs.
+    def read_with_neighbors(self, slots: Tensor, others: Tensor, gamma: float) -> tuple[Transitions, Transitions]:
+        """Return `read` of slots ``(n,)`` and of others ``(n, k)``, for what one of these costs.
 
-        Of some hundred rows most of a read is the number of its calls, and every batch with neighbours needs both.
+        Of some hundred rows most of a read is the number of its calls, and every batch with neighbors needs both.
         """
-        if self.n_step > 1 or self._stacks:
-            return self[slots], self[others]
+        if self._stacks:
+            return self.read(slots, gamma), self.read(others, gamma)
         n, both = len(slots), torch.cat([slots, others.reshape(-1)])
-        self._check(both)
+        self.check_slots(both)
         rows, following = self.chain.read(both)
         shape = tuple(others.shape) + rows.shape[1:]
-        beside = self._transitions(rows[n:].reshape(shape), following[n:].reshape(shape))
-        return self._transitions(rows[:n], following[:n]), beside
+        beside = self.chain.transitions(rows[n:].reshape(shape), following[n:].reshape(shape), gamma)
+        return self.chain.transitions(rows[:n], following[:n], gamma), beside
 
-    def read(self, slots: Tensor) -> Transitions:
-        """One-step transitions in `slots` ``(n,)``, which are not checked."""
-        return self._transitions(*self.chain.read(slots))
+    def read_records(self, slots: Tensor, gamma: float) -> Transitions:
+        """Return single steps in `slots` ``(n,)``, which are not checked; stacks are numbers of frames."""
+        return self.chain.transitions(*self.chain.read(slots), gamma)
 
-    def _check(self, slots: Tensor) -> None:
+    def check_slots(self, slots: Tensor) -> None:
+        """Raise IndexError when one of `slots` ``(n,)`` is negative or beyond the capacity."""
         if slots.numpy(force=True).view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
             raise IndexError(f"slots are {int(slots.min())} to {int(slots.max())}; expected 0 to {self.capacity - 1}")
-
-    def _transitions(self, rows: Any, following: Any) -> Transitions:
-        """One-step transitions of records ``(...)`` and those that follow them."""
-        chain = self.chain
-        columns = chain.records.columns(rows, chain.columns)
-        terminated, rewards = columns["terminated"], columns["rewards"]
-        return unchecked(
-            obs=join_parts({name[4:]: columns[name] for name in chain.observed}),
-            actions=columns["actions"],
-            rewards=rewards,
-            next_obs=chain.observation(following),
-            terminated=terminated,
-            truncated=columns["truncated"],
-            episode=columns["episode"],
-            discounts=torch.where(terminated, *self._discounts(rewards.dtype)),
-            extras={name[7:]: columns[name] for name in columns if name.startswith("extras.")},
-        )
-
-    def _discounts(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """The discounts of a terminated row and of any other, made once: one operation per read, not three."""
-        if self._factors is None or self._factors[0].dtype != dtype:
-            zero, gamma = torch.tensor([0.0, self.gamma], dtype=dtype, device=self.device)
-            self._factors = zero, gamma
-        return self._factors
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -192,26 +169,44 @@ class Storage:
             NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
             ValueError: When there are more than `capacity` rows, or they are not made as those stored before.
         """
+        if len(transitions) > self.capacity:
+            raise ValueError(
+                f"{len(transitions)} transitions do not fit into a capacity of {self.capacity}; add them in parts"
+            )
+        return self.write(self.cast(transitions)) if len(transitions) else self.next_replaced(0)
+
+    def write(self, transitions: Transitions, slots: Tensor | None = None) -> Tensor:
+        """Store what `cast` returned, 1 to `capacity` rows; returns their slots ``(n,)``, which a caller may know."""
         n = len(transitions)
-        if n > self.capacity:
-            raise ValueError(f"{n} transitions do not fit into a capacity of {self.capacity}; add them in parts")
-        if n == 0:
-            return torch.empty(0, dtype=torch.int64, device=self.device)
-        transitions = self.fit(transitions)
         if self._chain is None:
-            self._chain = Chain(self.capacity, self._stacks.begin(transitions, self), self.device)
+            self._chain = Chain(self.capacity, self._stacks.begin(transitions, self.capacity, self.device), self.device)
         self._signature = self._signature or signature(transitions.columns())
-        start, slots = self.written % self.capacity, []
+        start = self.written % self.capacity
         room = min(n, self.capacity - start)
         for part in (transitions,) if room == n else (transitions[:room], transitions[room:]):
-            self._chain.append(self._stacks.numbered(part, self), self.written)
-            first = self.written % self.capacity
-            slots.append(torch.arange(first, first + len(part), device=self.device))
+            self._chain.append(self._numbered(part), self.written)
             self.written += len(part)
-        return slots[0] if len(slots) == 1 else torch.cat(slots)
+        if slots is not None:
+            return slots
+        slots = torch.arange(start, start + n, device=self.device)
+        return slots if room == n else slots % self.capacity
 
-    def fit(self, transitions: Transitions) -> Transitions:
-        """The same transitions in the stored dtypes.
+    def _numbered(self, part: Transitions) -> Transitions:
+        """Return rows for the next slots, up to the end of the ring, with numbers in the place of stacks of frames."""
+        if not self._stacks:
+            return part
+        replaced = self.read_records(self.next_replaced(len(part)), self.gamma)
+        return self._stacks.numbered(part, replaced, self.written, self.capacity)
+
+    def next_replaced(self, count: int) -> Tensor:
+        """Return the slots ``(m,)`` of the stored rows that the next `count` rows, at most `capacity`, will replace."""
+        first, last = max(self.written, self.capacity), self.written + count
+        start = first % self.capacity
+        slots = torch.arange(start, start + max(0, last - first), device=self.device)
+        return slots if start + count <= self.capacity else slots % self.capacity
+
+    def cast(self, transitions: Transitions) -> Transitions:
+        """Return the same transitions in the stored dtypes.
 
         Raises:
             NonFiniteError: When a column holds NaN or infinity, or a number too large for the stored dtype.
@@ -219,19 +214,19 @@ class Storage:
         """
         columns = transitions.columns()
         if self._signature != signature(columns):
-            transitions = fit(transitions, self.columns or columns_of(transitions))
+            transitions = cast(transitions, self.columns or columns_of(transitions))
             columns = transitions.columns()
         check_finite(columns)
         return transitions
 
-    def cut(self, episodes: Iterable[int]) -> None:
+    def truncate_episodes(self, episodes: Iterable[int]) -> None:
         """End running episodes that nothing will continue: their newest rows become truncated.
 
         Args:
             episodes: Ids; those that are not running are passed over.
         """
         for episode in episodes if self._chain is not None else ():
-            self.chain.cut(int(episode))
+            self.chain.truncate(int(episode))
             self._stacks.end(int(episode))
 
     # -- state ------------------------------------------------------------------------------------

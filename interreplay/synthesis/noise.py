@@ -11,7 +11,7 @@ from torch import Tensor
 from interreplay.randomness import standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesizer, refuse_integers
-from interreplay.synthesis.moments import Moments, parts
+from interreplay.synthesis.moments import StoredSpread, parts
 from interreplay.transitions import Transitions, join_parts
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Noise(Synthesizer):
             raise ValueError(f"action_low is {action_low}; expected less than action_high, {action_high}")
         self.sigma, self.multiplicative = float(sigma), multiplicative
         self.low, self.high = torch.as_tensor(action_low), torch.as_tensor(action_high)
-        self.moments = Moments()
+        self.moments = StoredSpread()
 
     @property
     def measures(self) -> bool:
@@ -64,6 +64,10 @@ class Noise(Synthesizer):
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if self.measures:
             self.moments.observe(storage, slots)
+
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        if self.measures:
+            self.moments.evict(storage, slots)
 
     def __call__(
         self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
@@ -96,7 +100,7 @@ class Noise(Synthesizer):
         )
 
     def nbytes(self, capacity: int, features: int) -> int:
-        return Moments.nbytes(capacity, features) if self.measures else 0
+        return StoredSpread.nbytes(features) if self.measures else 0
 
     def state_dict(self) -> dict[str, Any]:
         return self.moments.state_dict()

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from interreplay.part import GOALS
 from interreplay.storage.columns import Columns, is_observation
+from interreplay.storage.read_views import ReadView
+from interreplay.storage.ring import Storage
 from interreplay.synthesis.base import Synthesizer, refuse_integers
 from interreplay.transitions import Transitions
 
@@ -104,6 +106,23 @@ class Relabel(Synthesizer):
             return rows
         terminated = torch.from_numpy(each(self.compute_terminated, *goals)).to(changed.device, torch.bool).view(shape)
         return rows.replace(terminated=torch.where(changed, terminated, rows.terminated))
+
+    def use_view(self, view: ReadView) -> None:
+        super().use_view(view)
+        if self.blend is not None:
+            self.blend.use_view(view)
+
+    def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
+        if self.blend is not None:
+            self.blend.prepare(storage, rng)
+
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        if self.blend is not None:
+            self.blend.evict(storage, slots)
+
+    def observe(self, storage: Storage, slots: Tensor) -> None:
+        if self.blend is not None:
+            self.blend.observe(storage, slots)
 
     def anneal(self, progress: float) -> None:
         if self.blend is not None:

@@ -7,13 +7,14 @@ import copy
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, identical, make, same_sample, stack
+from builders import Episodes, feed, identical, make, same_sample, stack
 from scipy.cluster.vq import kmeans2
 from scipy.stats import chisquare, kstest
 
 from interreplay import ReplayBuffer, Storage, Transitions
 from interreplay.neighborhood import ClusterCenter, ClusterMember
-from interreplay.neighborhood.clusters.transition_vectors import as_transitions, lead, transition_vectors
+from interreplay.neighborhood.clusters.transition_vectors import as_transitions, lead
+from interreplay.storage.read_views import NStep, OneStep, ReadView, read_view
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Uniform as UniformMix
 from replay_buffers import LCER, Uniform
@@ -38,25 +39,26 @@ def flat(rows: Transitions) -> np.ndarray:
     return np.concatenate([column.numpy().reshape(len(rows), -1).astype(np.float64) for column in columns], axis=1)
 
 
-def stored(storage: Storage) -> Transitions:
-    return storage[torch.arange(len(storage))]
+def stored(storage: Storage, view: ReadView = OneStep()) -> Transitions:  # noqa: B008
+    return view.read(storage, torch.arange(len(storage)))
 
 
 def fed(part, capacity: int, portions: list[int], n_step: int = 1, seed: int = 0, shift: float = 0.0, **kind):
     """A storage and what observed it, portion after portion; yields after each."""
-    storage, episodes = Storage(capacity, n_step=n_step), Episodes(seed=seed, **kind)
+    storage, episodes = Storage(capacity), Episodes(seed=seed, **kind)
+    part.use_view(read_view(n_step, 0.99))
     for portion in portions:
         rows = episodes.transitions(portion)
         if shift:
             rows = rows.replace(obs=rows.obs + shift, next_obs=rows.next_obs + shift)
-        part.observe(storage, storage.add(rows))
+        feed(part, storage, rows)
         yield storage, part.clustering
 
 
-def outcome_known(storage: Storage, slot: int) -> bool:
+def outcome_known(storage: Storage, slot: int, n_step: int) -> bool:
     """Whether the row's n-step transition is what it will stay."""
-    for step in range(storage.n_step):
-        if storage.column("terminated")[slot] or storage.column("truncated")[slot] or step == storage.n_step - 1:
+    for step in range(n_step):
+        if storage.column("terminated")[slot] or storage.column("truncated")[slot] or step == n_step - 1:
             return True
         slot = int(storage.successor(torch.tensor([slot]))[0])
         if slot < 0:
@@ -73,19 +75,21 @@ def check_lists(storage: Storage, clustering) -> None:
         assert sorted(members.of(np.array([number]))) == np.flatnonzero(cluster == number).tolist()
 
 
-def check_moments(storage: Storage, clustering, tolerance: float = 1e-5) -> None:
-    vectors, cluster = flat(stored(storage)), clustering.members.cluster[: len(storage)]
-    counted = np.array([outcome_known(storage, slot) for slot in range(len(storage))])
+def check_moments(storage: Storage, clustering, view: ReadView = OneStep(), tolerance: float = 1e-5) -> None:  # noqa: B008
+    vectors, cluster = flat(stored(storage, view)), clustering.members.cluster[: len(storage)]
+    counted = np.array([outcome_known(storage, slot, view.n_step) for slot in range(len(storage))])
+    assert len(clustering.moments) == 1, "followed, not counted anew"
+    sums = clustering.moments_of(storage, view)
     for number in range(len(clustering.centers)):
         mine = vectors[counted & (cluster == number)]
-        assert clustering.sums.counts[number] == len(mine)
+        assert sums.counts[number] == len(mine)
         if len(mine):
-            mean, std = clustering.sums.moments(np.array([number]))
+            mean, std = sums.mean_and_std(np.array([number]))
             np.testing.assert_allclose(mean[0], mine.mean(0), atol=tolerance, rtol=1e-6)
             np.testing.assert_allclose(std[0], mine.std(0), atol=tolerance, rtol=1e-4)
 
 
-PORTIONS = {"by one": [1] * 330, "by seven": [7] * 50, "more than is copied": [30, 90, 150, 11, 200, 200, 3]}
+PORTIONS = {"by one": [1] * 330, "by seven": [7] * 50, "more at once than is usual": [30, 90, 150, 11, 200, 200, 3]}
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -97,9 +101,9 @@ def test_means_and_deviations_are_those_of_the_rows_stored_now(portions, kind, n
     for step, (storage, clustering) in enumerate(states):
         if step % max(1, len(PORTIONS[portions]) // 15) == 0:
             check_lists(storage, clustering)
-            check_moments(storage, clustering)
+            check_moments(storage, clustering, part.view)
     assert storage.written > 1.5 * storage.capacity
-    check_moments(storage, clustering)
+    check_moments(storage, clustering, part.view)
 
 
 def test_deviations_much_smaller_than_the_values():
@@ -107,7 +111,12 @@ def test_deviations_much_smaller_than_the_values():
     vectors, cluster = flat(stored(storage)), clustering.members.cluster
     for number in np.unique(cluster):
         expected = vectors[cluster == number].std(0)
-        np.testing.assert_allclose(clustering.sums.moments(np.array([number]))[1][0], expected, atol=1e-5, rtol=1e-3)
+        np.testing.assert_allclose(
+            clustering.moments_of(storage, OneStep()).mean_and_std(np.array([number]))[1][0],
+            expected,
+            atol=1e-5,
+            rtol=1e-3,
+        )
 
 
 def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
@@ -178,7 +187,7 @@ def test_what_was_overwritten_is_in_no_blend(variant):
 def test_a_member_is_any_other_of_the_cluster_alike():
     storage, part = Storage(40), ClusterMember(n_clusters=5, refresh_every=10)
     for _ in range(9):
-        part.observe(storage, storage.add(make(10, seed=_, ends=0.0)))
+        feed(part, storage, make(10, seed=_, ends=0.0))
     cluster, rng = part.clustering.members.cluster, np.random.default_rng(0)
     anchors = torch.arange(40).repeat(4000)
     found = part.neighbor_slots(storage, anchors, rng)[:, 0].numpy().reshape(4000, 40)
@@ -233,7 +242,7 @@ def test_a_center_is_the_mean_with_a_hundredth_of_the_deviation():
     part, storage = ClusterCenter(n_clusters=6, refresh_every=50), Storage(300)
     for seed in range(4):
         rows = make(100, seed=seed, ends=0.0)
-        part.observe(storage, storage.add(rows.replace(actions=rows.actions.clamp(-0.8, 0.8))))
+        feed(part, storage, rows.replace(actions=rows.actions.clamp(-0.8, 0.8)))
     cluster, rng, noise = part.clustering.members.cluster, np.random.default_rng(0), []
     vectors, slots = flat(stored(storage)), torch.arange(300)
     for _ in range(40):
@@ -254,7 +263,7 @@ def test_noise_is_zero_where_a_cluster_has_no_deviation_and_stops_at_the_bounds(
     actions = rng.choice([-1.0, 1.0], (200, 2), p=[0.02, 0.98]).astype(np.float32)
     rows = Transitions(obs, actions, np.full(200, 3.0, np.float32), obs, never, never, np.arange(200))
     part, storage = ClusterCenter(n_clusters=1, noise=5.0), Storage(200)
-    part.observe(storage, storage.add(rows))
+    feed(part, storage, rows)
     made, _ = part.gather(storage, torch.arange(200), np.random.default_rng(0))
     assert (made.rewards == 3).all() and (made.obs[..., 2] == 7).all()
     assert made.obs[..., 0].std() > 3
@@ -269,7 +278,7 @@ def test_centres_are_about_as_good_as_if_they_had_been_found_anew(drift, worse):
     for step in range(250):
         rows = make(20, seed=step, ids=False)
         moved = (rows.obs * (0.01 if drift else 1.0) + 9.0 + drift * step).float()
-        part.observe(storage, storage.add(rows.replace(obs=moved, next_obs=moved)))
+        feed(part, storage, rows.replace(obs=moved, next_obs=moved))
     clustering, z = part.clustering, storage.features(torch.arange(2000)).numpy().astype(np.float64)
     centers = clustering.centers.centers
     margin = 0.05 * np.ptp(z, axis=0)
@@ -308,7 +317,7 @@ def test_a_state_continues_bit_for_bit(variant, n_step):
         same_sample(one.sample(32), other.sample(32))
     check_lists(other.storage, other.neighborhood.clustering)
     if variant == "center":
-        check_moments(other.storage, other.neighborhood.clustering)
+        check_moments(other.storage, other.neighborhood.clustering, other.view)
 
 
 def blends_of(neighborhood, rows: int = 500, capacity: int = 300, ends: float = 0.05) -> ReplayBuffer:
@@ -372,12 +381,12 @@ def test_n_step_blends_keep_the_anchors_discounts():
     buffer.add(make(300))
     sample = buffer.sample(256)
     assert (sample.mix < 1).any()
-    assert torch.equal(sample.transitions.discounts, buffer.storage[sample.slots].discounts)
+    assert torch.equal(sample.transitions.discounts, buffer.read(sample.slots).discounts)
 
 
 def test_rows_that_were_not_observed_are_noticed():
     part, storage = ClusterMember(), Storage(10)
-    part.observe(storage, storage.add(make(5)))
+    feed(part, storage, make(5))
     storage.add(stack(Episodes(seed=1).rows(1)))
     with pytest.raises(RuntimeError, match="6 rows were stored but 5 observed"):
         part.neighbor_slots(storage, torch.tensor([0]), np.random.default_rng(0))
@@ -407,10 +416,113 @@ def test_rows_with_goals_are_clustered_by_state_goal_and_action():
     goals = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
     storage.add(make(80, obs_shape=goals))
     slots = torch.arange(60)
-    vectors, before = transition_vectors(storage, slots.numpy()), lead(storage.columns)
+    vectors, before = OneStep().vectors(storage, slots.numpy()), lead(storage.columns)
     z = storage.features(slots)
     assert before == 2 and np.array_equal(vectors[:, before : before + z.shape[1]], z)
     made, rows = as_transitions(torch.from_numpy(vectors), storage.columns), storage[slots]
     assert all(torch.equal(made.obs[name], rows.obs[name]) for name in goals)
     assert all(torch.equal(made.next_obs[name], rows.next_obs[name]) for name in goals)
     assert torch.equal(made.actions, rows.actions) and torch.equal(made.rewards, rows.rewards)
+
+
+@pytest.mark.parametrize("envs", [1, 3])
+def test_means_follow_the_view_of_a_draw(envs):
+    """As RLlib's stock algorithms do, which name n_step at a draw, when many rows are stored and observed already."""
+    buffer = ReplayBuffer(200, None, ClusterCenter(5, 25, noise=0.0), Mixup(UniformMix()), seed=0)
+    episodes = Episodes(envs=envs, ends=0.03)
+    for step in range(60):
+        buffer.add(episodes.transitions(10))
+        if step < 5:
+            continue
+        buffer.use_view((OneStep(0.9), NStep(3, 0.9), NStep(3, 0.99), NStep(2, 0.9))[step % 4])
+        buffer.sample(16)
+        if step % 7 == 0 or step > 55:
+            check_means(buffer)
+
+
+def check_means(buffer: ReplayBuffer) -> None:
+    """Partners are the means of the rows of each cluster whose outcome is known, as the buffer reads them now."""
+    storage, view, clustering = buffer.storage, buffer.view, buffer.neighborhood.clustering
+    found = buffer.neighborhood.gather(storage, torch.arange(len(storage)), np.random.default_rng(0))
+    made = flat(found[0][:, 0])
+    vectors, cluster = flat(stored(storage, view)), clustering.members.cluster[: len(storage)]
+    known = view.mature(storage, torch.arange(len(storage))).numpy()
+    for slot in np.flatnonzero(found[1][:, 0].numpy() == -2):
+        expected = vectors[known & (cluster == cluster[slot])].mean(0)
+        np.testing.assert_allclose(made[slot], expected, atol=1e-5)
+
+
+def test_moments_that_nobody_asks_for_are_not_kept():
+    buffer = LCER(capacity=100, n_clusters=5, seed=0)
+    buffer.add(make(60))
+    neighborhood = buffer.neighborhood
+    assert list(neighborhood.clustering.moments) == [OneStep()]
+    buffer.use_view(NStep(3, 0.9))
+    buffer.sample(4)
+    assert list(neighborhood.clustering.moments) == [NStep(3, 0.9)], "single steps were never asked for"
+    for n in range(2, 40):
+        buffer.use_view(NStep(n, 0.9))
+        buffer.sample(4)
+    assert len(neighborhood.clustering.moments) == 8 and NStep(39, 0.9) in neighborhood.clustering.moments
+
+
+def test_a_state_continues_with_the_views_it_had():
+    def new():
+        return LCER(capacity=100, n_clusters=5, refresh_every=20, seed=0)
+
+    one, other, episodes = new(), new(), Episodes(envs=2)
+    for n in (3, 2):
+        one.add(episodes.transitions(70))
+        one.use_view(NStep(n, 0.9))
+        one.sample(8)
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    assert set(other.neighborhood.clustering.moments) == {NStep(2, 0.9), NStep(3, 0.9)}
+    rows = episodes.transitions(7)
+    for buffer in (one, other):
+        buffer.use_view(NStep(3, 0.9))
+        buffer.add(rows)
+    same_sample(one.sample(32), other.sample(32))
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("variant", ["center", "member"])
+def test_states_of_earlier_versions_are_read(variant, n_step):
+    """They have copies of the oldest rows instead of what is gone, and moments of one view."""
+
+    def new():
+        return LCER(capacity=100, variant=variant, n_clusters=5, refresh_every=20, n_step=n_step, seed=0)
+
+    one, episodes = new(), Episodes(envs=2)
+    one.add(episodes.transitions(100))
+    oldest = OneStep().vectors(one.storage, np.arange(40))
+    for _ in range(3):
+        one.add(episodes.transitions(3))
+    state = copy.deepcopy(one.state_dict())
+    part = state["neighborhood"]
+    clustering, part["size"] = part["clustering"], part["size"] | {"n_step": n_step}
+    z = one.neighborhood.clustering.z
+    assert clustering["refreshed"] == 100 and np.array_equal(clustering.pop("gone"), oldest[:9, z])
+    moments = clustering.pop("moments")
+    clustering["oldest"] = {"first": 0, "vectors": oldest if variant == "center" else oldest[:, z]}
+    if variant == "center":
+        sums = moments[0]["sums"]
+        sums["shift"] = sums.pop("origin")
+        clustering["sums"] = sums
+        clustering |= {"settled": moments[0]["mature"]} if n_step > 1 else {}
+    other = new()
+    other.load_state_dict(state)
+    for _ in range(30):
+        rows = episodes.transitions(3)
+        for buffer in (one, other):
+            buffer.add(rows)
+    check_lists(other.storage, other.neighborhood.clustering)
+    if variant == "center":
+        check_moments(other.storage, other.neighborhood.clustering, other.view)
+    assert torch.equal(one.sample(32).slots, other.sample(32).slots)
+
+
+def test_rows_that_were_overwritten_unannounced_are_noticed():
+    part, storage = ClusterMember(), Storage(10)
+    feed(part, storage, make(10))
+    with pytest.raises(RuntimeError, match="call evict before each add"):
+        part.observe(storage, storage.add(make(1)))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from builders import feed
 
 from interreplay import Transitions
 from interreplay.neighborhood.knn import KNN
@@ -38,7 +39,7 @@ class World:
 
     def add(self, z: np.ndarray, batch: int = 1) -> None:
         for start in range(0, len(z), batch):
-            self.knn.observe(self.storage, self.storage.add(transitions(z[start : start + batch])))
+            feed(self.knn, self.storage, transitions(z[start : start + batch]))
             if batch == 1 and start % 8 == 0:
                 self.knn.neighbor_slots(self.storage, torch.randint(len(self.storage), (16,)), self.rng)
 
@@ -265,7 +266,7 @@ def test_a_restored_run_continues_bit_for_bit(rows):
         slots = torch.from_numpy(np.random.default_rng(len(world.storage)).integers(0, len(world.storage), 64))
         drawn = []
         for each in (world, other):
-            each.knn.observe(each.storage, each.storage.add(transitions(row)))
+            feed(each.knn, each.storage, transitions(row))
             drawn.append(each.knn.neighbor_slots(each.storage, slots, np.random.default_rng(0)))
         assert torch.equal(*drawn)
     same(world.knn.state_dict(), other.knn.state_dict())

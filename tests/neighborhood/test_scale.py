@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from interreplay.neighborhood.scale import Scale, drift
+from interreplay.neighborhood.scale import RunningStandardizer, drift
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_deviation_of_what_is_stored(offset):
     rows = (offset + np.random.default_rng(0).normal(size=(3000, 4)) * [1, 5, 0.01, 0]).astype(np.float32)
-    scale = Scale(4)
+    scale = RunningStandardizer(4)
     scale.center(rows[0])
     for start in range(0, 3000, 100):
         scale.add(rows[start : start + 100])
         if start % 700 == 0:
             scale.freeze()
-    scale.add(rows[:1000], -1)
+    scale.remove(rows[:1000])
     mean, std = scale.now()
     kept = rows[1000:].astype(np.float64)
     assert np.allclose(mean, kept.mean(0)) and np.allclose(std, kept.std(0), rtol=1e-6, atol=0) and std[3] == 0
@@ -25,7 +25,7 @@ def test_deviation_of_what_is_stored(offset):
 
 def test_constant_dimensions_become_zero_and_come_back():
     rows = np.array([[1.0, 7.0], [3.0, 7.0]], np.float32)
-    scale = Scale(2)
+    scale = RunningStandardizer(2)
     scale.add(rows)
     scale.freeze()
     assert scale.apply(rows).tolist() == [[-1, 0], [1, 0]]

@@ -232,3 +232,13 @@ def test_rllib_constructs_it_by_dotted_string_and_by_class(kind):
     buffer = Algorithm._create_local_replay_buffer_if_necessary(shell, config)
     assert type(buffer) is ReplayBuffer and isinstance(buffer, PrioritizedEpisodeReplayBuffer)
     assert isinstance(buffer.buffer, PER) and buffer.buffer.selector.alpha == 0.5
+
+
+def test_several_steps_are_refused_where_rewards_are_recomputed():
+    buffer, episode = ReplayBuffer(capacity=50, buffer="HER", seed=0), SingleAgentEpisode()
+    goals = {name: np.zeros(2, np.float32) for name in ("achieved_goal", "desired_goal", "observation")}
+    episode.add_env_reset(observation=goals)
+    episode.add_env_step(observation=goals, action=np.zeros(1, np.float32), reward=1.0)
+    buffer.add(episode)
+    with pytest.raises(ValueError, match="n_step is 3; expected 1"):
+        buffer.sample(4, n_step=3)

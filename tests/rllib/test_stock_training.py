@@ -7,6 +7,7 @@ import numpy as np
 import pandas
 import pytest
 import ray
+import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.sac import SACConfig
 
@@ -145,7 +146,7 @@ def test_stock_dqn_trains_by_dotted_string(cluster, as_dict):
         for _ in range(2):
             assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
         inside = algorithm.local_replay_buffer.buffer
-        assert isinstance(inside, PER) and len(inside) >= 120 and inside.storage.n_step == 3
+        assert isinstance(inside, PER) and len(inside) >= 120 and inside.view.n_step == 3
     finally:
         algorithm.stop()
 
@@ -221,5 +222,29 @@ def test_cql_trains_from_recorded_episodes(cluster, tmp_path):
         assert algorithm.local_replay_buffer is None
         assert algorithm.config.prelearner_buffer_class is ReplayBuffer
         assert algorithm.config.prelearner_buffer_kwargs["buffer"] == "NMER"
+    finally:
+        algorithm.stop()
+
+
+@pytest.mark.slow
+def test_clusters_have_the_means_of_n_step_rows(cluster):
+    """RLlib names n_step at every draw, when rows are stored already."""
+    config = short(StockSACConfig(), "Pendulum-v1").replay("LCER", capacity=150, n_clusters=5, refresh_every=40)
+    algorithm = config.training(n_step=3, gamma=0.9).build_algo()
+    try:
+        for _ in range(4):
+            algorithm.train()
+        inside = algorithm.local_replay_buffer.buffer
+        assert (inside.view.n_step, inside.view.gamma) == (3, 0.9) and inside.storage.written > inside.capacity
+        slots = torch.arange(len(inside))
+        rewards = inside.read(slots).rewards.numpy()
+        known, cluster_of = inside.view.mature(inside.storage, slots).numpy(), inside.neighborhood.clustering.members
+        assert not np.allclose(rewards, inside.storage[slots].rewards.numpy()), "sums of three"
+        sums = inside.neighborhood.clustering.moments[inside.view].sums
+        for number in range(5):
+            mine = known & (cluster_of.cluster[: len(inside)] == number)
+            mean, _ = sums.mean_and_std(np.array([number]))
+            if mine.any():
+                assert mean[0, 4] == pytest.approx(rewards[mine].mean(), abs=1e-4), "after 3 of s and 1 of a"
     finally:
         algorithm.stop()

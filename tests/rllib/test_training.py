@@ -228,8 +228,8 @@ def test_a_setting_of_minus_one_is_not_lost():
 
 def test_n_step_and_gamma_reach_the_buffer():
     algorithm = config().training(n_step=3, gamma=0.9).build_algo()
-    storage = algorithm.replay_buffer.storage
-    assert (storage.n_step, storage.gamma) == (3, 0.9)
+    view = algorithm.replay_buffer.view
+    assert (view.n_step, view.gamma) == (3, 0.9)
 
 
 def test_callbacks_on_episodes_are_called():

@@ -168,6 +168,6 @@ def test_the_discount_of_an_n_step_outcome_comes_with_it():
     buffer = filled(KNNOutcome, n_step=3, gamma=0.9)
     sample = buffer.sample(256)
     taken = sample.neighbor_slots >= 0
-    theirs = buffer.storage[sample.neighbor_slots[taken]]
+    theirs = buffer.read(sample.neighbor_slots[taken])
     assert torch.equal(sample.transitions.discounts[taken], theirs.discounts)
     assert torch.equal(sample.transitions.rewards[taken], theirs.rewards)

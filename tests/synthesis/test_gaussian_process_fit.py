@@ -205,7 +205,7 @@ def test_hyperparameters_of_random_rows_are_those_of_rows_that_are_stored():
     buffer = ReplayBuffer(100, seed=0)
     buffer.add(make(60))
     form, schedule, preparation = Form("rbf").over(5, 2), RandomRows(20, every=3, how=Fit(3)), Preparation()
-    schedule.observe(buffer.storage, preparation, np.random.default_rng(4))
+    schedule.observe(buffer.storage, preparation, np.random.default_rng(4), buffer.view)
     sampled = buffer.storage[torch.arange(10).view(2, 5)]
     found = schedule(form, preparation(features_of(sampled), targets_of(sampled)))
     slots = np.random.default_rng(4).choice(60, 20, replace=False)

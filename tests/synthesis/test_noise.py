@@ -118,6 +118,26 @@ def test_integers_are_refused():
 def test_memory_is_not_more_than_is_said():
     buffer, given = Noise(capacity=1000), make(10)
     buffer.add(given)
-    taken = buffer.synthesizer.moments.blocks.nbytes
+    taken = sum(array.nbytes for array in buffer.synthesizer.state_dict().values())
     assert taken <= buffer.synthesizer.nbytes(1000, features=5) <= 1.5 * taken
     assert Noise(capacity=1000, multiplicative=True).synthesizer.nbytes(1000, features=5) == 0
+
+
+def test_states_of_earlier_versions_are_read():
+    """They have sums of blocks of 64 rows, and of all of them, relative to the first row."""
+    one, other, rows = Noise(capacity=100, seed=0), Noise(capacity=100, seed=0), make(150, ends=0.0)
+    for buffer in (one, other):
+        buffer.add(rows)
+    numbers, origin = stored_numbers(one), stored_numbers(one)[0]
+    total = torch.stack([(numbers - origin).sum(0), (numbers - origin).square().sum(0)])
+    state = one.state_dict()
+    state["synthesizer"] = {"blocks": torch.zeros(2, *total.shape), "total": total, "origin": origin}
+    other.load_state_dict(state | {"synthesizer": state["synthesizer"] | {"count": 100, "additions": 2}})
+    for buffer in (one, other):
+        buffer.add(make(30, seed=1))
+    assert torch.allclose(one.synthesizer.moments.std(), other.synthesizer.moments.std(), rtol=1e-12)
+    empty = {"blocks": torch.empty(0), "total": torch.empty(0), "origin": torch.empty(0), "count": 0, "additions": 0}
+    fresh = Noise(capacity=100)
+    fresh.synthesizer.load_state_dict(empty)
+    fresh.add(rows)
+    assert torch.isfinite(fresh.sample(8).transitions.obs).all()

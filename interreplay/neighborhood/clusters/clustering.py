@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from interreplay.neighborhood.clusters.cluster_members import Members
-from interreplay.neighborhood.clusters.cluster_moments import ClusterSums
+from interreplay.neighborhood.clusters.cluster_moments import ClusterMoments
 from interreplay.neighborhood.clusters.minibatch_kmeans import Centers
-from interreplay.neighborhood.clusters.overwritten_rows import Oldest, Reader
-from interreplay.neighborhood.clusters.settled_rows import Settled
 from interreplay.neighborhood.clusters.transition_vectors import feature_vectors
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.neighborhood.clusters.view_moments import ViewMoments, known_as, parts
+from interreplay.storage.read_views import ReadView
+from interreplay.storage.ring import Storage
 
 BATCH = 4096  # rows of one step of mini-batch k-means
-DRAWN = 16  # rows that centres learn from for each row added
-LEARNED = 64  # and per centre at most, in one refresh
-LOOKED = 1 << 16  # rows that look for their nearest centre again in one refresh
-PART = 1 << 14  # rows read at a time
+DRAWN = 16  # rows that centers learn from for each row added
+LEARNED = 64  # and per center at most, in one refresh
+LOOKED = 1 << 16  # rows that look for their nearest center again in one refresh
+VIEWS = 8  # ways to read rows of which moments are kept at most
+
+Reader = Callable[[Storage, np.ndarray], np.ndarray]
+"""``(storage, slots (n,)) -> (n, D)``: rows as vectors."""
 
 
 class Clustering:
@@ -41,7 +41,8 @@ class Clustering:
         refresh_every: Added rows between refreshes; with fewer than four times as many stored, a quarter of these.
         read: Gives rows as vectors ``(n, D)``.
         sums: To keep the moments of vectors per cluster with, or None.
-        n_step: Of the storage; moments are those of rows whose n-step outcome is known.
+        dims: Length D of a vector, of which to keep the moments per cluster; None for none.
+        dtype: Of vectors.
     """
 
     def __init__(
@@ -51,14 +52,14 @@ class Clustering:
         n_clusters: int,
         refresh_every: int,
         read: Reader,
-        sums: ClusterSums | None = None,
-        n_step: int = 1,
+        dims: int | None = None,
+        dtype: Any = np.float32,
     ):
-        self.capacity, self.z, self.read, self.sums = capacity, z, read, sums
+        self.capacity, self.z, self.read, self.dims, self.dtype = capacity, z, read, dims, dtype
         self.n_clusters, self.refresh_every = n_clusters, refresh_every
         self.centers, self.members = Centers(z.stop - z.start), Members(capacity)
-        self.oldest = Oldest(capacity, 2 * refresh_every)  # enough, when no more than refresh_every come at once
-        self.settled = Settled(capacity) if sums is not None and n_step > 1 else None
+        self.moments: dict[ReadView, ViewMoments] = {}
+        self.gone: list[np.ndarray] = []  # z of the rows overwritten since the last refresh
         self.written = self.refreshed = self.turn = 0  # rows seen, rows seen at the last refresh, next cluster
 
     @property
@@ -67,64 +68,71 @@ class Clustering:
 
     # -- rows come and go -------------------------------------------------------------------------
 
+    def leave(self, storage: Storage, slots: Tensor) -> None:
+        """Take out the rows in `slots` ``(n,)``, which are about to be overwritten."""
+        leaving = slots.numpy(force=True)
+        clusters, vectors = self.members.cluster[leaving], self.read(storage, leaving)
+        self.members.remove(leaving)
+        self.gone.append(vectors[:, self.z])
+        for moments in self.moments.values():
+            moments.remove(storage, leaving, clusters, vectors)
+
     def add(self, storage: Storage, slots: Tensor) -> None:
-        """Take in the newest rows of `storage`, in `slots` ``(n,)``; what lay there before is gone."""
-        added, since = slots.numpy(force=True), self.written
-        self.written = storage.written
+        """Take in the newest rows of `storage`, in `slots` ``(n,)``, which nothing is known of any more.
+
+        Raises:
+            RuntimeError: When rows lay there that have not left.
+        """
+        added, first = slots.numpy(force=True), self.written == 0
+        if self.members.cluster[added[0]] >= 0:
+            raise RuntimeError("rows were overwritten that had not left; call evict before each add")
         vectors = self.read(storage, added)
-        if since == 0:
+        self.written = storage.written
+        if first:
             self.centers.scale.center(vectors[0, self.z])
-        gone = self.oldest.gone(since, self.written)
-        self._leave(added[max(0, self.capacity - since) :], gone)
         due = self.written - self.refreshed >= min(self.refresh_every, max(1, self.count // 4))
         if due:
-            self._refresh(storage, everything=gone is None)
+            self._refresh(storage, everything=self._much_is_gone())
         self._join(added, vectors, due)
-        if self.settled is not None:
-            self._settle(storage, added)
-        if due:
-            self.oldest.copy(storage, self.read)
+        for moments in self.moments.values():
+            moments.join(storage, added, self.members.cluster, vectors)
 
-    def _leave(self, slots: np.ndarray, gone: np.ndarray | None) -> None:
-        """Take out the rows that lay in `slots` ``(n,)``, `gone` ``(n, D)``; where that is None all is counted anew."""
-        clusters = self.members.cluster[slots]
-        self.members.remove(slots)
-        if gone is not None:
-            self._note(slots, clusters, gone, -1)
+    def _much_is_gone(self) -> bool:
+        """Return whether so many rows were overwritten since the last refresh that all should be looked at."""
+        return sum(map(len, self.gone)) > min(2 * self.refresh_every, self.refreshed, self.capacity)
 
     def _join(self, slots: np.ndarray, vectors: np.ndarray, rebuild: bool) -> None:
-        """Put rows into the clusters of their nearest centres."""
+        """Put rows into the clusters of their nearest centers."""
         clusters = self.centers.nearest(vectors[:, self.z])
         if rebuild:
             self.members.cluster[slots] = clusters
             self.members.build(len(self.centers))
         else:
             self.members.insert(slots, clusters)
-        if self.settled is None:
-            self._note(slots, clusters, vectors)
-
-    def _settle(self, storage: Storage, added: np.ndarray) -> None:
-        assert self.settled is not None
-        slots = self.settled(storage, added)
-        for part, vectors in self._vectors(storage, slots):
-            self._note(part, self.members.cluster[part], vectors)
-            self.oldest.put(storage.write_numbers(torch.from_numpy(part)).numpy(), vectors)
-
-    def _note(self, slots: np.ndarray, clusters: np.ndarray, vectors: np.ndarray, sign: int = 1) -> None:
-        """Let the moments know of rows that joined clusters, or with `sign` −1 left."""
-        if self.sums is None:
-            return
-        if self.settled is not None:
-            known = self.settled.slots[slots]
-            clusters, vectors = clusters[known], vectors[known]
-        if len(clusters):
-            self.sums.add(clusters, vectors, sign)
 
     def _vectors(self, storage: Storage, slots: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Slots and vectors, some at a time."""
-        for start in range(0, len(slots), PART):
-            part = slots[start : start + PART]
+        """Yield slots and vectors, some at a time."""
+        for part in parts(slots):
             yield part, self.read(storage, part)
+
+    def moments_of(self, storage: Storage, view: ReadView) -> ClusterMoments:
+        """Return the moments of the clusters as `view` reads rows; all rows are read when it is a new one.
+
+        They follow what is stored from then on, for the views asked for last; those never asked for go.
+        """
+        view = known_as(view)
+        if view not in self.moments:
+            self.moments = {known: one for known, one in list(self.moments.items())[1 - VIEWS :] if one.asked}
+            self.follow(view).begin(storage, self.members.cluster, len(self.centers))
+        found = self.moments[view] = self.moments.pop(view)  # the last in order
+        found.asked = True
+        return found.sums
+
+    def follow(self, view: ReadView) -> ViewMoments:
+        """Keep moments of what `view` reads from now on."""
+        assert self.dims is not None
+        made = self.moments[known_as(view)] = ViewMoments(known_as(view), self.capacity, self.dims, self.dtype)
+        return made
 
     # -- refresh ----------------------------------------------------------------------------------
 
@@ -147,8 +155,8 @@ class Clustering:
         for _ in range(-(-rows // size)):
             self.centers.step(feature_vectors(storage, rng.integers(0, self.count, size)), weights)
         self.refreshed = self.written
-        if self.sums is not None:
-            self.sums.grow(count)
+        for moments in self.moments.values():
+            moments.sums.grow(count)
         self._look_again(storage, split, everything)
 
     def _rescale(self, storage: Storage, everything: bool) -> None:
@@ -158,12 +166,11 @@ class Clustering:
             scale.restart()
         else:
             came = np.arange(self.refreshed, self.written) % self.capacity
-            gone = self.oldest.gone(self.refreshed, self.written)
-            assert gone is not None
-            if len(gone):
-                scale.add(gone[:, self.z], -1)
+            if self.gone:
+                scale.remove(np.concatenate(self.gone))
         for _, vectors in self._vectors(storage, came):
             scale.add(vectors[:, self.z])
+        self.gone = []
         scale.freeze()
         self.centers.rescale()
 
@@ -184,26 +191,31 @@ class Clustering:
         taken = lists if everything else min(enough, lists)
         self.turn = (self.turn + taken) % lists
         clusters = np.union1d(turn[:taken], split)
-        if self.sums is not None:
-            self.sums.reset(clusters)
+        for moments in self.moments.values():
+            moments.sums.clear(clusters)
         for part, vectors in self._vectors(storage, self.members.of(clusters)):
             nearest = self.centers.nearest(vectors[:, self.z])
             self.members.cluster[part] = nearest
-            self._note(part, nearest, vectors)
+            for moments in self.moments.values():
+                moments.add(storage, part, nearest, vectors)
 
     # -- state ------------------------------------------------------------------------------------
 
-    def _parts(self) -> dict[str, Any]:
-        parts = {name: getattr(self, name) for name in ("centers", "members", "oldest", "sums", "settled")}
-        return {name: part for name, part in parts.items() if part is not None}
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything; large arrays share memory."""
-        state = {name: getattr(self, name) for name in ("written", "refreshed", "turn")}
-        return state | {name: part.state_dict() for name, part in self._parts().items()}
+        """Return everything; large arrays share memory."""
+        state: dict[str, Any] = {name: getattr(self, name) for name in ("written", "refreshed", "turn")}
+        state |= {"centers": self.centers.state_dict(), "members": self.members.state_dict()}
+        gone = np.concatenate(self.gone) if self.gone else np.empty((0, self.z.stop - self.z.start), np.float32)
+        return state | {"gone": gone, "moments": [moments.state_dict() for moments in self.moments.values()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
         for name in ("written", "refreshed", "turn"):
             setattr(self, name, int(state[name]))
-        for name, part in self._parts().items():
-            part.load_state_dict(state[name])
+        self.centers.load_state_dict(state["centers"])
+        self.members.load_state_dict(state["members"])
+        self.gone = [np.array(state["gone"])] if len(state["gone"]) else []
+        for saved in state["moments"]:
+            assert self.dims is not None
+            made = ViewMoments.of_state(saved, self.capacity, self.dims, self.dtype)
+            self.moments[made.view] = made

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from interreplay.neighborhood.scale import Scale
+from interreplay.neighborhood.scale import RunningStandardizer
 
 BLOCK = 1024  # rows compared with all centres at a time; their distances stay in the cache
 
@@ -20,7 +20,7 @@ class Centers:
 
     def __init__(self, dims: int):
         self.centers = np.zeros((0, dims))
-        self.scale = Scale(dims)
+        self.scale = RunningStandardizer(dims)
         self.rescale()
 
     def __len__(self) -> int:

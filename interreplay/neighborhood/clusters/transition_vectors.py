@@ -1,4 +1,4 @@
-"""Transitions as plain vectors [s; a; r; s'], and back."""
+"""Where things lie in vectors [s; a; r; s'], as a read view gives them, and transitions from such vectors."""
 
 from __future__ import annotations
 
@@ -10,23 +10,10 @@ import torch
 from torch import Tensor
 
 from interreplay.storage.columns import Columns, features, observation_columns
-from interreplay.transitions import Transitions, join_parts, observation_parts, unchecked
+from interreplay.transitions import Transitions, join_parts, unchecked
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
-
-
-def transition_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
-    """[s; a; r; s'] of the rows in `slots` ``(n,)``, flattened: ``(n, D)`` in the widest of their float dtypes.
-
-    Z = [s; a] as `Storage.features` gives it lies in it from `lead` on. With n-step transitions r and s' are those.
-    """
-    if storage.n_step == 1:
-        return storage.chain.vectors(slots)
-    rows = storage[torch.from_numpy(slots).to(storage.device)]
-    parts = [*observation_parts(rows.obs).values(), rows.actions, rows.rewards]
-    parts += observation_parts(rows.next_obs).values()
-    return np.concatenate([part.numpy(force=True).reshape(len(slots), -1) for part in parts], axis=1)
 
 
 def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:

@@ -37,14 +37,21 @@ class NeighborGraph(NeighborLists):
 
     # -- rows come and go -------------------------------------------------------------------------
 
+    def leave(self, storage: Storage, slots: np.ndarray) -> None:
+        """Take out the rows in `slots` ``(n,)``, which are about to be overwritten."""
+        self.scale.remove(storage.features(torch.from_numpy(slots)).numpy())
+        for slot in slots.tolist():
+            self.cells.remove(slot)
+
     def add(self, storage: Storage, slots: np.ndarray) -> None:
-        """Take in the newest rows of `storage`, in `slots` ``(n,)``; what lay there before is gone."""
+        """Take in the newest rows of `storage`, in `slots` ``(n,)``, which nothing is known of any more.
+
+        Raises:
+            RuntimeError: When rows lay there that have not left.
+        """
+        if self.cells.place[slots[0]] >= 0:
+            raise RuntimeError("rows were overwritten that had not left; call evict before each add")
         self.table.written = storage.written
-        over = slots[self.cells.place[slots] >= 0]
-        if len(over):
-            self.scale.add(self.scale.invert(self.cells.rows(over)), -1)
-            for slot in over.tolist():
-                self.cells.remove(slot)
         features = storage.features(torch.from_numpy(slots)).numpy()
         if self.epoch == 0:
             self.scale.center(features[0])

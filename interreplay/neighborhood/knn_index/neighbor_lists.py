@@ -7,7 +7,7 @@ import numpy as np
 from interreplay.neighborhood.knn_index.cell_search import Search
 from interreplay.neighborhood.knn_index.inverted_file import Cells
 from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
-from interreplay.neighborhood.scale import Scale, drift
+from interreplay.neighborhood.scale import RunningStandardizer, drift
 
 SEARCH_DRIFT = 0.15  # |ln std ratio| from which on candidates are searched anew; 10 of 32 survive .2 with recall .999
 BLOCK = 2048  # lists handled at a time
@@ -31,7 +31,7 @@ class NeighborLists:
         self.k, self.width = k, width
         self.table = NeighborTable(capacity, width)
         self.cells = Cells(capacity, dims)
-        self.scale = Scale(dims)
+        self.scale = RunningStandardizer(dims)
         self.queried = np.zeros(capacity, np.int32)  # epoch of the last search for a row, 0: never
         self.ranked = np.zeros(capacity, np.int32)  # epoch of its distances
         self.seen = np.zeros(capacity, np.int64)  # rows written at its last search

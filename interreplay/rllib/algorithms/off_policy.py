@@ -139,7 +139,7 @@ class OffPolicy(Shell):
         length = 1 if length == "auto" else length
         progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
         collected = self._collector.collect(length, warm_up, self._compares_policies, progress)
-        self.replay_buffer.storage.cut(collected.cut)
+        self.replay_buffer.truncate_episodes(collected.cut)
         for rows in collected.rows:
             self._add(rows)
             if self._ready():

@@ -7,11 +7,9 @@ from abc import ABCMeta
 from typing import Any
 
 import numpy as np
-import torch
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils import force_list
 from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
-from torch import Tensor
 
 from interreplay.buffer import Sample
 from interreplay.catalogue import Kind, make_buffer
@@ -19,7 +17,7 @@ from interreplay.rllib.stock.checks import check_options, check_recipe, check_se
 from interreplay.rllib.stock.episode_conversion import episodes_of, transitions_of
 from interreplay.rllib.stock.episode_ids import EpisodeIds
 from interreplay.rllib.stock.metrics import log_added, log_drawn
-from interreplay.storage.ring import Storage
+from interreplay.storage.read_views import read_view
 
 KEPT = ("episode_id_to_index", "_num_timesteps_added", "_num_episodes_evicted", "sampled_timesteps", "rng", "_spaces")
 """Attributes that are saved beside the buffer inside."""
@@ -139,10 +137,11 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=_Named):
         check_options(options, sample_episodes)
         if num_items is not None and batch_size_B is not None:
             raise ValueError(f"num_items is {num_items} and batch_size_B {batch_size_B}; give one of them")
-        storage = self.buffer.storage
-        storage.n_step, storage.gamma = self._n_step(n_step), float(gamma)
+        view = read_view(self._n_step(n_step), gamma)
+        if view != self.buffer.view:
+            self.buffer.use_view(view)
         self._drawn = sample = self.buffer.sample(num_items or batch_size_B or self.batch_size_B)
-        steps = _steps(storage, sample.slots)
+        steps = view.spans(self.buffer.storage, sample.slots).cpu().numpy()
         rows, episodes = len(sample.slots.unique()), len(sample.transitions.episode.unique())
         log_drawn(self, steps=len(sample), different_steps=rows, episodes=episodes, n_step=float(steps.mean()))
         return episodes_of(sample, steps, self._spaces, to_numpy)
@@ -150,8 +149,6 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=_Named):
     def _n_step(self, asked: int | tuple[int, int] | None) -> int:
         if isinstance(asked, (tuple, list)):
             asked = int(self.rng.integers(asked[0], asked[1], endpoint=True))
-        if asked is not None and asked > 1 and self.buffer.synthesizer.recomputes_termination:
-            raise ValueError(f"n_step is {asked}; expected 1 where the synthesizer recomputes termination")
         return asked or 1
 
     def update_priorities(self, priorities: np.ndarray, module_id: str | None = None) -> None:
@@ -185,12 +182,3 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=_Named):
         for name in KEPT:
             setattr(self, name, copy.deepcopy(state[name]))
         self._drawn = None
-
-
-def _steps(storage: Storage, slots: Tensor) -> np.ndarray:
-    """Number of environment steps ``(n,)`` that the rows read from `slots` ``(n,)`` span, 1 to ``storage.n_step``."""
-    steps, at = torch.ones_like(slots), slots
-    for _ in range(storage.n_step - 1):
-        at = torch.where(at >= 0, storage.successor(at.clamp(min=0)), at)
-        steps += at >= 0
-    return steps.cpu().numpy()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from interreplay.storage.read_views import ReadView
 from interreplay.synthesis.gaussian_process.fit import Fit, Fitted, fit
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
 from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, features_of, targets_of
@@ -50,7 +51,7 @@ class Schedule(ABC):
     def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
         """A fit, begun at `start`, with this batch at hand."""
 
-    def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator) -> None:
+    def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator, view: ReadView) -> None:
         """Look at what is stored, before each batch."""
         return
 
@@ -182,11 +183,11 @@ class RandomRows(Global):
         self.count = count
         self.rows: Neighborhoods | None = None
 
-    def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator) -> None:
+    def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator, view: ReadView) -> None:
         if not self.due():
             return
         slots = rng.choice(len(storage), min(self.count, len(storage)), replace=False)
-        rows = storage[torch.from_numpy(slots).to(storage.device)]
+        rows = view.read(storage, torch.from_numpy(slots).to(storage.device))
         self.rows = preparation(features_of(rows).unsqueeze(0), targets_of(rows).unsqueeze(0))
 
     def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:

@@ -76,7 +76,7 @@ class GaussianProcess(Blend):
         self.counts = {"rows": 0, "failed": 0, "retried": 0}
 
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
-        self.schedule.observe(storage, self.preparation, rng)
+        self.schedule.observe(storage, self.preparation, rng, self.view)
 
     def __call__(
         self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator

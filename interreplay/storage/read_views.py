@@ -1,0 +1,164 @@
+"""Read views: whether rows of a storage come back as single steps or as n-step transitions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.storage.columns import check_discount
+from interreplay.storage.ring import Storage
+from interreplay.transitions import Transitions, join_parts, observation_parts
+
+
+class ReadView(ABC):
+    """A way to read the rows of a storage; views of one kind and one setting are equal.
+
+    Attributes:
+        n_step: Most steps that a row spans.
+        gamma: Discount factor per step.
+    """
+
+    n_step: int
+    gamma: float
+
+    @abstractmethod
+    def read(self, storage: Storage, slots: Tensor) -> Transitions:
+        """Return the transitions in `slots`, int64 of any shape, with ``discounts``.
+
+        Raises:
+            IndexError: When a slot is negative or beyond the capacity.
+        """
+
+    def read_with_neighbors(self, storage: Storage, slots: Tensor, others: Tensor) -> tuple[Transitions, Transitions]:
+        """Return `read` of slots ``(n,)`` and of others ``(n, k)``."""
+        return self.read(storage, slots), self.read(storage, others)
+
+    @abstractmethod
+    def vectors(self, storage: Storage, slots: np.ndarray) -> np.ndarray:
+        """Return [s; a; r; s'] of the rows in `slots` ``(n,)``, flattened: ``(n, D)`` in the widest of their dtypes."""
+
+    @abstractmethod
+    def spans(self, storage: Storage, slots: Tensor) -> Tensor:
+        """Return the number of env steps ``(n,)``, 1 to `n_step`, that the rows in `slots` ``(n,)`` span now."""
+
+    @abstractmethod
+    def mature(self, storage: Storage, slots: Tensor) -> Tensor:
+        """Return whether rows in `slots` ``(n,)`` are what they will stay, whatever is added: bool ``(n,)``."""
+
+
+@dataclass(frozen=True)
+class OneStep(ReadView):
+    """Rows as they were added.
+
+    Attributes:
+        gamma: Discount factor per step.
+    """
+
+    gamma: float = 0.99
+    n_step = 1
+
+    def __post_init__(self) -> None:
+        check_discount(self.gamma)
+
+    def read(self, storage: Storage, slots: Tensor) -> Transitions:
+        return storage.read(slots, self.gamma)
+
+    def read_with_neighbors(self, storage: Storage, slots: Tensor, others: Tensor) -> tuple[Transitions, Transitions]:
+        return storage.read_with_neighbors(slots, others, self.gamma)
+
+    def vectors(self, storage: Storage, slots: np.ndarray) -> np.ndarray:
+        return storage.chain.vectors(slots)
+
+    def spans(self, storage: Storage, slots: Tensor) -> Tensor:
+        return torch.ones_like(slots)
+
+    def mature(self, storage: Storage, slots: Tensor) -> Tensor:
+        return torch.ones_like(slots, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class NStep(ReadView):
+    """n-step transitions, computed from the links between rows when these are read (Sutton & Barto 2018, §7.1).
+
+    Each walks up to n − 1 links on and sums discounted rewards. A walk ends early at the end of its episode, at a
+    cut, and at the newest row; it then bootstraps from the last next_obs that it reached. `terminated` and `truncated`
+    are those of the last step, ``discounts`` γ^m·(1 − terminated) for the m steps taken.
+
+    Attributes:
+        n_step: n.
+        gamma: Discount factor γ per step.
+    """
+
+    n_step: int
+    gamma: float = 0.99
+
+    def __post_init__(self) -> None:
+        if self.n_step < 1:
+            raise ValueError(f"n_step is {self.n_step}; expected 1 or more")
+        check_discount(self.gamma)
+
+    def read(self, storage: Storage, slots: Tensor) -> Transitions:
+        flat = slots if slots.dim() == 1 else slots.reshape(-1)
+        storage.check_slots(flat)
+        rows = self._accumulated(storage, flat)
+        rows = rows.replace(obs=storage.restore_frames(rows.obs), next_obs=storage.restore_frames(rows.next_obs))
+        return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
+
+    def _accumulated(self, storage: Storage, slots: Tensor) -> Transitions:
+        """Return the transitions that begin with the rows in `slots` ``(n,)``; stacks are numbers of frames."""
+        rows = storage.read_records(slots, self.gamma)
+        last, rewards = slots.clone(), rows.rewards.clone()
+        factor = torch.ones_like(rewards)
+        walking = torch.arange(len(slots), device=slots.device)
+        for _ in range(self.n_step - 1):
+            following = storage.successor(last[walking])
+            walking, following = walking[following >= 0], following[following >= 0]
+            if not len(walking):
+                break
+            last[walking] = following
+            factor[walking] *= self.gamma
+            rewards[walking] += factor[walking] * storage.column("rewards").index_select(0, following)
+        end = storage.read_records(last, self.gamma)
+        return rows.replace(
+            rewards=rewards,
+            next_obs=join_parts({k: v.contiguous() for k, v in observation_parts(end.next_obs).items()}),
+            terminated=end.terminated,
+            truncated=end.truncated,
+            discounts=end.discounts * factor,
+        )
+
+    def vectors(self, storage: Storage, slots: np.ndarray) -> np.ndarray:
+        rows = self.read(storage, torch.from_numpy(slots).to(storage.device))
+        parts = [*observation_parts(rows.obs).values(), rows.actions, rows.rewards]
+        parts += observation_parts(rows.next_obs).values()
+        return np.concatenate([part.numpy(force=True).reshape(len(slots), -1) for part in parts], axis=1)
+
+    def spans(self, storage: Storage, slots: Tensor) -> Tensor:
+        return self._walk(storage, slots)[0]
+
+    def mature(self, storage: Storage, slots: Tensor) -> Tensor:
+        steps, last = self._walk(storage, slots)
+        ended = storage.column("terminated")[last] | storage.column("truncated")[last]
+        return ended | (steps >= self.n_step)
+
+    def _walk(self, storage: Storage, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how many steps ``(n,)`` there are from the rows in `slots` ``(n,)`` on, and the last one's slots."""
+        steps, last = torch.ones_like(slots), slots
+        for _ in range(self.n_step - 1):
+            following = storage.successor(last)
+            steps += following >= 0
+            last = torch.where(following >= 0, following, last)
+        return steps, last
+
+
+def read_view(n_step: int, gamma: float) -> ReadView:
+    """Return the view of n steps.
+
+    Raises:
+        ValueError: When n is below 1, or γ is none.
+    """
+    return OneStep(float(gamma)) if n_step == 1 else NStep(int(n_step), float(gamma))

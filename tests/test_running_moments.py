@@ -1,0 +1,96 @@
+"""Running moments against numpy on the rows that are held, whatever came and went before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from interreplay.storage.running_moments import ExactMoments, RunningMoments
+
+
+def check(moments: RunningMoments, held: dict[int, np.ndarray], rtol: float = 1e-9) -> None:
+    for group, rows in held.items():
+        assert moments.counts[group] == len(rows)
+        mean, std = moments.mean_and_std(group)
+        if len(rows):
+            np.testing.assert_allclose(mean, rows.mean(0), rtol=rtol, atol=1e-12)
+            np.testing.assert_allclose(std, rows.std(0), rtol=rtol, atol=1e-6)
+        else:
+            assert not any(moments.state_dict()[name][group].any() for name in ("sums", "squares"))
+    together = np.array(list(held))
+    means, stds = moments.mean_and_std(together)
+    for number, group in enumerate(held):
+        for found, one in zip((means, stds), moments.mean_and_std(group), strict=True):
+            assert np.array_equal(found[number], one)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("portion", [1, 40])
+@pytest.mark.parametrize("kind", [RunningMoments, ExactMoments])
+def test_groups_whose_rows_come_and_go(kind, portion, offset):
+    rng, moments = np.random.default_rng(portion), kind(3)
+    moments.grow(4)
+    moments.origin[:] = offset
+    rows, groups = np.zeros((0, 3), np.float32), np.zeros(0, np.int64)
+    for turn in range(300 // portion + 30):
+        new = (offset + rng.normal(size=(portion, 3)) * [1.0, 0.01, 5.0]).astype(np.float32)
+        into = rng.integers(0, 4, portion)
+        moments.add(new, into)
+        rows, groups = np.concatenate([rows, new]), np.concatenate([groups, into])
+        gone = min(len(rows), int(rng.integers(0, 2 * portion + 1)))
+        moments.remove(rows[:gone], groups[:gone])
+        rows, groups = rows[gone:], groups[gone:]
+        if turn % 9 == 0:
+            moments.clear(np.array([2]))
+            moments.add(rows[groups == 2], np.full((groups == 2).sum(), 2))
+        check(moments, {group: rows[groups == group].astype(np.float64) for group in range(4)}, 1e-5)
+
+
+def test_an_outlier_leaves_nothing_behind():
+    rng, moments = np.random.default_rng(0), ExactMoments(2)
+    kept = rng.normal(size=(50, 2)).astype(np.float32)
+    moments.add(kept)
+    for _ in range(20):
+        outlier = (rng.normal(size=(1, 2)) * 1e9).astype(np.float32)
+        moments.add(outlier)
+        more = rng.normal(size=(3, 2)).astype(np.float32)
+        moments.add(more)
+        moments.remove(outlier)
+        moments.remove(more)
+    check(moments, {0: kept.astype(np.float64)}, rtol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [RunningMoments, ExactMoments])
+def test_a_million_updates_leave_nothing_behind(kind):
+    rng, moments, size = np.random.default_rng(0), kind(4), 500
+    rows = (1e3 + rng.normal(size=(size, 4)) * [1.0, 100.0, 1e-3, 1.0]).astype(np.float32)
+    moments.origin[0] = rows[0]
+    moments.add(rows)
+    for turn in range(1_000_000 // (2 * 20)):
+        at = (turn * 20) % size
+        moments.remove(rows[at : at + 20])
+        rows[at : at + 20] = (1e3 + rng.normal(size=(20, 4)) * [1.0, 100.0, 1e-3, 1.0]).astype(np.float32)
+        moments.add(rows[at : at + 20])
+    held = rows.astype(np.float64)
+    check(moments, {0: held}, rtol=1e-9)
+
+
+def test_another_origin_changes_nothing():
+    rows, moments = np.random.default_rng(0).normal(size=(80, 3)), RunningMoments(3)
+    moments.add(rows)
+    moments.move_origin(rows.mean(0))
+    moments.remove(rows[:30])
+    check(moments, {0: rows[30:]})
+
+
+@pytest.mark.parametrize("kind", [RunningMoments, ExactMoments])
+def test_a_state_continues_bit_for_bit(kind):
+    rng, one, other = np.random.default_rng(0), kind(3, 2), kind(3)
+    one.add(rng.normal(size=(30, 3)), rng.integers(0, 2, 30))
+    other.load_state_dict({name: array.copy() for name, array in one.state_dict().items()})
+    more, groups = rng.normal(size=(9, 3)), rng.integers(0, 2, 9)
+    for moments in (one, other):
+        moments.add(more, groups)
+    for name, array in one.state_dict().items():
+        assert np.array_equal(array, other.state_dict()[name]), name
