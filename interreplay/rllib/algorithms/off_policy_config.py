@@ -234,6 +234,7 @@ class OffPolicyConfig(AlgorithmConfig):
         return super()._model_config_auto_includes | {
             "hiddens": list(self.hiddens),
             "matrix_dtype": self.matrix_dtype,
+            "activation": self.activation,
             "normalize_observations": self.normalize_observations,
             "exploration": self.exploration,
         }
