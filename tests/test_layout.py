@@ -53,9 +53,8 @@ def test_only_the_bridge_imports_ray(path):
 LAYERS = """
 errors settings randomness transitions state_files storage environments learning part sample selection credit
 neighborhood synthesis buffer diagnostics catalogue algorithms_table runs results commandline.flags studies
-cluster_checks analysis
-rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner rllib.algorithms rllib rllib.evaluation rllib.run
-rllib.command rllib.tune commandline __main__
+cluster_checks analysis rllib.ray_folder rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
+rllib.algorithms rllib rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {

@@ -6,10 +6,10 @@ from abc import ABC
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from interreplay.learning.networks import polyak
-from interreplay.learning.update import Update
+from interreplay.learning.update import Update, clip_gradients
 from interreplay.transitions import Transitions
 
 
@@ -25,7 +25,8 @@ class ActorCriticUpdate(Update, ABC):
         actor_l2: c of the term c·½‖θ‖² in the actor's loss, as Sander et al. 2022 have it.
         critic_l2: The same in the critics' loss.
         huber_delta: Error up to which the critics' loss is square, or None for all.
-        grad_clip: Largest gradient norm of the actor and of the critics, or None.
+        grad_clip: Bound of the gradients of the actor and of those of the critics, or None.
+        grad_clip_by: What it bounds, see `clip_gradients`.
 
     Attributes:
         adam: The class of the optimizers.
@@ -43,8 +44,10 @@ class ActorCriticUpdate(Update, ABC):
         critic_l2: float = 0.0,
         huber_delta: float | None = None,
         grad_clip: float | None = None,
+        grad_clip_by: str = "global_norm",
     ):
-        self.networks, self.tau, self.huber_delta, self.grad_clip = networks, tau, huber_delta, grad_clip
+        self.networks, self.tau, self.huber_delta = networks, tau, huber_delta
+        self.grad_clip, self.grad_clip_by = grad_clip, grad_clip_by
         self.encoder = list(networks.encoder.parameters())
         self.actor, self.critics = list(networks.actor.parameters()), [*networks.critics.parameters(), *self.encoder]
         self.targets: list[Tensor] = list(networks.targets.parameters())
@@ -61,8 +64,8 @@ class ActorCriticUpdate(Update, ABC):
         parameters = optimizer.param_groups[0]["params"]
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             parameter.grad = gradient
-        if self.grad_clip is not None and name in ("actor", "critic"):
-            nn.utils.clip_grad_norm_(parameters, self.grad_clip)
+        if name in ("actor", "critic"):
+            clip_gradients(parameters, self.grad_clip, self.grad_clip_by)
         optimizer.step()
 
     def target_views(self, rows: Transitions, next_obs: Tensor) -> Tensor:

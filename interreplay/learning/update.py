@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.encoders import Normalized
 from interreplay.transitions import Transitions
 
 
@@ -21,14 +23,17 @@ def views(rows: Transitions, encoder: nn.Module) -> tuple[Tensor, Tensor, int]:
     """Return observations and next observations to predict from, both ``(n·m, d)``, and m, the views of each row.
 
     With one view these are the encoded ones of the rows, next ones without a gradient. State augmentation puts more
-    into ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``, numbers that need no encoder.
+    into ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``, numbers that are normalized at most.
     """
     if "views_obs" not in rows.extras:
         with torch.no_grad():
             next_obs = encoder(rows.next_obs)
         return encoder(rows.obs), next_obs, 1
     obs, next_obs = rows.extras["views_obs"], rows.extras["views_next_obs"]
-    return obs.flatten(0, 1).flatten(1).float(), next_obs.flatten(0, 1).flatten(1).float(), obs.shape[1]
+    wide = [part.flatten(0, 1).flatten(1).float() for part in (obs, next_obs)]
+    if isinstance(encoder, Normalized):
+        wide = [encoder.normalize(part) for part in wide]
+    return wide[0], wide[1], obs.shape[1]
 
 
 def repeat_for_views(values: Tensor, m: int) -> Tensor:
@@ -59,6 +64,28 @@ def half_squares(errors: Tensor, huber_delta: float | None) -> Tensor:
     if huber_delta is None:
         return 0.5 * errors.square()
     return nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=huber_delta)
+
+
+def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "global_norm") -> None:
+    """Bound the gradients of one optimizer's parameters, in place.
+
+    Args:
+        parameters: Each with a gradient. Those of three dimensions belong to several networks ``(m, in, out)``.
+        most: The bound; None for none.
+        by: "global_norm" bounds the norm of all of them together, "norm" of each layer of each network by itself,
+            "value" each number.
+    """
+    if most is None:
+        return
+    if by == "global_norm":
+        nn.utils.clip_grad_norm_(parameters, most)
+    elif by == "value":
+        nn.utils.clip_grad_value_(parameters, most)
+    else:
+        for gradient in (p.grad for p in parameters if p.grad is not None):
+            layers = gradient.flatten(1) if gradient.ndim == 3 else gradient.reshape(1, -1)
+            norms = layers.norm(dim=1).view(-1, *[1] * (gradient.ndim - 1)) if gradient.ndim == 3 else layers.norm()
+            gradient.mul_((most / (norms + 1e-6)).clamp(max=1.0))
 
 
 class SampleLike(Protocol):

@@ -26,6 +26,8 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
     "loss extras": (EXTRAS, 0, False, True),
     "views": ({"tau": 0.05}, 3, False, True),
     "encoder": ({"grad_clip": 0.5}, 0, True, False),
+    "clipped values": ({"grad_clip": 0.01, "grad_clip_by": "value"}, 0, False, False),
+    "clipped layers": ({"grad_clip": 0.05, "grad_clip_by": "norm"}, 0, True, False),
 }
 MODULES = ("sac", "discrete_sac", "td3", "ddpg", "fast.sac", "fast.discrete_sac", "fast.deterministic")
 

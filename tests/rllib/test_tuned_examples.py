@@ -9,7 +9,8 @@ import pytest
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.rllib.command.algorithm_names import config_for
-from interreplay.rllib.command.experiments import configured, read_file
+from interreplay.rllib.command.experiment_files import read_file
+from interreplay.rllib.command.experiments import configured
 from tests.rllib.test_training import cluster  # noqa: F401
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "tuned"

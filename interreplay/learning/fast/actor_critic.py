@@ -11,7 +11,7 @@ from interreplay.learning.actor_critic import ActorCriticUpdate
 from interreplay.learning.fast.batched_layers import ForwardPass
 from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.networks import BatchedMLP
-from interreplay.learning.update import SampleLike, half_squares, mean_over_views, weighted_mean
+from interreplay.learning.update import SampleLike, clip_gradients, half_squares, mean_over_views, weighted_mean
 
 
 def spread_over_views(gradients: Tensor, m: int) -> Tensor:
@@ -82,6 +82,5 @@ class FastActorCriticUpdate(ActorCriticUpdate):
     ) -> None:
         """Step the optimizer `name` of these parameters by the gradients of the outputs of a pass."""
         layers.passes.learn(forward, gradients)
-        if self.grad_clip is not None:
-            nn.utils.clip_grad_norm_(parameters, self.grad_clip)
+        clip_gradients(parameters, self.grad_clip, self.grad_clip_by)
         cast(FastAdam, self.optimizers[name]).apply()

@@ -1,0 +1,55 @@
+"""Gradient clipping by its three rules, against loops over layers, and in the updates."""
+
+import pytest
+import torch
+
+from interreplay.learning.encoders import Flat, Normalized
+from interreplay.learning.update import clip_gradients, views
+from interreplay.transitions import Transitions
+
+
+def with_gradients(seed=0):
+    """Stacked layers of two networks, and a plain layer and its bias."""
+    rng = torch.Generator().manual_seed(seed)
+    parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in ((2, 3, 4), (2, 1, 4), (5, 3), (3,))]
+    for parameter in parameters:
+        parameter.grad = torch.randn(parameter.shape, generator=rng)
+    return parameters
+
+
+@pytest.mark.parametrize("most", [0.5, 100.0])
+def test_each_rule_is_that_of_a_loop(most):
+    before = [p.grad.clone() for p in with_gradients()]
+    whole = torch.cat([g.flatten() for g in before]).norm()
+    layers = [[g[0], g[1]] if g.ndim == 3 else [g] for g in before]
+    expected = {
+        "global_norm": [g * min(1.0, most / (whole + 1e-6)) for g in before],
+        "value": [g.clamp(-most, most) for g in before],
+        "norm": [
+            torch.stack(scaled) if g.ndim == 3 else scaled[0]
+            for g, parts in zip(before, layers, strict=True)
+            for scaled in [[part * min(1.0, most / (part.norm() + 1e-6)) for part in parts]]
+        ],
+    }
+    for by, wanted in expected.items():
+        parameters = with_gradients()
+        clip_gradients(parameters, most, by)
+        assert all(torch.allclose(p.grad, g, atol=1e-6) for p, g in zip(parameters, wanted, strict=True)), by
+
+
+def test_no_bound_changes_nothing():
+    parameters = with_gradients()
+    clip_gradients(parameters, None, "value")
+    assert all(torch.equal(p.grad, q.grad) for p, q in zip(parameters, with_gradients(), strict=True))
+
+
+def test_views_of_augmented_states_are_normalized_as_plain_ones_are():
+    rng = torch.Generator().manual_seed(0)
+    encoder = Normalized(Flat(), torch.ones(3, dtype=torch.bool))
+    encoder.observe(torch.randn(50, 3, generator=rng) * 4 + 7)
+    obs, next_obs = (torch.randn(6, 3, generator=rng) for _ in range(2))
+    ones = torch.ones(6)
+    rows = Transitions(obs, ones.view(6, 1), ones, next_obs, ones.bool(), ones.bool())
+    wide = rows.replace(extras={"views_obs": obs.unsqueeze(1), "views_next_obs": next_obs.unsqueeze(1)})
+    for plain, augmented in zip(views(rows, encoder), views(wide, encoder), strict=True):
+        assert torch.equal(torch.as_tensor(plain), torch.as_tensor(augmented))
