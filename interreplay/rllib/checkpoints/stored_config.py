@@ -27,6 +27,7 @@ from interreplay.catalogue import methods
 from interreplay.errors import CheckpointError
 from interreplay.learning.exploration import Exploration
 from interreplay.rllib.checkpoints import safe_pickle
+from interreplay.rllib.checkpoints.moved import settings_of_before
 from interreplay.rllib.checkpoints.safe_pickle import ClassReference, RestrictedUnpickler
 
 CONFIGS = ("ray.rllib.algorithms.", "interreplay.rllib.")
@@ -59,7 +60,7 @@ def stored_config(folder: Path, trusted: bool = False, whole: bool = False) -> A
     """
     try:
         (state,) = safe_pickle.load(folder / safe_pickle.CONSTRUCTOR, trusted)["ctor_args_and_kwargs"][0]
-        return AlgorithmConfig.from_state(state) if trusted else _rebuilt(folder, state, whole)
+        return state["class"].from_state(state) if trusted else _rebuilt(folder, state, whole)
     except (CheckpointError, KeyboardInterrupt):
         raise
     except Exception as error:  # whatever damaged bytes, or code that was trusted, lead to
@@ -70,6 +71,7 @@ def stored_config(folder: Path, trusted: bool = False, whole: bool = False) -> A
 def _rebuilt(folder: Path, state: dict[str, Any], whole: bool) -> AlgorithmConfig:
     config = looked_up(state["class"], AlgorithmConfig, CONFIGS)()
     before = _as_stored(config)
+    state = settings_of_before(state, vars(config))
     for name in vars(config).keys() & before.keys() & state.keys() - {"class"}:
         value = state[name]
         if _same(value, before[name]):
