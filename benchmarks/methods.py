@@ -18,6 +18,7 @@ import torch
 
 from benchmarks.measure import interleaved, single_thread, table
 from benchmarks.nmer import rows_of, simulate
+from interreplay.part import Context
 
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "ContinuousTransition": {"fixed λ": {"alpha": 0.75}, "adaptive λ": {}},
@@ -37,9 +38,8 @@ def buffers(rows: int, z: np.ndarray, without: list[str]) -> dict[str, Any]:
             continue
         for variant, arguments in VARIANTS.get(name, {"": {}}).items():
             buffer = getattr(replay_buffers, name)(capacity=rows, seed=0, **arguments)
-            if hasattr(buffer.selector, "set_policy"):
-                actions = torch.zeros(1, 6)
-                buffer.selector.set_policy(lambda obs, actions=actions: actions.expand(len(obs), 6))
+            actions = torch.zeros(1, 6)
+            buffer.connect(Context(policy=lambda obs, actions=actions: actions.expand(len(obs), 6)))
             for start in range(0, rows, 20_000):
                 buffer.add(rows_of(z, start, min(start + 20_000, rows)))
             made[f"{name}, {variant}" if variant else name] = buffer

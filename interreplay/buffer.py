@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.composition.gathering import Gathered, read_anchors, read_neighbors
+from interreplay.composition.parts import Composition
 from interreplay.credit import Credit, CreditAnchor
-from interreplay.gathering import gather
-from interreplay.neighborhood import Alone, Neighborhood
-from interreplay.part import evict
+from interreplay.neighborhood import NO_NEIGHBOR, Alone, Neighborhood, Neighbors
+from interreplay.part import check_answer, evict
 from interreplay.sample import Sample
 from interreplay.selection import Selector, Uniform
 from interreplay.state_files import copy_arrays
-from interreplay.storage.columns import Columns, columns_of, features
-from interreplay.storage.read_views import ReadView, read_view
+from interreplay.storage.columns import columns_of
+from interreplay.storage.read_views import read_view
 from interreplay.storage.ring import Storage
-from interreplay.synthesis import Keep, Synthesizer
+from interreplay.synthesis import Keep, Synthesized, Synthesizer
 from interreplay.transitions import Transitions
 
 
-class ReplayBuffer:
+class ReplayBuffer(Composition):
     """Selects anchors, gathers their neighbours and synthesises a batch.
 
     Args:
@@ -54,70 +55,16 @@ class ReplayBuffer:
         seed: int | None = None,
         device: str | torch.device = "cpu",
     ):
-        view = read_view(n_step, gamma)
-        self.storage = Storage(capacity, device, gamma)
-        self.selector = selector if selector is not None else Uniform()
-        self.neighborhood = neighborhood if neighborhood is not None else Alone()
-        self.synthesizer = synthesizer if synthesizer is not None else Keep()
+        super().__init__(
+            Storage(capacity, device, gamma),
+            read_view(n_step, gamma),
+            selector if selector is not None else Uniform(),
+            neighborhood if neighborhood is not None else Alone(),
+            synthesizer if synthesizer is not None else Keep(),
+        )
         self.credit = credit if credit is not None else CreditAnchor()
         self.credit.check(self.selector)
-        self.use_view(view)
         self.rng = np.random.default_rng(seed)
-
-    def __len__(self) -> int:
-        return len(self.storage)
-
-    @property
-    def capacity(self) -> int:
-        return self.storage.capacity
-
-    @property
-    def device(self) -> torch.device:
-        return self.storage.device
-
-    @property
-    def view(self) -> ReadView:
-        """How rows are read."""
-        return self._view
-
-    def use_view(self, view: ReadView) -> None:
-        """Draw batches by `view` from now on, as single steps or as n-step transitions; what is stored stays.
-
-        Raises:
-            ValueError: When rows span several steps and a part recomputes their rewards or termination.
-        """
-        if (self.synthesizer.recomputes_termination or self.synthesizer.recomputes_rewards) and view.n_step > 1:
-            raise ValueError(f"n_step is {view.n_step}; expected 1 where rewards or termination are recomputed")
-        self._view = view
-        for part in self.parts.values():
-            part.use_view(view)
-
-    def read(self, slots: Tensor) -> Transitions:
-        """Return the stored transitions in `slots`, int64 of any shape, as batches have them: of n steps, say.
-
-        Raises:
-            IndexError: When a slot is negative or beyond the capacity.
-        """
-        return self.view.read(self.storage, slots)
-
-    @property
-    def parts(self) -> dict[str, Selector | Neighborhood | Synthesizer]:
-        return {"selector": self.selector, "neighborhood": self.neighborhood, "synthesizer": self.synthesizer}
-
-    def check(self, columns: Columns) -> None:
-        """Refuse rows that a part cannot work with.
-
-        Raises:
-            ValueError: Naming the column and its dtype.
-        """
-        for part in self.parts.values():
-            part.check(columns)
-
-    def nbytes(self, columns: Columns) -> int:
-        """Bytes that the full buffer will take for rows of these columns, one long episode assumed."""
-        return Storage.nbytes_of(self.capacity, columns) + sum(
-            part.nbytes(self.capacity, features(columns)) for part in self.parts.values()
-        )
 
     def add(self, transitions: Transitions) -> Tensor:
         """Store transitions.
@@ -148,14 +95,6 @@ class ReplayBuffer:
             part.observe(self.storage, slots)
         return slots
 
-    def truncate_episodes(self, episodes: Iterable[int]) -> None:
-        """End running episodes that nothing will continue: their newest rows become truncated.
-
-        Args:
-            episodes: Ids; those that are not running are passed over.
-        """
-        self.storage.truncate_episodes(episodes)
-
     def sample(self, size: int) -> Sample:
         """Draw a batch.
 
@@ -169,19 +108,30 @@ class ReplayBuffer:
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         slots, drawn = self.selector.select(self.storage, size, self.rng)
         self.synthesizer.prepare(self.storage, self.rng)
-        anchors, neighbors, partners, alone = gather(
-            self.storage, self.view, self.neighborhood, self.synthesizer, slots, self.rng
-        )
-        rows, mix, *certainty = self.synthesizer(anchors, neighbors, self.rng)
+        found = self._gather(slots)
+        made = self.synthesizer(found.anchors, found.neighbors, self.rng)
+        check_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
+        rows, mix, partners = made.rows, made.mix, found.partners
         if mix is not None:
-            mix = mix if alone is None else mix.masked_fill(alone, 1.0)
-            partners = partners.masked_fill((mix >= 1) | (partners < 0), -1)
+            mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
+            partners = partners.masked_fill((mix >= 1) | (partners < 0), NO_NEIGHBOR)
             if self.synthesizer.recomputes_termination:
-                rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, anchors.terminated))
+                rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, found.anchors.terminated))
         if rows.discounts is None:
             rows = rows.replace(discounts=self.view.gamma * (~rows.terminated).to(rows.rewards.dtype))
         weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
-        return Sample(rows, slots, weights, partners, mix, drawn, self.storage.written, *chain(*certainty))
+        written = self.storage.written
+        return Sample(rows, slots, weights, partners, mix, drawn, written, made.variances, made.row_weights)
+
+    def _gather(self, slots: Tensor) -> Gathered:
+        """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
+        if not self.synthesizer.uses_neighbors:
+            return read_anchors(self.view, self.storage, slots)
+        found = self.neighborhood.gather(self.storage, slots, self.rng)
+        check_answer(self.neighborhood, found, Neighbors, "(slots)")
+        if found.rows is None:
+            found = replace(found, slots=self.synthesizer.arrange(self.storage, slots, found.slots))
+        return read_neighbors(self.view, self.storage, slots, found)
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
         """Draw several batches, of one large draw where the rows of a batch are independent of each other.
@@ -215,7 +165,7 @@ class ReplayBuffer:
             raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
         slots, partners, mix = sample.slots, sample.neighbor_slots, sample.mix
         if self.storage.written != sample.written:
-            partners = torch.where(self._kept(partners, sample), partners, -1)
+            partners = torch.where(self._kept(partners, sample), partners, NO_NEIGHBOR)
             kept = self._kept(slots, sample)
             slots, partners, errors = slots[kept], partners[kept], errors[kept]
             mix = mix[kept] if mix is not None else None
@@ -223,11 +173,6 @@ class ReplayBuffer:
 
     def _kept(self, slots: Tensor, sample: Sample) -> Tensor:
         return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.written)
-
-    def anneal(self, progress: float) -> None:
-        """Move schedules, such as PER's β, to `progress`: the share of the run that is done, 0 to 1."""
-        for part in self.parts.values():
-            part.anneal(progress)
 
     def state_view(self) -> dict[str, Any]:
         """`state_dict` without copying: the arrays share memory with the buffer, for saving at once."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from interreplay.selection import Prioritized, Selector
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.selection import Selector, Stored
 
 
 class Credit(ABC):
@@ -22,7 +18,7 @@ class Credit(ABC):
 
     @abstractmethod
     def weights(
-        self, storage: Storage, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
+        self, storage: Stored, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
     ) -> Tensor:
         """Importance weights ``(n,)``.
 
@@ -46,7 +42,7 @@ class CreditAnchor(Credit):
     """All to the anchor. The default: the anchor is what the selector drew."""
 
     def weights(
-        self, storage: Storage, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
+        self, storage: Stored, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
     ) -> Tensor:
         return selector.weights(storage, drawn)
 
@@ -65,15 +61,14 @@ class CreditBoth(Credit):
     """
 
     def check(self, selector: Selector) -> None:
-        if not isinstance(selector, Prioritized):
+        if not selector.supports_priorities:
             raise ValueError(f"interpolated priorities need the selector Prioritized; got {type(selector).__name__}")
 
     def weights(
-        self, storage: Storage, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
+        self, storage: Stored, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
     ) -> Tensor:
-        assert isinstance(selector, Prioritized)
         other = torch.where(partners >= 0, partners, anchors)
-        both = selector.weights(storage, torch.cat([drawn, selector.probabilities(other)]))
+        both = selector.weights(storage, torch.cat([drawn, selector.probabilities(other, storage)]))
         own, theirs = both.chunk(2)
         share = torch.ones_like(own) if mix is None else mix.to(own)
         weights = share * own + (1 - share) * theirs
@@ -82,7 +77,6 @@ class CreditBoth(Credit):
     def update(
         self, selector: Selector, anchors: Tensor, partners: Tensor, mix: Tensor | None, td_errors: Tensor
     ) -> None:
-        assert isinstance(selector, Prioritized)
         error = td_errors.detach().abs()
         share = torch.ones_like(error) if mix is None else mix.to(error)
         mine = share * error + (1 - share) * selector.priorities(anchors) + selector.eps

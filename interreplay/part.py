@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import OneStep, ReadView
 from interreplay.storage.ring import Storage
+from interreplay.transitions import Observation
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an algorithm has to offer to the parts of its replay buffer; None for what it has not.
+
+    Attributes:
+        policy: Observations ``(n, ...)`` to what the current policy gives ``(n, ...)``, without gradients.
+        policy_is_gaussian: Whether it gives [mean; log std].
+        compute_reward: The environment's, ``(achieved, desired, info)`` of one row or of many, where it has goals.
+        compute_terminated: The environment's, likewise.
+        observation_space: Of one environment.
+        action_space: Of one environment.
+        device: On which the policy computes.
+    """
+
+    policy: Callable[[Observation], Tensor] | None = None
+    policy_is_gaussian: bool = False
+    compute_reward: Callable[..., Any] | None = None
+    compute_terminated: Callable[..., Any] | None = None
+    observation_space: Any = None
+    action_space: Any = None
+    device: torch.device | None = None
+
 
 GOALS = "hindsight_goals"
 """Name of the extra column ``(n, 1 + m, d)`` of goals: for the anchor, then for each of its m partners."""
@@ -21,10 +48,15 @@ class Part:
     Attributes:
         independent_rows: Whether the rows of a batch come about without regard to each other, so that parts of one
             large batch are as good as several batches.
+        columns_wanted: Names of extra columns that this part would have recorded with each row, where an algorithm can:
+            ``"behavior"``, what the policy gave when it acted.
+        wants_goal_functions: Whether `connect` should bring the environment's ``compute_reward``.
         view: How this part reads rows, where what it makes of them depends on that.
     """
 
     independent_rows = True
+    columns_wanted: frozenset[str] = frozenset()
+    wants_goal_functions: bool = False
     view: ReadView = OneStep()
 
     def use_view(self, view: ReadView) -> None:
@@ -40,6 +72,9 @@ class Part:
         Raises:
             ValueError: Naming the column and its dtype.
         """
+
+    def connect(self, context: Context) -> None:
+        """Take what this part can use of `context`; called before the first rows, perhaps more than once."""
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
         """Take leave of the rows in `slots` ``(n,)``, each once, oldest first, which are about to be overwritten."""
@@ -79,3 +114,17 @@ def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
     for part in leaving:
         part.evict(storage, slots)
     return slots if len(slots) == count else None
+
+
+def check_answer(part: Part, answer: object, expected: type, how: str) -> None:
+    """Raise TypeError when a part's answer is of another type than the contract has it.
+
+    Args:
+        part: Whose it is.
+        answer: What it returned.
+        expected: The type.
+        how: Its arguments, for the message.
+    """
+    if not isinstance(answer, expected):
+        name, given = type(part).__name__, type(answer).__name__
+        raise TypeError(f"{name} returned a {given}; expected {expected.__name__}{how}")

@@ -21,7 +21,7 @@ class Elite(ReplayBuffer):
             parts of the ranking.
         distance: ``"ln"``, ``"cosine"`` or ``"kl"`` (of Gaussians [mean; log std]).
         policy: Observations ``(n, ...)`` to what the current policy gives ``(n, ...)``. An algorithm sets it with
-            ``buffer.selector.set_policy``; without one, all rows count as on-policy and a warning says so.
+            ``buffer.connect``; without one, all rows count as on-policy and a warning says so.
     """
 
     def __init__(

@@ -9,11 +9,12 @@ from builders import Episodes, identical, make, stack
 
 from interreplay import InterreplayError, NonFiniteError, ReplayBuffer, Transitions
 from interreplay.credit import Credit
-from interreplay.neighborhood import Neighborhood
-from interreplay.selection import Prioritized, Selector
+from interreplay.neighborhood import KNN, Neighborhood, Neighbors
+from interreplay.part import Context
+from interreplay.selection import Combined, Prioritized, Selector
 from interreplay.selection import Uniform as UniformSelector
-from interreplay.synthesis import Synthesizer
-from replay_buffers import NMER, PER, Uniform
+from interreplay.synthesis import Mixup, Synthesized, Synthesizer
+from replay_buffers import HER, NMER, PER, Uniform
 
 
 @pytest.mark.parametrize("portions", [[100], [1] * 100, [30, 50, 20], [7] * 14 + [2]])
@@ -179,14 +180,14 @@ class Next(Neighborhood):
 
     def gather(self, storage, slots, rng):
         partners = torch.stack([slots + 1, slots + 2], dim=1)
-        return storage[partners], partners
+        return Neighbors(partners, storage[partners])
 
 
 class Sum(Synthesizer):
     """Rewards of the anchor and both neighbours together."""
 
     def __call__(self, anchors, neighbors, rng):
-        return anchors.replace(rewards=anchors.rewards + neighbors.rewards.sum(dim=1)), None
+        return Synthesized(anchors.replace(rewards=anchors.rewards + neighbors.rewards.sum(dim=1)))
 
 
 def test_own_parts():
@@ -254,3 +255,68 @@ def test_no_row_leaves_for_rows_that_are_refused():
     with pytest.raises(NonFiniteError):
         buffer.add(bad)
     assert selector.slots == [] and buffer.storage[torch.arange(10)].rewards.tolist() == list(range(10))
+
+
+class Connected(UniformSelector):
+    """Wants a column, and keeps what it is offered."""
+
+    columns_wanted = frozenset({"behavior"})
+    offered = None
+
+    def connect(self, context):
+        self.offered = context
+
+
+def test_parts_say_what_they_want_and_are_offered_what_there_is():
+    selector = Connected()
+    buffer = ReplayBuffer(10, Combined(selector), KNN(3), Mixup())
+    assert buffer.columns_wanted == {"behavior"} and not buffer.wants_goal_functions
+    buffer.connect(Context(policy=torch.relu, device=torch.device("cpu")))
+    assert selector.offered.policy is torch.relu and selector.offered.compute_reward is None
+    assert ReplayBuffer(10).columns_wanted == frozenset()
+
+
+def test_a_buffer_that_computes_rewards_wants_goal_functions_until_it_has_some():
+    buffer = HER(capacity=10)
+    assert buffer.wants_goal_functions
+    buffer.connect(Context())
+    assert buffer.wants_goal_functions, "there were none"
+    buffer.connect(Context(compute_reward=max, compute_terminated=min))
+    buffer.connect(Context(compute_reward=sum))
+    assert not buffer.wants_goal_functions and buffer.synthesizer.compute_reward is max
+    assert not HER(capacity=10, compute_reward=max).wants_goal_functions
+
+
+def test_episodes_are_truncated():
+    buffer, rows = Uniform(capacity=10), make(4, ends=0.0)
+    buffer.add(rows)
+    buffer.truncate_episodes([0, 7])
+    assert buffer.storage[torch.arange(4)].truncated.tolist() == [False, False, False, True]
+
+
+class Pair(Synthesizer):
+    """Answers as the contract once was."""
+
+    def __call__(self, anchors, neighbors, rng):
+        return anchors, None
+
+
+class Rows(Neighborhood):
+    """Answers as the contract once was."""
+
+    def gather(self, storage, slots, rng):
+        return storage[slots.unsqueeze(1)], slots.unsqueeze(1)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"synthesizer": Pair()}, r"Pair returned a tuple; expected Synthesized\(rows, mix\)"),
+        ({"neighborhood": Rows(), "synthesizer": Mixup()}, r"Rows returned a tuple; expected Neighbors\(slots\)"),
+    ],
+)
+def test_answers_of_another_kind_are_named(parts, message):
+    buffer = ReplayBuffer(10, **parts)
+    buffer.add(make(5))
+    with pytest.raises(TypeError, match=message):
+        buffer.sample(3)

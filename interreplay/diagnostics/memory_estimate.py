@@ -56,6 +56,6 @@ def estimate(
     for name in (f"obs.{part}" if part else "obs" for part in stacks):
         (count, *frame), dtype = columns[name]
         columns |= {name: (tuple(frame), dtype), f"{name} numbers": ((count,), torch.int32)}
-    if hasattr(buffer.selector, "set_policy"):  # rows tell what the policy gave: mean and log std of each action
+    if "behavior" in buffer.columns_wanted:  # rows tell what the policy gave: mean and log std of each action
         columns["extras.behavior"] = ((2 * gym.spaces.flatdim(action_space),), torch.float32)
     return buffer.nbytes(columns)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.neighborhood.base import Neighborhood
+from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
 from interreplay.neighborhood.clusters.clustering import Clustering
 from interreplay.neighborhood.clusters.older_states import upgraded
 from interreplay.neighborhood.clusters.transition_vectors import (
@@ -27,10 +27,6 @@ from interreplay.randomness import standard_normal
 from interreplay.storage.columns import features
 from interreplay.storage.read_views import OneStep
 from interreplay.storage.ring import Storage
-from interreplay.transitions import Transitions
-
-MADE = -2
-"""The slot of a neighbour that was made from stored rows and is none itself."""
 
 
 class Cluster(Neighborhood):
@@ -175,8 +171,8 @@ class ClusterCenter(Cluster):
             raise ValueError(f"bounds are {bounds}; expected the smallest and the largest action")
         self.noise, self.bounds = float(noise), (float(bounds[0]), float(bounds[1]))
 
-    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
-        """Means ``(n, 1, ...)`` and −2, or the anchors themselves and −1 where these are alone: slots ``(n, 1)``."""
+    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
+        """Return means ``(n, 1, ...)``, or the anchors themselves where these are alone in their clusters."""
         clustering, anchors = self._clustering(storage), slots.numpy(force=True)
         clusters = clustering.members.cluster.take(anchors)
         sums = clustering.moments_of(storage, self.view)
@@ -186,8 +182,8 @@ class ClusterCenter(Cluster):
         if alone.any():
             vectors[alone] = self.view.vectors(storage, anchors[alone])
         made = as_transitions(torch.from_numpy(vectors).to(slots.device), storage.columns)
-        found = torch.from_numpy(np.where(alone, -1, MADE)).to(slots.device)
-        return made.map(lambda column: column.unsqueeze(1)), found.unsqueeze(1)
+        found = torch.from_numpy(np.where(alone, NO_NEIGHBOR, SYNTHETIC)).to(slots.device)
+        return Neighbors(found.unsqueeze(1), made.map(lambda column: column.unsqueeze(1)))
 
     def _noisy(self, mean: np.ndarray, std: np.ndarray, actions: slice, rng: np.random.Generator) -> np.ndarray:
         """Vectors ``(n, D)`` around `mean`; noise stops at the bounds of the actions, or at a mean beyond them."""

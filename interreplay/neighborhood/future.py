@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.neighborhood.base import Neighborhood
+from interreplay.neighborhood.base import Neighborhood, Neighbors
 from interreplay.neighborhood.trajectories import Trajectories
-from interreplay.part import GOALS
+from interreplay.part import GOALS, Context
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import ReadView
-from interreplay.transitions import NAMES, Transitions, unchecked
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.storage.ring import Storage
 
 STRATEGIES = ("future", "final", "episode")
 LAST = np.nextafter(1.0, 0.0)
@@ -29,9 +27,9 @@ class Future(Neighborhood):
     last; ``"episode"``: of any (Andrychowicz et al. 2017, §3.3 and §4.5, arXiv:1707.01495). Only what is stored
     counts, of a running episode what there is so far.
 
-    Neighbours, ``(n, m, ...)``, are the partners that another neighbourhood gathers, with the goals beside them; a
-    partner that is no stored row has no episode and is given the anchor's goal, and so is a missing one. Without
-    another neighbourhood there are goals alone.
+    Neighbors are the m partners of a row that another neighborhood gathers, with the goals beside them; a partner that
+    is no stored row has no episode and is given the anchor's goal, and so is a missing one. Without another
+    neighborhood there are goals alone.
 
     Args:
         strategy: ``"future"``, ``"final"`` or ``"episode"``.
@@ -47,18 +45,17 @@ class Future(Neighborhood):
         self.strategy, self.partners = strategy, partners
         self.trajectories = Trajectories()
 
-    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> tuple[Transitions, Tensor]:
-        """Partners ``(n, m, ...)`` with ``extras[GOALS]`` ``(n, 1 + m, d)``, and the partners' slots ``(n, m)``."""
+    def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
+        """Return the partners, m per row, with ``extras[GOALS]`` ``(n, 1 + m, d)``; m is 0 without partners."""
         if self.partners is None:
             goals = self.goals(storage, slots, rng).unsqueeze(1)
-            alone = torch.full_like(slots, -1).unsqueeze(1)
-            return unchecked(**dict.fromkeys(NAMES) | {"extras": {GOALS: goals}}), alone
-        partners, found = self.partners.gather(storage, slots, rng)
-        rows = torch.cat([slots.unsqueeze(1), torch.where(found >= 0, found, slots.unsqueeze(1))], dim=1)
+            return Neighbors(slots.new_empty(len(slots), 0), extras={GOALS: goals})
+        found = self.partners.gather(storage, slots, rng)
+        rows = torch.cat([slots.unsqueeze(1), found.stored_slots(slots)], dim=1)
         goals = self.goals(storage, rows.flatten(), rng).unflatten(0, rows.shape)
-        stored = (found >= 0).view(found.shape + (1,) * (goals.dim() - 2))
+        stored = (found.slots >= 0).view(found.slots.shape + (1,) * (goals.dim() - 2))
         goals = torch.cat([goals[:, :1], torch.where(stored, goals[:, 1:], goals[:, :1])], dim=1)
-        return partners.replace(extras={**partners.extras, GOALS: goals}), found
+        return replace(found, extras={**found.extras, GOALS: goals})
 
     def goals(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """What the episodes of the rows in `slots` ``(n,)`` achieved, ``(n, d)``."""
@@ -75,6 +72,10 @@ class Future(Neighborhood):
     def check(self, columns: Columns) -> None:
         if self.partners is not None:
             self.partners.check(columns)
+
+    def connect(self, context: Context) -> None:
+        if self.partners is not None:
+            self.partners.connect(context)
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
         if self.partners is not None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from interreplay.selection.candidates import FromCandidates, arrived, ascending, flat, observations
+from interreplay.selection.base import Stored
+from interreplay.selection.candidates import FromCandidates, HowFar, arrived, ascending, flat, observations
 from interreplay.selection.distance import named
+from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 Features = Callable[[Observation], Tensor]
 """Observations ``(n, ...)`` to their representation ``(n, ...)``."""
@@ -32,6 +30,7 @@ class Attentive(FromCandidates):
         features: Representation of states in which they are compared, evaluated on the candidates of every batch
             without gradients; the stored observations as they are by default. May be set later with `set_features`.
         norm: p of ``"ln"``.
+        how_far: ``(stored, slots) -> distances`` in place of all that: what is stored need not be rows then.
 
     Raises:
         ValueError: When an argument is out of range.
@@ -43,8 +42,9 @@ class Attentive(FromCandidates):
         distance: str = "cosine",
         features: Features | None = None,
         norm: float = 2.0,
+        how_far: HowFar | None = None,
     ):
-        super().__init__(multiplier)
+        super().__init__(multiplier, how_far=how_far)
         self.distance, self.norm = distance, float(norm)
         self._features = features
         named(distance, norm, "cosine", "ln")
@@ -53,10 +53,13 @@ class Attentive(FromCandidates):
         """Compare states by `features` from now on, or as they are stored for None."""
         self._features = features
 
+    def keep(self, stored: Stored, slots: Tensor, size: int) -> Tensor:
+        return slots.index_select(0, ascending(self.distances(stored, slots))[:size])
+
     @torch.no_grad()
-    def keep(self, storage: Storage, slots: Tensor, size: int) -> Tensor:
+    def measured(self, storage: Storage, slots: Tensor) -> Tensor:
+        """Return how far the states of the rows in `slots` ``(m,)`` are from the agent's newest state."""
         now, seen = arrived(storage), observations(storage, slots)[0]
         if self._features is not None:
             now, seen = self._features(now), self._features(seen)
-        distances = named(self.distance, self.norm, "cosine", "ln")(flat(seen), flat(now))
-        return slots.index_select(0, ascending(distances)[:size])
+        return named(self.distance, self.norm, "cosine", "ln")(flat(seen), flat(now))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,26 +11,72 @@ from torch import Tensor
 
 from interreplay.part import Part
 
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+
+class Stored(Protocol):
+    """What a selector draws from: a ring of rows, or of anything else that is written in turn.
+
+    Attributes:
+        capacity: Number of slots.
+        written: Number of rows ever written; the newest lies in slot (written − 1) mod capacity.
+        device: Torch device of what is drawn.
+    """
+
+    capacity: int
+    written: int
+    device: torch.device
+
+    def __len__(self) -> int:
+        """Return the number of rows stored now, in the first slots."""
+        ...
+
+    def write_numbers(self, slots: Tensor) -> Tensor:
+        """Return the write numbers of the rows that lie in `slots` now, the shape of `slots`, int64."""
+        ...
 
 
 class Selector(Part, ABC):
-    """Draws anchors. One whose rows are `independent_rows` says so."""
+    """Draws anchors. One whose rows are `independent_rows` says so.
+
+    Attributes:
+        knows_probabilities: Whether `probabilities` can be asked for.
+        supports_priorities: Whether rows have priorities, to be read and set.
+        eps: Smallest priority, where there are any.
+    """
 
     independent_rows = False
+    knows_probabilities: bool = False
+    supports_priorities: bool = False
+    eps: float = 0.0
 
     @abstractmethod
-    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """Draw `size` stored rows.
 
         Returns:
             Slots ``(size,)`` int64 and the probability ``(size,)`` with which each was drawn.
         """
 
-    def weights(self, storage: Storage, probabilities: Tensor) -> Tensor:
+    def evict(self, storage: Stored, slots: Tensor) -> None:
+        """Take leave of the rows in `slots` ``(n,)``, each once, oldest first, which are about to be overwritten."""
+
+    def observe(self, storage: Stored, slots: Tensor) -> None:
+        """Take note of rows that were just stored in `slots` ``(n,)``, each slot once, in write order."""
+
+    def weights(self, stored: Stored, probabilities: Tensor) -> Tensor:
         """Importance weights ``(n,)`` of rows drawn with `probabilities` ``(n,)``; all 1 by default."""
         return torch.ones_like(probabilities)
 
     def update(self, slots: Tensor, td_errors: Tensor) -> None:
         """Take note of the TD errors ``(n,)`` of the rows in `slots` ``(n,)``."""
+
+    def probabilities(self, slots: Tensor, stored: Stored) -> Tensor:
+        """Return the probability ``(n,)``, float32, with which a draw gives each of the rows in `slots` ``(n,)``."""
+        raise NotImplementedError(f"{type(self).__name__} does not know the probability of a row")
+
+    def priorities(self, slots: Tensor) -> Tensor:
+        """Return raw priorities ``(n,)`` of the rows in `slots` ``(n,)``."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no priorities")
+
+    def set_priorities(self, slots: Tensor, raw: Tensor) -> None:
+        """Set raw priorities ``(n,)`` > 0 of the rows in `slots` ``(n,)``; of one that comes twice the last stays."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no priorities")

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.selection.base import Selector
+from interreplay.selection.base import Selector, Stored
+from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation, join_parts, observation_parts
 
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+HowFar = Callable[[Any, Tensor], Tensor]
+"""``(stored, slots (m,)) -> (m,)``: how far each candidate is, from whatever a ranking is about."""
 
 
 class FromCandidates(Selector):
-    """Draws ⌊λn⌋ candidates uniformly, with replacement; a subclass says which n to keep.
+    """Draws ⌊λn⌋ candidates uniformly, with replacement; a subclass ranks them by how far they are, and keeps n.
 
     λ starts at `multiplier` and is 1 at the end of the run, where the candidates are the batch: uniform replay.
     What is reported as the probability of a row is that of one candidate, 1/N: how likely the ranking keeps it
@@ -25,18 +27,20 @@ class FromCandidates(Selector):
     Args:
         multiplier: λ at the start of the run, 1 or more.
         alpha: λ = multiplier − (multiplier − 1)·progress^alpha; 1 is linear, larger ones fall later.
+        how_far: Distances of candidates, in place of what a subclass measures on stored rows.
 
     Raises:
         ValueError: When an argument is out of range.
     """
 
-    def __init__(self, multiplier: float, alpha: float = 1.0):
+    def __init__(self, multiplier: float, alpha: float = 1.0, how_far: HowFar | None = None):
         if not 1 <= multiplier < float("inf"):
             raise ValueError(f"multiplier is {multiplier}; expected 1 or more")
         if not 0 < alpha < float("inf"):
             raise ValueError(f"alpha is {alpha}; expected a positive number")
         self.multiplier, self.alpha = float(multiplier), float(alpha)
         self.progress = 0.0
+        self._how_far = how_far
 
     @property
     def current_multiplier(self) -> float:
@@ -46,15 +50,23 @@ class FromCandidates(Selector):
     def anneal(self, progress: float) -> None:
         self.progress = min(max(float(progress), 0.0), 1.0)
 
-    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         count = max(size, int(self.current_multiplier * size))
-        slots = torch.from_numpy(rng.integers(0, len(storage), count)).to(storage.device)
+        slots = torch.from_numpy(rng.integers(0, len(stored), count)).to(stored.device)
         if count > size:
-            slots = self.keep(storage, slots, size)
-        return slots, torch.full((size,), 1.0 / len(storage), device=storage.device)
+            slots = self.keep(stored, slots, size)
+        return slots, torch.full((size,), 1.0 / len(stored), device=stored.device)
 
-    def keep(self, storage: Storage, slots: Tensor, size: int) -> Tensor:
-        """Which `size` of the more candidates ``(m,)`` to keep: slots ``(size,)``."""
+    def keep(self, stored: Stored, slots: Tensor, size: int) -> Tensor:
+        """Return which `size` of the more candidates ``(m,)`` to keep: slots ``(size,)``."""
+        raise NotImplementedError
+
+    def distances(self, stored: Stored, slots: Tensor) -> Tensor:
+        """Return how far each of the candidates ``(m,)`` is."""
+        return (self.measured if self._how_far is None else self._how_far)(stored, slots)
+
+    def measured(self, storage: Any, slots: Tensor) -> Tensor:
+        """Return how far each of the stored rows in `slots` ``(m,)`` is, where no callable says so."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.selection.base import Selector
+from interreplay.part import Context
+from interreplay.selection.base import Selector, Stored
 from interreplay.selection.uniform import Uniform
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import ReadView
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 
 class Combined(Selector):
@@ -24,8 +22,7 @@ class Combined(Selector):
     p that of the inner selector; importance weights are what the inner selector makes of it.
 
     Args:
-        inner: `Uniform()` by default, or one that tells the probability of any row, as `Prioritized` does with
-            ``probabilities(slots)``.
+        inner: `Uniform()` by default, or one that `knows_probabilities`, as `Prioritized` does.
 
     Raises:
         ValueError: When the inner selector is another.
@@ -33,22 +30,23 @@ class Combined(Selector):
 
     def __init__(self, inner: Selector | None = None):
         self.inner = inner if inner is not None else Uniform()
-        if not isinstance(self.inner, Uniform) and not hasattr(self.inner, "probabilities"):
+        self.columns_wanted = self.inner.columns_wanted
+        if not self.inner.knows_probabilities:
             kind = type(self.inner).__name__
-            raise ValueError(f"the inner selector is {kind}; expected Uniform, or one with probabilities(slots)")
+            raise ValueError(f"the inner selector is {kind}; expected one that knows_probabilities, such as Uniform")
 
-    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        newest = torch.full((1,), (storage.written - 1) % storage.capacity, device=storage.device)
+    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        newest = torch.full((1,), (stored.written - 1) % stored.capacity, device=stored.device)
         if size == 1:
-            return newest, torch.ones(1, device=storage.device)
-        slots, drawn = self.inner.select(storage, size - 1, rng)
-        own = drawn[:1] if isinstance(self.inner, Uniform) else self.inner.probabilities(newest)  # type: ignore[attr-defined]
+            return newest, torch.ones(1, device=stored.device)
+        slots, drawn = self.inner.select(stored, size - 1, rng)
+        own = self.inner.probabilities(newest, stored)
         slots = torch.cat([slots, newest])
         share = torch.cat([drawn, own]) * (size - 1) + (slots == newest)
         return slots, share / size
 
-    def weights(self, storage: Storage, probabilities: Tensor) -> Tensor:
-        return self.inner.weights(storage, probabilities)
+    def weights(self, stored: Stored, probabilities: Tensor) -> Tensor:
+        return self.inner.weights(stored, probabilities)
 
     def update(self, slots: Tensor, td_errors: Tensor) -> None:
         self.inner.update(slots, td_errors)
@@ -56,11 +54,14 @@ class Combined(Selector):
     def check(self, columns: Columns) -> None:
         self.inner.check(columns)
 
-    def evict(self, storage: Storage, slots: Tensor) -> None:
-        self.inner.evict(storage, slots)
+    def connect(self, context: Context) -> None:
+        self.inner.connect(context)
 
-    def observe(self, storage: Storage, slots: Tensor) -> None:
-        self.inner.observe(storage, slots)
+    def evict(self, stored: Stored, slots: Tensor) -> None:
+        self.inner.evict(stored, slots)
+
+    def observe(self, stored: Stored, slots: Tensor) -> None:
+        self.inner.observe(stored, slots)
 
     def use_view(self, view: ReadView) -> None:
         super().use_view(view)

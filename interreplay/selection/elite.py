@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.selection.candidates import FromCandidates, ascending, flat, observations
+from interreplay.part import Context
+from interreplay.selection.base import Stored
+from interreplay.selection.candidates import FromCandidates, HowFar, ascending, flat, observations
 from interreplay.selection.distance import named
+from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation, as_tensor
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 Policy = Callable[[Observation], Tensor]
 """Observations ``(n, ...)`` to what the policy gives for them ``(n, ...)``."""
@@ -50,10 +50,13 @@ class Elite(FromCandidates):
         policy: The current policy, evaluated on the candidates of every batch without gradients; an algorithm sets it
             with `set_policy`.
         norm: p of ``"ln"``.
+        how_far: ``(stored, slots) -> off-policyness`` in place of all that: what is stored need not be rows then.
 
     Raises:
         ValueError: When an argument is out of range.
     """
+
+    columns_wanted = frozenset({"behavior"})
 
     def __init__(
         self,
@@ -63,8 +66,9 @@ class Elite(FromCandidates):
         distance: str = "ln",
         policy: Policy | None = None,
         norm: float = 2.0,
+        how_far: HowFar | None = None,
     ):
-        super().__init__(multiplier, alpha)
+        super().__init__(multiplier, alpha, how_far)
         if strategy not in (1, 2, 3, 4):
             raise ValueError(f"strategy is {strategy!r}; expected 1, 2, 3 or 4")
         named(distance, norm, *DISTANCES)
@@ -88,34 +92,38 @@ class Elite(FromCandidates):
             raise ValueError('distance is "kl" and the policy is no distribution; expected "ln" or "cosine"')
         self._policy = policy
 
+    def connect(self, context: Context) -> None:
+        if context.policy is not None:
+            self.set_policy(context.policy, context.policy_is_gaussian)
+
     # -- replays ----------------------------------------------------------------------------------
 
-    def _counts(self, storage: Storage) -> Tensor:
+    def _counts(self, stored: Stored) -> Tensor:
         if not len(self._replays):
-            self._replays = torch.zeros(storage.capacity, dtype=torch.int32)
-        self._replays = self._replays.to(storage.device)
+            self._replays = torch.zeros(stored.capacity, dtype=torch.int32)
+        self._replays = self._replays.to(stored.device)
         return self._replays
 
-    def observe(self, storage: Storage, slots: Tensor) -> None:
-        self._counts(storage)[slots] = 0
+    def observe(self, stored: Stored, slots: Tensor) -> None:
+        self._counts(stored)[slots] = 0
 
     def replays(self, slots: Tensor) -> Tensor:
         """How often the rows in `slots` ``(n,)`` were in a batch, int32 ``(n,)``."""
         return self._replays[slots]
 
-    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        slots, probabilities = super().select(storage, size, rng)
-        counts = self._counts(storage)
+    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        slots, probabilities = super().select(stored, size, rng)
+        counts = self._counts(stored)
         counts.index_add_(0, slots, torch.ones_like(slots, dtype=counts.dtype))
         return slots, probabilities
 
     # -- ranking ----------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def keep(self, storage: Storage, slots: Tensor, size: int) -> Tensor:
+    def keep(self, stored: Stored, slots: Tensor, size: int) -> Tensor:
         slots = self._once(slots)
-        ranked = slots.index_select(0, ascending(self.off_policyness(storage, slots)))
-        order = pick(self._counts(storage).index_select(0, ranked), size, self.strategy)
+        ranked = slots.index_select(0, ascending(self.distances(stored, slots)))
+        order = pick(self._counts(stored).index_select(0, ranked), size, self.strategy)
         return ranked.index_select(0, order)
 
     def _once(self, slots: Tensor) -> Tensor:
@@ -126,6 +134,9 @@ class Elite(FromCandidates):
         place = np.arange(len(drawn) - 1, -1, -1, dtype=np.int32)
         self._places[drawn[::-1]] = place  # numpy keeps the last of several, which is where each came first
         return slots[torch.from_numpy(self._places[drawn] == place[::-1]).to(slots.device)]
+
+    def measured(self, storage: Storage, slots: Tensor) -> Tensor:
+        return self.off_policyness(storage, slots)
 
     def off_policyness(self, storage: Storage, slots: Tensor) -> Tensor:
         """Distance ``(n,)`` between the behaviour and the current policy at the rows in `slots` ``(n,)``.

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.selection.base import Selector
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.selection.base import Selector, Stored
 
 
 class Online(Selector):
@@ -21,9 +16,9 @@ class Online(Selector):
     drawn; the probability of a row is its share of the batch.
     """
 
-    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        stored = len(storage)
-        age = torch.arange(size, device=storage.device) % stored
-        slots = torch.remainder(storage.written - 1 - age, storage.capacity)
-        times = size // stored + (age < size % stored)
+    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        count = len(stored)
+        age = torch.arange(size, device=stored.device) % count
+        slots = torch.remainder(stored.written - 1 - age, stored.capacity)
+        times = size // count + (age < size % count)
         return slots, times.float() / size

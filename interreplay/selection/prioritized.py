@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.selection.base import Selector
+from interreplay.selection.base import Selector, Stored
 from interreplay.selection.sum_tree import SumTree, keep_last
 from interreplay.storage.row_table import shares_numpy
 from interreplay.transitions import as_tensor
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 
 class Prioritized(Selector):
@@ -30,6 +27,9 @@ class Prioritized(Selector):
         eps: ε > 0, added to every |δ|.
         final_beta: Exponent β at the end of the run, 0 to 1; with both 0 there are no importance weights.
     """
+
+    knows_probabilities = True
+    supports_priorities = True
 
     def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6, final_beta: float = 1.0):
         if alpha < 0:
@@ -52,31 +52,31 @@ class Prioritized(Selector):
     def anneal(self, progress: float) -> None:
         self.progress = min(max(float(progress), 0.0), 1.0)
 
-    def _prepare(self, storage: Storage) -> SumTree:
+    def _prepare(self, stored: Stored) -> SumTree:
         if self._tree is None:
-            self._tree = SumTree(storage.capacity, storage.device)
-            self._raw = torch.zeros(storage.capacity, dtype=torch.float32, device=storage.device)
-        if self._raw.device != storage.device:  # a state was loaded
-            self._raw = self._raw.to(storage.device)
-            self._tree.levels = [level.to(storage.device) for level in self._tree.levels]
+            self._tree = SumTree(stored.capacity, stored.device)
+            self._raw = torch.zeros(stored.capacity, dtype=torch.float32, device=stored.device)
+        if self._raw.device != stored.device:  # a state was loaded
+            self._raw = self._raw.to(stored.device)
+            self._tree.levels = [level.to(stored.device) for level in self._tree.levels]
         return self._tree
 
-    def observe(self, storage: Storage, slots: Tensor) -> None:
-        self._prepare(storage)
-        self._set(slots, torch.full(slots.shape, self.largest, device=storage.device))
+    def observe(self, stored: Stored, slots: Tensor) -> None:
+        self._prepare(stored)
+        self._set(slots, torch.full(slots.shape, self.largest, device=stored.device))
 
-    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         strata = torch.from_numpy((np.arange(size) + rng.random(size)) / size)
-        slots, probabilities = self._prepare(storage).find(strata.to(storage.device))
+        slots, probabilities = self._prepare(stored).find(strata.to(stored.device))
         return slots, probabilities.float()
 
-    def probabilities(self, slots: Tensor) -> Tensor:
+    def probabilities(self, slots: Tensor, stored: Stored | None = None) -> Tensor:
         """P(i) of the rows in `slots` ``(n,)``, float32 ``(n,)``."""
         assert self._tree is not None
         return (self._tree.leaves[slots] / self._tree.total()).float()
 
-    def weights(self, storage: Storage, probabilities: Tensor) -> Tensor:
-        weights = (len(storage) * probabilities) ** -self.current_beta
+    def weights(self, stored: Stored, probabilities: Tensor) -> Tensor:
+        weights = (len(stored) * probabilities) ** -self.current_beta
         return weights / weights.max()
 
     def update(self, slots: Tensor, td_errors: Tensor) -> None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.selection.base import Selector
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.selection.base import Selector, Stored
 
 
 class Uniform(Selector):
     """Every stored row with the same probability, with replacement (Lin 1992)."""
 
     independent_rows = True
+    knows_probabilities = True
 
-    def select(self, storage: Storage, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        slots = torch.from_numpy(rng.integers(0, len(storage), size)).to(storage.device)
-        return slots, torch.full((size,), 1.0 / len(storage), device=storage.device)
+    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        slots = torch.from_numpy(rng.integers(0, len(stored), size)).to(stored.device)
+        return slots, torch.full((size,), 1.0 / len(stored), device=stored.device)
+
+    def probabilities(self, slots: Tensor, stored: Stored) -> Tensor:
+        return torch.full(slots.shape, 1.0 / len(stored), device=stored.device)

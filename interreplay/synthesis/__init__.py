@@ -1,7 +1,7 @@
 """Synthesis: what a batch is made of."""
 
 from interreplay.synthesis.adaptive import AdaptiveMixup
-from interreplay.synthesis.base import Certainty, Synthesizer
+from interreplay.synthesis.base import Synthesized, Synthesizer
 from interreplay.synthesis.blend import Blend
 from interreplay.synthesis.keep import Keep
 from interreplay.synthesis.mixup import Mixup
@@ -13,12 +13,12 @@ from interreplay.synthesis.state_augmentation import StateAugmentation
 __all__ = [
     "AdaptiveMixup",
     "Blend",
-    "Certainty",
     "Keep",
     "Mixup",
     "NearestOutcome",
     "Noise",
     "Relabel",
     "StateAugmentation",
+    "Synthesized",
     "Synthesizer",
 ]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.networks import MLP
+from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.blend import TerminationFn
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.mixup import Mixup
@@ -67,10 +68,10 @@ class AdaptiveMixup(Mixup):
         """β now."""
         return self.beta.alpha
 
-    def __call__(
-        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, Tensor]:
-        rows, mix = super().__call__(anchors, neighbors, rng)
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
+        made = super().__call__(anchors, neighbors, rng)
+        mix = made.mix
+        assert mix is not None
         partners = self.partners(neighbors)
         ends, targets = [features(anchors), features(partners)], torch.cat([outcomes(anchors), outcomes(partners)])
         if self.fit is None:
@@ -80,7 +81,7 @@ class AdaptiveMixup(Mixup):
         distances = self.fit.learn(torch.cat(ends), targets, mix.float())[blended]
         if len(distances):
             self.beta.alpha = self.fit.warm(float(distances.mean()) - self.threshold)
-        return rows, mix
+        return made
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict() | {"temperature": self.temperature}

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
 from interreplay.part import Part
 from interreplay.storage.columns import Columns, is_observation
+from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
-
-class Certainty(NamedTuple):
-    """How sure a synthesizer is of the rows that it made.
+@dataclass(frozen=True)
+class Synthesized:
+    """What a synthesizer made.
 
     Attributes:
-        variances: Predictive variances of [r; Δs] in their own units ``(n, 1 + d_s)``; 0 where a row is its anchor.
-        weights: Weights ``(n,)`` of the rows in all losses, mean 1, or None for equal ones.
+        rows: Transitions ``(n, ...)``.
+        mix: λ ``(n,)``, the share of the anchor in each row, 1 where it is the anchor unchanged; None when nothing is
+            ever mixed.
+        variances: Predictive variances of [r; Δs] in their own units ``(n, 1 + d_s)``, 0 where a row is its anchor;
+            None when nothing is predicted.
+        row_weights: Weights ``(n,)`` of the rows in all losses, mean 1, or None for equal ones.
     """
 
-    variances: Tensor
-    weights: Tensor | None
+    rows: Transitions
+    mix: Tensor | None = None
+    variances: Tensor | None = None
+    row_weights: Tensor | None = None
 
 
 class Synthesizer(Part, ABC):
@@ -54,19 +59,13 @@ class Synthesizer(Part, ABC):
         return neighbors
 
     @abstractmethod
-    def __call__(
-        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, Tensor | None] | tuple[Transitions, Tensor | None, Certainty]:
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         """Make n rows.
 
         Args:
             anchors: ``(n, ...)``.
             neighbors: ``(n, k, ...)``.
             rng: Source of all randomness.
-
-        Returns:
-            Transitions ``(n, ...)`` and λ ``(n,)``, the share of the anchor in each row, 1 where it is
-            the anchor unchanged; None when nothing is ever mixed. Where rows are predicted, their `Certainty`, too.
         """
 
 

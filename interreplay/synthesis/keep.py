@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
 
-from interreplay.synthesis.base import Synthesizer
+from interreplay.synthesis.base import Synthesized, Synthesizer
 from interreplay.transitions import Transitions
 
 
@@ -14,7 +13,5 @@ class Keep(Synthesizer):
 
     uses_neighbors = False
 
-    def __call__(
-        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, Tensor | None]:
-        return anchors, None
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
+        return Synthesized(anchors)

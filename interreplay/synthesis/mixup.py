@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.blend import Blend, TerminationFn
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.transitions import Transitions
@@ -37,10 +37,8 @@ class Mixup(Blend):
         super().__init__(prob_interpolation, termination_fn, interp_decay)
         self.coefficient = coefficient if coefficient is not None else Beta()
 
-    def __call__(
-        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, Tensor]:
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         partners = self.partners(neighbors)
         mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
         mix = self.kept(mix, anchors, partners, rng)
-        return self.ended(anchors.blend(partners, mix), anchors, mix), mix
+        return Synthesized(self.ended(anchors.blend(partners, mix), anchors, mix), mix)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.blend import Blend
 from interreplay.transitions import Observation, Transitions, map_observation
 
@@ -27,16 +27,14 @@ class NearestOutcome(Blend):
         ValueError: When `prob_interpolation` is not a probability, or `interp_decay` is negative.
     """
 
-    def __call__(
-        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, Tensor]:
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         partners = self.partners(neighbors)
         mix = self.kept(torch.zeros_like(anchors.rewards), anchors, partners, rng)
         moved = anchors.replace(
             rewards=partners.rewards, next_obs=moved_by(anchors.obs, partners), discounts=partners.discounts
         )
         rows = anchors.where(mix >= 1, moved)
-        return self.ended(rows, anchors, mix), mix
+        return Synthesized(self.ended(rows, anchors, mix), mix)
 
 
 def moved_by(obs: Observation, others: Transitions) -> Observation:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interreplay.randomness import standard_normal
 from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import Synthesizer, refuse_integers
+from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_integers
 from interreplay.synthesis.moments import StoredSpread, parts
 from interreplay.transitions import Transitions, join_parts
 
@@ -69,19 +69,17 @@ class Noise(Synthesizer):
         if self.measures:
             self.moments.evict(storage, slots)
 
-    def __call__(
-        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, None]:
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         if self.sigma == 0:
-            return anchors, None
+            return Synthesized(anchors)
         columns = parts(anchors)
         widths = [column.shape[1] for column in columns.values()]
         noise = standard_normal((len(anchors), sum(widths)), rng, anchors.rewards.device)
         noise *= (self.sigma * self.moments.std()).to(noise) if self.measures else self.sigma
         pieces = zip(columns.items(), noise.split(widths, dim=1), strict=True)
         if self.multiplicative:
-            return self._rebuilt(anchors, {name: torch.addcmul(x, x, e.to(x)) for (name, x), e in pieces}), None
-        return self._rebuilt(anchors, {name: x + e.to(x) for (name, x), e in pieces}), None
+            return Synthesized(self._rebuilt(anchors, {name: torch.addcmul(x, x, e.to(x)) for (name, x), e in pieces}))
+        return Synthesized(self._rebuilt(anchors, {name: x + e.to(x) for (name, x), e in pieces}))
 
     def _rebuilt(self, anchors: Transitions, flat: dict[str, Tensor]) -> Transitions:
         """`anchors` with the numbers of `flat`, as `parts` gave them."""

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.part import GOALS
+from interreplay.part import GOALS, Context
 from interreplay.storage.columns import Columns, is_observation
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
-from interreplay.synthesis.base import Synthesizer, refuse_integers
+from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_integers
 from interreplay.transitions import Transitions
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
@@ -35,7 +35,7 @@ class Relabel(Synthesizer):
     Args:
         k: Relabelled rows per row that keeps its goal; 0 relabels none.
         compute_reward: The environment's, such as ``env.unwrapped.compute_reward``; ``info`` is ``{}``. May be
-            given later, with `use_goals`.
+            given later, with `connect`.
         compute_terminated: The environment's; without it a row's termination stays as it was stored.
         blend: Mixes the relabelled rows; None mixes nothing.
 
@@ -60,10 +60,17 @@ class Relabel(Synthesizer):
         self.compute_reward, self.compute_terminated, self.blend = compute_reward, compute_terminated, blend
         self.uses_neighbors = k > 0 or blend is not None
 
-    def use_goals(self, compute_reward: GoalFn, compute_terminated: GoalFn | None) -> None:
+    @property
+    def wants_goal_functions(self) -> bool:  # type: ignore[override]
+        """Whether none were given at construction."""
+        return self.compute_reward is None
+
+    def connect(self, context: Context) -> None:
         """Take an environment's functions, unless others were given at construction."""
-        if self.compute_reward is None:
-            self.compute_reward, self.compute_terminated = compute_reward, compute_terminated
+        if self.compute_reward is None and context.compute_reward is not None:
+            self.compute_reward, self.compute_terminated = context.compute_reward, context.compute_terminated
+        if self.blend is not None:
+            self.blend.connect(context)
 
     def check(self, columns: Columns) -> None:
         names = [f"obs.{ACHIEVED}", f"obs.{DESIRED}"]
@@ -76,21 +83,19 @@ class Relabel(Synthesizer):
         if self.blend is not None:
             self.blend.check(columns)
 
-    def __call__(
-        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, Tensor | None]:
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         if not self.uses_neighbors:
-            return anchors, None
+            return Synthesized(anchors)
         chosen = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(anchors.rewards.device)
         if GOALS not in neighbors.extras:
             raise ValueError("there are no goals beside the neighbours; expected the neighborhood Future")
         goals = neighbors.extras[GOALS]
         rows = self.judged(aimed(anchors, goals[:, 0], chosen), chosen)
         if self.blend is None:
-            return rows, None
+            return Synthesized(rows)
         chosen = chosen.unsqueeze(1).expand(goals.shape[0], goals.shape[1] - 1)
-        rows, mix, *_ = self.blend(rows, self.judged(aimed(neighbors, goals[:, 1:], chosen), chosen), rng)
-        return (rows, None) if mix is None else (self.judged(rows, mix < 1), mix)
+        made = self.blend(rows, self.judged(aimed(neighbors, goals[:, 1:], chosen), chosen), rng)
+        return made if made.mix is None else Synthesized(self.judged(made.rows, made.mix < 1), made.mix)
 
     def judged(self, rows: Transitions, changed: Tensor) -> Transitions:
         """`rows` ``(n, ...)`` or ``(n, m, ...)`` with rewards and termination anew where `changed`."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interreplay.randomness import standard_normal
 from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import Synthesizer, refuse_integers
+from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_integers
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 Change = Callable[[Tensor, float, np.random.Generator], Tensor]
@@ -114,14 +114,13 @@ class StateAugmentation(Synthesizer):
     def check(self, columns: Columns) -> None:
         refuse_integers(columns, "augmented")
 
-    def __call__(
-        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, None]:
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         obs, next_obs = self._mixed(anchors, rng) if self.change is None else self._changed(anchors, rng)
         rows = anchors.replace(obs=first(obs), next_obs=first(next_obs))
         if self.views == 1:
-            return rows, None
-        return rows.replace(extras={**anchors.extras, "views_obs": wide(obs), "views_next_obs": wide(next_obs)}), None
+            return Synthesized(rows)
+        views = {"views_obs": wide(obs), "views_next_obs": wide(next_obs)}
+        return Synthesized(rows.replace(extras={**anchors.extras, **views}))
 
     def _changed(self, rows: Transitions, rng: np.random.Generator) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Views ``(n, m, ...)`` of the parts of s and of s', each changed on its own."""

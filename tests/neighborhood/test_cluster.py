@@ -12,7 +12,7 @@ from scipy.cluster.vq import kmeans2
 from scipy.stats import chisquare, kstest
 
 from interreplay import ReplayBuffer, Storage, Transitions
-from interreplay.neighborhood import ClusterCenter, ClusterMember
+from interreplay.neighborhood import NO_NEIGHBOR, SYNTHETIC, ClusterCenter, ClusterMember
 from interreplay.neighborhood.clusters.transition_vectors import as_transitions, lead
 from interreplay.storage.read_views import NStep, OneStep, ReadView, read_view
 from interreplay.synthesis import Mixup
@@ -216,9 +216,12 @@ def test_a_lone_member_is_not_blended(variant):
     assert (sample.mix[lone] == 1).all() and (sample.neighbor_slots[lone] == -1).all()
     identical(sample.transitions[lone], buffer.storage[sample.slots[lone]])
     assert (sample.mix[~lone] < 1).float().mean() > 0.9
-    made, found = buffer.neighborhood.gather(buffer.storage, torch.from_numpy(slots), np.random.default_rng(0))
-    assert torch.equal(found[:, 0] == -1, alone)
-    assert np.array_equal(flat(made[:, 0][alone]), flat(stored(buffer.storage)[alone]))
+    found = buffer.neighborhood.gather(buffer.storage, torch.from_numpy(slots), np.random.default_rng(0))
+    assert torch.equal(found.slots[:, 0] == NO_NEIGHBOR, alone)
+    if variant == "center":
+        assert np.array_equal(flat(found.rows[:, 0][alone]), flat(stored(buffer.storage)[alone]))
+    else:
+        assert torch.equal(found.stored_slots(torch.from_numpy(slots))[alone, 0], torch.from_numpy(slots)[alone])
 
 
 @pytest.mark.parametrize("variant", ["center", "member"])
@@ -246,9 +249,9 @@ def test_a_center_is_the_mean_with_a_hundredth_of_the_deviation():
     cluster, rng, noise = part.clustering.members.cluster, np.random.default_rng(0), []
     vectors, slots = flat(stored(storage)), torch.arange(300)
     for _ in range(40):
-        made, found = part.gather(storage, slots, rng)
-        assert (found == -2).all() and not made.terminated.any()
-        noise.append(flat(made[:, 0]))
+        found = part.gather(storage, slots, rng)
+        assert (found.slots == SYNTHETIC).all() and not found.rows.terminated.any()
+        noise.append(flat(found.rows[:, 0]))
     for number in np.unique(cluster):
         mine = cluster == number
         mean, std = vectors[mine].mean(0), vectors[mine].std(0)
@@ -264,7 +267,7 @@ def test_noise_is_zero_where_a_cluster_has_no_deviation_and_stops_at_the_bounds(
     rows = Transitions(obs, actions, np.full(200, 3.0, np.float32), obs, never, never, np.arange(200))
     part, storage = ClusterCenter(n_clusters=1, noise=5.0), Storage(200)
     feed(part, storage, rows)
-    made, _ = part.gather(storage, torch.arange(200), np.random.default_rng(0))
+    made = part.gather(storage, torch.arange(200), np.random.default_rng(0)).rows
     assert (made.rewards == 3).all() and (made.obs[..., 2] == 7).all()
     assert made.obs[..., 0].std() > 3
     assert made.actions.abs().max() == 1 and (made.actions == 1).float().mean() > 0.3
@@ -444,10 +447,10 @@ def check_means(buffer: ReplayBuffer) -> None:
     """Partners are the means of the rows of each cluster whose outcome is known, as the buffer reads them now."""
     storage, view, clustering = buffer.storage, buffer.view, buffer.neighborhood.clustering
     found = buffer.neighborhood.gather(storage, torch.arange(len(storage)), np.random.default_rng(0))
-    made = flat(found[0][:, 0])
+    made = flat(found.rows[:, 0])
     vectors, cluster = flat(stored(storage, view)), clustering.members.cluster[: len(storage)]
     known = view.mature(storage, torch.arange(len(storage))).numpy()
-    for slot in np.flatnonzero(found[1][:, 0].numpy() == -2):
+    for slot in np.flatnonzero(found.slots[:, 0].numpy() == SYNTHETIC):
         expected = vectors[known & (cluster == cluster[slot])].mean(0)
         np.testing.assert_allclose(made[slot], expected, atol=1e-5)
 

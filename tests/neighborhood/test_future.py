@@ -11,7 +11,7 @@ from builders import Episodes, make, stack
 from scipy.stats import chisquare
 
 from interreplay import Storage
-from interreplay.neighborhood import Anyone, Future, Neighborhood
+from interreplay.neighborhood import NO_NEIGHBOR, SYNTHETIC, Anyone, Future, Neighborhood, Neighbors
 from interreplay.part import GOALS
 
 GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
@@ -135,8 +135,8 @@ def test_goals_are_what_was_achieved_after_the_step():
     world, future = World(envs=2), Future("final")
     world.add(100)
     slots = torch.tensor([0, 7, 7, 33])
-    alone, found = future.gather(world.storage, slots, np.random.default_rng(0))
-    assert found.tolist() == [[-1]] * 4 and alone.extras[GOALS].shape == (4, 1, 2)
+    alone = future.gather(world.storage, slots, np.random.default_rng(0))
+    assert alone.slots.shape == (4, 0) and alone.rows is None and alone.extras[GOALS].shape == (4, 1, 2)
     for row, slot in enumerate(slots.tolist()):
         (step,) = world.legal(slot, "final")
         expected = world.rows[world.stored()[step]]["next_obs"]["achieved_goal"]
@@ -148,7 +148,8 @@ class Made(Neighborhood):
 
     def gather(self, storage, slots, rng):
         rows = storage[slots.unsqueeze(1).expand(-1, 2)]
-        return rows.replace(rewards=rows.rewards + 1), torch.tensor([[-2, -1]]).expand(len(slots), -1)
+        found = torch.tensor([[SYNTHETIC, NO_NEIGHBOR]]).expand(len(slots), -1)
+        return Neighbors(found, rows.replace(rewards=rows.rewards + 1))
 
 
 def test_partners_get_goals_of_their_own_episodes_or_else_the_anchors():
@@ -156,15 +157,15 @@ def test_partners_get_goals_of_their_own_episodes_or_else_the_anchors():
     world.add(200)
     finals = {s: world.legal(s, "final").pop() for s in range(60)}
     achieved = world.storage[slots].next_obs["achieved_goal"]
-    rows, found = Future("final", Anyone()).gather(world.storage, slots, np.random.default_rng(0))
-    assert torch.equal(rows.obs["observation"], world.storage[found].obs["observation"])
-    goals = rows.extras[GOALS]
-    for slot, partner in enumerate(found[:, 0].tolist()):
+    found = Future("final", Anyone()).gather(world.storage, slots, np.random.default_rng(0))
+    assert found.rows is None, "the buffer reads them"
+    goals = found.extras[GOALS]
+    for slot, partner in enumerate(found.slots[:, 0].tolist()):
         assert torch.equal(goals[slot], achieved[[finals[slot], finals[partner]]])
-    rows, found = Future("final", Made()).gather(world.storage, slots, np.random.default_rng(0))
-    assert found[0].tolist() == [-2, -1] and rows.extras[GOALS].shape == (60, 3, 2)
+    found = Future("final", Made()).gather(world.storage, slots, np.random.default_rng(0))
+    assert found.slots[0].tolist() == [-2, -1] and found.extras[GOALS].shape == (60, 3, 2)
     for slot in range(60):
-        assert torch.equal(rows.extras[GOALS][slot], achieved[[finals[slot]] * 3])
+        assert torch.equal(found.extras[GOALS][slot], achieved[[finals[slot]] * 3])
 
 
 def test_an_unknown_strategy_is_refused():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, identical, make
+from builders import Episodes, make
 from scipy.stats import chisquare
 
 from interreplay import Storage
@@ -24,9 +24,10 @@ def test_anyone_is_any_other_row_alike(rows):
     storage = stored(rows, 10)
     n = min(rows, 10)
     slots = torch.arange(n).repeat(2000)
-    neighbors, found = Anyone().gather(storage, slots, np.random.default_rng(0))
+    neighbors = Anyone().gather(storage, slots, np.random.default_rng(0))
+    found = neighbors.slots
+    assert neighbors.rows is None, "the buffer reads them"
     assert found.shape == (len(slots), 1) and (found[:, 0] != slots).all()
-    identical(neighbors[:, 0], storage[found[:, 0]])
     pairs = torch.bincount(slots * n + found[:, 0], minlength=n * n).view(n, n)
     counts = pairs[~torch.eye(n, dtype=torch.bool)].numpy()
     assert len(counts) == 2 or chisquare(counts).pvalue > 1e-4
@@ -35,9 +36,11 @@ def test_anyone_is_any_other_row_alike(rows):
 
 def test_nobody_is_there():
     storage = stored(1, 10)
-    neighbors, found = Anyone().gather(storage, torch.zeros(4, dtype=torch.int64), np.random.default_rng(0))
+    neighbors = Anyone().gather(storage, torch.zeros(4, dtype=torch.int64), np.random.default_rng(0))
+    found = neighbors.slots
+    assert neighbors.rows is None, "the buffer reads them"
     assert (found == -1).all()
-    identical(neighbors[:, 0], storage[torch.zeros(4, dtype=torch.int64)])
+    assert (neighbors.stored_slots(torch.zeros(4, dtype=torch.int64)) == 0).all(), "itself in its place"
 
 
 @pytest.mark.parametrize(("rows", "capacity"), [(40, 100), (333, 100)])
@@ -48,7 +51,9 @@ def test_the_successor_is_the_next_step_of_the_episode(rows, capacity):
         storage.add(given[row : row + 1])
     first = max(0, rows - capacity)
     slots = torch.arange(first, rows) % capacity
-    neighbors, found = Successor().gather(storage, slots, np.random.default_rng(0))
+    neighbors = Successor().gather(storage, slots, np.random.default_rng(0))
+    found = neighbors.slots
+    assert neighbors.rows is None, "the buffer reads them"
     for row, slot, partner in zip(range(first, rows), slots.tolist(), found[:, 0].tolist(), strict=True):
         later = [j for j in range(row + 1, rows) if given.episode[j] == given.episode[row]][:1]
         follows = [j for j in later if torch.equal(given.obs[j], given.next_obs[row])]
@@ -56,4 +61,4 @@ def test_the_successor_is_the_next_step_of_the_episode(rows, capacity):
         assert not (follows and (given.terminated[row] or given.truncated[row]))
         assert partner != slot
     assert (found >= 0).any() and (found < 0).any()
-    identical(neighbors[:, 0], storage[torch.where(found >= 0, found, slots[:, None])[:, 0]])
+    assert torch.equal(neighbors.stored_slots(slots), torch.where(found >= 0, found, slots[:, None]))

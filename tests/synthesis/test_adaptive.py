@@ -29,7 +29,8 @@ def test_one_batch_equals_the_formulas():
     mixup, rng = AdaptiveMixup(hiddens=(8, 8)), np.random.default_rng(0)
     mixup(anchors, neighbors, rng)
     fit, before = copy.deepcopy(mixup.fit), copy.deepcopy(mixup.fit)
-    rows, mix = mixup(anchors, neighbors, rng)
+    made = mixup(anchors, neighbors, rng)
+    rows, mix = made.rows, made.mix
     partners = neighbors[:, 0]
     model = before.model
     with torch.no_grad():
@@ -69,7 +70,7 @@ def test_a_bent_model_lowers_the_temperature_and_a_straight_one_raises_it():
     mixup.fit.beta.data.fill_(0.5)
     found = []
     for _ in range(100):
-        _, mix = mixup(anchors, neighbors, rng)
+        mix = mixup(anchors, neighbors, rng).mix
         found.append(mixup.temperature)
     assert found == sorted(found) and found[-1] == 1.0 and mix.min() >= 0 and mix.max() <= 1
 
@@ -78,7 +79,7 @@ def test_lambda_follows_the_temperature():
     anchors, neighbors = pairs(3000)
     mixup = AdaptiveMixup(hiddens=(4,))
     mixup.beta.alpha = 0.5
-    _, mix = mixup(anchors, neighbors, np.random.default_rng(0))
+    mix = mixup(anchors, neighbors, np.random.default_rng(0)).mix
     assert kstest(mix.double().numpy(), beta(0.5, 0.5).cdf).pvalue > 1e-4
 
 
@@ -150,7 +151,8 @@ def test_it_learns_where_gradients_are_off():
     anchors, neighbors = pairs()
     mixup = AdaptiveMixup(hiddens=(8,))
     with torch.no_grad():
-        rows, mix = mixup(anchors, neighbors, np.random.default_rng(0))
+        made = mixup(anchors, neighbors, np.random.default_rng(0))
+        rows, mix = made.rows, made.mix
     assert not rows.obs.requires_grad and not mix.requires_grad
     assert isinstance(mixup.fit, Fit)
 

@@ -36,7 +36,8 @@ def fixed(form=None, **arguments):
 def test_rows_are_the_closed_form_at_the_blend(form):
     anchors, neighbors = neighborhoods()
     synthesizer = fixed(form)
-    rows, mix, certainty = synthesizer(anchors, neighbors, np.random.default_rng(3))
+    made = synthesizer(anchors, neighbors, np.random.default_rng(3))
+    rows, mix = made.rows, made.mix
     z, y = (np.concatenate(pair, axis=1) for pair in zip(numbers(anchors, True), numbers(neighbors), strict=True))
     query = mix.numpy()[:, None] * z[:, 0] + (1 - mix.numpy()[:, None]) * z[:, 1]
     center, width = z.mean(1, keepdims=True), z.std(1, keepdims=True)
@@ -54,9 +55,9 @@ def test_rows_are_the_closed_form_at_the_blend(form):
     np.testing.assert_allclose(rows.rewards[blended], outcome[blended, 0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(rows.next_obs[blended], query[blended, :3] + outcome[blended, 1:], rtol=1e-4, atol=1e-4)
     expected = ((variance[:, 0] + noise) * spread[:, 0] ** 2)[blended]
-    np.testing.assert_allclose(certainty.variances[blended], expected, rtol=1e-4)
+    np.testing.assert_allclose(made.variances[blended], expected, rtol=1e-4)
     identical(rows[~blended], anchors[~blended])
-    assert (certainty.variances[~blended] == 0).all()
+    assert (made.variances[~blended] == 0).all()
 
 
 def numbers(rows, single=False):
@@ -70,8 +71,9 @@ def numbers(rows, single=False):
 
 def test_the_coefficient_and_the_reverted_rows_are_those_of_mixup():
     anchors, neighbors = neighborhoods(ends=0.3)
-    rows, mix, _ = fixed(coefficient=Beta(0.75))(anchors, neighbors, np.random.default_rng(5))
-    blended, expected = Mixup(Beta(0.75))(anchors, neighbors, np.random.default_rng(5))
+    made = fixed(coefficient=Beta(0.75))(anchors, neighbors, np.random.default_rng(5))
+    plain = Mixup(Beta(0.75))(anchors, neighbors, np.random.default_rng(5))
+    rows, mix, blended, expected = made.rows, made.mix, plain.rows, plain.mix
     assert torch.equal(mix, expected)
     assert torch.equal(rows.obs, blended.obs) and torch.equal(rows.actions, blended.actions)
     for name in ("terminated", "truncated"):
@@ -80,23 +82,25 @@ def test_the_coefficient_and_the_reverted_rows_are_those_of_mixup():
 
 def test_no_probability_is_the_stored_rows():
     anchors, neighbors = neighborhoods()
-    rows, mix, certainty = fixed(prob_interpolation=0.0)(anchors, neighbors, np.random.default_rng(0))
+    made = fixed(prob_interpolation=0.0)(anchors, neighbors, np.random.default_rng(0))
+    rows, mix = made.rows, made.mix
     identical(rows, anchors)
-    assert (mix == 1).all() and (certainty.variances == 0).all()
+    assert (mix == 1).all() and (made.variances == 0).all()
 
 
 def test_neighborhoods_that_cannot_be_factorised_become_the_plain_blend():
     anchors, neighbors = neighborhoods()
     synthesizer = fixed(weighted=True)
     synthesizer.schedule.current = synthesizer.schedule.current.map(lambda v: torch.full_like(v, torch.nan))
-    rows, mix, certainty = synthesizer(anchors, neighbors, np.random.default_rng(5))
-    expected, _ = Mixup()(anchors, neighbors, np.random.default_rng(5))
+    made = synthesizer(anchors, neighbors, np.random.default_rng(5))
+    rows, mix = made.rows, made.mix
+    expected = Mixup()(anchors, neighbors, np.random.default_rng(5)).rows
     identical(rows, expected)
     assert synthesizer.statistics()["gp_failed_share"] == 1.0
-    assert certainty.variances.isfinite().all() and certainty.weights.isfinite().all()
+    assert made.variances.isfinite().all() and made.row_weights.isfinite().all()
     spread = numbers(anchors, True)[1], numbers(neighbors)[1]
     expected = np.concatenate(spread, axis=1).var(1)
-    np.testing.assert_allclose(certainty.variances[mix < 1], expected[mix.numpy() < 1], rtol=1e-5)
+    np.testing.assert_allclose(made.variances[mix < 1], expected[mix.numpy() < 1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -114,10 +118,11 @@ def test_degenerate_neighborhoods(precision, scaling):
     for components in (None, 3):
         preparation, schedule = Preparation(scaling, components, precision), MonteCarlo(how=Fit(10))
         synthesizer = GaussianProcess(Form("rbf", ard=True), preparation, schedule)
-        rows, mix, certainty = synthesizer(anchors, neighbors, np.random.default_rng(0))
+        made = synthesizer(anchors, neighbors, np.random.default_rng(0))
+        rows, mix = made.rows, made.mix
         for name, column in rows.columns().items():
             assert not column.is_floating_point() or column.isfinite().all(), name
-        assert certainty.variances.isfinite().all()
+        assert made.variances.isfinite().all()
         assert synthesizer.schedule.failures == 0
         identical(rows[:1], anchors[:1])
         assert mix[0] == 1
@@ -134,12 +139,13 @@ def test_posterior_samples_have_the_posteriors_moments():
         def __call__(self, size, rng):
             return np.full(size, 0.5)
 
-    mean, _, certainty = fixed(coefficient=Half())(one, several, np.random.default_rng(0))
+    made = fixed(coefficient=Half())(one, several, np.random.default_rng(0))
+    mean = made.rows
     synthesizer = fixed(coefficient=Half(), sample_posterior=True)
-    drawn, _, _ = synthesizer(one, several, np.random.default_rng(0))
+    drawn = synthesizer(one, several, np.random.default_rng(0)).rows
     z, y = numbers(anchors, True), numbers(neighbors)
     width2 = np.concatenate([z[1], y[1]], axis=1).var(1)[0]
-    variance = certainty.variances[0].numpy() - synthesizer.schedule.current.noise.numpy().ravel() * width2
+    variance = made.variances[0].numpy() - synthesizer.schedule.current.noise.numpy().ravel() * width2
     outcome = torch.cat([drawn.rewards.unsqueeze(1), drawn.next_obs], dim=1).numpy()
     expected = torch.cat([mean.rewards.unsqueeze(1), mean.next_obs], dim=1)[0].numpy()
     np.testing.assert_allclose(outcome.mean(0), expected, atol=5 * np.sqrt(variance.max() / repeat))
@@ -148,8 +154,8 @@ def test_posterior_samples_have_the_posteriors_moments():
 
 def test_weights_come_only_where_they_are_asked_for():
     anchors, neighbors = neighborhoods()
-    assert fixed()(anchors, neighbors, np.random.default_rng(0))[2].weights is None
-    weights = fixed(weighted=True)(anchors, neighbors, np.random.default_rng(0))[2].weights
+    assert fixed()(anchors, neighbors, np.random.default_rng(0)).row_weights is None
+    weights = fixed(weighted=True)(anchors, neighbors, np.random.default_rng(0)).row_weights
     assert weights.shape == (N,) and weights.dtype == torch.float32 and weights.std() > 0
     assert float(weights.mean()) == pytest.approx(1.0, rel=1e-6)
 

@@ -147,9 +147,9 @@ def test_bad_alpha(value):
 def test_the_first_of_several_neighbors_is_the_partner():
     rows = make(40, ends=0.0)
     anchors, neighbors = rows[:10], rows[torch.arange(30).reshape(10, 3)]
-    made, mix = Mixup(lambda size, rng: np.zeros(size))(anchors, neighbors, np.random.default_rng(0))
-    assert isinstance(made, Transitions) and (mix == 0).all()
-    assert torch.equal(made.obs, rows.obs[torch.arange(0, 30, 3)])
+    made = Mixup(lambda size, rng: np.zeros(size))(anchors, neighbors, np.random.default_rng(0))
+    assert isinstance(made.rows, Transitions) and (made.mix == 0).all()
+    assert torch.equal(made.rows.obs, rows.obs[torch.arange(0, 30, 3)])
 
 
 def test_seeds():

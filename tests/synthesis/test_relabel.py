@@ -12,6 +12,7 @@ from scipy.stats import binomtest
 
 from interreplay import ReplayBuffer
 from interreplay.neighborhood import KNN, Anyone, Successor
+from interreplay.part import Context
 from interreplay.synthesis import Mixup, NearestOutcome, Relabel
 from replay_buffers import HER, Uniform
 
@@ -215,8 +216,8 @@ def test_parts_can_be_put_together_by_hand():
     from interreplay.neighborhood import Future
 
     relabel = Relabel(k=4)
-    relabel.use_goals(reward, None)
-    relabel.use_goals(Broken.reward, Broken.terminated)  # what was given first stays
+    relabel.connect(Context(compute_reward=reward))
+    relabel.connect(Context(compute_reward=Broken.reward, compute_terminated=Broken.terminated))
     assert relabel.compute_reward is reward and relabel.compute_terminated is None
     buffer, episodes = ReplayBuffer(100, None, Future(), relabel, seed=0), Episodes(obs_shape=GOAL, envs=2)
     buffer.add(episodes.transitions(1))

@@ -8,15 +8,8 @@ import gymnasium as gym
 from ray.rllib.env.env_context import EnvContext
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
-from interreplay import ReplayBuffer
 from interreplay.environments import registration
 from interreplay.synthesis.relabel import GoalFn
-
-
-def show_goals(buffer: ReplayBuffer, config: Any, vector: Any) -> None:
-    """Hand these functions to a buffer that computes rewards itself; arguments as in `goal_functions`."""
-    if hasattr(buffer.synthesizer, "use_goals"):
-        buffer.synthesizer.use_goals(*goal_functions(config, vector))
 
 
 def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:

@@ -21,8 +21,9 @@ from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.errors import EnvironmentFailure, NonFiniteError
+from interreplay.part import Context
 from interreplay.rllib.algorithms.collectors import make_collector
-from interreplay.rllib.algorithms.goal_functions import show_goals
+from interreplay.rllib.algorithms.goal_functions import goal_functions
 from interreplay.rllib.algorithms.shell import Shell
 from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
 from interreplay.transitions import Transitions
@@ -57,11 +58,8 @@ class OffPolicy(Shell):
         self._collector = make_collector(self.config, self.env_runner_group, self.learner)
         self.replay_buffer = self._make_buffer()
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
-        self._compares_policies = hasattr(self.replay_buffer.selector, "set_policy")
-        if self._compares_policies:
-            module = self.learner.single_module
-            self.replay_buffer.selector.set_policy(module.policy_output, module.gaussian)
-        show_goals(self.replay_buffer, config, self.env_runner.env)
+        self._records_policy = "behavior" in self.replay_buffer.columns_wanted
+        self._connect(config)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
@@ -87,6 +85,15 @@ class OffPolicy(Shell):
                 f"{error}; the observation space is {observation_space}, the action space {action_space}"
             ) from None
         return buffer
+
+    def _connect(self, config: Any) -> None:
+        """Offer the parts of the buffer what this algorithm and its environment have."""
+        module = self.learner.single_module
+        reward, terminated = None, None
+        if self.replay_buffer.wants_goal_functions:
+            reward, terminated = goal_functions(config, self.env_runner.env)
+        policy, device = (module.policy_output, module.gaussian), self.learner._device
+        self.replay_buffer.connect(Context(*policy, reward, terminated, *self.single_spaces, device))
 
     def _simulator(self) -> OnManifold | None:
         rows = self.config.on_manifold_rows
@@ -138,7 +145,7 @@ class OffPolicy(Shell):
         length = self.config.rollout_fragment_length
         length = 1 if length == "auto" else length
         progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
-        collected = self._collector.collect(length, warm_up, self._compares_policies, progress)
+        collected = self._collector.collect(length, warm_up, self._records_policy, progress)
         self.replay_buffer.truncate_episodes(collected.cut)
         for rows in collected.rows:
             self._add(rows)

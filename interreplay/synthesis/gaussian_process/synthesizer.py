@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interreplay.randomness import standard_normal
 from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import Certainty, refuse_integers
+from interreplay.synthesis.base import Synthesized, refuse_integers
 from interreplay.synthesis.blend import Blend, TerminationFn
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
@@ -78,9 +78,7 @@ class GaussianProcess(Blend):
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
         self.schedule.observe(storage, self.preparation, rng, self.view)
 
-    def __call__(
-        self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator
-    ) -> tuple[Transitions, Tensor, Certainty]:
+    def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         partners = self.partners(neighbors)
         mix = torch.from_numpy(self.shares(len(anchors), rng)).to(anchors.rewards)
         mix = self.kept(mix, anchors, partners, rng)
@@ -95,7 +93,10 @@ class GaussianProcess(Blend):
             self.holdout(self.form, self.schedule, self.preparation, z, y, actions)
         made = blended.where(failed, with_outcome(blended, outcome))
         rows = anchors.where(mix >= 1, made)
-        return self.ended(rows, anchors, mix), mix, self._certainty(variances, mix)
+        # Nothing is predicted where a row is its anchor.
+        variances = variances.masked_fill((mix >= 1).unsqueeze(1), 0.0)
+        weights = likelihood_weights(variances).float() if self.weighted else None
+        return Synthesized(self.ended(rows, anchors, mix), mix, variances, weights)
 
     def shares(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """λ ``(size,)``."""
@@ -134,11 +135,6 @@ class GaussianProcess(Blend):
         variances = torch.where(failed[:, None, None], batch.targets.width.square(), variances)
         self._count(len(failed), int(failed.sum()), found.retried)
         return outcome, variances, failed
-
-    def _certainty(self, variances: Tensor, mix: Tensor) -> Certainty:
-        """Variances, 0 where a row is its anchor, and the weights that follow from them."""
-        variances = variances.masked_fill((mix >= 1).unsqueeze(1), 0.0)
-        return Certainty(variances, likelihood_weights(variances).float() if self.weighted else None)
 
     def _count(self, rows: int, failed: int, retried: int) -> None:
         for name, more in (("rows", rows), ("failed", failed), ("retried", retried)):

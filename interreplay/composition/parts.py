@@ -1,0 +1,119 @@
+"""The parts of a replay buffer with the storage that they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from interreplay.neighborhood import Neighborhood
+from interreplay.part import Context
+from interreplay.selection import Selector
+from interreplay.storage.columns import Columns, features
+from interreplay.storage.read_views import ReadView
+from interreplay.storage.ring import Storage
+from interreplay.synthesis import Synthesizer
+from interreplay.transitions import Transitions
+
+
+class Composition:
+    """A storage, a way to read it, and a selector, a neighborhood and a synthesizer.
+
+    Raises:
+        ValueError: When rows span several steps and a part recomputes their rewards or termination.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        view: ReadView,
+        selector: Selector,
+        neighborhood: Neighborhood,
+        synthesizer: Synthesizer,
+    ):
+        self.storage, self.selector, self.neighborhood, self.synthesizer = storage, selector, neighborhood, synthesizer
+        self.use_view(view)
+
+    def __len__(self) -> int:
+        return len(self.storage)
+
+    @property
+    def capacity(self) -> int:
+        return self.storage.capacity
+
+    @property
+    def device(self) -> torch.device:
+        return self.storage.device
+
+    @property
+    def view(self) -> ReadView:
+        """How rows are read."""
+        return self._view
+
+    def use_view(self, view: ReadView) -> None:
+        """Draw batches by `view` from now on, as single steps or as n-step transitions; what is stored stays.
+
+        Raises:
+            ValueError: When rows span several steps and a part recomputes their rewards or termination.
+        """
+        if (self.synthesizer.recomputes_termination or self.synthesizer.recomputes_rewards) and view.n_step > 1:
+            raise ValueError(f"n_step is {view.n_step}; expected 1 where rewards or termination are recomputed")
+        self._view = view
+        for part in self.parts.values():
+            part.use_view(view)
+
+    def read(self, slots: Tensor) -> Transitions:
+        """Return the stored transitions in `slots`, int64 of any shape, as batches have them: of n steps, say.
+
+        Raises:
+            IndexError: When a slot is negative or beyond the capacity.
+        """
+        return self.view.read(self.storage, slots)
+
+    @property
+    def parts(self) -> dict[str, Selector | Neighborhood | Synthesizer]:
+        return {"selector": self.selector, "neighborhood": self.neighborhood, "synthesizer": self.synthesizer}
+
+    @property
+    def columns_wanted(self) -> frozenset[str]:
+        """Names of the extra columns that parts would have recorded with each row; see `Part`."""
+        return frozenset[str]().union(*(part.columns_wanted for part in self.parts.values()))
+
+    @property
+    def wants_goal_functions(self) -> bool:
+        """Whether a part computes rewards itself, and needs the environment's functions for it."""
+        return any(part.wants_goal_functions for part in self.parts.values())
+
+    def connect(self, context: Context) -> None:
+        """Offer parts what an algorithm has: its policy, the environment's goal functions, spaces and a device."""
+        for part in self.parts.values():
+            part.connect(context)
+
+    def check(self, columns: Columns) -> None:
+        """Refuse rows that a part cannot work with.
+
+        Raises:
+            ValueError: Naming the column and its dtype.
+        """
+        for part in self.parts.values():
+            part.check(columns)
+
+    def nbytes(self, columns: Columns) -> int:
+        """Bytes that the full buffer will take for rows of these columns, one long episode assumed."""
+        return Storage.nbytes_of(self.capacity, columns) + sum(
+            part.nbytes(self.capacity, features(columns)) for part in self.parts.values()
+        )
+
+    def truncate_episodes(self, episodes: Iterable[int]) -> None:
+        """End running episodes that nothing will continue: their newest rows become truncated.
+
+        Args:
+            episodes: Ids; those that are not running are passed over.
+        """
+        self.storage.truncate_episodes(episodes)
+
+    def anneal(self, progress: float) -> None:
+        """Move schedules, such as PER's β, to `progress`: the share of the run that is done, 0 to 1."""
+        for part in self.parts.values():
+            part.anneal(progress)
