@@ -3,12 +3,15 @@
 import sys
 
 from interreplay.commandline.installation import check_installation
+from interreplay.runs.signals import before_anything_is_to_save
 
 check_installation(__file__)
+if __name__ == "__main__":
+    before_anything_is_to_save()  # what is imported next takes seconds
 
-from interreplay.commandline.study import command, main  # noqa: E402
+from interreplay.commandline.study import main  # noqa: E402
 
 __all__ = ["main"]
 
 if __name__ == "__main__":
-    sys.exit(command())
+    sys.exit(main())

@@ -3,8 +3,11 @@
 import sys
 
 from interreplay.commandline.installation import check_installation
+from interreplay.runs.signals import before_anything_is_to_save
 
 check_installation(__file__)
+if __name__ == "__main__":
+    before_anything_is_to_save()  # what is imported next takes seconds
 
 from interreplay.commandline.train import main  # noqa: E402
 

@@ -76,7 +76,7 @@ choose_scratch() {
     local base path why
     for base in "${INTERREPLAY_SCRATCH:-}" "${SLURM_TMPDIR:-}" "${TMPDIR:-}" /tmp /dev/shm; do
         [ -n "$base" ] || continue
-        path=${base%/}/ir$(job_name).XXXXXX why=
+        path=${base%/}/ir$(job_name).XXXX why=
         if [ ${#path} -gt 38 ]; then why="$path is longer than 38 characters"
         elif ! [ -w "$base" ]; then why="$base cannot be written to"
         elif is_network "$base"; then why="$base is on a network file system"; fi
@@ -97,7 +97,7 @@ isolate() {
     local template
     template=$(choose_scratch) || exit 1
     # What an earlier start of this job left here.
-    find "${template%/*}" -maxdepth 1 -user "$(id -u)" -name "ir$(job_name).??????" -exec rm -rf {} + 2>/dev/null
+    find "${template%/*}" -maxdepth 1 -user "$(id -u)" -name "ir$(job_name).????" -exec rm -rf {} + 2>/dev/null
     RAY_TMPDIR=$(mktemp -d "$template") || die "$template cannot be made on $(hostname)"
     export RAY_TMPDIR RAY_USAGE_STATS_ENABLED=0
     # Caches that lock their files would wait forever on a home folder without locking.

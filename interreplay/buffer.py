@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.composition import Composition
+from interreplay.composition.gathering import Gathered, read_anchors, read_neighbors
+from interreplay.composition.parts import Composition
 from interreplay.credit import Credit, CreditAnchor
 from interreplay.neighborhood import NO_NEIGHBOR, Alone, Neighborhood, Neighbors
-from interreplay.neighborhood.gathered import Gathered, read_anchors, read_neighbors
 from interreplay.part import check_answer, evict
 from interreplay.sample import Sample
 from interreplay.selection import Selector, Uniform

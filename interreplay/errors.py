@@ -7,7 +7,13 @@ from collections.abc import Iterable
 
 
 class InterreplayError(Exception):
-    """Base of the errors below."""
+    """Base of the errors below.
+
+    Attributes:
+        exit_code: Of a command that ends with it: 2 where the user can mend what was asked for, 1 where a run failed.
+    """
+
+    exit_code = 2
 
 
 class NonFiniteError(InterreplayError, ValueError):
@@ -45,6 +51,8 @@ class EnvironmentFailure(InterreplayError):
         at: Where that was, such as ``"env step 500"``, or None.
     """
 
+    exit_code = 1
+
     def __init__(self, env: str, cause_text: str, at: str | None = None):
         super().__init__(f"the environment {env} {cause_text}" + (f", at {at}" if at else ""))
         self.env, self.cause_text, self.at = env, cause_text, at
@@ -62,6 +70,14 @@ class EnvironmentFailure(InterreplayError):
 
 class RunnerLost(InterreplayError):
     """A remote env runner died or does not answer, and was not restarted."""
+
+    exit_code = 1
+
+
+class RunFailure(InterreplayError):
+    """A run that failed; the message says what is kept of it and how to resume it."""
+
+    exit_code = 1
 
 
 def did_you_mean(word: str, names: Iterable[str], most: int = 1) -> str:

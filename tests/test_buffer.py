@@ -362,11 +362,8 @@ def test_printed_in_a_line():
     assert repr(buffer) == "NMER(60 of 1,000 rows, n_step=3; Uniform, KNN, Mixup; cpu)"
     text = repr(buffer.sample(8))
     assert text.startswith("Sample(8 rows, ") and " blended: obs (8, 3) float32, actions (8, 2) float32, " in text
-    assert (
-        "\n" not in text
-        and len(text) < 400
-        and repr(Uniform(capacity=5)) == "Uniform(0 of 5 rows; Uniform, Alone, Keep; cpu)"
-    )
+    assert "\n" not in text and len(text) < 400
+    assert repr(Uniform(capacity=5)) == "Uniform(0 of 5 rows; Uniform, Alone, Keep; cpu)"
 
 
 @pytest.mark.parametrize("arguments", [{}, {"n_step": 3}])

@@ -24,7 +24,7 @@ import torch
 from gymnasium.envs.classic_control import PendulumEnv
 
 class Broken(PendulumEnv):
-    """Notes the threads that it finds, and breaks at the 150th step, or stops moving."""
+    """Notes the threads that it finds, and breaks, stops moving or dies at the 150th step."""
     def __init__(self, kind):
         super().__init__()
         self.kind, self.steps = kind, 0
@@ -35,11 +35,13 @@ class Broken(PendulumEnv):
             open(os.environ["THREADS_FILE"], "w").write(json.dumps(found))
         if self.kind == "bug" and self.steps >= 150:
             raise RuntimeError("the simulator broke")
+        if self.kind == "die" and self.steps >= 150:
+            os.kill(os.getpid(), 9)
         if self.kind == "hang" and self.steps >= 150:
             time.sleep(1000)
         return super().step(action)
 
-for kind in ("threads", "bug", "hang"):
+for kind in ("threads", "bug", "hang", "die"):
     gym.register(f"{kind.title()}-v0", entry_point=Broken, kwargs={"kind": kind}, max_episode_steps=100)
 '''
 
@@ -99,12 +101,13 @@ def test_a_study_ends_with_tables_and_says_what_failed(study, tmp_path):
     good, bad = (tmp_path / "r" / f"SAC_envs_for_studies-{name}-v0_Uniform_s0" for name in ("Threads", "Bug"))
     assert steps(good) == [100, 200, 300] and status(good)["state"] == "finished"
     assert status(bad) == status(bad) | {"state": "failed", "starts": 2}
-    assert status(bad)["failures"] == ["RuntimeError: the simulator broke"] * 2
-    assert "trying again from its last checkpoint: RuntimeError: the simulator broke" in out
+    broke = "EnvironmentFailure: the environment envs_for_studies:Bug-v0 raised RuntimeError: the simulator broke"
+    assert status(bad)["failures"] == [f"{broke}, at env step {step}" for step in (150, 299)]
+    assert f"trying again from its last checkpoint: {broke}, at env step 150" in out
     lines = out.splitlines()
     assert any(line.startswith("[1/2] ") and "finished at 300 steps" in line for line in lines)
     failed = next(line for line in lines if line.startswith(bad.name) and "  2  " in line)
-    assert failed.endswith("RuntimeError: the simulator broke")
+    assert failed.endswith("RuntimeError: the simulator broke, at env step 299")
     assert lines[-1].startswith("1 of 2 runs failed; try them again with: ")
     threads = json.loads((tmp_path / "threads.json").read_text())
     assert threads.pop("torch") == 2 and set(threads.values()) == {"2"} and len(threads) >= 3
@@ -119,14 +122,14 @@ def test_a_study_ends_with_tables_and_says_what_failed(study, tmp_path):
 @pytest.mark.slow
 def test_sigterm_ends_with_75_and_the_same_command_finishes(study, tmp_path):
     file, results = study(1000, seeds="2"), tmp_path / "r"
-    process = start(tmp_path, "--max_concurrent", 1, "--results_dir", results, file)
+    process = start(tmp_path, "--max_concurrent", 1, "--results_dir", results, file, start_new_session=True)
     first = results / "SAC_Pendulum-v1_Uniform_s0"
     wait_for(lambda: (first / "progress.csv").exists(), process)
     process.send_signal(signal.SIGUSR1)
     wait_for(lambda: list(first.glob("checkpoint_*")), process)
-    process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=200)
-    assert process.returncode == 75
+    os.killpg(process.pid, signal.SIGTERM)  # as `timeout` and a shell's `kill -- -PGID` send it, to Ray's processes too
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 75, out + err
     assert out.splitlines()[-1].startswith("2 of 2 runs are left; go on with: ")
     assert status(first)["state"] == "interrupted"
     code, out, _ = run(tmp_path, "--max_concurrent", 2, "--results_dir", results, file)
@@ -152,6 +155,17 @@ def test_a_search_ends_what_falls_behind_and_prints_the_best(study, tmp_path):
     assert float(best.split("--tau=")[1].split()[0]) in taus
     again, out, _ = run(tmp_path, "--resume", tmp_path / "r")
     assert again == 0 and "3 runs, 3 of them finished" in out
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_told_of_in_one_line(study, tmp_path):
+    file, results = study(envs="['envs_for_studies:Die-v0']", max_failures="0"), tmp_path / "r"
+    code, out, err = run(tmp_path, "--results_dir", results, file)
+    assert (code, err) == (1, "")
+    assert "(raylet)" not in out and "\x1b" not in out
+    (failure,) = status(results / "SAC_envs_for_studies-Die-v0_Uniform_s0")["failures"]
+    assert failure.startswith("its process ended: The actor is dead because its worker process has died.")
+    assert failure.endswith("End of file.") and failure in out
 
 
 @pytest.mark.slow

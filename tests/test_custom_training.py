@@ -41,8 +41,6 @@ class Broken(PendulumEnv):
             reward = float("nan")
         if self.steps == 130 and self.kind == "inf":
             obs = np.full_like(obs, np.inf)
-        if self.steps >= 130 and self.kind == "bug":
-            raise RuntimeError("a bug of the environment's own")
         return obs, reward, *rest
 
 class Image(gym.Env):
@@ -53,7 +51,7 @@ class Image(gym.Env):
     def step(self, action):
         return self.observation_space.sample(), 0.0, False, False, {}
 
-for kind in ("nan", "inf", "bug"):
+for kind in ("nan", "inf"):
     gym.register(f"{kind.title()}-v0", entry_point=Broken, kwargs={"kind": kind}, max_episode_steps=200)
 gym.register("Image-v0", entry_point=Image, max_episode_steps=50)
 '''
@@ -137,10 +135,11 @@ def test_what_a_run_says(finished):
     assert lines[1] == "defaults for this environment: --actor_lr 0.001 --critic_lr 0.001 --alpha_lr 0.001 --tau 0.02"
     assert lines[2] == "SAC with NMER(k=5) on Pendulum-v1, seed 0"
     assert re.fullmatch(r"replay buffer of 2,000 rows: [\d.e-]+ GB when full, [\d.]+ GB free", lines[3])
-    assert [line.split(" steps ")[0].strip() for line in lines[4:7]] == [f"{n} / 300" for n in (100, 200, 300)]
-    assert re.match(r"300 steps, \d+ s \(\d+ steps/s\), return -[\d,.]+, evaluation return -[\d,.]+ \(best -", lines[7])
-    assert lines[8] == f"results in {folder}, newest checkpoint checkpoint_00000300"
-    assert len(lines) == 9
+    assert lines[4] == "random actions until 60 steps"
+    assert [line.split(" steps ")[0].strip() for line in lines[5:8]] == [f"{n} / 300" for n in (100, 200, 300)]
+    assert re.match(r"300 steps, \d+ s \(\d+ steps/s\), return -[\d,.]+, evaluation return -[\d,.]+ \(best -", lines[8])
+    assert lines[9] == f"results in {folder}, newest checkpoint checkpoint_00000300"
+    assert len(lines) == 10
 
 
 def test_what_a_run_leaves_on_disk(finished):
@@ -158,7 +157,7 @@ def test_what_a_run_leaves_on_disk(finished):
     assert params["versions"]["ray"] == importlib.metadata.version("ray")
     assert len(list(folder.glob("events.out.tfevents.*"))) == 1
     assert checkpoints(folder) == ["checkpoint_00000200", "checkpoint_00000300"]
-    assert not list(folder.glob(".*"))
+    assert [path.name for path in folder.glob(".*")] == [".lock"]
     assert not (folder / "error.txt").exists()
 
 
@@ -312,19 +311,6 @@ def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp
     folder = the_run(local_dir)
     assert checkpoints(folder) == ["checkpoint_00000100", "checkpoint_00000129"]
     assert steps(folder) == [100]
-
-
-@pytest.mark.slow
-def test_a_bug_keeps_its_traceback(envs, tmp_path):
-    local_dir = tmp_path / "results"
-    flags = [*SHORT, "--evaluation_interval", 0, "--total_env_steps", 300, "--local_dir", local_dir]
-    done = run("--env", "envs_for_tests:Bug-v0", *flags)
-    assert done.returncode == 1
-    assert "Traceback" in done.stderr
-    assert "a bug of the environment's own" in done.stderr
-    folder = the_run(local_dir)
-    assert "a bug of the environment's own" in (folder / "error.txt").read_text()
-    assert checkpoints(folder) == ["checkpoint_00000100"]
 
 
 def stopped(number: int, local_dir: Path, *flags: object):

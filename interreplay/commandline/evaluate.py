@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from interreplay.commandline.flags.command import ended
 from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.commandline.flags.parser import OneLineParser, underscored
 from interreplay.environments.rendering import choose_working_backend
+from interreplay.runs import outcome
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,20 +19,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0, 2 after an error that the user can mend, 130 after Ctrl-C.
+        The exit code: 0, 1 when the environment failed, 2 after an error that the user can mend, 130 after Ctrl-C.
     """
     parser = OneLineParser(description="Let a trained policy act, without exploring.", allow_abbrev=False)
     add_evaluate_flags(parser)
-    given = parser.parse_args([underscored(word) for word in (sys.argv[1:] if argv is None else argv)])
-    return ended(parser.prog, lambda: play(given), "stopped")
+    words = [underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
+    return outcome.run(parser.prog, lambda: act(parser.parse_args(words)), stopped="stopped")
 
 
-def play(given: argparse.Namespace) -> int:
-    """Plays the episodes; returns the exit code."""
+def act(given: argparse.Namespace) -> int:
+    """Play the episodes; return the exit code."""
     check_evaluate(given)
     if given.video:
         choose_working_backend()
-    from interreplay.rllib.evaluation.report import evaluate  # imports Ray: only after what can be refused without it
+    from interreplay.rllib.evaluation.report import evaluate  # imports Ray: only after what is refused without it
 
     evaluate(given, print)
     return 0

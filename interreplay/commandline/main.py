@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from interreplay import __version__
 from interreplay.errors import accepted_names
+from interreplay.runs.signals import before_anything_is_to_save
 
 COMMANDS = {
     "train": ("interreplay.commandline.train", "train an agent with a replay method"),
@@ -42,6 +43,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     sys.argv = [f"interreplay {name}", *rest]
     return importlib.import_module(COMMANDS[name][0]).main(rest)
+
+
+def command() -> int:
+    """The console script `interreplay`."""
+    if sys.argv[1:2] in (["train"], ["cluster"]):
+        before_anything_is_to_save()  # what they import takes seconds
+    return main()
+
+
+def train() -> int:
+    """The console script `interreplay-train`."""
+    return _at_once("train")
+
+
+def cluster() -> int:
+    """The console script `interreplay-cluster`."""
+    return _at_once("cluster")
+
+
+def _at_once(name: str) -> int:
+    before_anything_is_to_save()
+    return importlib.import_module(COMMANDS[name][0]).main()
 
 
 def available() -> dict[str, str]:

@@ -12,16 +12,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.flags.command import ended
 from interreplay.commandline.flags.original_flags import ELSEWHERE
 from interreplay.commandline.flags.parser import FlagParser, RaisingFlagParser, program
 from interreplay.commandline.flags.run_flags import CATALOGUE, FLAGS, GROUPS
 from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.commandline.flags.training_flags import settings_for
-from interreplay.commandline.study_checks import check, check_processors, find
+from interreplay.commandline.study_checks import check, check_processors, find, without_updates
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
 from interreplay.results.reader import curve
+from interreplay.runs import outcome
+from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import check_name
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file
@@ -30,9 +31,9 @@ from interreplay.studies.grid import Language, expand, typed
 from interreplay.studies.progress import StudyReporter
 from interreplay.studies.study import Execution, Run, Study
 from interreplay.studies.study_folder import StudyFolder
-from interreplay.studies.trial_folder import FAILED, OVER, held
+from interreplay.studies.trial_folder import FAILED, OVER
 
-WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {"list_buffers", "list_presets"}
+WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {"list_buffers", "list_presets", *EXECUTION}
 """Flags that say what to run."""
 LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
 
@@ -48,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for, 75 after SIGTERM with everything saved (the same command goes on), 130 after Ctrl-C.
     """
     parser = make_parser()
-    given = parser.given(sys.argv[1:] if argv is None else argv)
-    return ended(parser.prog, lambda: act(given), "stopped at once; what was saved before is kept")
+    return outcome.run(parser.prog, lambda: act(parser.given(sys.argv[1:] if argv is None else argv)))
 
 
 def make_parser() -> FlagParser:
@@ -87,6 +87,8 @@ def act(given: Mapping[str, Any]) -> int:
         return 0
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
     check(study, address == "local")
+    if idle := without_updates(study):
+        print(idle, flush=True)
     if given.get("dry_run"):
         from interreplay.rllib.tune.cost_estimate import describe_cost
 
@@ -221,11 +223,6 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     return code if left and code else int(bool(failed or left))
 
 
-def command() -> int:
-    """The console script."""
-    before_anything_is_to_save()
-    return main()
-
-
 if __name__ == "__main__":
-    sys.exit(command())
+    before_anything_is_to_save()
+    sys.exit(main())

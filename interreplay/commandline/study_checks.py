@@ -36,6 +36,20 @@ def check(study: Study, here: bool) -> None:
             check_memory(settings, environment)
 
 
+def without_updates(study: Study) -> str:
+    """Return a line about the runs that end before learning begins, "" where there are none."""
+    settings = [settings_for(run.given()) for run in study.runs]
+    idle = [each for each in settings if each.learning_starts >= each.total_env_steps]
+    if not idle:
+        return ""
+    first = idle[0]
+    return (
+        f"{len(idle)} of {len(settings)} runs make no updates: actions are random until "
+        f"{first.learning_starts:,} steps (learning_starts), and they end at "
+        f"{first.total_env_steps:,} (total_env_steps)"
+    )
+
+
 def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:
     """Refuses runs that would wait for CPUs or GPUs that this machine lacks.
 

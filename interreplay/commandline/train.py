@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
+import os
 import shlex
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interreplay.algorithms_table import ALGORITHMS, check_actions
 from interreplay.commandline.flags import presets
-from interreplay.commandline.flags.command import ended
 from interreplay.commandline.flags.parser import program
 from interreplay.commandline.flags.replay_flags import list_buffers, replay_arguments
-from interreplay.commandline.flags.run_flags import CATALOGUE
+from interreplay.commandline.flags.run_flags import CATALOGUE, DEFAULTS
 from interreplay.commandline.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
 from interreplay.environments.lookup import Environment, find_environment
-from interreplay.errors import NonFiniteError, UsageError
+from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, UsageError
+from interreplay.runs import outcome
+from interreplay.runs.folder_lock import held
+from interreplay.runs.hang_watch import HangWatch
 from interreplay.runs.machine import free_memory
 from interreplay.runs.processors import check_device, check_workers
 from interreplay.runs.progress import Reporter
-from interreplay.runs.resume import first_settings, home_of, reopen, restore
+from interreplay.runs.resume import first_settings, home_of, reopen, restore, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
 from interreplay.runs.signals import Interrupts
+from interreplay.studies.trial_folder import STATUS
+
+if TYPE_CHECKING:
+    from interreplay.rllib.run.train_loop import Training
+
+PATIENCE = 10.0
+"""Seconds to wait for another process that holds the run, such as one that is just saving and ending."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,19 +48,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0, 2 after an error that the user can mend, 75 after SIGTERM, 130 after Ctrl-C.
+        The exit code: 0, 1 when the run failed, 2 after an error that the user can mend, 75 after SIGTERM, 130 after
+        Ctrl-C.
     """
     parser = make_parser()
-    given = parser.given(sys.argv[1:] if argv is None else argv)
-    return ended(parser.prog, lambda: act(given), "stopped at once; what was saved before is kept")
+    return outcome.run(parser.prog, lambda: act(parser.given(sys.argv[1:] if argv is None else argv)))
 
 
 def act(given: Mapping[str, Any]) -> int:
-    """Lists what is asked for, or runs; returns the exit code."""
+    """Do what the flags ask for; return the exit code."""
     if listed := asked_list(given):
         print(listed)
         return 0
-    return run(given)
+    if "resume" not in given:
+        return run(given, [], None)
+    home = home_of(find_checkpoints(given["resume"])[0], given.get("local_dir"))
+    if home is None:
+        return run(given, find_checkpoints(given["resume"]), None)
+    if (home / STATUS).exists():
+        raise UsageError(
+            f"{home} is a run of the study {home.parent}; go on with: "
+            f"cluster_run.py --resume {shlex.quote(str(home.parent))}; --local_dir makes a run of its own of it"
+        )
+    ensure_writable(home)
+    with held(home, "a run", PATIENCE):
+        return run(given, find_checkpoints(given["resume"]), home)  # as they are now that nobody else works there
 
 
 def asked_list(given: Mapping[str, Any]) -> str:
@@ -58,49 +82,60 @@ def asked_list(given: Mapping[str, Any]) -> str:
     return presets.listed() if given.get("list_presets") else ""
 
 
-def run(given: Mapping[str, Any]) -> int:
-    """Starts or resumes a run and trains to its end.
+def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> int:
+    """Start or resume a run and train to its end.
 
     Args:
         given: Flags and their values.
+        checkpoints: Those to resume from, the best first; none begins a run.
+        home: The run's folder, held by this process; None for a new one.
 
     Returns:
         The exit code.
     """
-    checkpoints = find_checkpoints(given["resume"]) if "resume" in given else []
     settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
     check_device(settings.device)
     if not checkpoints:
         check_workers(settings.num_workers)
     environment = find_environment(settings.env)
     settings.env = environment.name
-    told = "" if checkpoints else preset_told(given)
-    home = home_of(checkpoints[0], given.get("local_dir")) if checkpoints else None
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
     memory = check_memory(settings, environment)
     ensure_writable(home or Path(settings.local_dir))
-    for line in (environment.note, told, describe(settings), memory):
-        if line:
-            print(line, flush=True)
+    lines = [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory]
+    lines.append("" if checkpoints else first_update(settings))
+    print("\n".join(line for line in lines if line), flush=True)
 
+    # Ray takes seconds to import: only after what can be refused without it.
     from interreplay.rllib import ray_session
-    from interreplay.rllib.run.build import (
-        build,  # imports Ray, which takes seconds: only after what can be refused without it
-    )
+    from interreplay.rllib.run.build import build
     from interreplay.rllib.run.trackers import trackers
 
     ray_session.prepare_host(settings.threads, settings.num_workers)
     logs = trackers(settings.wandb, settings.mlflow, resume="allow")
     algo = build(ALGORITHMS[settings.trainer].config, settings)
+    timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
     try:
         checkpoint = restore(algo, checkpoints, print, bool(given.get("trust_checkpoint"))) if checkpoints else None
         if home and checkpoint:
             folder = reopen(home, checkpoint, algo.env_steps, settings.total_env_steps, print)
-        else:
-            folder = RunFolder.create(Path(settings.local_dir), run_name(settings))
-        return train(algo, settings, folder, logs)
+            return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
+        folder = RunFolder.create(Path(settings.local_dir), run_name(settings))
+        with held(folder.path, "a run", PATIENCE):
+            return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
     finally:
         algo.stop()
+
+
+def first_update(settings: SimpleNamespace) -> str:
+    """Return a line that says when learning begins, and whether it does at all; "" where it begins at once."""
+    starts, total = settings.learning_starts, settings.total_env_steps
+    if starts >= total:
+        return (
+            f"no updates: actions are random until {starts:,} steps (--learning_starts), "
+            f"and the run ends at {total:,} (--total_env_steps)"
+        )
+    return f"random actions until {starts:,} steps" if starts else ""
 
 
 def run_name(settings: SimpleNamespace) -> str:
@@ -144,27 +179,39 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     return line
 
 
-def train(algo: Any, settings: SimpleNamespace, folder: RunFolder, trackers: Sequence[Any] = ()) -> int:
-    """Trains to the end or to a signal, with results and checkpoints on disk.
+def train(
+    algo: Any,
+    settings: SimpleNamespace,
+    folder: RunFolder,
+    trackers: Sequence[Any] = (),
+    hang_timeout: float = 0.0,
+    result: dict[str, Any] | None = None,
+) -> int:
+    """Train to the end or to a signal, with results and checkpoints on disk.
+
+    Args:
+        algo: The algorithm, new or restored.
+        settings: The run's.
+        folder: The run's, held by this process.
+        trackers: Further loggers.
+        hang_timeout: Seconds without a sign of life after which the process ends itself; 0 for never.
+        result: A row of results that a full disk kept out of the run's files.
 
     Returns:
         The exit code.
     """
     from interreplay.rllib.run.train_loop import Training
 
+    again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
     reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet)
-    training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note)
+    training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
+    watch = HangWatch(folder.path, hang_timeout, training.pulse, lambda line: _last_line(f"{line}; {again}"))
     try:
-        with Interrupts(training.stop, training.save_soon) as interrupts:
+        with Interrupts(training.stop, training.save_soon) as interrupts, watch:
             for result in training.iterations():
                 reporter.iteration(algo.env_steps, result)
-    except NonFiniteError as error:
-        checkpoint = training.save(more=1)  # beside the others: it may stand right before the same error
-        raise UsageError(f"{error}; what was learned so far is kept in {checkpoint}") from error
-    except UsageError:
-        raise
-    except Exception:
-        (folder.path / "error.txt").write_text(traceback.format_exc())
+    except Exception as error:
+        rescue(error, training, again)
         raise
     finally:
         reporter.close()
@@ -172,8 +219,38 @@ def train(algo: Any, settings: SimpleNamespace, folder: RunFolder, trackers: Seq
     print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}")
     if training.complete:
         return 0
-    print(f"stopped early; go on with: {program()} --resume {shlex.quote(str(folder.path))}")
+    print(f"stopped early; {again}")
     return interrupts.exit_code
+
+
+def rescue(error: Exception, training: Training, again: str) -> None:
+    """Save what an error left whole, and raise what says so in one line in its place; a bug keeps its traceback.
+
+    Args:
+        error: What ended the training.
+        training: Of which run.
+        again: How to resume it.
+
+    Raises:
+        UsageError: After values that are not finite.
+        RunFailure: After an error of the environment, or where a runner was lost.
+    """
+    if isinstance(error, NonFiniteError):  # the checkpoint may stand right before the same error
+        raise UsageError(f"{error}; {training.rescue()}") from error
+    if isinstance(error, UsageError):
+        return
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # of what can no longer be ended; the reason is said below
+    report = training.folder.path / "error.txt"
+    with contextlib.suppress(OSError):  # of a full disk
+        report.write_text("".join(traceback.format_exception(error)))
+    if isinstance(error, EnvironmentFailure | RunnerLost):
+        raise RunFailure(f"{error}; {training.rescue()}; {report} holds the traceback; {again}") from error
+
+
+def _last_line(text: str) -> None:
+    """Write an error's line past the streams: the thread that hangs may hold their locks."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{os.path.basename(sys.argv[0])}: error: {text}\n".encode())
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.networks import polyak
+from interreplay.learning.settings import ActorCriticSettings, SACSettings
 from interreplay.learning.update import Update, clip_gradients
 from interreplay.transitions import Transitions
 
@@ -37,11 +38,11 @@ class ActorCriticUpdate(Update, ABC):
     def __init__(
         self,
         networks: Any,
-        actor_lr: float = 3e-4,
-        critic_lr: float = 3e-4,
-        tau: float = 0.005,
-        actor_l2: float = 0.0,
-        critic_l2: float = 0.0,
+        actor_lr: float = ActorCriticSettings.actor_lr,
+        critic_lr: float = ActorCriticSettings.critic_lr,
+        tau: float = ActorCriticSettings.tau,
+        actor_l2: float = ActorCriticSettings.actor_l2,
+        critic_l2: float = ActorCriticSettings.critic_l2,
         huber_delta: float | None = None,
         grad_clip: float | None = None,
         grad_clip_by: str = "global_norm",
@@ -96,7 +97,7 @@ class SoftUpdate(ActorCriticUpdate):
 
     metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_mean", "log_prob_mean")
 
-    def __init__(self, networks: Any, target_entropy: float, alpha_lr: float = 3e-4, **settings: Any):
+    def __init__(self, networks: Any, target_entropy: float, alpha_lr: float = SACSettings.alpha_lr, **settings: Any):
         super().__init__(networks, **settings)
         self.target_entropy = float(target_entropy)
         self.optimizers["alpha"] = self.adam([networks.log_alpha], alpha_lr)

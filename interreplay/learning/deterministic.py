@@ -13,6 +13,7 @@ from interreplay.learning.actor_critic import ActorCriticUpdate
 from interreplay.learning.encoders import Flat
 from interreplay.learning.networks import MLP, Critics, polyak
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
+from interreplay.learning.settings import TD3Settings
 from interreplay.learning.update import normal
 
 
@@ -142,9 +143,9 @@ class DelayedUpdate(DeterministicUpdate):
     def __init__(
         self,
         networks: Any,
-        policy_delay: int = 2,
-        target_policy_noise: float = 0.2,
-        target_noise_clip: float = 0.5,
+        policy_delay: int = TD3Settings.policy_delay,
+        target_policy_noise: float = TD3Settings.target_policy_noise,
+        target_noise_clip: float = TD3Settings.target_noise_clip,
         **settings: Any,
     ):
         super().__init__(networks, **settings)

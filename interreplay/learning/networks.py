@@ -19,7 +19,7 @@ MATRIX_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
 
 
 class BatchedMLP(nn.Module):
-    """m fully connected networks of one shape with ReLU between layers.
+    """m fully connected networks of one shape with ReLU, or another activation, between layers.
 
     Weights start as those of `nn.Linear`: uniform within ±1/√fan_in.
 
@@ -29,10 +29,12 @@ class BatchedMLP(nn.Module):
 
     Attributes:
         matrix_dtype: Of the products between hidden layers, None for that of the parameters.
+        activation: Name of the function between layers, "relu" or "tanh".
         passes: Passes without autograd.
     """
 
     matrix_dtype: torch.dtype | None = None
+    activation = "relu"
 
     def __init__(self, count: int, sizes: Sequence[int]):
         super().__init__()
@@ -56,7 +58,7 @@ class BatchedMLP(nn.Module):
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             dtype = self.matrix_dtype if 0 < i < last else None
             rows = affine(rows, weight[network], bias[network], dtype)
-            rows = rows.relu() if i < last else rows
+            rows = getattr(torch, self.activation)(rows) if i < last else rows
         return rows
 
 

@@ -50,6 +50,7 @@ class ActorCriticSettings:
     actor_lr: float = setting(3e-4, Rate(), "learning rate of the policy")
     critic_lr: float = setting(3e-4, Rate(), "learning rate of the critics")
     hiddens: tuple[int, ...] = setting((256, 256), Widths(), "widths of the hidden layers")
+    activation: str = setting("relu", OneOf("relu", "tanh"), "function between the layers")
     actor_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the policy's weights")
     critic_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the critics' weights")
     huber_delta: float | None = setting(

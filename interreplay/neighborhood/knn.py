@@ -45,14 +45,22 @@ class KNN(Neighborhood):
         self.k, self.draw = int(k), None if draw is None else int(draw)
         self.width = max(16, 3 * self.k + 2)
         self.graph: NeighborGraph | None = None
+        self._made_anew = False
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if storage.device.type != "cpu" or not len(slots):
             return
         if self.graph is None:
-            dims = storage.features(slots[:1]).shape[1]
-            self.graph = NeighborGraph(storage.capacity, dims, self.k, self.width)
-        self.graph.add(storage, slots.numpy())
+            self._index(storage)
+        else:
+            self.graph.add(storage, slots.numpy())
+
+    def _index(self, storage: Storage) -> None:
+        """Begin a graph with all rows that are stored now, the oldest first."""
+        stored = np.arange(storage.written - len(storage), storage.written) % storage.capacity
+        dims = storage.features(torch.from_numpy(stored[:1])).shape[1]
+        self.graph = NeighborGraph(storage.capacity, dims, self.k, self.width)
+        self.graph.add(storage, stored)
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
         if self.graph is not None:
@@ -102,6 +110,8 @@ class KNN(Neighborhood):
         return self.graph.table.slots_aged(ages.reshape(-1).take(places))[:, None]
 
     def _graph(self, storage: Storage) -> NeighborGraph:
+        if self.graph is None and self._made_anew and len(storage):
+            self._index(storage)
         if self.graph is None or self.graph.table.written != storage.written:
             seen = 0 if self.graph is None else self.graph.table.written
             raise RuntimeError(f"{storage.written} rows were stored but {seen} observed; call observe after each add")
@@ -128,14 +138,9 @@ class KNN(Neighborhood):
         return {"width": self.width, "k": self.k, "graph": self.graph.state_dict()} | size
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state.
-
-        Raises:
-            ValueError: When the state is that of another k.
-        """
-        if int(state["k"]) != self.k or int(state["width"]) != self.width:
-            raise ValueError(f"the state has k = {state['k']}; this neighbourhood has {self.k}")
+        """Continue from a state; where that is of another k, the rows are indexed anew when they are next used."""
         self.graph = None
-        if "graph" in state:
+        self._made_anew = int(state["k"]) != self.k or int(state["width"]) != self.width
+        if "graph" in state and not self._made_anew:
             self.graph = NeighborGraph(int(state["capacity"]), int(state["features"]), self.k, self.width)
             self.graph.load_state_dict(state["graph"])

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import secrets
+import signal
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
 
 import ray
 import torch
-from ray._private import ray_constants
+from ray._private import ray_constants, services, worker
 
 from interreplay.environments.current_folder import LAST
+from interreplay.rllib.ray_folder import private_folder
 
 OBJECT_STORE = 256 * 1024**2
 _QUIET = {
@@ -28,8 +33,13 @@ def quiet() -> None:
     """Keeps back what Ray and its parts say of themselves."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
+    worker.print_to_stdstream = _unsaid
     for name in ("ray", "ray.rllib"):  # the second has a level of its own
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _unsaid(data: object, ignore_prefix: bool) -> None:
+    """Drop what Ray's listener prints, colored, of workers that died, also where ``log_to_driver`` is off."""
 
 
 def quieting() -> dict[str, str]:
@@ -56,7 +66,9 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 
 def start_local(cpus: int | None, gpus: int | None = None) -> None:
-    """A Ray of this process, unless there is one already: on 127.0.0.1, without a dashboard, with a token of its own.
+    """Start a Ray of this process, unless there is one: on 127.0.0.1, without a dashboard, with a token of its own.
+
+    Its processes are in sessions of their own: what a signal to this process's group asks for is up to this one.
 
     Args:
         cpus: CPUs that it hands out; None for all of the machine.
@@ -67,7 +79,7 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
             # Ray asks for a token by default, one file for all its clusters that two first starts would both write.
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         # What passes through the object store is small: weights, configurations and fragments of episodes.
-        with _loopback():
+        with _loopback(), _sessions_of_their_own(), _sigterm_kept():
             ray.init(
                 address="local",
                 num_cpus=cpus,
@@ -76,6 +88,7 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
+                _temp_dir=private_folder(),
             )
     logging.getLogger("ray").setLevel(logging.ERROR)
 
@@ -92,6 +105,32 @@ def _loopback() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = before
         del os.environ[name]
         os.environ.update({} if said is None else {name: said})
+
+
+@contextlib.contextmanager
+def _sessions_of_their_own() -> Iterator[None]:
+    """Start Ray's processes so that SIGTERM to this one's group (``timeout``, ``kill -- -PGID``) is not theirs.
+
+    Linux ends them with their parent. Elsewhere Ray's reaper does, which knows a group only, so all stays as it is.
+    """
+    before = services.ConsolePopen
+    if sys.platform.startswith("linux"):
+        services.ConsolePopen = functools.partial(before, start_new_session=True)
+    try:
+        yield
+    finally:
+        services.ConsolePopen = before
+
+
+@contextlib.contextmanager
+def _sigterm_kept() -> Iterator[None]:
+    """Keep the handler of SIGTERM where there is one: Ray puts its own in its place."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def start_ray(num_cpus: int | None) -> None:

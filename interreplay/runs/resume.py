@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.run_folder import RunFolder, read_settings
+from interreplay.runs.run_folder import SETTINGS, RunFolder, read_settings
+
+UNWRITTEN = "unwritten_result"
+
+
+def with_unwritten(settings: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a run's settings for a checkpoint, with a row of results that could not be written, if there is one."""
+    return settings | ({UNWRITTEN: plain(result)} if result else {})
+
+
+def unwritten(checkpoint: Path | None) -> dict[str, Any] | None:
+    """Return the row of results that `with_unwritten` left in a checkpoint."""
+    return read_settings(checkpoint).get(UNWRITTEN) if checkpoint else None
+
+
+def plain(value: Any) -> Any:
+    """Return a tree of results as JSON has it: numpy's numbers as Python's, what is none of these as text."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if isinstance(value, str | int | float | bool | type(None)) else str(value)
 
 
 def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
@@ -19,7 +44,7 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
     reasons = []
     for checkpoint in checkpoints:
         try:
-            return read_settings(checkpoint)
+            return {name: value for name, value in read_settings(checkpoint).items() if name != UNWRITTEN}
         except CheckpointError as error:
             reasons.append(str(error))
     raise CheckpointError(f"no usable checkpoint: {'; '.join(reasons)}")
@@ -33,7 +58,9 @@ def home_of(checkpoint: Path, local_dir: Path | None) -> Path | None:
         local_dir: Where results are to go, if that was said; another place than the run's means a new folder there.
     """
     home = checkpoint.parent
-    if not (home / "progress.csv").exists() or (local_dir is not None and local_dir.resolve() != home.parent.resolve()):
+    # The first of them is there from a run's first moment on.
+    is_run = any((home / name).exists() for name in ("params.json", "progress.csv", SETTINGS))
+    if not is_run or (local_dir is not None and local_dir.resolve() != home.parent.resolve()):
         return None
     return home
 

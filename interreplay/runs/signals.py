@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -44,8 +45,7 @@ class Interrupts:
         return RESUMABLE if self.received == signal.SIGTERM else 128 + self.received
 
     def _handle_save(self, number: int, frame: FrameType | None) -> None:
-        # A handler may run in the middle of a write to a buffered stream; the descriptor has no such state.
-        os.write(2, b"\nsaving, then going on\n")
+        _report(b"\nsaving, then going on\n")
         self._save()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -53,8 +53,14 @@ class Interrupts:
             raise KeyboardInterrupt
         if not self.received:
             self.received = number
-            os.write(2, b"\nstopping after the update in hand, then saving; Ctrl-C again stops at once\n")
+            _report(b"\nstopping after the update in hand, then saving; Ctrl-C again stops at once\n")
         self._stop()
+
+
+def _report(line: bytes) -> None:
+    """Write to the descriptor: a handler may run in the middle of a write to the buffered stream."""
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        os.write(2, line)
 
 
 def before_anything_is_to_save() -> None:

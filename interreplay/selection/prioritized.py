@@ -129,3 +129,12 @@ class Prioritized(Selector):
             self._raw = as_tensor(state["raw"]).clone()
             self._tree = SumTree(len(self._raw), self._raw.device)
             self._tree.levels = [as_tensor(level).clone() for level in state["levels"]]
+            self._follow_alpha()
+
+    def _follow_alpha(self) -> None:
+        """Let the tree of a loaded state follow from its raw priorities by the α of now, which may be another."""
+        assert self._tree is not None
+        stored = (self._raw > 0).nonzero().squeeze(1)
+        wanted = self._raw[stored].double() ** self.alpha
+        if not torch.equal(self._tree.leaves[stored], wanted):
+            self._tree.set(stored, wanted)

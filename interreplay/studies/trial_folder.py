@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import platform
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.runs.run_folder import RunFolder
 
-STATUS, LOCK = "status.json", ".lock"
+STATUS = "status.json"
 WAITING, RUNNING, INTERRUPTED, CRASHED = "waiting", "running", "interrupted", "crashed"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped early"
 OVER = (FINISHED, STOPPED)
@@ -45,12 +41,21 @@ class TrialFolder(RunFolder):
 
     def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
         """Adds a failure to the status; another attempt may follow a `CRASHED` one."""
-        return self.note(state=state, failures=[*self.status()["failures"], " ".join(line.split())[-500:]])
+        return self.note(state=state, failures=[*self.status()["failures"], shortened(line)])
 
     def clear(self) -> None:
         """Removes the results of an attempt that ended before its first checkpoint."""
         for path in [*(self.path / name for name in _RESULTS), *self.path.glob("events.out.*")]:
             path.unlink(missing_ok=True)
+
+
+def shortened(text: str, most: int = 500) -> str:
+    """Return a text on one line; of a long one the beginning and the end, which in tracebacks is the reason."""
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    half = most // 2 - 3
+    return f"{text[:half].rsplit(' ', 1)[0]} ... {text[-half:].split(' ', 1)[-1]}"
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -61,37 +66,3 @@ def write_whole(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     work.replace(path)
-
-
-@contextlib.contextmanager
-def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
-    """Holds a folder against other processes; the system lets go of it when this one ends, however it ends.
-
-    Where the file system knows no locks, nothing is held.
-
-    Args:
-        folder: What to hold.
-        what: What works in it, for the error message.
-        patience: Seconds to wait for another process, such as one that was killed and is not quite gone.
-
-    Raises:
-        UsageError: Another process holds it.
-    """
-    with (folder / LOCK).open("a") as file:
-        end = time.monotonic() + patience
-        while not _locked(file):
-            if time.monotonic() > end:
-                raise UsageError(f"{folder} is in use by another process: {what} runs there already")
-            time.sleep(0.2)
-        yield
-
-
-def _locked(file: TextIO) -> bool:
-    """Whether the file is locked now, or cannot be."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True

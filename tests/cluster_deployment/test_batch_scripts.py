@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ SCRIPTS = [
     *sorted((HOME / "tests").rglob("*.sh")),
     HOME / ".ci/run",
 ]
+SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which("shellcheck")
 
 # A driver as cluster_run.py is one: it notes what it is told, and ends with 75 when it is told to stop.
 DRIVER = """
@@ -104,10 +106,10 @@ def test_the_shell_understands_every_script(path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(HOME)))
 def test_shellcheck_finds_nothing(path):
-    done = subprocess.run(["shellcheck", "-x", path], cwd=HOME, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([SHELLCHECK, "-x", path], cwd=HOME, capture_output=True, text=True, timeout=60)
     assert done.stdout == ""
 
 
@@ -119,9 +121,9 @@ def test_no_script_ends_other_jobs_rays():
 
 def test_a_short_scratch_folder_of_the_job(job, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(job / "too-long-a-name-for-sockets-in-it-by-far"))
-    assert bash("choose_scratch").stdout == f"{TMP}/ir12.XXXXXX\n"
+    assert bash("choose_scratch").stdout == f"{TMP}/ir12.XXXX\n"
     array = bash("choose_scratch", SLURM_ARRAY_JOB_ID="11", SLURM_ARRAY_TASK_ID="3")
-    assert array.stdout == f"{TMP}/ir11_3.XXXXXX\n"
+    assert array.stdout == f"{TMP}/ir11_3.XXXX\n"
 
 
 def test_a_scratch_folder_that_will_not_do_is_named(job):
@@ -133,7 +135,7 @@ def test_a_scratch_folder_that_will_not_do_is_named(job):
 
 def test_network_file_systems_are_passed_over(job):
     program(job / "bin/stat", "case $* in */dev/shm) echo tmpfs ;; *) echo nfs ;; esac")
-    assert bash("choose_scratch").stdout == "/dev/shm/ir12.XXXXXX\n"
+    assert bash("choose_scratch").stdout == "/dev/shm/ir12.XXXX\n"
 
 
 def test_isolation(job):
@@ -144,19 +146,19 @@ def test_isolation(job):
     assert len({env["RAY_AUTH_TOKEN"] for env in values}) == 2 and len(values[0]["RAY_AUTH_TOKEN"]) == 64
     assert values[0]["RAY_AUTH_MODE"] == "token" and "mode 700" in shown[0]
     folders = [env["RAY_TMPDIR"] for env in values]
-    assert all(re.fullmatch(rf"{TMP}/ir12\.\w{{6}}", folder) for folder in folders) and len(set(folders)) == 2
+    assert all(re.fullmatch(rf"{TMP}/ir12\.\w{{4}}", folder) for folder in folders) and len(set(folders)) == 2
 
 
 def test_isolation_takes_no_folder_that_somebody_else_made(job):
     base = Path(tempfile.mkdtemp(prefix="ir", dir=TMP))  # pytest's own folders are too long
     try:
-        for name in ("ir12", "ir12.XXXXXX", "ir120.abcdef"):
+        for name in ("ir12", "ir12.XXXX", "ir120.abcd"):
             (base / name).mkdir()
-        (base / "ir12.before").mkdir()
+        (base / "ir12.left").mkdir()
         shown = bash('isolate; echo "$RAY_TMPDIR"', INTERREPLAY_SCRATCH=str(base)).stdout.strip()
         assert shown not in ("", str(base / "ir12"))
         left = {path.name for path in base.iterdir()}
-        assert left == {"ir12", "ir120.abcdef", Path(shown).name}, "only what this job left before is removed"
+        assert left == {"ir12", "ir120.abcd", Path(shown).name}, "only what this job left before is removed"
     finally:
         shutil.rmtree(base)
 

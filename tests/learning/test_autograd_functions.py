@@ -40,7 +40,7 @@ def plain(x, weights, biases, count=COUNT):
 
 
 def q_values(x, given):
-    return BatchedLayers.apply(x, None, *given).squeeze(-1)
+    return BatchedLayers.apply(x, None, "relu", *given).squeeze(-1)
 
 
 @pytest.fixture(params=["one after the other", "all at once"])

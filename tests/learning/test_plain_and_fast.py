@@ -9,6 +9,7 @@ import torch
 from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.discrete_sac import DiscreteSACNetworks, DiscreteSACUpdate, PlainDiscreteSACUpdate
+from interreplay.learning.networks import BatchedMLP
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
 from interreplay.learning.td3 import PlainTD3Update, TD3Update
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
@@ -26,6 +27,7 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
     "loss extras": (EXTRAS, 0, False, True),
     "views": ({"tau": 0.05}, 3, False, True),
     "encoder": ({"grad_clip": 0.5}, 0, True, False),
+    "tanh": ({"activation": "tanh"}, 0, False, True),
     "clipped values": ({"grad_clip": 0.01, "grad_clip_by": "value"}, 0, False, False),
     "clipped layers": ({"grad_clip": 0.05, "grad_clip_by": "norm"}, 0, True, False),
 }
@@ -48,10 +50,13 @@ def keep_float64(monkeypatch):
         monkeypatch.setattr(importlib.import_module(f"interreplay.learning.{name}"), "views", float64_views)
 
 
-def make(algorithm, encoder=False):
+def make(algorithm, encoder=False, activation="relu"):
     torch.manual_seed(0)
     kind, *_ = ALGORITHMS[algorithm]
     networks = kind(WIDTH if encoder else OBS, ACTIONS, HIDDENS)
+    for layers in networks.modules():
+        if isinstance(layers, BatchedMLP):
+            layers.activation = activation
     if encoder:
         networks.encoder = torch.nn.Sequential(torch.nn.Linear(OBS, WIDTH), torch.nn.Tanh())
         networks.target_encoder = copy.deepcopy(networks.encoder).requires_grad_(False)
@@ -89,7 +94,9 @@ def assert_equal(fast, plain):
 def test_fifty_updates_are_equal(algorithm, case):
     settings, views, encoder, weighted = CASES[case]
     _, fast_kind, plain_kind, own = ALGORITHMS[algorithm]
-    fast, plain = (kind(make(algorithm, encoder), **{**own, **settings}) for kind in (fast_kind, plain_kind))
+    settings = {**own, **settings}
+    activation = settings.pop("activation", "relu")
+    fast, plain = (kind(make(algorithm, encoder, activation), **settings) for kind in (fast_kind, plain_kind))
     rngs = [torch.Generator().manual_seed(7) for _ in range(2)]
     for i in range(UPDATES):
         rows, weights, row_weights = given(i, algorithm, views, weighted)

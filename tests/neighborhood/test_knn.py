@@ -306,9 +306,20 @@ def test_bad_arguments(arguments):
         KNN(**arguments)
 
 
-def test_a_state_of_another_k_is_refused():
-    with pytest.raises(ValueError, match="k = 5"):
-        KNN(k=10).load_state_dict(KNN(k=5).state_dict())
+@pytest.mark.parametrize("k", [3, 20, 40])
+@pytest.mark.parametrize("adds_first", [True, False])
+@pytest.mark.parametrize("rows", [300, 700])
+def test_a_state_of_another_k_is_indexed_anew(k, adds_first, rows):
+    """As population-based training changes k; before and after the ring of 500 is full."""
+    world, other = World(500, k=10), World(500, k=k)
+    world.add(walks(rows), 50)
+    other.storage.load_state_dict(world.storage.state_dict())
+    other.knn.load_state_dict(world.knn.state_dict())
+    if adds_first:
+        other.add(walks(60, seed=1), 7)
+    assert other.recall() >= 0.99
+    other.add(walks(60, seed=2), 7)
+    assert other.recall() >= 0.99
 
 
 def test_rows_that_were_not_observed_are_reported():

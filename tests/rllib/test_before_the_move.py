@@ -38,6 +38,10 @@ def study(tmp_path):
     return Path(shutil.copytree(DATA / "study", tmp_path / "study"))
 
 
+def recorded():
+    return json.loads((DATA / "run_resumed.json").read_text())
+
+
 def rows(folder):
     with (folder / "progress.csv").open(newline="") as file:
         return list(csv.DictReader(file))
@@ -46,7 +50,7 @@ def rows(folder):
 @pytest.mark.slow
 def test_a_run_goes_on_as_it_did(run):
     assert custom_training.main(["--resume", str(run), "--total_env_steps", "500", "--quiet"]) == 0
-    expected = json.loads((DATA / "run_resumed.json").read_text())
+    expected = recorded()
     found = rows(run)[-len(expected) :]
     assert [float(row["env_steps"]) for row in found] == [400, 500]
     for mine, before in zip(found, expected, strict=True):
@@ -61,11 +65,15 @@ def test_a_run_is_evaluated(run, capsys):
     assert capsys.readouterr().out == plain and "episode 1: return -" in plain
 
 
-def test_from_python():
+def test_from_python_it_goes_on_as_it_did():
     folder = DATA / "run" / CHECKPOINT
     for make in (SAC.from_checkpoint, lambda path: SAC.from_checkpoint(path, trusted=True), Algorithm.from_checkpoint):
         algorithm = make(str(folder))
         assert type(algorithm) is SAC and algorithm.env_steps == 300 and len(algorithm.replay_buffer) == 300
+        found = algorithm.train()["learners"]["default_policy"]
+        part = "learners/default_policy/"
+        before = {name.removeprefix(part): value for name, value in recorded()[0].items() if name.startswith(part)}
+        assert before and {name: found[name] for name in before} == pytest.approx(before, rel=1e-5)
         algorithm.stop()
 
 

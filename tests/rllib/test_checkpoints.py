@@ -194,3 +194,19 @@ def test_missing_folder_is_refused(tmp_path):
 def test_identity_is_readable(saved):
     identity = json.loads((saved / "interreplay.json").read_text())
     assert identity["environment"] == "Pendulum-v1" and identity["replay buffer"] == "Uniform"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_another_number_of_environments_begins_episodes_anew(count, tmp_path):
+    stopped = config().env_runners(num_envs_per_env_runner=2).build_algo()
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    seen = set(stopped.replay_buffer.storage[torch.arange(len(stopped.replay_buffer))].episode.tolist())
+    rows = len(stopped.replay_buffer)
+    resumed = config().env_runners(num_envs_per_env_runner=count).build_algo()
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train()
+    found = resumed.replay_buffer.storage[torch.arange(len(resumed.replay_buffer))]
+    assert len(found) > rows and not seen & set(found.episode[rows:].tolist())
+    last = {episode: max(i for i in range(rows) if found.episode[i] == episode) for episode in seen}
+    assert all(found.truncated[i] or found.terminated[i] for i in last.values())

@@ -85,7 +85,7 @@ def test_a_limit_can_be_set():
     algorithm = config(evaluation_max_episode_steps=15).build_algo()
     assert algorithm.train()["evaluation"]["env_runners"]["episode_len_mean"] == 15
     algorithm.stop()
-    with pytest.raises(ValueError, match="evaluation_max_episode_steps is 0; expected 1 or more"):
+    with pytest.raises(ValueError, match="evaluation_max_episode_steps is 0; expected a whole number of at least 1"):
         config(evaluation_max_episode_steps=0).build_algo()
 
 

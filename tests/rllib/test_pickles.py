@@ -381,3 +381,29 @@ def test_parts_of_a_checkpoint_are_looked_through_too(ours, ran):
     with pytest.raises(CheckpointError, match="expected a local folder"):
         algorithm.restore_from_path("s3://bucket/module", component="learner_group/learner/rl_module")
     assert not ran.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("trainer", "settings"),
+    [
+        ("SAC", {"actor_lr": [[0, 1e-3], [1000, 1e-4]], "grad_clip": 1.0, "target_entropy": -1, "n_step": 3}),
+        ("SAC", {"normalize_observations": True, "lr": 5e-4}),
+        ("TD3", {"exploration": {"type": "OrnsteinUhlenbeck", "sigma": 0.3}, "huber_delta": 1.0}),
+        ("DDPG", {"actor_l2": 1e-3}),
+    ],
+)
+def test_every_setting_of_ours_is_taken_over(trainer, settings, tmp_path):
+    from interreplay import rllib
+
+    kind = getattr(rllib, trainer)
+    made = config(trainer=trainer).training(**settings).env_runners(num_envs_per_env_runner=2).build_algo()
+    made.train()
+    made.save_to_path(tmp_path / "c")
+    plain, trusted = kind.from_checkpoint(tmp_path / "c"), kind.from_checkpoint(tmp_path / "c", trusted=True)
+    for algorithm in (made, plain, trusted):
+        algorithm.train()
+    assert same(weights(made), weights(plain)) and same(weights(made), weights(trusted))
+    for algorithm in (made, plain, trusted):
+        algorithm.stop()
+    assert len(watch(tmp_path / "c", Watching(episodes=1, seed=1)).episodes) == 1

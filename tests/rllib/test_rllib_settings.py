@@ -255,3 +255,17 @@ def test_compute_single_action_is_refused_by_name():
     with pytest.raises(NotImplementedError, match="get_module"):
         algorithm.compute_single_action(np.zeros(3, np.float32))
     algorithm.stop()
+
+
+def test_rllibs_name_of_the_activation():
+    algorithm = built(config().rl_module(model_config=DefaultModelConfig(fcnet_activation="relu", fcnet_hiddens=[8])))
+    assert algorithm.learner.single_module.nets.critics.activation == "relu"
+    algorithm.stop()
+    algorithm = built(config().rl_module(model_config={"fcnet_activation": "tanh"}))
+    nets = algorithm.learner.single_module.nets
+    obs = torch.randn(5, 3)
+    hidden = torch.tanh(obs @ nets.actor.body.weights[0][0] + nets.actor.body.biases[0][0])
+    hidden = torch.tanh(hidden @ nets.actor.body.weights[1][0] + nets.actor.body.biases[1][0])
+    wanted = hidden @ nets.actor.body.weights[2][0] + nets.actor.body.biases[2][0]
+    assert torch.allclose(nets.actor.body.outputs(obs)[0], wanted, atol=1e-5)
+    algorithm.stop()

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import time
 
 import pytest
 
+from interreplay.rllib.run import result_log
 from interreplay.rllib.run.result_log import RunLog
 
 
@@ -53,3 +56,54 @@ def test_tensorboard_hides_what_lies_beyond_the_resumed_step(tmp_path):
     events.Reload()
     found = {event.step: event.value for event in events.Scalars("ray/tune/a/b")}
     assert found == {100: 1, 200: 50}
+
+
+def test_an_iteration_reads_nothing_that_was_written_before(tmp_path, monkeypatch):
+    log = RunLog(tmp_path, {})
+    log.write(result(1), 100)
+
+    def read(path):
+        raise AssertionError("the file is read again")
+
+    monkeypatch.setattr(result_log._Table, "_read", staticmethod(read))
+    for i in range(2, 6):
+        log.write(result(i), 100 * i)
+    log.close()
+    assert [row["a/b"] for row in rows(tmp_path)] == list("12345")
+
+
+@pytest.mark.parametrize("name", ["progress.csv", "result.json", "events"])
+@pytest.mark.parametrize("columns", [{}, {"learners": {"loss": 0.5}}])
+def test_a_row_is_in_every_file_or_in_none(tmp_path, monkeypatch, name, columns):
+    log = RunLog(tmp_path, {})
+    log.write(result(1), 100)
+    before = (rows(tmp_path), (tmp_path / "result.json").read_text())
+    logger = {"progress.csv": log._table, "result.json": log._lines, "events": log._events}[name]
+    plain = type(logger).__mro__[1].log_trial_result
+
+    def full(self, iteration, trial, row):
+        plain(self, iteration, trial, row)  # it is written, and held back or not
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(logger).__mro__[1], "log_trial_result", full)
+    with pytest.raises(OSError, match="No space left"):
+        log.write(result(2, **columns), 200)
+    log.close()
+    kept = [{k: v for k, v in row.items() if k != "learners/loss"} for row in rows(tmp_path)]
+    assert (kept, (tmp_path / "result.json").read_text()) == before
+    assert not list(tmp_path.glob(".*"))
+    monkeypatch.undo()
+    log = RunLog(tmp_path, {}, 100)
+    log.write(result(2, **columns), 200)
+    log.close()
+    assert [row["a/b"] for row in rows(tmp_path)] == ["1", "2"]
+
+
+def test_events_that_cannot_be_written_are_noticed_and_wait_for_nothing(tmp_path):
+    log = RunLog(tmp_path, {})
+    with open("/dev/full", "wb") as full:
+        os.dup2(full.fileno(), log._events.file(log._run).fileno())
+    with pytest.raises(OSError, match="No space left"):
+        log.write({**result(1), "many": dict.fromkeys(map(str, range(50)), 1.0)}, 100)
+    log.close()
+    assert rows(tmp_path) == [] and (tmp_path / "result.json").read_text() == ""

@@ -19,10 +19,11 @@ from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.rllib.tune.single_run import run_single
 from interreplay.rllib.tune.study_run import HopelessError, TrialRun
+from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import RunFolder
 from interreplay.studies.storage import Store
 from interreplay.studies.study import Execution
-from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder, held
+from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder
 
 LINE = "--env InvertedPendulum-v5 --buffer NMER --kneighbors 3 --total_env_steps 100 --steps_per_iteration 25"
 LINE += " --learning_starts 15 --train_batch_size 16 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1"
@@ -110,9 +111,9 @@ def test_interrupted_anywhere_it_ends_the_same(wish, step, whole, tmp_path):
 
 
 class Fragile(PendulumEnv):
-    """Raises at its 38th step as often as `Fragile.times` says; gives NaN there when told to."""
+    """Raises at its 38th step, or another, as often as `Fragile.times` says; gives NaN there when told to."""
 
-    times, nan = 0, False
+    times, nan, at = 0, False, 38
 
     def __init__(self):
         super().__init__()
@@ -120,19 +121,19 @@ class Fragile(PendulumEnv):
 
     def step(self, action):
         self.steps += 1
-        if self.steps == 38 and Fragile.times:
+        if self.steps == Fragile.at and Fragile.times:
             Fragile.times -= 1
             raise RuntimeError("the simulator broke")
         obs, reward, *rest = super().step(action)
-        return obs, float("nan") if Fragile.nan and self.steps == 38 else reward, *rest
+        return obs, float("nan") if Fragile.nan and self.steps == Fragile.at else reward, *rest
 
 
 gym.register("Fragile-v0", entry_point=Fragile, max_episode_steps=25)
 HOW = Execution(max_failures=2, hang_timeout=60)
 
 
-def fragile(folder: Path, times: int, nan: bool = False, **more) -> tuple[int, list[str], dict]:
-    Fragile.times, Fragile.nan = times, nan
+def fragile(folder: Path, times: int, nan: bool = False, at: int = 38, **more) -> tuple[int, list[str], dict]:
+    Fragile.times, Fragile.nan, Fragile.at = times, nan, at
     said: list[str] = []
     how = settings("--env", "Fragile-v0", "--buffer_arg", "k=3", "--evaluation_interval", "0") | more
     code = run_single(TrialFolder(folder), how, HOW, said.append)
@@ -142,17 +143,19 @@ def fragile(folder: Path, times: int, nan: bool = False, **more) -> tuple[int, l
 def test_a_run_that_fails_is_tried_again_from_its_checkpoint(tmp_path):
     code, said, status = fragile(tmp_path / "run", times=1)
     assert code == 0 and status["state"] == FINISHED and status["starts"] == 2
-    assert status["failures"] == ["RuntimeError: the simulator broke"]
-    assert any("trying again from its last checkpoint: RuntimeError: the simulator broke" in line for line in said)
+    broke = "EnvironmentFailure: the environment Fragile-v0 raised RuntimeError: the simulator broke, at env step 38"
+    assert status["failures"] == [broke] and status["begun_at"] == 37
+    assert any(f"trying again from its last checkpoint: {broke}" in line for line in said)
     steps = [float(row["num_env_steps_sampled_lifetime"]) for row in rows(tmp_path / "run")]
     assert steps == [25, 50, 75, 100]
 
 
 @pytest.mark.slow
 def test_a_run_that_always_fails_ends_with_the_reason(tmp_path):
-    code, said, status = fragile(tmp_path / "run", times=9)
+    code, said, status = fragile(tmp_path / "run", times=9, at=11)
     assert code == 1 and status["state"] == FAILED and len(status["failures"]) == status["starts"] == 3
-    assert said[-1] == "failed, for good: RuntimeError: the simulator broke"
+    broke = "the environment Fragile-v0 raised RuntimeError: the simulator broke"
+    assert said[-1] == f"failed, for good: EnvironmentFailure: {broke}, at env step 31"  # each begins where it broke
     assert "simulator broke" in (tmp_path / "run" / "error.txt").read_text()
     code, _, status = fragile(tmp_path / "run", times=0)  # mended, and begun again by hand
     assert code == 0 and status["state"] == FINISHED
@@ -199,7 +202,7 @@ def test_a_lost_env_runner_is_a_failure_like_others(tmp_path):
 
 
 def test_a_folder_belongs_to_one_process(tmp_path):
-    told = "in use by another process: the run runs there already"
+    told = f"another process is in {tmp_path}: the run runs there already"
     with (
         held(tmp_path, "the run"),
         pytest.raises(UsageError, match=told),

@@ -6,7 +6,7 @@ import pytest
 
 from interreplay.rllib.tune import callbacks
 from interreplay.rllib.tune.callbacks import Progress
-from interreplay.studies.trial_folder import CRASHED, TrialFolder
+from interreplay.studies.trial_folder import CRASHED, TrialFolder, shortened
 
 
 class Trial(SimpleNamespace):
@@ -41,6 +41,24 @@ def test_every_loss_of_a_process_is_noted_and_waited_for(told):
     assert told.folder.status()["failures"] == [first, "its process ended:", "its process ended:"]
     assert told.folder.status()["state"] == CRASHED
     assert told.paused == [callbacks.LOST_PAUSE] * 2
+
+
+def test_a_killed_worker_is_told_of_without_guesses_and_from_the_beginning(told):
+    line = "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: "
+    line += "Worker unexpectedly exits with a connection error code 2. End of file."
+    with open(told.trial.error_file, "w") as file:
+        file.write(f"traceback\n{line} Some common causes include: (1) the OOM killer{' or other' * 90}.\n")
+    told.progress.on_trial_start(0, [], told.trial)
+    told.progress.on_trial_error(0, [], told.trial)
+    assert told.folder.status()["failures"] == [f"its process ended: {line}"]
+
+
+def test_a_long_failure_keeps_both_ends():
+    text = shortened(f"RayTaskError: ray::step() {'frame ' * 200} ValueError: the reason")
+    assert len(text) <= 500
+    assert text.startswith("RayTaskError: ray::step() frame") and text.endswith("frame ValueError: the reason")
+    assert " ... frame" in text
+    assert shortened(" a\n b ") == "a b"
 
 
 def test_what_the_process_said_itself_is_not_noted_twice_and_tried_at_once(told):

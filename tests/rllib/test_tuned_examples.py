@@ -9,7 +9,9 @@ import pytest
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.rllib.command.algorithm_names import config_for
-from interreplay.rllib.command.experiments import configured, read_file
+from interreplay.rllib.command.experiment_files import read_file
+from interreplay.rllib.command.experiments import configured
+from interreplay.rllib.command.resources import Room
 from tests.rllib.test_training import cluster  # noqa: F401
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "tuned"
@@ -38,6 +40,7 @@ def test_it_is_understood(path, tmp_path):
     for experiment, settings in variants(path):
         config = configured(config_for(experiment.run, experiment.env, str), settings)
         config.validate()
+        experiment.check(Room(cpus=2, gpus=0))  # of a small machine
         assert experiment.tuner(tmp_path)._local_tuner.get_run_config().stop
 
 

@@ -135,3 +135,16 @@ def test_bad_arguments(arguments):
 
 def test_numpy_is_used_where_it_shares_memory():
     assert row_table.shares_numpy(torch.device("cpu")) and not row_table.shares_numpy(torch.device("cuda"))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_a_loaded_state_follows_the_alpha_of_the_configuration(alpha):
+    storage, before = filled(alpha=0.6)
+    before.update(torch.arange(40), errors(40))
+    after, wanted = Prioritized(alpha=alpha), Prioritized(alpha=alpha)
+    after.load_state_dict(before.state_dict())
+    wanted.observe(storage, torch.arange(50))
+    wanted.update(torch.arange(40), errors(40))
+    slots = torch.arange(50)
+    assert torch.allclose(after.probabilities(slots), wanted.probabilities(slots), rtol=1e-6)
+    assert float(after._tree.total()) == pytest.approx(float(wanted._tree.total()))

@@ -80,7 +80,7 @@ def load(name: str) -> Preset:
     if name == NONE:
         return DEFAULTS
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
-    if path.parent != FOLDER and not path.is_file():
+    if name.endswith((".yaml", ".yml")) and not path.is_file():
         raise UsageError(f"preset {path} {'is not a file' if path.exists() else 'does not exist'}")
     if name not in names() and not path.is_file():
         raise UsageError(

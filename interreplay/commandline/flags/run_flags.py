@@ -134,6 +134,15 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             changeable=True,
             in_study="cpus_per_trial",
         ),
+        Flag(
+            "hang_timeout",
+            number(0),
+            1800.0,
+            "seconds without an env step or an update until the process ends itself; 0 for never",
+            scope="invocation",
+            changeable=True,
+            in_study="hang_timeout",
+        ),
         loop_flag("matrix_dtype"),
     ),
     "evaluation and results": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,8 +49,15 @@ class LayerViews:
         return LayerViews([torch.empty_like(w) for w in self.weights], [torch.empty_like(b) for b in self.biases])
 
 
+ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "relu": (Tensor.relu_, lambda gradient, outputs: torch.ops.aten.threshold_backward(gradient, outputs, 0)),
+    "tanh": (Tensor.tanh_, torch.ops.aten.tanh_backward),
+}
+"""Functions between layers by name: in place, and the gradient of their inputs from that of their outputs and these."""
+
+
 class ForwardPass:
-    """One forward pass of m networks with ReLU between layers, kept for the backward pass.
+    """One forward pass of m networks with ReLU or tanh between layers, kept for the backward pass.
 
     The backward pass of a processor leaves out rows that get no gradient, as do those of the critic that is not the
     minimum. Autograd's own backward of `torch.baddbmm` would hand out transposed gradients, which ReLU's backward
@@ -61,14 +68,16 @@ class ForwardPass:
         rows: What all networks see, ``(n, in)``.
         views: Of the parameters of m networks.
         dtype: In which the matrices between hidden layers are multiplied, and their gradients; the first and the
-            last layer, sums and ReLU keep the type of the rows. None for that type everywhere.
+            last layer, sums and activations keep the type of the rows. None for that type everywhere.
+        activation: Name of the function between layers, one of `ACTIVATIONS`.
 
     Attributes:
         outputs: ``(m, n, out)``.
     """
 
-    def __init__(self, rows: Tensor, views: LayerViews, dtype: torch.dtype | None = None):
+    def __init__(self, rows: Tensor, views: LayerViews, dtype: torch.dtype | None = None, activation: str = "relu"):
         self.rows, self.views = rows, views
+        activate, self._through_activation = ACTIVATIONS[activation]
         rows = rows.detach()
         inner = views.depth - 2
         self.dtypes = [None, *[dtype] * inner, None] if inner > 0 else [None] * views.depth
@@ -77,7 +86,7 @@ class ForwardPass:
         for weights, biases in views.members:
             inputs = [rows.expand(views.count, *rows.shape) if views.at_once else rows]
             for i in range(views.depth - 1):
-                inputs.append(affine(inputs[i], weights[i], biases[i], self.dtypes[i]).relu_())
+                inputs.append(activate(affine(inputs[i], weights[i], biases[i], self.dtypes[i])))
             outputs.append(affine(inputs[-1], weights[-1], biases[-1], None))
             self.inputs.append(inputs)
         self.outputs = outputs[0].view(views.count, len(rows), -1) if len(outputs) == 1 else torch.stack(outputs)
@@ -109,7 +118,7 @@ class ForwardPass:
                     torch.sum(gradient, dim=-2, keepdim=True, out=of_biases[i])
                 if i:
                     back = through(gradient, weights[i], self.dtypes[i])
-                    gradient = torch.ops.aten.threshold_backward(back, inputs[i], 0)
+                    gradient = self._through_activation(back, inputs[i])
             if of_rows is not None:
                 add_rows(of_rows, which, through(gradient, weights[0][..., columns, :], None))
         return of_rows
@@ -119,21 +128,21 @@ class BatchedLayers(torch.autograd.Function):
     """A `ForwardPass` as a function of autograd, for losses that are not differentiated by hand."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, dtype: torch.dtype | None, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, dtype: torch.dtype | None, activation: str, *parameters: Tensor) -> Tensor:
         """Return outputs ``(m, n, out)`` for rows ``(n, in)``, the weights and then the biases of every layer."""
         middle = len(parameters) // 2
         ctx.save_for_backward(*parameters)  # so that autograd notices when they are changed before the backward pass
-        ctx.done = ForwardPass(rows, LayerViews(parameters[:middle], parameters[middle:]), dtype)
+        ctx.done = ForwardPass(rows, LayerViews(parameters[:middle], parameters[middle:]), dtype, activation)
         return ctx.done.outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return gradients of the rows and of all parameters, those that are needed."""
-        into = ctx.done.views.empty_like() if ctx.needs_input_grad[2] else None
+        into = ctx.done.views.empty_like() if ctx.needs_input_grad[3] else None
         of_rows = ctx.done.backward(gradients, into, slice(None) if ctx.needs_input_grad[0] else None)
         of_parameters = [None] * len(ctx.saved_tensors) if into is None else [*into.weights, *into.biases]
-        return of_rows, None, *of_parameters
+        return of_rows, None, None, *of_parameters
 
 
 def at_once(device: torch.device) -> bool:

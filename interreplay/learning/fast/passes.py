@@ -43,7 +43,7 @@ class Passes:
             if first not in self._firsts:
                 self._firsts[first] = views.first(first)
             views = self._firsts[first]
-        return ForwardPass(rows, views, self.layers.matrix_dtype)
+        return ForwardPass(rows, views, self.layers.matrix_dtype, self.layers.activation)
 
     def learn(self, forward: ForwardPass, gradients: Tensor) -> None:
         """Set the gradient of every parameter, in tensors that are used again the next time.
@@ -63,4 +63,6 @@ class Passes:
 
     def differentiable(self, rows: Tensor) -> Tensor:
         """Return outputs ``(m, n, out)`` of rows ``(n, in)`` whose gradients autograd takes by our backward pass."""
-        return BatchedLayers.apply(rows, self.layers.matrix_dtype, *self._weights, *self._biases)
+        return BatchedLayers.apply(
+            rows, self.layers.matrix_dtype, self.layers.activation, *self._weights, *self._biases
+        )

@@ -14,7 +14,7 @@ from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.env_runner.runner import ColumnRunner
 from interreplay.settings import Number, OneOf
 
-MODEL_KEYS = ("hiddens", "matrix_dtype", "initial_alpha", "normalize_observations")
+MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations")
 """What networks take from ``rl_module(model_config=)``, beside RLlib's ``fcnet_hiddens`` and ``fcnet_activation``."""
 
 
@@ -83,9 +83,8 @@ def model_settings(given: Any) -> dict[str, Any]:
         plain = dataclasses.asdict(DefaultModelConfig())
         given = {name: value for name, value in dataclasses.asdict(given).items() if value != plain[name]}
     given = dict(given or {})
-    activation = given.pop("fcnet_activation", "relu")
-    if str(activation).lower() != "relu":
-        raise ValueError(f"model_config: fcnet_activation is {activation!r}; expected 'relu'")
+    if "fcnet_activation" in given:
+        given["activation"] = str(given.pop("fcnet_activation")).lower()
     if "fcnet_hiddens" in given:
         given["hiddens"] = list(given.pop("fcnet_hiddens"))
     for name in given:

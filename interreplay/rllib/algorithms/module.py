@@ -67,6 +67,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         for layers in self.nets.modules():
             if isinstance(layers, BatchedMLP):
                 layers.matrix_dtype = MATRIX_DTYPES[self.model_config["matrix_dtype"]]
+                layers.activation = self.model_config["activation"]
 
     @abstractmethod
     def make_networks(self, inputs: int, actions: int) -> nn.Module:

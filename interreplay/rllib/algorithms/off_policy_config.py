@@ -23,6 +23,7 @@ from interreplay.rllib.algorithms.host_checks import (
     wants_normalization,
 )
 from interreplay.rllib.algorithms.rllib_settings import MORE, check_rllib_settings, names_of_rllib, training_of
+from interreplay.rllib.checkpoints.moved import settings_of_before
 from interreplay.settings import OrWord, Rate, Whole, accepted_by, check_known, defaults
 
 RLLIB_NAMES = {
@@ -228,12 +229,18 @@ class OffPolicyConfig(AlgorithmConfig):
         ours = vars(self).keys() - vars(AlgorithmConfig()).keys()
         return {name: getattr(self, name) for name in ours} | super().get_state()
 
+    @classmethod
+    @override(AlgorithmConfig)
+    def from_state(cls, state: dict[str, Any]) -> Any:
+        return super().from_state(settings_of_before(state, cls.own_settings()))
+
     @property
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
         return super()._model_config_auto_includes | {
             "hiddens": list(self.hiddens),
             "matrix_dtype": self.matrix_dtype,
+            "activation": self.activation,
             "normalize_observations": self.normalize_observations,
             "exploration": self.exploration,
         }

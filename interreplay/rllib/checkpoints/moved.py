@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -28,6 +28,21 @@ MOVED = {
     "interreplay.rllib.video": "interreplay.rllib.evaluation.video",
 }
 """Modules with classes that pickles of commit d2c55bd and before may name, and where they lie since."""
+
+_UNREAD = ("lr", "train_batch_size", "sample_timeout_s")
+_SINCE = "normalize_observations"
+"""A setting of all our algorithms since they read those above, which had RLlib's defaults and no effect before."""
+
+
+def settings_of_before(state: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a configuration without those that had no effect when it was saved.
+
+    Args:
+        state: The settings by name.
+        known: Names of those that its class has today.
+    """
+    before = _SINCE in known and _SINCE not in state
+    return {name: value for name, value in state.items() if not (before and name in _UNREAD)}
 
 
 def current(module: str) -> str:

@@ -49,6 +49,8 @@ _VALUES = {
     ("ray.rllib.core.rl_module.default_model_config", "DefaultModelConfig"),
     ("ray.rllib.core.rl_module.multi_rl_module", "MultiRLModuleSpec"),
     ("ray.rllib.core.rl_module.rl_module", "RLModuleSpec"),
+    ("ray.rllib.env.env_context", "EnvContext"),
+    ("ray.rllib.policy.policy", "PolicySpec"),
 }
 """What a configuration holds values of; making one does nothing else."""
 _SETTINGS = "interreplay.learning."

@@ -27,14 +27,16 @@ from interreplay.catalogue import methods
 from interreplay.errors import CheckpointError
 from interreplay.learning.exploration import Exploration
 from interreplay.rllib.checkpoints import safe_pickle
+from interreplay.rllib.checkpoints.moved import settings_of_before
 from interreplay.rllib.checkpoints.safe_pickle import ClassReference, RestrictedUnpickler
 
 CONFIGS = ("ray.rllib.algorithms.", "interreplay.rllib.")
 MODULES = (*CONFIGS, "ray.rllib.core.")
 STOCK_BUFFER = "interreplay.rllib.ReplayBuffer"
+_NEW_STACK = ("enable_rl_module_and_learner", "enable_env_runner_and_connector_v2")
 NEEDED = frozenset(
-    ("env", "policies", "enable_rl_module_and_learner", "enable_env_runner_and_connector_v2")
-    + ("_rl_module_spec", "_model_config", "_env_to_module_connector", "_module_to_env_connector")
+    ("env", "policies", "_rl_module_spec", "_model_config", "_env_to_module_connector", "_module_to_env_connector")
+    + _NEW_STACK
 )
 """Settings without which a policy would act otherwise, or could not be restored."""
 _WORDS = {"framework_str", "grad_clip_by", "rollout_fragment_length", "batch_mode", "observation_filter"}
@@ -58,7 +60,7 @@ def stored_config(folder: Path, trusted: bool = False, whole: bool = False) -> A
     """
     try:
         (state,) = safe_pickle.load(folder / safe_pickle.CONSTRUCTOR, trusted)["ctor_args_and_kwargs"][0]
-        return AlgorithmConfig.from_state(state) if trusted else _rebuilt(folder, state, whole)
+        return state["class"].from_state(state) if trusted else _rebuilt(folder, state, whole)
     except (CheckpointError, KeyboardInterrupt):
         raise
     except Exception as error:  # whatever damaged bytes, or code that was trusted, lead to
@@ -69,6 +71,7 @@ def stored_config(folder: Path, trusted: bool = False, whole: bool = False) -> A
 def _rebuilt(folder: Path, state: dict[str, Any], whole: bool) -> AlgorithmConfig:
     config = looked_up(state["class"], AlgorithmConfig, CONFIGS)()
     before = _as_stored(config)
+    state = settings_of_before(state, vars(config))
     for name in vars(config).keys() & before.keys() & state.keys() - {"class"}:
         value = state[name]
         if _same(value, before[name]):
@@ -119,8 +122,8 @@ def _is_ours(config: AlgorithmConfig) -> bool:
 def _taken(config: AlgorithmConfig, name: str, value: Any) -> Any:
     """A setting as it is taken over, or `_LEFT_OUT`."""
     ours = _is_ours(config)
-    if name.startswith("enable_"):
-        return _LEFT_OUT  # RLlib's old API stack
+    if name in _NEW_STACK:
+        return _LEFT_OUT
     if name == "env":
         return value if isinstance(value, str) else _LEFT_OUT
     if name in ("observation_space", "action_space"):
@@ -145,7 +148,7 @@ def _is_plain(value: Any, words: bool = False, texts: bool = False) -> bool:
         return True
     if isinstance(value, str):
         return texts or (words and bool(_WORD.fullmatch(value)))
-    if type(value) is dict:
+    if isinstance(value, dict):
         return all(isinstance(key, str | int) and _is_plain(item, words, texts) for key, item in value.items())
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biuf"

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from ray import tune
 
-from interreplay.commandline.flags.command import ended
 from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.commandline.flags.parser import OneLineParser, underscored
 from interreplay.commandline.flags.values import whole
@@ -29,6 +28,7 @@ from interreplay.rllib.command.resources import room
 from interreplay.rllib.evaluation.report import evaluate
 from interreplay.rllib.ray_session import start_ray
 from interreplay.rllib.run.trackers import trackers
+from interreplay.runs import outcome
 from interreplay.runs.run_folder import check_name, ensure_writable
 from interreplay.runs.signals import Interrupts
 
@@ -80,14 +80,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         trials saved, 130 after Ctrl-C.
     """
     words = sys.argv[1:] if argv is None else argv
-    given = make_parser().parse_args([underscored(word) for word in words])
+    return outcome.run("rllib", lambda: act(make_parser().parse_args([underscored(word) for word in words])))
+
+
+def act(given: argparse.Namespace) -> int:
+    """Carry out the subcommand; return the exit code."""
     if given.command == "train":
-        return ended("rllib", lambda: train(given), "stopped at once; --resume goes on from the newest checkpoints")
-    return ended("rllib", lambda: play(given), "stopped")
-
-
-def play(given: argparse.Namespace) -> int:
-    """`rllib evaluate`; return the exit code."""
+        return train(given)
     check_evaluate(given)
     evaluate(given, say)
     return 0

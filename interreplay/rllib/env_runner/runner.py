@@ -240,6 +240,8 @@ class ColumnRunner(SamplingRunner):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` gave; where environments were not saved, at the start of an episode."""
         self._needs_initial_reset = self._now.load_state_dict(state, self.env)
+        if self.env is not None and len(self._now.over) != self.num_envs:
+            self._cut += self._now.resize(self.num_envs)
         self._ongoing_episodes = [None] * self.num_envs
 
     @override(SingleAgentEnvRunner)

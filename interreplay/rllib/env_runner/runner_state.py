@@ -81,10 +81,12 @@ class RunnerState:
             over=np.zeros(num_envs, dtype=bool),
         )
 
-    def resize(self, num_envs: int) -> None:
-        """Begin anew with another number of environments; the generators stay."""
-        self.log = EpisodeLog(num_envs, first=self.index * IDS_PER_RUNNER)
-        self.over = np.zeros(num_envs, dtype=bool)
+    def resize(self, num_envs: int) -> list[int]:
+        """Begin anew with another number of environments, and return the episodes broken off; the generators stay."""
+        broken_off = self.broken_off()
+        self.log = EpisodeLog(num_envs, first=self.log.next_id)
+        self.over, self.obs = np.zeros(num_envs, dtype=bool), None
+        return broken_off
 
     def move(self, device: torch.device) -> None:
         """Draw exploration on another device."""
@@ -123,7 +125,7 @@ class RunnerState:
         }
 
     def load_state_dict(self, state: dict[str, Any], env: Any) -> bool:
-        """Continue from what `state_dict` gave; where environments were not saved, at the start of an episode.
+        """Continue from what `state_dict` gave; at an episode's start where environments were not saved, or others.
 
         Returns:
             Whether the next step is to reset the environments.
@@ -138,10 +140,10 @@ class RunnerState:
         needs_reset = bool(state["needs_reset"]) or state["envs"] is None
         if state["obs"] is None:
             return needs_reset  # it had not begun, as one that evaluates before the first evaluation
-        if state["envs"] is None:
+        if state["envs"] is None or len(state["envs"]) != len(environments(env)):
             # A seeded reset would replay the run's first episodes.
             self.seed_next_reset(int(self.numpy_rng.integers(2**31)))
-            return needs_reset
+            return True
         env.reset()
         for one, saved in zip(environments(env), state["envs"], strict=True):
             restore_env(one, saved)

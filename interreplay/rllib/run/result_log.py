@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
+from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback
 from ray.tune.utils import flatten_dict
-from tensorboardX import SummaryWriter
-from tensorboardX.proto.summary_pb2 import Summary
 
-from interreplay.rllib.evaluation.video import gif
+from interreplay.rllib.run.event_files import Events
 
 
 @dataclass(eq=False)
@@ -46,17 +45,40 @@ class _Run:
 
 
 class _Table(CSVLoggerCallback):
-    """``progress.csv`` with all columns: Tune's logger drops those that the first row did not have."""
+    """``progress.csv`` with all columns: Tune's logger drops those that the first row did not have.
+
+    The file is read once, when a run is resumed, and again where columns are new: what an iteration costs does not grow
+    with the run.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._header: list[str] = []
+        self.size = 0
+
+    def log_trial_start(self, trial: Any) -> None:
+        self._header = self._read(Path(trial.local_path, "progress.csv"))[0]
 
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
-        path = Path(trial.local_path, "progress.csv")
         row = flatten_dict(result, delimiter="/")
-        header, rows = self._read(path)
-        new = [name for name in row if name not in header]
-        if header and new:
+        known = set(self._header)
+        new = [name for name in row if name not in known]
+        if self._header and new:
             self.log_trial_end(trial)
-            self._rewrite(path, [*header, *new], rows)
-        super().log_trial_result(iteration, trial, dict.fromkeys([*header, *new], "") | row)
+            path = Path(trial.local_path, "progress.csv")
+            self._rewrite(path, [*self._header, *new], self._read(path)[1])
+            self.mark(trial)
+        self._header += new
+        super().log_trial_result(iteration, trial, dict.fromkeys(self._header, "") | row)
+
+    def mark(self, trial: Any) -> None:
+        """Note the size to which `undo` goes back."""
+        self.size = _size(Path(trial.local_path, "progress.csv"))
+
+    def undo(self, trial: Any) -> None:
+        """Let go of the file, and remove what was written since `mark`."""
+        _let_go(self._trial_files.get(trial))
+        _cut(Path(trial.local_path, "progress.csv"), self.size)
 
     @staticmethod
     def _read(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
@@ -69,20 +91,30 @@ class _Table(CSVLoggerCallback):
     @staticmethod
     def _rewrite(path: Path, header: list[str], rows: list[dict[str, Any]]) -> None:
         work = path.with_name(".progress.csv")
-        with work.open("w", newline="") as file:
-            writer = csv.DictWriter(file, header, restval="")
-            writer.writeheader()
-            writer.writerows(rows)
-        work.replace(path)
+        try:
+            with work.open("w", newline="") as file:
+                writer = csv.DictWriter(file, header, restval="")
+                writer.writeheader()
+                writer.writerows(rows)
+            work.replace(path)
+        except OSError:
+            work.unlink(missing_ok=True)
+            raise
 
 
-class _Events(TBXLoggerCallback):
-    """TensorBoard's events; those past the step that a resumed run starts from are hidden."""
+class _Lines(JsonLoggerCallback):
+    """``result.json`` and ``params.json``."""
 
-    def __init__(self, steps: int):
-        super().__init__()
-        if steps:
-            self._summary_writer_cls = functools.partial(SummaryWriter, purge_step=steps + 1)
+    size = 0
+
+    def mark(self, trial: Any) -> None:
+        """Note the size to which `undo` goes back."""
+        self.size = _size(Path(trial.local_path, "result.json"))
+
+    def undo(self, trial: Any) -> None:
+        """Let go of the file, and remove what was written since `mark`."""
+        _let_go(self._trial_files.get(trial))
+        _cut(Path(trial.local_path, "result.json"), self.size)
 
 
 class RunLog:
@@ -106,42 +138,51 @@ class RunLog:
         say: Callable[[str], object] = str,
     ):
         self._run, self._say = _Run(str(folder.absolute()), config), say
-        self._events = _Events(steps)
-        self._loggers = [_Table(), JsonLoggerCallback(), self._events]
+        self._table, self._lines, self._events = _Table(), _Lines(), Events(steps)
+        self._loggers: list[LoggerCallback] = [self._table, self._lines, self._events]
         for logger in self._loggers:
             logger.log_trial_start(self._run)
         self._trackers = list(trackers)
         self._tell(lambda tracker: tracker.log_trial_start(self._run))
 
     def write(self, result: dict[str, Any], steps: int) -> None:
-        """Adds one result.
+        """Add one result, to every file or to none.
 
         Args:
             result: What ``algo.train()`` returned.
             steps: Environment steps so far, TensorBoard's horizontal axis.
+
+        Raises:
+            OSError: A file could not be written; nothing more can be added.
         """
         row = {name: value for name, value in result.items() if name != "config"} | {"timesteps_total": steps}
-        for logger in self._loggers:
-            logger.log_trial_result(result["training_iteration"], self._run, row)
+        self._table.mark(self._run)
+        self._lines.mark(self._run)
+        try:
+            for logger in self._loggers:
+                logger.log_trial_result(result["training_iteration"], self._run, row)
+        except OSError:
+            self._table.undo(self._run)
+            self._lines.undo(self._run)
+            _let_go(self._events.file(self._run))
+            raise
         self._tell(lambda tracker: tracker.log_trial_result(result["training_iteration"], self._run, dict(row)))
 
     def film(self, name: str, frames: list[np.ndarray], steps: int) -> None:
-        """Adds a film to TensorBoard's images.
+        """Add a film to TensorBoard's images.
 
         Args:
             name: Its tag.
             frames: Pictures ``(height, width, 3)`` uint8.
             steps: Environment steps so far.
         """
-        height, width, _ = frames[0].shape
-        picture = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif(frames))
-        writer = self._events._trial_writer[self._run]
-        writer._get_file_writer().add_summary(Summary(value=[Summary.Value(tag=name, image=picture)]), steps)
+        self._events.film(self._run, name, frames, steps)
 
     def close(self) -> None:
-        """Closes the files."""
+        """Close the files."""
         for logger in self._loggers:
-            logger.log_trial_end(self._run)
+            with contextlib.suppress(OSError):  # of a disk that is full, where `write` has raised before
+                logger.log_trial_end(self._run)
         self._tell(lambda tracker: tracker.log_trial_end(self._run))
         self._tell(lambda tracker: tracker.on_experiment_end([]))
 
@@ -154,3 +195,21 @@ class RunLog:
                 self._say(
                     f"{type(tracker).__name__} stopped, the run goes on without it: {' '.join(str(error).split())}"
                 )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _cut(path: Path, size: int) -> None:
+    """Bring a file back to the size that it had, which takes no room."""
+    if _size(path) > size:
+        os.truncate(path, size)
+
+
+def _let_go(file: IO[Any] | None) -> None:
+    """Close a file without what it holds back, which would be written, or fail again."""
+    if file is not None and not file.closed:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), file.fileno())
+        file.close()

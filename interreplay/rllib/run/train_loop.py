@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from interreplay.errors import UsageError
 from interreplay.rllib.run.result_log import RunLog
 from interreplay.runs.machine import versions
+from interreplay.runs.outcome import first_line
+from interreplay.runs.resume import with_unwritten
 from interreplay.runs.run_folder import RunFolder
 
 
@@ -31,9 +33,9 @@ class Training:
         trackers: Further loggers of Tune's, such as those for Weights & Biases and MLflow.
         say: Told in one line when one of them fails.
         saved: Called after every checkpoint.
+        unwritten: A row of results that a full disk kept out of the files, as the checkpoint has it that was restored.
 
     Attributes:
-        alive: When the last round of sampling or iteration ended, by ``time.monotonic``.
         checkpoint: The newest that was written here.
     """
 
@@ -46,10 +48,12 @@ class Training:
         trackers: Sequence[Any] = (),
         say: Callable[[str], object] = str,
         saved: Callable[[], object] = str,
+        unwritten: dict[str, Any] | None = None,
     ):
         self.algo, self.settings, self.folder = algo, settings, folder
         self._trackers, self._say = trackers, say
-        self.alive, self._saved = time.monotonic(), saved
+        self._saved, self._saves, self._unwritten = saved, 0, unwritten
+        self._first: tuple[int, ...] = ()
         self.checkpoint: Path | None = None
         self._progress, self._saving, self._stopping, self._goal = progress, False, False, 0
         self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
@@ -74,15 +78,13 @@ class Training:
 
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Trains, and yields each iteration's result; a checkpoint is written at the end."""
-        parameters = vars(self.settings) | {"versions": versions()}
-        log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._say)
+        log = self._begin_log()
+        self.pulse()  # where it begins
         self.algo.on_progress = self._round
         try:
             while not self.complete and not self._stopping:
                 result = self._iterate()
-                log.write(result, self.algo.env_steps)
-                if self.algo.film is not None and (frames := self.algo.film.take()):
-                    log.film("evaluation", frames, self.algo.env_steps)
+                self._write(log, result)
                 freq = self.settings.checkpoint_freq
                 if self._saving or (freq and result["training_iteration"] % freq == 0):
                     self.save()
@@ -93,17 +95,62 @@ class Training:
             log.close()
         self.save()
 
+    def _begin_log(self) -> RunLog:
+        parameters = vars(self.settings) | {"versions": versions()}
+        try:
+            log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._say)
+            if self._unwritten:
+                log.write(self._unwritten, self.algo.env_steps)
+        except OSError as error:
+            raise UsageError(f"results in {self.folder.path} cannot be written ({error.strerror})") from error
+        self._unwritten = None
+        return log
+
+    def _write(self, log: RunLog, result: dict[str, Any]) -> None:
+        """Write a result; where that fails, a checkpoint takes it along, and a resumed run writes it first.
+
+        Raises:
+            UsageError: It failed, as it does where a disk is full; says what is kept.
+        """
+        try:
+            log.write(result, self.algo.env_steps)
+            if self.algo.film is not None and (frames := self.algo.film.take()):
+                log.film("evaluation", frames, self.algo.env_steps)
+        except OSError as error:
+            self._unwritten = {name: value for name, value in result.items() if name != "config"}
+            told = f"results in {self.folder.path} cannot be written ({error.strerror})"
+            raise UsageError(f"{told}; {self.rescue()}") from error
+
+    def rescue(self) -> str:
+        """Save what an error outside of learning left whole; return half a sentence that says where it is."""
+        try:
+            return f"what was learned so far is kept in {self.save(more=1)}"
+        except Exception as error:  # of runners that are lost, too
+            newest = next((path.name for path in self.folder.checkpoints()), "none")
+            return f"no checkpoint could be made of it ({first_line(error)}); the newest is {newest}"
+
+    def pulse(self) -> tuple[int, ...] | None:
+        """Return counts of which one changes as long as something moves, None before the first of them does.
+
+        Safe in other threads, and costs no step anything.
+        """
+        runners = (self.algo.env_runner, self.algo.eval_env_runner)
+        steps = (runner.num_env_steps_sampled_lifetime for runner in runners if runner is not None)
+        counts = (self.algo.env_steps, self.algo.learner.updates, self._saves, *steps)
+        self._first = self._first or counts
+        return counts if counts != self._first else None
+
     def save(self, more: int = 0) -> Path:
         """Writes a checkpoint; ``more`` older ones than usual stay."""
         self._saving = False
         keep = self.settings.keep_checkpoints + more
-        self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, vars(self.settings), keep)
+        settings = with_unwritten(vars(self.settings), self._unwritten)
+        self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, settings, keep)
         self._saved()
-        self.alive = time.monotonic()
+        self._saves += 1
         return self.checkpoint
 
     def _round(self, steps: int) -> None:
-        self.alive = time.monotonic()
         self._progress(steps)
         if self._cut and self.complete:
             self.algo.request_stop()
@@ -119,7 +166,6 @@ class Training:
         result = self.algo.train()
         if self._cut and self.complete:
             result |= self._last_evaluation(result["training_iteration"])
-        self.alive = time.monotonic()
         return result
 
     def _last_evaluation(self, iteration: int) -> dict[str, Any]:

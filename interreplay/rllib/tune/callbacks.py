@@ -65,10 +65,11 @@ def _folder(trial: Any) -> TrialFolder:
 
 
 def _cause(trial: Any) -> str:
-    """What Ray says of the end of a trial's process."""
+    """Return what Ray says of the end of a trial's process, without the guesses that follow it."""
     lines = Path(trial.error_file).read_text().split("\n") if trial.error_file else []
     told = [line.strip() for line in lines if line.strip()]
-    return next((line for line in reversed(told) if "exit" in line.lower()), told[-1] if told else "")
+    line = next((line for line in reversed(told) if "exit" in line.lower()), told[-1] if told else "")
+    return line.partition(" Some common causes include")[0]
 
 
 class Ending(tune.Stopper):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import math
-import os
-import threading
 import time
 import traceback
 from collections.abc import Generator
@@ -15,10 +12,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from interreplay.algorithms_table import ALGORITHMS
-from interreplay.errors import CheckpointError, NonFiniteError, UsageError
+from interreplay.errors import CheckpointError, EnvironmentFailure, NonFiniteError, RunnerLost, UsageError
 from interreplay.rllib.run.build import build
 from interreplay.rllib.run.train_loop import Training
-from interreplay.runs.resume import restore
+from interreplay.runs.folder_lock import held
+from interreplay.runs.hang_watch import HangWatch
+from interreplay.runs.resume import restore, unwritten
 from interreplay.studies.storage import Store
 from interreplay.studies.trial_folder import (
     CRASHED,
@@ -29,7 +28,6 @@ from interreplay.studies.trial_folder import (
     RUNNING,
     STOPPED,
     TrialFolder,
-    held,
 )
 
 
@@ -68,7 +66,7 @@ class TrialRun:
             self.over = state if state in OVER else ""
             if not self.over:
                 self._status = self.folder.note(state=RUNNING, starts=self.folder.status()["starts"] + 1)
-                exits.callback(self._watch().set)
+                exits.enter_context(HangWatch(self.folder.path, self._timeout, self._pulse, self._hung))
             self._exits = exits.pop_all()
         return self
 
@@ -113,7 +111,7 @@ class TrialRun:
             self.folder.set_aside_after(checkpoint)
             self.folder.rewind(algo.env_steps)
         self.folder.note(begun_at=algo.env_steps, notes=notes, ready=time.time())
-        self.training = Training(algo, self.settings, self.folder, saved=self._push)
+        self.training = Training(algo, self.settings, self.folder, saved=self._push, unwritten=unwritten(checkpoint))
         if self._wish:
             self.ask(self._wish)
         return self.training
@@ -143,6 +141,8 @@ class TrialRun:
     def _failed(self, error: BaseException) -> None:
         hopeless = isinstance(error, NonFiniteError | UsageError) and not _is_full(error)
         line = described(error)
+        if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
+            self.training.rescue()
         with contextlib.suppress(OSError):  # where the disk is full
             self.folder.note_failure(line, FAILED if hopeless else CRASHED)
             (self.folder.path / "error.txt").write_text(traceback.format_exc())
@@ -152,21 +152,12 @@ class TrialRun:
             raise HopelessError(line) from error
         raise error
 
-    # -- a run that hangs ---------------------------------------------------------------------------
+    def _pulse(self) -> tuple[int, ...] | None:
+        """Return what changes as long as the run moves, None before it can."""
+        return self.training.pulse() if self.training is not None else None
 
-    def _watch(self) -> threading.Event:
-        done = threading.Event()
-        threading.Thread(target=self._end_when_hung, args=(done,), daemon=True).start()
-        return done
-
-    def _end_when_hung(self, done: threading.Event) -> None:
-        while not done.wait(min(5.0, self._timeout / 4)):
-            alive = max(self._started, self.training.alive if self.training is not None else 0.0)
-            if time.monotonic() - alive > self._timeout:
-                with (self.folder.path / "hung.txt").open("w") as file:
-                    faulthandler.dump_traceback(file, all_threads=True)
-                self.folder.note_failure(f"hung: no env step for {self._timeout:g} s; hung.txt says where")
-                os._exit(1)
+    def _hung(self, line: str) -> None:
+        self.folder.note_failure(line)
 
 
 def _is_full(error: BaseException) -> bool:

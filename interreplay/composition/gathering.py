@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from interreplay.neighborhood.base import NO_NEIGHBOR, Neighbors
+from interreplay.neighborhood import NO_NEIGHBOR, Neighbors
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions

@@ -1,0 +1,1 @@
+"""Parts put together: with the storage that they work on, and the rows that they work with."""

@@ -1,0 +1,81 @@
+"""Population-based training by Ray Tune changes learning rates, PER's alpha and NMER's k of runs that go on."""
+
+import pytest
+import ray
+import torch
+from ray import tune
+from ray.tune.schedulers import PopulationBasedTraining
+
+from interreplay.rllib import SACConfig
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    torch.set_num_threads(1)
+    if not ray.is_initialized():
+        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+
+
+class Noted(tune.Callback):
+    """What each trial was configured with, and what it then worked with."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.seen.append((trial.trial_id, trial.config["lr"], dict(trial.config["replay_buffer_config"]), result))
+
+
+def reporter():
+    """A callback that workers get by value: they cannot import this module."""
+
+    def report_what_is_used(algorithm, result, **_):
+        selector, knn = algorithm.replay_buffer.selector, getattr(algorithm.replay_buffer.neighborhood, "k", None)
+        rates = {name: o.param_groups[0]["lr"] for name, o in algorithm.learner._update_rule.optimizers.items()}
+        result["used"] = {"lr": rates["actor"], "k": knn, "alpha": getattr(selector, "alpha", None)}
+
+    return report_what_is_used
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "name", "values"), [("NMER", "k", [5, 20]), ("PER", "alpha", [0.0, 0.6])])
+def test_what_a_population_changes_is_used(method, name, values, tmp_path):
+    config = (
+        SACConfig()
+        .environment("Pendulum-v1")
+        .training(
+            hiddens=(8, 8),
+            train_batch_size_per_learner=8,
+            num_steps_sampled_before_learning_starts=20,
+            steps_per_iteration=50,
+            lr=tune.choice([1e-3, 1e-4]),
+        )
+        .callbacks(on_train_result=reporter())
+        .debugging(seed=0)
+    )
+    config.replay_buffer_config = {"type": method, "capacity": 500, name: tune.choice(values)}
+    scheduler = PopulationBasedTraining(
+        time_attr="training_iteration",
+        metric="env_steps",
+        mode="max",
+        perturbation_interval=1,
+        quantile_fraction=0.5,
+        resample_probability=1.0,
+        hyperparam_mutations={"lr": [1e-3, 1e-4, 1e-5], "replay_buffer_config": {name: values}},
+        synch=True,
+    )
+    noted = Noted()
+    found = tune.Tuner(
+        SACConfig().algo_class,
+        param_space=config.to_dict(),
+        tune_config=tune.TuneConfig(num_samples=2, scheduler=scheduler),
+        run_config=tune.RunConfig(
+            storage_path=str(tmp_path), stop={"training_iteration": 4}, callbacks=[noted], verbose=0
+        ),
+    ).fit()
+    assert not found.errors and len(noted.seen) >= 8
+    for _, lr, replay, result in noted.seen:
+        assert result["used"]["lr"] == lr and result["used"][name] == replay[name]
+    assert scheduler._num_perturbations > 0
+    changed = {trial: {(lr, replay[name]) for t, lr, replay, _ in noted.seen if t == trial} for trial, *_ in noted.seen}
+    assert any(len(settings) > 1 for settings in changed.values()), "settings changed in the middle of a trial"
