@@ -1,4 +1,4 @@
-"""ReplayBuffer: storage, selection, neighbourhood and synthesis put together."""
+"""ReplayBuffer: storage, selection, neighborhood and synthesis put together."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from interreplay.composition.gathering import Gathered, read_anchors, read_neighbors
 from interreplay.composition.parts import Composition
-from interreplay.credit import Credit, CreditAnchor
-from interreplay.neighborhood import NO_NEIGHBOR, Alone, Neighborhood, Neighbors
+from interreplay.credit import AnchorPriority, PriorityUpdate
+from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
 from interreplay.part import check_answer, evict
 from interreplay.sample import Sample
 from interreplay.selection import Selector, Uniform
@@ -21,12 +21,12 @@ from interreplay.state_files import copy_arrays
 from interreplay.storage.columns import columns_of
 from interreplay.storage.read_views import read_view
 from interreplay.storage.ring import Storage
-from interreplay.synthesis import Keep, Synthesized, Synthesizer
+from interreplay.synthesis import Identity, Synthesized, Synthesizer
 from interreplay.transitions import Transitions
 
 
 class ReplayBuffer(Composition):
-    """Selects anchors, gathers their neighbours and synthesises a batch.
+    """Selects anchors, gathers their neighbors and synthesises a batch.
 
     Args:
         capacity: Number of transitions to keep; the oldest make room.
@@ -49,7 +49,7 @@ class ReplayBuffer(Composition):
         selector: Selector | None = None,
         neighborhood: Neighborhood | None = None,
         synthesizer: Synthesizer | None = None,
-        credit: Credit | None = None,
+        credit: PriorityUpdate | None = None,
         n_step: int = 1,
         gamma: float = 0.99,
         seed: int | None = None,
@@ -59,10 +59,10 @@ class ReplayBuffer(Composition):
             Storage(capacity, device, gamma),
             read_view(n_step, gamma),
             selector if selector is not None else Uniform(),
-            neighborhood if neighborhood is not None else Alone(),
-            synthesizer if synthesizer is not None else Keep(),
+            neighborhood if neighborhood is not None else NoNeighbors(),
+            synthesizer if synthesizer is not None else Identity(),
         )
-        self.credit = credit if credit is not None else CreditAnchor()
+        self.credit = credit if credit is not None else AnchorPriority()
         self.credit.check(self.selector)
         self.rng = np.random.default_rng(seed)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from interreplay.selection import Selector, Stored
 
 
-class Credit(ABC):
+class PriorityUpdate(ABC):
     """Weights of sampled rows, and what their TD errors do to the selector."""
 
     def check(self, selector: Selector) -> None:  # noqa: B027
@@ -38,7 +38,7 @@ class Credit(ABC):
         """Hand the TD errors ``(n,)`` to the selector."""
 
 
-class CreditAnchor(Credit):
+class AnchorPriority(PriorityUpdate):
     """All to the anchor. The default: the anchor is what the selector drew."""
 
     def weights(
@@ -52,11 +52,11 @@ class CreditAnchor(Credit):
         selector.update(anchors, td_errors)
 
 
-class CreditBoth(Credit):
+class InterpolatedPriority(PriorityUpdate):
     """To both ends, by their share in the blend (the interpolated priorities of NMER's original implementation).
 
-    p_i ← λ|δ| + (1 − λ)p_i + ε for the anchor, p_j ← (1 − λ)|δ| + λp_j + ε for the neighbour, and the
-    importance weight is λw_i + (1 − λ)w_j. A row that is an anchor and another's neighbour in one batch
+    p_i ← λ|δ| + (1 − λ)p_i + ε for the anchor, p_j ← (1 − λ)|δ| + λp_j + ε for the neighbor, and the
+    importance weight is λw_i + (1 − λ)w_j. A row that is an anchor and another's neighbor in one batch
     keeps what it got as an anchor.
     """
 
@@ -84,3 +84,7 @@ class CreditBoth(Credit):
         share, error, others = share[mixed], error[mixed], partners[mixed]
         theirs = (1 - share) * error + share * selector.priorities(others) + selector.eps
         selector.set_priorities(torch.cat([others, anchors]), torch.cat([theirs, mine]))
+
+
+Credit, CreditAnchor, CreditBoth = PriorityUpdate, AnchorPriority, InterpolatedPriority
+"""Their names before."""

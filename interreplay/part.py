@@ -1,4 +1,4 @@
-"""What selectors, neighbourhoods and synthesizers have in common."""
+"""What selectors, neighborhoods and synthesizers have in common."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Transitions:
     """n transitions as columns, each a tensor whose first dimension is n.
 
     Numpy arrays are taken as they are, without a copy where numpy and torch can share memory. After a
-    gather of k neighbours per row the columns have two leading dimensions ``(n, k)``.
+    gather of k neighbors per row the columns have two leading dimensions ``(n, k)``.
 
     Attributes:
         obs: ``(n, *obs_shape)``, or a dict of such for goal-conditioned environments.

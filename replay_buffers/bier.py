@@ -3,7 +3,7 @@
 from functools import partial
 
 from interreplay import ReplayBuffer
-from interreplay.credit import Credit
+from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import KNN
 from interreplay.selection import Selector
 from interreplay.synthesis.blend import TerminationFn
@@ -73,7 +73,7 @@ class BIER(ReplayBuffer):
         sample_posterior: bool = False, weighted_updates: bool = False, holdout_split: float | None = None,
         queue: int | None = None, queue_rings: int = 100_000, precision: str = "float32",
         # as in every method that blends
-        selector: Selector | None = None, credit: Credit | None = None, prob_interpolation: float = 1.0,
+        selector: Selector | None = None, credit: PriorityUpdate | None = None, prob_interpolation: float = 1.0,
         interp_decay: float = 0.0, termination_fn: TerminationFn | None = None,
         n_step: int = 1, gamma: float = 0.99, seed: int | None = None, device: str = "cpu",
     ):

@@ -1,7 +1,7 @@
 """CT. Lin et al. 2021, Continuous transition: improving sample efficiency with MixUp, arXiv:2011.14487."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import Credit
+from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import Successor
 from interreplay.selection import Selector
 from interreplay.synthesis import AdaptiveMixup, Mixup
@@ -34,7 +34,7 @@ class ContinuousTransition(ReplayBuffer):
         alpha: float | None = None,
         threshold: float = 0.1,
         selector: Selector | None = None,
-        credit: Credit | None = None,
+        credit: PriorityUpdate | None = None,
         prob_interpolation: float = 1.0,
         interp_decay: float = 0.0,
         termination_fn: TerminationFn | None = None,

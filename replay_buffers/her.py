@@ -1,8 +1,8 @@
 """HER. Andrychowicz et al. 2017, Hindsight experience replay, arXiv:1707.01495."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import Credit
-from interreplay.neighborhood import Future, Neighborhood
+from interreplay.credit import PriorityUpdate
+from interreplay.neighborhood import HindsightGoals, Neighborhood
 from interreplay.selection import Selector
 from interreplay.synthesis import Mixup, Relabel, Synthesizer
 from interreplay.synthesis.relabel import GoalFn
@@ -41,7 +41,7 @@ class HER(ReplayBuffer):
         neighborhood: Neighborhood | None = None,
         blend: Synthesizer | None = None,
         selector: Selector | None = None,
-        credit: Credit | None = None,
+        credit: PriorityUpdate | None = None,
         n_step: int = 1,
         gamma: float = 0.99,
         seed: int | None = None,
@@ -51,5 +51,5 @@ class HER(ReplayBuffer):
             raise ValueError(f"blend is {blend!r} without a neighborhood; expected both, or a neighborhood alone")
         if neighborhood is not None and blend is None:
             blend = Mixup()
-        relabel, steps = Relabel(k, compute_reward, compute_terminated, blend), Future(strategy, neighborhood)
+        relabel, steps = Relabel(k, compute_reward, compute_terminated, blend), HindsightGoals(strategy, neighborhood)
         super().__init__(capacity, selector, steps, relabel, credit, n_step, gamma, seed, device)

@@ -1,7 +1,7 @@
 """LCER. Zahlner 2022, local cluster experience replay."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import Credit
+from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import ClusterCenter, ClusterMember
 from interreplay.selection import Selector
 from interreplay.synthesis import Mixup
@@ -14,12 +14,12 @@ VARIANTS = {"center": ClusterCenter, "member": ClusterMember}
 class LCER(ReplayBuffer):
     """Each anchor blended with its cluster's mean or with another member: λ·anchor + (1 − λ)·partner, λ ~ U(0, 1).
 
-    Clusters are those of k-means in z = [s; a], standardised by what is stored now. With the centre, the partner is the
+    Clusters are those of k-means in z = [s; a], standardised by what is stored now. With the center, the partner is the
     mean transition (s, a, r, s') of the rows in the anchor's cluster and a noise of a hundredth of their deviation: it
     smooths rewards and outcomes within a cluster. With a member, it is a random other one: a blend of two real rows.
 
-    A clustering costs a fraction of NMER's neighbour table, in time per added row as in memory (13 bytes per row
-    against some 500), and its neighbours are further away: those of a region, not the nearest. For dynamics that are
+    A clustering costs a fraction of NMER's neighbor table, in time per added row as in memory (13 bytes per row
+    against some 500), and its neighbors are further away: those of a region, not the nearest. For dynamics that are
     nearly linear within a cluster, and large buffers. Not where contacts or goals make outcomes jump within one, nor
     with so few rows (below some tens per cluster) that clusters are pairs; lower K there.
 
@@ -42,7 +42,7 @@ class LCER(ReplayBuffer):
         n_clusters: int = 1000,
         refresh_every: int = 1000,
         selector: Selector | None = None,
-        credit: Credit | None = None,
+        credit: PriorityUpdate | None = None,
         prob_interpolation: float = 1.0,
         interp_decay: float = 0.0,
         termination_fn: TerminationFn | None = None,

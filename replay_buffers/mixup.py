@@ -1,8 +1,8 @@
 """Naive mixup. Zhang et al. 2018, mixup: beyond empirical risk minimization, arXiv:1710.09412."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import Credit
-from interreplay.neighborhood import Anyone
+from interreplay.credit import PriorityUpdate
+from interreplay.neighborhood import RandomNeighbor
 from interreplay.selection import Selector
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Beta
@@ -12,7 +12,7 @@ from interreplay.synthesis.mixup import TerminationFn
 class NaiveMixup(ReplayBuffer):
     """Each anchor blended with any other stored transition: λ·anchor + (1 − λ)·other, λ ~ Beta(α, α).
 
-    The yardstick for methods that choose their neighbours: it assumes dynamics and rewards that are linear over the
+    The yardstick for methods that choose their neighbors: it assumes dynamics and rewards that are linear over the
     whole state space. Costs a second gather. Use it to show what locality is worth, hardly for anything else.
 
     Args:
@@ -30,7 +30,7 @@ class NaiveMixup(ReplayBuffer):
         capacity: int = 1_000_000,
         alpha: float = 0.75,
         selector: Selector | None = None,
-        credit: Credit | None = None,
+        credit: PriorityUpdate | None = None,
         prob_interpolation: float = 1.0,
         interp_decay: float = 0.0,
         termination_fn: TerminationFn | None = None,
@@ -40,4 +40,4 @@ class NaiveMixup(ReplayBuffer):
         device: str = "cpu",
     ):
         mixup = Mixup(Beta(alpha), prob_interpolation, termination_fn, interp_decay)
-        super().__init__(capacity, selector, Anyone(), mixup, credit, n_step, gamma, seed, device)
+        super().__init__(capacity, selector, RandomNeighbor(), mixup, credit, n_step, gamma, seed, device)

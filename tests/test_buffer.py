@@ -10,7 +10,7 @@ import torch
 from builders import Episodes, identical, make, stack
 
 from interreplay import InterreplayError, NonFiniteError, ReplayBuffer, Transitions
-from interreplay.credit import Credit
+from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import KNN, Neighborhood, Neighbors
 from interreplay.part import Context
 from interreplay.selection import Combined, Prioritized, Selector
@@ -186,7 +186,7 @@ class Next(Neighborhood):
 
 
 class Sum(Synthesizer):
-    """Rewards of the anchor and both neighbours together."""
+    """Rewards of the anchor and both neighbors together."""
 
     def __call__(self, anchors, neighbors, rng):
         return Synthesized(anchors.replace(rewards=anchors.rewards + neighbors.rewards.sum(dim=1)))
@@ -202,7 +202,7 @@ def test_own_parts():
 
 
 def test_credit_is_asked_whether_it_fits():
-    class Picky(Credit):
+    class Picky(PriorityUpdate):
         def check(self, selector):
             raise ValueError("no")
 
@@ -363,7 +363,7 @@ def test_printed_in_a_line():
     text = repr(buffer.sample(8))
     assert text.startswith("Sample(8 rows, ") and " blended: obs (8, 3) float32, actions (8, 2) float32, " in text
     assert "\n" not in text and len(text) < 400
-    assert repr(Uniform(capacity=5)) == "Uniform(0 of 5 rows; Uniform, Alone, Keep; cpu)"
+    assert repr(Uniform(capacity=5)) == "Uniform(0 of 5 rows; Uniform, NoNeighbors, Identity; cpu)"
 
 
 @pytest.mark.parametrize("arguments", [{}, {"n_step": 3}])

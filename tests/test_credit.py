@@ -7,12 +7,12 @@ import pytest
 import torch
 from builders import make
 
-from interreplay.credit import CreditBoth
+from interreplay.credit import InterpolatedPriority
 from interreplay.selection import Prioritized, Uniform
 from replay_buffers import NMER
 
 
-def buffer(credit: CreditBoth | None = None, **arguments) -> NMER:
+def buffer(credit: InterpolatedPriority | None = None, **arguments) -> NMER:
     made = NMER(capacity=60, k=3, selector=Prioritized(eps=0.01), credit=credit, seed=0, **arguments)
     made.add(make(60, ends=0.02))
     return made
@@ -36,7 +36,7 @@ def test_the_anchor_alone_by_default():
 
 
 def test_both_ends_by_their_share():
-    nmer = buffer(CreditBoth(), prob_interpolation=0.7)
+    nmer = buffer(InterpolatedPriority(), prob_interpolation=0.7)
     seen: set[bool] = set()
     for _ in range(5):
         sample, before = nmer.sample(40), raw(nmer)
@@ -56,7 +56,7 @@ def test_both_ends_by_their_share():
 
 
 def test_weights_of_both_ends_by_their_share():
-    nmer = buffer(CreditBoth(), prob_interpolation=0.7)
+    nmer = buffer(InterpolatedPriority(), prob_interpolation=0.7)
     nmer.update(nmer.sample(40), errors(40))
     powers = raw(nmer) ** nmer.selector.alpha
     sample = nmer.sample(40)
@@ -67,7 +67,7 @@ def test_weights_of_both_ends_by_their_share():
 
 
 def test_partners_that_were_overwritten_get_nothing():
-    nmer = buffer(CreditBoth())
+    nmer = buffer(InterpolatedPriority())
     sample = nmer.sample(40)
     nmer.add(make(30, seed=9))
     before = raw(nmer)
@@ -78,4 +78,4 @@ def test_partners_that_were_overwritten_get_nothing():
 
 def test_interpolated_priorities_need_priorities():
     with pytest.raises(ValueError, match="need the selector Prioritized; got Uniform"):
-        NMER(capacity=10, selector=Uniform(), credit=CreditBoth())
+        NMER(capacity=10, selector=Uniform(), credit=InterpolatedPriority())

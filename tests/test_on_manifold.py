@@ -46,7 +46,7 @@ def test_another_outcome_counts_as_it_is_off():
     assert errors["on_manifold_state_error"] == pytest.approx(1.0, abs=1e-4)
 
 
-def test_neighbours_blend_nearer_to_the_manifold_than_strangers():
+def test_neighbors_blend_nearer_to_the_manifold_than_strangers():
     rows, found = walk("HalfCheetah-v5", 3_000), {}
     for method in (NMER, NaiveMixup):
         buffer = method(capacity=3_000, seed=0)

@@ -66,7 +66,7 @@ def check_links(storage: Storage) -> None:
     assert not (rows.terminated | rows.truncated)[linked].any()
     places = (-1 - storage.column("link")[slots][after < 0]).tolist()
     assert len(set(places)) == len(places), "two rows share a tail"
-    assert sorted(places + storage.tails.free) == list(range(storage.tails.used)), "a tail is lost"
+    assert sorted(places + storage.chain.tails.free) == list(range(storage.chain.tails.used)), "a tail is lost"
 
 
 @pytest.mark.parametrize("ids", [True, False])
@@ -311,4 +311,4 @@ def test_tails_are_reused():
     storage, episodes = Storage(100), Episodes(envs=2, ends=0.2, gaps=0.2)
     for _ in range(100):
         storage.add(episodes.transitions(50))
-    assert storage.tails.used <= 2 * 100
+    assert storage.chain.tails.used <= 2 * 100

@@ -10,7 +10,7 @@ import torch
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.environments.spaces import leaves
-from interreplay.storage.columns import Columns
+from interreplay.storage.columns import Columns, column_of
 
 
 def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
@@ -23,7 +23,7 @@ def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> 
     Raises:
         ValueError: When a space has no fixed shape.
     """
-    columns = {f"obs.{name}" if name else "obs": _column(space) for name, space in leaves(observation_space).items()}
+    columns = {column_of(name): _column(space) for name, space in leaves(observation_space).items()}
     flags = {"terminated": ((), torch.bool), "truncated": ((), torch.bool)}
     return (
         {"episode": ((), torch.int64)}
@@ -53,7 +53,7 @@ def estimate(
         stacks: Parts of observations that are stacks of frames, each of which is kept once.
     """
     columns = columns_of_spaces(observation_space, action_space)
-    for name in (f"obs.{part}" if part else "obs" for part in stacks):
+    for name in map(column_of, stacks):
         (count, *frame), dtype = columns[name]
         columns |= {name: (tuple(frame), dtype), f"{name} numbers": ((count,), torch.int32)}
     if "behavior" in buffer.columns_wanted:  # rows tell what the policy gave: mean and log std of each action

@@ -10,7 +10,7 @@ from interreplay.neighborhood.base import NO_NEIGHBOR, Neighborhood
 from interreplay.storage.ring import Storage
 
 
-class Alone(Neighborhood):
+class NoNeighbors(Neighborhood):
     """The neighborhood for methods that mix nothing: no row has a neighbor."""
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""Anyone: neighbours drawn from everything stored."""
+"""Anyone: neighbors drawn from everything stored."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
 
 
-class Anyone(Neighborhood):
+class RandomNeighbor(Neighborhood):
     """One other stored row per anchor, each with the same probability; never the anchor itself.
 
-    A row that is stored alone has no neighbour.
+    A row that is stored alone has no neighbor.
     """
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:

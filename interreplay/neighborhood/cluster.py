@@ -1,8 +1,8 @@
 """Local clusters: partners from the cluster that an anchor belongs to (LCER; Zahlner 2022).
 
-Clusters are those of `Clustering`. A row joins its nearest centre when it is added. How soon older rows follow centres
+Clusters are those of `Clustering`. A row joins its nearest center when it is added. How soon older rows follow centers
 that have moved the paper leaves open: here 65,536 rows look again at each refresh, that is all of them up to
-that number, and beyond it in turn. `benchmarks/clusters.py` measures how many are not with their nearest centre.
+that number, and beyond it in turn. `benchmarks/clusters.py` measures how many are not with their nearest center.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from interreplay.storage.ring import Storage
 
 
 class Cluster(Neighborhood):
-    """What neighbourhoods of one cluster share: the clusters.
+    """What neighborhoods of one cluster share: the clusters.
 
     Args:
         n_clusters: K, of which there are never more than half as many as rows.
-        refresh_every: Added rows between refreshes of the centres and the scale; with fewer than four times as many
+        refresh_every: Added rows between refreshes of the centers and the scale; with fewer than four times as many
             stored, a quarter of these.
 
     Raises:
@@ -96,7 +96,7 @@ class Cluster(Neighborhood):
         }
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Bytes beside a full storage: three numbers per row, centres, moments, and z of rows that are gone."""
+        """Bytes beside a full storage: three numbers per row, centers, moments, and z of rows that are gone."""
         numbers = 2 * features + 1 if self.moments else features
         clusters = min(self.n_clusters, max(1, capacity // 2))
         moments = 48 * numbers + 8 if self.moments else 0
@@ -140,10 +140,10 @@ class ClusterCenter(Cluster):
     """The mean transition of the anchor's cluster with a little noise (LCER-CC).
 
     The mean is that of s, a, r and s' over the members stored now, the anchor and terminated ones among them; it is not
-    the k-means centre. The noise is N(0, (noise·σ_c)²), σ_c the cluster's deviation per dimension, and carries no
+    the k-means center. The noise is N(0, (noise·σ_c)²), σ_c the cluster's deviation per dimension, and carries no
     action beyond its bounds. A mean is never terminated itself: anchors that are revert, and terminated
     members count in it with the s' and r they have. With n-step transitions members count once their n steps are known.
-    The slot of a mean is −2, as it is no stored row; a row that is alone in its cluster has no neighbour, −1.
+    The slot of a mean is −2, as it is no stored row; a row that is alone in its cluster has no neighbor, −1.
 
     Args:
         n_clusters: K.

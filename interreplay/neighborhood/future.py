@@ -20,7 +20,7 @@ STRATEGIES = ("future", "final", "episode")
 LAST = np.nextafter(1.0, 0.0)
 
 
-class Future(Neighborhood):
+class HindsightGoals(Neighborhood):
     """The achieved goal of one step of a row's own episode, after that step.
 
     ``"future"``: of the row's own step or a later one, each with the same probability; ``"final"``: of the episode's
@@ -97,7 +97,7 @@ class Future(Neighborhood):
             self.partners.anneal(progress)
 
     def statistics(self) -> dict[str, float]:
-        """What the partners' neighbourhood says of itself, for diagnostics."""
+        """What the partners' neighborhood says of itself, for diagnostics."""
         return {} if self.partners is None else self.partners.statistics()
 
     def nbytes(self, capacity: int, features: int) -> int:

@@ -1,8 +1,8 @@
-"""The k nearest neighbours of an anchor, among everything stored now.
+"""The k nearest neighbors of an anchor, among everything stored now.
 
 Distance: Euclidean in z / std(z), z = [s; a], std over all rows stored now (Sander 2022, arXiv 2205.09117,
-which recomputes neighbours as the buffer grows). An exact search per batch takes 5 ms per anchor at 10⁶ rows, so on
-the CPU neighbours come from a graph that is kept up to date (see `docs/decisions/0002-neighbour-table.md`);
+which recomputes neighbors as the buffer grows). An exact search per batch takes 5 ms per anchor at 10⁶ rows, so on
+the CPU neighbors come from a graph that is kept up to date (see `docs/decisions/0002-neighbour-table.md`);
 on a GPU they are searched for exactly.
 """
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class KNN(Neighborhood):
     """Draws uniformly from the k nearest rows of each anchor, the anchor itself excluded by its slot.
 
-    Rows equal to the anchor are neighbours; overwritten rows are not. A feature that never varies counts nothing.
+    Rows equal to the anchor are neighbors; overwritten rows are not. A feature that never varies counts nothing.
 
     Args:
-        k: Neighbours to choose from. With fewer other rows stored, all of them.
+        k: Neighbors to choose from. With fewer other rows stored, all of them.
         draw: How many of them to return per anchor, without repetition; None for all k, nearest first.
 
     Raises:
@@ -67,7 +67,7 @@ class KNN(Neighborhood):
             self.graph.leave(storage, slots.numpy())
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        """Slots ``(n, draw)`` int64 of neighbours drawn for `slots` ``(n,)``; −1 where there are too few."""
+        """Slots ``(n, draw)`` int64 of neighbors drawn for `slots` ``(n,)``; −1 where there are too few."""
         if self.draw is None:
             return self.neighbors(storage, slots)
         if storage.device.type != "cpu":
@@ -118,7 +118,7 @@ class KNN(Neighborhood):
         return self.graph
 
     def _columns(self, choices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Which of its first `choices` ``(n,)`` neighbours each row draws, int64 ``(n, draw)``; −1 where too few."""
+        """Which of its first `choices` ``(n,)`` neighbors each row draws, int64 ``(n, draw)``; −1 where too few."""
         if self.draw == 1:
             return np.where(choices > 0, (rng.random(len(choices)) * choices).astype(np.int64), -1)[:, None]
         ticket = rng.random((len(choices), self.k))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.selection.base import Selector, Stored
+from interreplay.storage.columns import part_of
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation, join_parts, observation_parts
 
@@ -87,7 +88,7 @@ def observations(storage: Storage, slots: Tensor, beside: str | None = None) -> 
     """Stored observations of `slots` ``(n,)``, and the column `beside` them, read without the rest of the rows."""
     observed = storage.chain.observed
     found = storage.records.take(slots, observed if beside is None else [*observed, beside])
-    whole = storage.restore_frames(join_parts({name[4:]: found[name] for name in observed}))
+    whole = storage.restore_frames(join_parts({part_of(name): found[name] for name in observed}))
     return whole, found[beside] if beside is not None else None
 
 
@@ -97,7 +98,7 @@ def arrived(storage: Storage) -> Observation:
     link = int(storage.column("link")[(storage.written - 1) % storage.capacity])
     records, place = (chain.records, link) if link >= 0 else (chain.tails.records, -1 - link)
     return storage.restore_frames(
-        join_parts({name[4:]: records.column(name)[place : place + 1] for name in chain.observed})
+        join_parts({part_of(name): records.column(name)[place : place + 1] for name in chain.observed})
     )
 
 

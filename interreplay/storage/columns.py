@@ -50,6 +50,16 @@ def is_observation(name: str) -> bool:
     return name == "obs" or name.startswith("obs.")
 
 
+def part_of(column: str) -> str:
+    """Return which part of an observation, or which extra, a column is: "" for the whole observation."""
+    return column.partition(".")[2]
+
+
+def column_of(part: str) -> str:
+    """Return the column of a part of an observation; "" is the whole one."""
+    return f"obs.{part}" if part else "obs"
+
+
 def feature_columns(columns: Columns) -> tuple[str, ...]:
     """The columns of z = [s; a]; for a goal-conditioned observation [s; desired goal; a].
 
@@ -112,7 +122,7 @@ def _all_finite(column: Tensor) -> bool:
 
 
 def _obs_dtypes(columns: Columns) -> dict[str, Any]:
-    return {name[4:]: spec for name, spec in observation_columns(columns).items()}
+    return {part_of(name): spec for name, spec in observation_columns(columns).items()}
 
 
 def _cast(transitions: Transitions, columns: Columns) -> Transitions:

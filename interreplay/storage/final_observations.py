@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.row_table import Records
+from interreplay.storage.row_table import RowTable
 from interreplay.transitions import as_tensor
 
 
-class Tails:
+class FinalObservations:
     """A growing table for the final observations of episodes and of rows that nothing follows yet.
 
     Args:
@@ -21,7 +21,7 @@ class Tails:
     """
 
     def __init__(self, columns: dict[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device):
-        self.records = Records(16, columns, device)
+        self.records = RowTable(16, columns, device)
         self.used = 0
         self.free: list[int] = []
 

@@ -33,7 +33,7 @@ def shared(obs: Tensor, next_obs: Tensor) -> bool:
     )
 
 
-class Frames:
+class FramePool:
     """Frames by number, with how many rows and running episodes hold each.
 
     A frame is known again by its bytes, among those of the stack that its episode ended with so far. Rows of any
@@ -155,7 +155,7 @@ class Frames:
         }
 
     @classmethod
-    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> Frames:
+    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> FramePool:
         """The frames of a state."""
         pixels = as_tensor(state["pixels"])
         made = cls(int(state["stack"]), tuple(pixels.shape[1:]), max(rows, len(pixels)), device)

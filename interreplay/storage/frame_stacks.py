@@ -8,19 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns, columns_of
-from interreplay.storage.frame_pool import Frames, shared
+from interreplay.storage.columns import Columns, column_of, columns_of
+from interreplay.storage.frame_pool import FramePool, shared
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 
-class Stacks:
-    """`Frames` of each part that is a stack of them; false where none is.
+class FrameStacks:
+    """`FramePool` of each part that is a stack of them; false where none is.
 
     Which parts are is seen by the first rows that are added. Rows of the chain have numbers of frames in their place.
     """
 
     def __init__(self) -> None:
-        self.frames: dict[str, Frames] = {}
+        self.frames: dict[str, FramePool] = {}
 
     def __bool__(self) -> bool:
         return bool(self.frames)
@@ -35,8 +35,8 @@ class Stacks:
         ends = observation_parts(transitions.next_obs)
         for name, part in observation_parts(transitions.obs).items():
             if shared(part, ends[name]):
-                self.frames[name] = Frames(part.shape[1], tuple(part.shape[2:]), capacity, device)
-        numbers = {_column(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
+                self.frames[name] = FramePool(part.shape[1], tuple(part.shape[2:]), capacity, device)
+        numbers = {column_of(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
         return columns_of(transitions) | numbers
 
     def numbered(self, transitions: Transitions, replaced: Transitions, written: int, capacity: int) -> Transitions:
@@ -87,12 +87,12 @@ class Stacks:
 
     def whole_parts(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Columns of the chain by name, those of stacks as they were added."""
-        named = {_column(name): frames for name, frames in self.frames.items()}
+        named = {column_of(name): frames for name, frames in self.frames.items()}
         return {name: named[name].get(column) if name in named else column for name, column in columns.items()}
 
     def whole_columns(self, columns: Columns) -> Columns:
         """What a row is made of, for those that add and read, where the chain has these columns."""
-        shapes = {_column(name): ((f.stack, *f.shape), torch.uint8) for name, f in self.frames.items()}
+        shapes = {column_of(name): ((f.stack, *f.shape), torch.uint8) for name, f in self.frames.items()}
         return columns | shapes
 
     def state(self) -> dict[str, Any]:
@@ -100,13 +100,9 @@ class Stacks:
         return {"frames": {name: frames.state() for name, frames in self.frames.items()}}
 
     @classmethod
-    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> Stacks:
+    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> FrameStacks:
         """The stacks of a storage's state."""
         made = cls()
         for name, frames in state.get("frames", {}).items():
-            made.frames[name] = Frames.of_state(frames, rows, device)
+            made.frames[name] = FramePool.of_state(frames, rows, device)
         return made
-
-
-def _column(part: str) -> str:
-    return f"obs.{part}" if part else "obs"

@@ -8,14 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns, feature_columns, observation_columns, stored_columns
+from interreplay.storage.columns import (
+    Columns,
+    column_of,
+    feature_columns,
+    observation_columns,
+    part_of,
+    stored_columns,
+)
 from interreplay.storage.episode_links import EpisodeLinks, observation_bytes
-from interreplay.storage.final_observations import Tails
-from interreplay.storage.row_table import Records
+from interreplay.storage.final_observations import FinalObservations
+from interreplay.storage.row_table import RowTable
 from interreplay.transitions import Observation, Transitions, as_tensor, join_parts, observation_parts, unchecked
 
 
-class Chain:
+class LinkedRows:
     """Rows, each with a link: to the slot of the row that continues it, or to a tail.
 
     A link of 0 or more is the slot whose obs is this row's next_obs; a link of −1 − i says that next_obs is
@@ -31,8 +38,8 @@ class Chain:
         self.capacity, self.device, self.columns = capacity, device, columns
         self.observed, self.features = list(observation_columns(columns)), feature_columns(columns)
         self.sorted = sorted(self.observed)
-        self.records = Records(capacity, columns, device)
-        self.tails = Tails(observation_columns(columns), device)
+        self.records = RowTable(capacity, columns, device)
+        self.tails = FinalObservations(observation_columns(columns), device)
         self.episodes = EpisodeLinks()
         self._factors: dict[tuple[torch.dtype, float], tuple[Tensor, Tensor]] = {}
 
@@ -57,7 +64,7 @@ class Chain:
         columns = self.records.columns(rows, self.columns)
         terminated, rewards = columns["terminated"], columns["rewards"]
         return unchecked(
-            obs=join_parts({name[4:]: columns[name] for name in self.observed}),
+            obs=join_parts({part_of(name): columns[name] for name in self.observed}),
             actions=columns["actions"],
             rewards=rewards,
             next_obs=self.observation(following),
@@ -65,7 +72,7 @@ class Chain:
             truncated=columns["truncated"],
             episode=columns["episode"],
             discounts=torch.where(terminated, *self._discounts(rewards.dtype, gamma)),
-            extras={name[7:]: columns[name] for name in columns if name.startswith("extras.")},
+            extras={part_of(name): columns[name] for name in columns if name.startswith("extras.")},
         )
 
     def _discounts(self, dtype: torch.dtype, gamma: float) -> tuple[Tensor, Tensor]:
@@ -79,7 +86,7 @@ class Chain:
 
     def observation(self, rows: Any) -> Observation:
         """The observation in copied records ``(...)``."""
-        return join_parts({name[4:]: column for name, column in self.records.columns(rows, self.observed).items()})
+        return join_parts({part_of(name): column for name, column in self.records.columns(rows, self.observed).items()})
 
     def _following(self, link: np.ndarray, names: list[str]) -> Any:
         """Records of which the columns `names` are those of the observations that follow."""
@@ -144,9 +151,7 @@ class Chain:
             written: Number of rows written before.
         """
         row, slot = {name: column.numpy(force=True) for name, column in columns.items()}, written % self.capacity
-        start, end = (
-            b"".join(row[which + name[3:]].tobytes() for name in self.sorted) for which in ("obs", "next_obs")
-        )
+        start, end = (b"".join(row[which + name].tobytes() for name in self.sorted) for which in ("", "next_"))
         done = bool(row["terminated"][0] or row["truncated"][0])
         number = int(row["episode"][0]) if "episode" in row else None
         episode, previous = self.episodes.connect_row(number, start, end, done, written)
@@ -179,7 +184,7 @@ class Chain:
     def _put_apart(self, transitions: Transitions, rows: np.ndarray) -> np.ndarray:
         """Keep next_obs of `rows` apart; returns where."""
         index, parts = torch.from_numpy(rows), observation_parts(transitions.next_obs).items()
-        return self.tails.put({f"obs.{name}" if name else "obs": part[index] for name, part in parts})
+        return self.tails.put({column_of(name): part[index] for name, part in parts})
 
     def _relink(self, before: np.ndarray, after: np.ndarray) -> None:
         """Let rows stored earlier, in slots `before`, point to the slots `after` that now continue them."""

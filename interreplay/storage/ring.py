@@ -14,14 +14,14 @@ from interreplay.storage.columns import (
     cast,
     check_discount,
     check_finite,
+    column_of,
     columns_of,
     columns_of_state,
     signature,
 )
-from interreplay.storage.final_observations import Tails
-from interreplay.storage.frame_stacks import Stacks
-from interreplay.storage.linked_rows import Chain
-from interreplay.storage.row_table import Records, shares_numpy
+from interreplay.storage.frame_stacks import FrameStacks
+from interreplay.storage.linked_rows import LinkedRows
+from interreplay.storage.row_table import RowTable, shares_numpy
 from interreplay.transitions import Observation, Transitions
 
 
@@ -47,8 +47,8 @@ class Storage:
         check_discount(gamma)
         self.capacity, self.device, self.gamma = int(capacity), torch.device(device), float(gamma)
         self.written = 0
-        self._chain: Chain | None = None
-        self._stacks = Stacks()
+        self._chain: LinkedRows | None = None
+        self._stacks = FrameStacks()
         self._signature: list[tuple[str, tuple[int, ...], torch.dtype]] = []
 
     # -- what is stored ---------------------------------------------------------------------------
@@ -69,21 +69,17 @@ class Storage:
     @staticmethod
     def nbytes_of(capacity: int, columns: Columns) -> int:
         """Bytes of `capacity` rows of these columns."""
-        return capacity * Records(0, columns, torch.device("cpu")).width
+        return capacity * RowTable(0, columns, torch.device("cpu")).width
 
     @property
-    def chain(self) -> Chain:
+    def chain(self) -> LinkedRows:
         if self._chain is None:
             raise ValueError("the storage is empty; add transitions first")
         return self._chain
 
     @property
-    def records(self) -> Records:
+    def records(self) -> RowTable:
         return self.chain.records
-
-    @property
-    def tails(self) -> Tails:
-        return self.chain.tails
 
     def write_numbers(self, slots: Tensor) -> Tensor:
         """Write numbers of the rows that lie in `slots` now, the shape of `slots`, int64."""
@@ -117,7 +113,7 @@ class Storage:
     def next_observation_part(self, slots: Tensor, part: str) -> Tensor:
         """Return the named part of next_obs of the rows in `slots` ``(n,)``, one step on: ``(n, *shape)``."""
         links = self.records.column("link").index_select(0, slots)
-        return self.chain.observations(links, [f"obs.{part}"])[f"obs.{part}"]
+        return self.chain.observations(links, [name := column_of(part)])[name]
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -184,7 +180,8 @@ class Storage:
         """Store what `cast` returned, 1 to `capacity` rows; returns their slots ``(n,)``, which a caller may know."""
         n = len(transitions)
         if self._chain is None:
-            self._chain = Chain(self.capacity, self._stacks.begin(transitions, self.capacity, self.device), self.device)
+            columns = self._stacks.begin(transitions, self.capacity, self.device)
+            self._chain = LinkedRows(self.capacity, columns, self.device)
         self._signature = self._signature or signature(transitions.columns())
         start = self.written % self.capacity
         room = min(n, self.capacity - start)
@@ -250,11 +247,11 @@ class Storage:
         if int(state["capacity"]) != self.capacity:
             raise ValueError(f"the state has capacity {state['capacity']}; this storage has {self.capacity}")
         columns = columns_of_state(state)
-        stacks = Stacks.of_state(state, self.capacity, self.device)
+        stacks = FrameStacks.of_state(state, self.capacity, self.device)
         if columns and self.columns not in ({}, stacks.whole_columns(columns)):
             raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
         self.written = int(state["written"])
         self._chain, self._signature, self._stacks = None, [], stacks
         if columns:
-            self._chain = Chain(self.capacity, columns, self.device)
+            self._chain = LinkedRows(self.capacity, columns, self.device)
             self._chain.load(state)

@@ -56,7 +56,7 @@ class Field:
         return words[..., first : self.stop // self.dtype.itemsize].reshape(words.shape[:-1] + self.shape)
 
 
-class Records:
+class RowTable:
     """`size` records of named columns on one device.
 
     Args:
@@ -149,7 +149,7 @@ class Records:
     def flat(self, index: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
         """Columns of the rows at `index` ``(n,)`` side by side, ``(n, D)`` in the widest of their dtypes; a copy.
 
-        Columns that are neighbours in a table on the CPU come as they lie there: a single row in a third of the time.
+        Columns that are neighbors in a table on the CPU come as they lie there: a single row in a third of the time.
         """
         if names not in self._runs:
             self._runs[names] = self._run([self.fields[name] for name in names])
@@ -161,7 +161,7 @@ class Records:
         return torch.cat(flat, dim=1).numpy(force=True)
 
     def _run(self, fields: list[Field]) -> tuple[np.ndarray | None, slice]:
-        """The table in the dtype of `fields` and where these lie in it; None when they are no neighbours in it."""
+        """The table in the dtype of `fields` and where these lie in it; None when they are no neighbors in it."""
         first, last, size = fields[0], fields[-1], fields[0].dtype.itemsize
         adjacent = all(a.stop == b.start and a.dtype == b.dtype for a, b in pairwise(fields))
         table = self.rows.numpy().view(first.numpy_dtype) if adjacent and shares_numpy(self.device) else None

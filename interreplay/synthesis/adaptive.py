@@ -61,7 +61,7 @@ class AdaptiveMixup(Mixup):
         self.beta = Beta(1.0)
         super().__init__(self.beta, prob_interpolation, termination_fn, interp_decay)
         self.threshold, self.lr, self.hiddens = float(threshold), float(lr), tuple(hiddens)
-        self.fit: Fit | None = None
+        self.fit: DynamicsModel | None = None
 
     @property
     def temperature(self) -> float:
@@ -76,11 +76,11 @@ class AdaptiveMixup(Mixup):
         ends, targets = [features(anchors), features(partners)], torch.cat([outcomes(anchors), outcomes(partners)])
         if self.fit is None:
             sizes = [ends[0].shape[1], *self.hiddens, targets.shape[1]]
-            self.fit = Fit(sizes, self.lr, int(rng.integers(2**62)), targets.device)
+            self.fit = DynamicsModel(sizes, self.lr, int(rng.integers(2**62)), targets.device)
         blended = (mix < 1) & (ends[0] != ends[1]).any(dim=1)
         distances = self.fit.learn(torch.cat(ends), targets, mix.float())[blended]
         if len(distances):
-            self.beta.alpha = self.fit.warm(float(distances.mean()) - self.threshold)
+            self.beta.alpha = self.fit.update_temperature(float(distances.mean()) - self.threshold)
         return made
 
     def state_dict(self) -> dict[str, Any]:
@@ -92,11 +92,11 @@ class AdaptiveMixup(Mixup):
         self.beta.alpha = float(state["temperature"])
         self.fit = None
         if "fit" in state:
-            self.fit = Fit([int(size) for size in state["fit"]["sizes"]], self.lr)
+            self.fit = DynamicsModel([int(size) for size in state["fit"]["sizes"]], self.lr)
             self.fit.load(state["fit"])
 
 
-class Fit:
+class DynamicsModel:
     """The model of the dynamics and the temperature, each with its Adam.
 
     Args:
@@ -141,7 +141,7 @@ class Fit:
         self.optimizers[0].apply()
         return distances
 
-    def warm(self, excess: float) -> float:
+    def update_temperature(self, excess: float) -> float:
         """One step of β on mean(log β·(d − τ)), whose gradient is `excess` / β; the new β."""
         self.beta.grad = torch.full_like(self.beta, excess) / self.beta.detach()
         self.optimizers[1].apply()

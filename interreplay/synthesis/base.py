@@ -35,13 +35,13 @@ class Synthesized:
 
 
 class Synthesizer(Part, ABC):
-    """Makes the rows of a batch from anchors and their neighbours.
+    """Makes the rows of a batch from anchors and their neighbors.
 
     Attributes:
         uses_neighbors: False where `neighbors` is never looked at, so that the buffer need not gather any;
             it then passes the anchors.
         recomputes_termination: True where `terminated` may differ from the anchor's. The rows then come
-            back without discounts, and the buffer fills in γ·(1 − terminated). Rows without a neighbour keep
+            back without discounts, and the buffer fills in γ·(1 − terminated). Rows without a neighbor keep
             their anchor's.
         recomputes_rewards: True where rewards, and with them termination, are those of other goals; of single steps
             only. The buffer fills in discounts then as well.
@@ -55,7 +55,7 @@ class Synthesizer(Part, ABC):
         """Look at what is stored, before a batch is made."""
 
     def arrange(self, storage: Storage, slots: Tensor, neighbors: Tensor) -> Tensor:
-        """The slots of neighbours ``(n, k)`` of the rows in `slots` ``(n,)``, each row in an order of one's own."""
+        """The slots of neighbors ``(n, k)`` of the rows in `slots` ``(n,)``, each row in an order of one's own."""
         return neighbors
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What all synthesizers that mix an anchor with a neighbour have in common."""
+"""What all synthesizers that mix an anchor with a neighbor have in common."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ class Blend(Synthesizer):
     def anneal(self, progress: float) -> None:
         self.progress = min(max(float(progress), 0.0), 1.0)
 
-    def kept(self, mix: Tensor, anchors: Transitions, partners: Transitions, rng: np.random.Generator) -> Tensor:
+    def revert_where_needed(
+        self, mix: Tensor, anchors: Transitions, partners: Transitions, rng: np.random.Generator
+    ) -> Tensor:
         """λ ``(n,)`` as in `mix`, but 1 where a row is to stay its anchor."""
         if self.probability < 1:
             mixed = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(mix.device)
@@ -70,7 +72,7 @@ class Blend(Synthesizer):
 
     @staticmethod
     def partners(neighbors: Transitions) -> Transitions:
-        """The first of the neighbours ``(n, k, ...)`` of each row, without episodes, flags of truncation and extras."""
+        """The first of the neighbors ``(n, k, ...)`` of each row, without episodes, flags of truncation and extras."""
 
         def first(column: Tensor) -> Tensor:
             return column.select(1, 0)
@@ -85,7 +87,7 @@ class Blend(Synthesizer):
             discounts=None if neighbors.discounts is None else first(neighbors.discounts),
         )
 
-    def ended(self, rows: Transitions, anchors: Transitions, mix: Tensor) -> Transitions:
+    def with_termination(self, rows: Transitions, anchors: Transitions, mix: Tensor) -> Transitions:
         """`rows` with the termination that `termination_fn` gives; as they are without one."""
         if self.termination_fn is None:
             return rows

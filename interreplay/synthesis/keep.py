@@ -8,7 +8,7 @@ from interreplay.synthesis.base import Synthesized, Synthesizer
 from interreplay.transitions import Transitions
 
 
-class Keep(Synthesizer):
+class Identity(Synthesizer):
     """The identity: every row is its anchor."""
 
     uses_neighbors = False

@@ -1,4 +1,4 @@
-"""Mixup: the line between an anchor and its neighbour."""
+"""Mixup: the line between an anchor and its neighbor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Mixup", "TerminationFn"]
 
 
 class Mixup(Blend):
-    """λ·anchor + (1 − λ)·neighbour over s, a, r and s' (Zhang et al. 2018, arXiv:1710.09412).
+    """λ·anchor + (1 − λ)·neighbor over s, a, r and s' (Zhang et al. 2018, arXiv:1710.09412).
 
     Args:
         coefficient: Distribution of λ; Beta(.75, .75) by default.
@@ -40,5 +40,5 @@ class Mixup(Blend):
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         partners = self.partners(neighbors)
         mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
-        mix = self.kept(mix, anchors, partners, rng)
-        return Synthesized(self.ended(anchors.blend(partners, mix), anchors, mix), mix)
+        mix = self.revert_where_needed(mix, anchors, partners, rng)
+        return Synthesized(self.with_termination(anchors.blend(partners, mix), anchors, mix), mix)

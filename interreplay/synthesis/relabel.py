@@ -88,16 +88,18 @@ class Relabel(Synthesizer):
             return Synthesized(anchors)
         chosen = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(anchors.rewards.device)
         if GOALS not in neighbors.extras:
-            raise ValueError("there are no goals beside the neighbours; expected the neighborhood Future")
+            raise ValueError("there are no goals beside the neighbors; expected the neighborhood HindsightGoals")
         goals = neighbors.extras[GOALS]
-        rows = self.judged(aimed(anchors, goals[:, 0], chosen), chosen)
+        rows = self.with_recomputed_rewards(with_goals(anchors, goals[:, 0], chosen), chosen)
         if self.blend is None:
             return Synthesized(rows)
         chosen = chosen.unsqueeze(1).expand(goals.shape[0], goals.shape[1] - 1)
-        made = self.blend(rows, self.judged(aimed(neighbors, goals[:, 1:], chosen), chosen), rng)
-        return made if made.mix is None else Synthesized(self.judged(made.rows, made.mix < 1), made.mix)
+        made = self.blend(rows, self.with_recomputed_rewards(with_goals(neighbors, goals[:, 1:], chosen), chosen), rng)
+        if made.mix is None:
+            return made
+        return Synthesized(self.with_recomputed_rewards(made.rows, made.mix < 1), made.mix)
 
-    def judged(self, rows: Transitions, changed: Tensor) -> Transitions:
+    def with_recomputed_rewards(self, rows: Transitions, changed: Tensor) -> Transitions:
         """`rows` ``(n, ...)`` or ``(n, m, ...)`` with rewards and termination anew where `changed`."""
         if self.compute_reward is None:
             raise ValueError("there is no compute_reward; pass the environment's, env.unwrapped.compute_reward")
@@ -141,7 +143,7 @@ class Relabel(Synthesizer):
             self.blend.load_state_dict(state["blend"])
 
 
-def aimed(rows: Transitions, goals: Tensor, chosen: Tensor) -> Transitions:
+def with_goals(rows: Transitions, goals: Tensor, chosen: Tensor) -> Transitions:
     """`rows` whose desired goals, before and after, are `goals` where `chosen`, bool of the rows' shape."""
     choose = chosen.view(chosen.shape + (1,) * (goals.dim() - chosen.dim()))
     before, after = (obs | {DESIRED: torch.where(choose, goals, obs[DESIRED])} for obs in (rows.obs, rows.next_obs))

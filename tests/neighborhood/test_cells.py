@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from interreplay.neighborhood.knn_index.cell_search import Search
-from interreplay.neighborhood.knn_index.inverted_file import Cells
+from interreplay.neighborhood.knn_index.inverted_file import InvertedFile
 
 
-def filled(n: int, d: int = 5, seed: int = 0) -> tuple[Cells, np.ndarray]:
+def filled(n: int, d: int = 5, seed: int = 0) -> tuple[InvertedFile, np.ndarray]:
     vectors = np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
-    cells = Cells(2 * n, d)
+    cells = InvertedFile(2 * n, d)
     cells.build(np.arange(n), vectors)
     return cells, vectors
 
 
-def pairs(cells: Cells, slots: np.ndarray, radius: float) -> set[tuple[int, int]]:
+def pairs(cells: InvertedFile, slots: np.ndarray, radius: float) -> set[tuple[int, int]]:
     known = np.full(len(slots), radius, np.float32)
     query, places, _ = Search(cells, slots, 10, known, len(cells.centers)).run()
     return set(zip(query.tolist(), cells.slots[places].tolist(), strict=True))
@@ -75,7 +75,7 @@ def test_a_radius_is_never_too_small():
 
 
 def test_thousands_of_duplicates_are_capped():
-    cells = Cells(20_000, 4)
+    cells = InvertedFile(20_000, 4)
     cells.build(np.arange(9000), np.ones((9000, 4), np.float32))
     query, _, squared = Search(cells, np.arange(3), 32, np.full(3, np.nan), len(cells.centers)).run()
     assert (squared == 0).all() and 3 * 32 <= len(query) < 9000
@@ -85,7 +85,7 @@ def test_a_state_is_what_it_was():
     cells, _ = filled(7000)
     for slot in range(0, 3000, 2):
         cells.remove(slot)
-    other = Cells(14_000, 5)
+    other = InvertedFile(14_000, 5)
     other.load_state_dict(cells.state_dict())
     for each in (cells, other):
         for slot in range(7000, 7600):

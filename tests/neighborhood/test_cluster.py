@@ -120,7 +120,7 @@ def test_deviations_much_smaller_than_the_values():
 
 
 def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
-    """Of rows ``(n, d)`` to all centres, in the scale of the rows stored now."""
+    """Of rows ``(n, d)`` to all centers, in the scale of the rows stored now."""
     everything = storage.features(torch.arange(len(storage))).numpy().astype(np.float64)
     return np.linalg.norm((z[:, None] - clustering.centers.centers[None]) / everything.std(0), axis=2)
 
@@ -276,7 +276,7 @@ def test_noise_is_zero_where_a_cluster_has_no_deviation_and_stops_at_the_bounds(
 
 @pytest.mark.parametrize(("drift", "worse"), [(0.0, 1.1), (0.01, 1.5)])
 def test_centres_are_about_as_good_as_if_they_had_been_found_anew(drift, worse):
-    """Against Lloyd's algorithm from k-means++; where rows wander off no centre is left behind, nor is any at zero."""
+    """Against Lloyd's algorithm from k-means++; where rows wander off no center is left behind, nor is any at zero."""
     part, storage = ClusterMember(n_clusters=30, refresh_every=20), Storage(2000)
     for step in range(250):
         rows = make(20, seed=step, ids=False)

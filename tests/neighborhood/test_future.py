@@ -11,7 +11,7 @@ from builders import Episodes, make, stack
 from scipy.stats import chisquare
 
 from interreplay import Storage
-from interreplay.neighborhood import NO_NEIGHBOR, SYNTHETIC, Anyone, Future, Neighborhood, Neighbors
+from interreplay.neighborhood import NO_NEIGHBOR, SYNTHETIC, HindsightGoals, Neighborhood, Neighbors, RandomNeighbor
 from interreplay.part import GOALS
 
 GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
@@ -48,7 +48,7 @@ class World:
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
 def test_steps_are_those_of_a_naive_scan_at_any_moment(strategy, envs):
-    world, future, rng = World(envs=envs), Future(strategy), np.random.default_rng(0)
+    world, future, rng = World(envs=envs), HindsightGoals(strategy), np.random.default_rng(0)
     for n in (1, 5, 30, 40, 7, 200, 1, 33):  # 200 go round the ring three times between two looks at it
         world.add(n)
         slots = torch.arange(len(world.storage))
@@ -64,7 +64,7 @@ def test_steps_are_those_of_a_naive_scan_at_any_moment(strategy, envs):
 
 @pytest.mark.parametrize("strategy", ["future", "episode"])
 def test_every_step_has_the_same_probability(strategy):
-    world, future, rng = World(envs=2, ends=0.02), Future(strategy), np.random.default_rng(1)
+    world, future, rng = World(envs=2, ends=0.02), HindsightGoals(strategy), np.random.default_rng(1)
     world.add(150)
     slot = min(world.stored(), key=lambda s: -len(world.legal(s, strategy)))
     legal = sorted(world.legal(slot, strategy))
@@ -74,26 +74,26 @@ def test_every_step_has_the_same_probability(strategy):
 
 
 def test_a_storage_that_was_followed_from_the_start_and_one_seen_late_say_the_same():
-    world, early = World(envs=3, ends=0.03), Future()
+    world, early = World(envs=3, ends=0.03), HindsightGoals()
     for _ in range(40):
         world.add(9)
         early.steps(world.storage, torch.arange(len(world.storage)), np.random.default_rng(0))
-    late, slots = Future(), torch.arange(60)
+    late, slots = HindsightGoals(), torch.arange(60)
     one, other = (f.steps(world.storage, slots, np.random.default_rng(2)) for f in (early, late))
     assert torch.equal(one, other)
-    for duplicate in (copy.deepcopy(early), Future()):
+    for duplicate in (copy.deepcopy(early), HindsightGoals()):
         duplicate.load_state_dict(early.state_dict())
         assert torch.equal(duplicate.steps(world.storage, slots, np.random.default_rng(2)), one)
 
 
 def test_an_episode_that_never_ends_takes_no_more_room_than_the_ring():
-    world, future, rng = World(capacity=20, ends=0.0), Future("episode"), np.random.default_rng(0)
+    world, future, rng = World(capacity=20, ends=0.0), HindsightGoals("episode"), np.random.default_rng(0)
     for n in (15, 300, 13, 15, 15, 15, 15, 15):
         world.add(n)
         slots = torch.arange(len(world.storage))
         for step in future.steps(world.storage, slots, rng).tolist():
             assert step in world.stored()
-        later = Future("future")
+        later = HindsightGoals("future")
         later.trajectories = future.trajectories
         for slot, step in enumerate(later.steps(world.storage, slots, rng).tolist()):
             assert step in world.legal(slot, "future")
@@ -101,7 +101,7 @@ def test_an_episode_that_never_ends_takes_no_more_room_than_the_ring():
 
 
 def test_what_is_over_is_forgotten():
-    world, future = World(capacity=20, envs=4), Future()
+    world, future = World(capacity=20, envs=4), HindsightGoals()
     for episode in range(200):  # cut without a word, as a failing environment does
         world.episodes.running[0] = (10_000 + episode, world.episodes.running[0][1])
         world.add(5)
@@ -114,7 +114,7 @@ def test_an_id_that_is_used_again_is_another_episode():
     rows = rows.replace(episode=torch.zeros(6, dtype=torch.int64), truncated=torch.arange(6) == 2)
     storage = Storage(10)
     storage.add(rows)
-    steps = Future("final").steps(storage, torch.arange(6), np.random.default_rng(0))
+    steps = HindsightGoals("final").steps(storage, torch.arange(6), np.random.default_rng(0))
     assert steps.tolist() == [2, 2, 2, 5, 5, 5]
 
 
@@ -122,7 +122,7 @@ def test_rows_without_ids_are_told_apart_by_their_observations():
     rows = make(40, obs_shape=GOAL, ids=False, ends=0.2)
     storage = Storage(64)
     storage.add(rows)
-    steps = Future("final").steps(storage, torch.arange(40), np.random.default_rng(0)).tolist()
+    steps = HindsightGoals("final").steps(storage, torch.arange(40), np.random.default_rng(0)).tolist()
     ends = (rows.terminated | rows.truncated).tolist()
     expected, last = [], 39
     for row in range(39, -1, -1):
@@ -132,7 +132,7 @@ def test_rows_without_ids_are_told_apart_by_their_observations():
 
 
 def test_goals_are_what_was_achieved_after_the_step():
-    world, future = World(envs=2), Future("final")
+    world, future = World(envs=2), HindsightGoals("final")
     world.add(100)
     slots = torch.tensor([0, 7, 7, 33])
     alone = future.gather(world.storage, slots, np.random.default_rng(0))
@@ -157,12 +157,12 @@ def test_partners_get_goals_of_their_own_episodes_or_else_the_anchors():
     world.add(200)
     finals = {s: world.legal(s, "final").pop() for s in range(60)}
     achieved = world.storage[slots].next_obs["achieved_goal"]
-    found = Future("final", Anyone()).gather(world.storage, slots, np.random.default_rng(0))
+    found = HindsightGoals("final", RandomNeighbor()).gather(world.storage, slots, np.random.default_rng(0))
     assert found.rows is None, "the buffer reads them"
     goals = found.extras[GOALS]
     for slot, partner in enumerate(found.slots[:, 0].tolist()):
         assert torch.equal(goals[slot], achieved[[finals[slot], finals[partner]]])
-    found = Future("final", Made()).gather(world.storage, slots, np.random.default_rng(0))
+    found = HindsightGoals("final", Made()).gather(world.storage, slots, np.random.default_rng(0))
     assert found.slots[0].tolist() == [-2, -1] and found.extras[GOALS].shape == (60, 3, 2)
     for slot in range(60):
         assert torch.equal(found.extras[GOALS][slot], achieved[[finals[slot]] * 3])
@@ -170,4 +170,4 @@ def test_partners_get_goals_of_their_own_episodes_or_else_the_anchors():
 
 def test_an_unknown_strategy_is_refused():
     with pytest.raises(ValueError, match="strategy is 'past'; expected one of 'future', 'final', 'episode'"):
-        Future("past")
+        HindsightGoals("past")

@@ -53,7 +53,7 @@ class World:
         return out
 
     def recall(self, slots: np.ndarray | None = None, sample: int = 200) -> float:
-        """Share of the k neighbours that are among the k nearest; ties are hits. Checks identities, too."""
+        """Share of the k neighbors that are among the k nearest; ties are hits. Checks identities, too."""
         count = len(self.storage)
         if slots is None:
             slots = np.random.default_rng(1).choice(count, min(sample, count), replace=False)
@@ -73,7 +73,7 @@ def normal(n: int, d: int = 8, seed: int = 0) -> np.ndarray:
 
 
 def walks(n: int, d: int = 8, seed: int = 0) -> np.ndarray:
-    """Correlated rows: three interleaved walks around centres that move."""
+    """Correlated rows: three interleaved walks around centers that move."""
     rng = np.random.default_rng(seed)
     state, rows = rng.normal(size=(3, d)), []
     for step in range(n):
@@ -84,7 +84,7 @@ def walks(n: int, d: int = 8, seed: int = 0) -> np.ndarray:
     return np.stack(rows)
 
 
-def test_no_neighbours_at_first_then_all_then_the_nearest():
+def test_no_neighbors_at_first_then_all_then_the_nearest():
     world = World(100, k=3, draw=None)
     world.add(normal(1))
     found = world.knn.gather(world.storage, torch.tensor([0]), world.rng)
@@ -173,7 +173,7 @@ def test_one_row_that_changes_the_scale():
     assert world.recall() >= 0.97
 
 
-def test_duplicates_are_neighbours():
+def test_duplicates_are_neighbors():
     world = World(2000)
     rows = np.repeat(normal(60), 20, axis=0)[np.random.default_rng(0).permutation(1200)]
     world.add(rows[:600], 100)
@@ -203,7 +203,7 @@ def test_all_rows_equal():
     assert world.recall() == 1.0
 
 
-def test_an_overwritten_row_is_no_neighbour():
+def test_an_overwritten_row_is_no_neighbor():
     world = World(64, k=10, draw=None)
     world.add(normal(64, d=3))
     marked = 50.0 + normal(64, d=3, seed=1)
@@ -211,7 +211,7 @@ def test_an_overwritten_row_is_no_neighbour():
         world.add(row[None])
         slots = world.knn.gather(world.storage, torch.arange(64), world.rng).slots
         new = world.storage.features(torch.arange(64)).numpy()[:, 0] > 25
-        # a row of the old kind has neighbours of the old kind while ten others are left
+        # a row of the old kind has neighbors of the old kind while ten others are left
         if (~new).sum() > 10:
             assert not new[slots.numpy()[~new]].any()
 

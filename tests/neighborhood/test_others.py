@@ -9,7 +9,7 @@ from builders import Episodes, make
 from scipy.stats import chisquare
 
 from interreplay import Storage
-from interreplay.neighborhood import Anyone, Successor
+from interreplay.neighborhood import RandomNeighbor, Successor
 
 
 def stored(rows: int, capacity: int, **kind) -> Storage:
@@ -24,7 +24,7 @@ def test_anyone_is_any_other_row_alike(rows):
     storage = stored(rows, 10)
     n = min(rows, 10)
     slots = torch.arange(n).repeat(2000)
-    neighbors = Anyone().gather(storage, slots, np.random.default_rng(0))
+    neighbors = RandomNeighbor().gather(storage, slots, np.random.default_rng(0))
     found = neighbors.slots
     assert neighbors.rows is None, "the buffer reads them"
     assert found.shape == (len(slots), 1) and (found[:, 0] != slots).all()
@@ -36,7 +36,7 @@ def test_anyone_is_any_other_row_alike(rows):
 
 def test_nobody_is_there():
     storage = stored(1, 10)
-    neighbors = Anyone().gather(storage, torch.zeros(4, dtype=torch.int64), np.random.default_rng(0))
+    neighbors = RandomNeighbor().gather(storage, torch.zeros(4, dtype=torch.int64), np.random.default_rng(0))
     found = neighbors.slots
     assert neighbors.rows is None, "the buffer reads them"
     assert (found == -1).all()

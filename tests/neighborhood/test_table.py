@@ -1,4 +1,4 @@
-"""The table of neighbours: keys sort by distance, overwritten rows vanish, lines keep every offer."""
+"""The table of neighbors: keys sort by distance, overwritten rows vanish, lines keep every offer."""
 
 from __future__ import annotations
 

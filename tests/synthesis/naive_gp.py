@@ -10,7 +10,7 @@ from interreplay.synthesis.gaussian_process import Form, Hyperparameters
 
 
 def random_hyper(form: Form, b: int, targets: int, seed: int = 0) -> Hyperparameters:
-    """Different numbers for every neighbourhood, target and feature."""
+    """Different numbers for every neighborhood, target and feature."""
     g = torch.Generator().manual_seed(seed)
     groups, d = form.groups(targets), form.features
 
@@ -47,7 +47,7 @@ def kappa(form: Form, x: np.ndarray, z: np.ndarray, lengthscale: np.ndarray, alp
 
 
 def process(form: Form, hyper: Hyperparameters, i: int, t: int):
-    """Noisy covariance, covariance and mean functions of the process of target t in neighbourhood i."""
+    """Noisy covariance, covariance and mean functions of the process of target t in neighborhood i."""
     h = {name: value.numpy() for name, value in hyper.as_dict().items()}
     b, g = i if len(hyper.noise) > 1 else 0, t if form.per_target else 0
 

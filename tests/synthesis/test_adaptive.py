@@ -14,7 +14,7 @@ from torch import nn
 
 from interreplay import Transitions
 from interreplay.synthesis import AdaptiveMixup
-from interreplay.synthesis.adaptive import LOWEST, Fit, features, outcomes
+from interreplay.synthesis.adaptive import LOWEST, DynamicsModel, features, outcomes
 from replay_buffers import ContinuousTransition
 
 
@@ -154,7 +154,7 @@ def test_it_learns_where_gradients_are_off():
         made = mixup(anchors, neighbors, np.random.default_rng(0))
         rows, mix = made.rows, made.mix
     assert not rows.obs.requires_grad and not mix.requires_grad
-    assert isinstance(mixup.fit, Fit)
+    assert isinstance(mixup.fit, DynamicsModel)
 
 
 @pytest.mark.parametrize("arguments", [{"threshold": 0.0}, {"lr": -1.0}])

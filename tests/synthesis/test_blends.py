@@ -1,4 +1,4 @@
-"""Methods that mix an anchor with a neighbour: NaiveMixup, ContinuousTransition, KNNOutcome, and what they share."""
+"""Methods that mix an anchor with a neighbor: NaiveMixup, ContinuousTransition, KNNOutcome, and what they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows predicted by Gaussian processes: what they are, what they fall back to, how often each neighbour is drawn."""
+"""Rows predicted by Gaussian processes: what they are, what they fall back to, how often each neighbor is drawn."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ N, K = 12, 5
 
 
 def neighborhoods(seed=0, ends=0.1, **kind):
-    """Anchors ``(n,)`` and their neighbours ``(n, k)``, random."""
+    """Anchors ``(n,)`` and their neighbors ``(n, k)``, random."""
     rows = make(N * (K + 1), seed=seed, ends=ends, **kind).replace(episode=None)
     folded = rows.map(lambda column: column.view(N, K + 1, *column.shape[1:]))
     return folded.map(lambda c: c[:, 0]), folded.map(lambda c: c[:, 1:])

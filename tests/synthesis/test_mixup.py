@@ -1,4 +1,4 @@
-"""Mixup: points on the line between an anchor and its neighbour, and what happens at the ends of episodes."""
+"""Mixup: points on the line between an anchor and its neighbor, and what happens at the ends of episodes."""
 
 from __future__ import annotations
 

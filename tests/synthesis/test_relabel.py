@@ -11,7 +11,7 @@ from builders import Episodes, make, same_sample
 from scipy.stats import binomtest
 
 from interreplay import ReplayBuffer
-from interreplay.neighborhood import KNN, Anyone, Successor
+from interreplay.neighborhood import KNN, RandomNeighbor, Successor
 from interreplay.part import Context
 from interreplay.synthesis import Mixup, NearestOutcome, Relabel
 from replay_buffers import HER, Uniform
@@ -102,7 +102,7 @@ def finals(buffer, slots):
     return buffer.storage[steps].next_obs["achieved_goal"]
 
 
-@pytest.mark.parametrize("neighborhood", [Anyone, lambda: KNN(k=5), Successor])
+@pytest.mark.parametrize("neighborhood", [RandomNeighbor, lambda: KNN(k=5), Successor])
 def test_a_blend_has_blended_goals_of_both_episodes_and_the_reward_of_these(neighborhood):
     buffer = filled(k=CERTAIN, strategy="final", neighborhood=neighborhood(), blend=Mixup())
     sample = buffer.sample(256)
@@ -121,7 +121,7 @@ def test_a_blend_has_blended_goals_of_both_episodes_and_the_reward_of_these(neig
 
 
 def test_rows_with_an_end_that_is_terminated_for_its_new_goal_are_not_blended():
-    buffer = filled(k=CERTAIN, strategy="final", neighborhood=Anyone(), blend=Mixup())
+    buffer = filled(k=CERTAIN, strategy="final", neighborhood=RandomNeighbor(), blend=Mixup())
     sample = buffer.sample(256)
     for slots in (sample.slots, sample.neighbor_slots):
         blended = slots[sample.mix < 1]
@@ -131,7 +131,7 @@ def test_rows_with_an_end_that_is_terminated_for_its_new_goal_are_not_blended():
 
 
 def test_rows_that_keep_their_goal_are_blended_with_goals_as_stored():
-    buffer = filled(k=0, neighborhood=Anyone())
+    buffer = filled(k=0, neighborhood=RandomNeighbor())
     sample = buffer.sample(256)
     share = sample.mix.unsqueeze(1)
     ends = [buffer.storage[s].obs["desired_goal"] for s in (sample.slots, sample.neighbor_slots.clamp(min=0))]
@@ -174,7 +174,7 @@ def test_functions_of_one_row_are_called_row_by_row():
 
 
 def test_a_duplicate_by_pickle_draws_the_same():
-    buffer = filled(neighborhood=Anyone())
+    buffer = filled(neighborhood=RandomNeighbor())
     same_sample(pickle.loads(pickle.dumps(buffer)).sample(64), buffer.sample(64))
 
 
@@ -194,9 +194,9 @@ def test_mistakes_are_named():
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL | {"desired_goal": (3,)}))
     with pytest.raises(ValueError, match="cannot be relabelled"):
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL, obs_dtype=np.int64))
-    buffer = ReplayBuffer(10, neighborhood=Anyone(), synthesizer=Relabel(compute_reward=reward))
+    buffer = ReplayBuffer(10, neighborhood=RandomNeighbor(), synthesizer=Relabel(compute_reward=reward))
     buffer.add(make(5, obs_shape=GOAL))
-    with pytest.raises(ValueError, match="expected the neighborhood Future"):
+    with pytest.raises(ValueError, match="expected the neighborhood HindsightGoals"):
         buffer.sample(4)
     buffer = HER()
     buffer.add(make(5, obs_shape=GOAL))
@@ -209,16 +209,17 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match="without a neighborhood"):
         HER(blend=Mixup())
     with pytest.raises(ValueError, match="the blend has a termination_fn"):
-        HER(neighborhood=Anyone(), blend=Mixup(termination_fn=lambda s, a, t: torch.zeros(len(a), dtype=torch.bool)))
+        ends = Mixup(termination_fn=lambda s, a, t: torch.zeros(len(a), dtype=torch.bool))
+        HER(neighborhood=RandomNeighbor(), blend=ends)
 
 
 def test_parts_can_be_put_together_by_hand():
-    from interreplay.neighborhood import Future
+    from interreplay.neighborhood import HindsightGoals
 
     relabel = Relabel(k=4)
     relabel.connect(Context(compute_reward=reward))
     relabel.connect(Context(compute_reward=Broken.reward, compute_terminated=Broken.terminated))
     assert relabel.compute_reward is reward and relabel.compute_terminated is None
-    buffer, episodes = ReplayBuffer(100, None, Future(), relabel, seed=0), Episodes(obs_shape=GOAL, envs=2)
+    buffer, episodes = ReplayBuffer(100, None, HindsightGoals(), relabel, seed=0), Episodes(obs_shape=GOAL, envs=2)
     buffer.add(episodes.transitions(1))
     assert torch.isfinite(buffer.sample(8).transitions.rewards).all()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.commandline.flags.gaussian_process_flags import gaussian_process_arguments
-from interreplay.credit import CreditBoth
+from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
 from interreplay.selection import Prioritized
 
@@ -96,7 +96,7 @@ def replay_arguments(settings: SimpleNamespace) -> dict[str, Any]:
     if settings.prioritized is not None:
         arguments["selector"] = Prioritized(**settings.prioritized)
     if settings.credit_both:
-        arguments["credit"] = CreditBoth()
+        arguments["credit"] = InterpolatedPriority()
     return arguments
 
 

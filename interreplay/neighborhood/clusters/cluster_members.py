@@ -10,7 +10,7 @@ SPARE = 8  # a cluster of m members gets room for m·(1 + 1/8) + 8
 MANY = 1024  # rows at once from which on it is quicker to put all lists in order
 
 
-class Members:
+class ClusterMembership:
     """Lists of slots, one per cluster, side by side in one array.
 
     Each list has some room to grow; one that outgrows it moves to the end. A row is added or removed in constant time

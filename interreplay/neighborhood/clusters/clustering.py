@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from interreplay.neighborhood.clusters.cluster_members import Members
+from interreplay.neighborhood.clusters.cluster_members import ClusterMembership
 from interreplay.neighborhood.clusters.cluster_moments import ClusterMoments
-from interreplay.neighborhood.clusters.minibatch_kmeans import Centers
+from interreplay.neighborhood.clusters.minibatch_kmeans import MiniBatchKMeans
 from interreplay.neighborhood.clusters.transition_vectors import feature_vectors
 from interreplay.neighborhood.clusters.view_moments import ViewMoments, known_as, parts
 from interreplay.storage.read_views import ReadView
@@ -29,10 +29,10 @@ Reader = Callable[[Storage, np.ndarray], np.ndarray]
 class Clustering:
     """A partition of the stored rows by mini-batch k-means in standardised z = [s; a].
 
-    A row joins the cluster of its nearest centre when it is stored and leaves it when it is overwritten. At a refresh
-    the scale becomes that of what is stored now, centres take some steps on random rows (each weighs as much as its
-    cluster has members, so that centres keep following), those that lost all members start again at rows far from any
-    centre, and clusters in turn, 65,536 rows at least, have their rows look for the nearest centre again.
+    A row joins the cluster of its nearest center when it is stored and leaves it when it is overwritten. At a refresh
+    the scale becomes that of what is stored now, centers take some steps on random rows (each weighs as much as its
+    cluster has members, so that centers keep following), those that lost all members start again at rows far from any
+    center, and clusters in turn, 65,536 rows at least, have their rows look for the nearest center again.
 
     Args:
         capacity: Number of slots.
@@ -57,7 +57,7 @@ class Clustering:
     ):
         self.capacity, self.z, self.read, self.dims, self.dtype = capacity, z, read, dims, dtype
         self.n_clusters, self.refresh_every = n_clusters, refresh_every
-        self.centers, self.members = Centers(z.stop - z.start), Members(capacity)
+        self.centers, self.members = MiniBatchKMeans(z.stop - z.start), ClusterMembership(capacity)
         self.moments: dict[ReadView, ViewMoments] = {}
         self.gone: list[np.ndarray] = []  # z of the rows overwritten since the last refresh
         self.written = self.refreshed = self.turn = 0  # rows seen, rows seen at the last refresh, next cluster
@@ -137,7 +137,7 @@ class Clustering:
     # -- refresh ----------------------------------------------------------------------------------
 
     def _refresh(self, storage: Storage, everything: bool) -> None:
-        """Move the centres; `_join` puts the lists in order afterwards.
+        """Move the centers; `_join` puts the lists in order afterwards.
 
         Args:
             storage: The newest rows are in it, but in no cluster yet.
@@ -175,7 +175,7 @@ class Clustering:
         self.centers.rescale()
 
     def _seed(self, storage: Storage, empty: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Start the centres `empty` at random rows; returns the clusters that these rows are in."""
+        """Start the centers `empty` at random rows; returns the clusters that these rows are in."""
         if not len(empty):
             return empty
         rows = rng.choice(self.count, min(self.count, max(BATCH, 2 * len(empty))), replace=False)
@@ -184,7 +184,7 @@ class Clustering:
         return np.unique(home[home >= 0])
 
     def _look_again(self, storage: Storage, split: np.ndarray, everything: bool) -> None:
-        """Let the rows of clusters `split` and of those next in turn look for their nearest centres."""
+        """Let the rows of clusters `split` and of those next in turn look for their nearest centers."""
         lists = len(self.members.size)
         turn = (self.turn + np.arange(lists)) % lists
         enough = int(np.searchsorted(np.cumsum(self.members.size[turn]), LOOKED)) + 1

@@ -1,4 +1,4 @@
-"""Mini-batch k-means: centres that follow what is stored. Sculley 2010, Web-scale k-means clustering, WWW."""
+"""Mini-batch k-means: centers that follow what is stored. Sculley 2010, Web-scale k-means clustering, WWW."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from interreplay.neighborhood.scale import RunningStandardizer
 
-BLOCK = 1024  # rows compared with all centres at a time; their distances stay in the cache
+BLOCK = 1024  # rows compared with all centers at a time; their distances stay in the cache
 
 
-class Centers:
-    """Centres of clusters, kept in the units of the rows and compared in the scale of now.
+class MiniBatchKMeans:
+    """Centers of clusters, kept in the units of the rows and compared in the scale of now.
 
     Args:
         dims: Number of features d.
@@ -36,7 +36,7 @@ class Centers:
         return ((rows - self.scale.mean) * self.weights).astype(np.float32)
 
     def nearest(self, rows: np.ndarray) -> np.ndarray:
-        """Number of the nearest centre of each of `rows` ``(n, d)``, int64 ``(n,)``."""
+        """Number of the nearest center of each of `rows` ``(n, d)``, int64 ``(n,)``."""
         if len(rows) <= BLOCK:
             distances = self._scaled(rows) @ self.slopes
             distances += self.squares
@@ -44,16 +44,16 @@ class Centers:
         return np.concatenate([self.nearest(rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK)])
 
     def squared(self, rows: np.ndarray) -> np.ndarray:
-        """Squared distance of each of `rows` ``(n, d)`` to its nearest centre, in the scale in use: ``(n,)``."""
+        """Squared distance of each of `rows` ``(n, d)`` to its nearest center, in the scale in use: ``(n,)``."""
         difference = (rows - self.centers[self.nearest(rows)]) * self.weights
         return np.einsum("ij,ij->i", difference, difference)
 
     def step(self, rows: np.ndarray, weights: np.ndarray) -> None:
-        """Move every centre towards the mean of the `rows` ``(n, d)`` nearest to it.
+        """Move every center towards the mean of the `rows` ``(n, d)`` nearest to it.
 
         Args:
             rows: One batch.
-            weights: How many rows each centre stands for so far ``(K,)``; those of the batch are added in place.
+            weights: How many rows each center stands for so far ``(K,)``; those of the batch are added in place.
         """
         numbers = self.nearest(rows)
         order = np.argsort(numbers, kind="stable")
@@ -64,9 +64,9 @@ class Centers:
         self.rescale()
 
     def seed(self, numbers: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Put centres `numbers` ``(m,)`` on `rows` ``(n, d)``, n ≥ m, drawn in proportion to squared distance.
+        """Put centers `numbers` ``(m,)`` on `rows` ``(n, d)``, n ≥ m, drawn in proportion to squared distance.
 
-        The distance is that to the nearest centre there was before, as in k-means++ (Arthur & Vassilvitskii 2007).
+        The distance is that to the nearest center there was before, as in k-means++ (Arthur & Vassilvitskii 2007).
 
         Returns:
             Which rows were chosen, ``(m,)``, each once.

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns, features, observation_columns
+from interreplay.storage.columns import Columns, features, observation_columns, part_of
 from interreplay.transitions import Transitions, join_parts, unchecked
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def as_transitions(vectors: Tensor, columns: Columns) -> Transitions:
         return part.to(dtype).reshape(len(vectors), *shape)
 
     observed = list(observation_columns(columns))
-    obs = join_parts({name[4:]: take(name) for name in observed})
+    obs = join_parts({part_of(name): take(name) for name in observed})
     actions, rewards = take("actions"), take("rewards")
-    next_obs = join_parts({name[4:]: take(name) for name in observed})
+    next_obs = join_parts({part_of(name): take(name) for name in observed})
     never = torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device)
     return unchecked(
         obs=obs, actions=actions, rewards=rewards, next_obs=next_obs, terminated=never, truncated=never.clone()

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours by brute force, on any device: the oracle, and the search on a GPU."""
+"""Exact nearest neighbors by brute force, on any device: the oracle, and the search on a GPU."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interreplay.neighborhood.knn_index.inverted_file import PAGE, Cells
+from interreplay.neighborhood.knn_index.inverted_file import PAGE, InvertedFile
 
 CAP = 256  # hits of one query in one visit, when duplicates would give thousands
 NOISE = 3e-6  # of a product of float32, relative to squared lengths
@@ -16,12 +16,12 @@ class Search:
     Args:
         cells: The index.
         slots: Stored slots to ask for ``(q,)``, each once.
-        width: Neighbours wanted per query.
+        width: Neighbors wanted per query.
         known: Squared radius ``(q,)`` within which to look; NaN where only the index can tell.
         probes: Cells to visit per query.
     """
 
-    def __init__(self, cells: Cells, slots: np.ndarray, width: int, known: np.ndarray, probes: int):
+    def __init__(self, cells: InvertedFile, slots: np.ndarray, width: int, known: np.ndarray, probes: int):
         self.cells, self.width = cells, width
         self.places = cells.place[slots]
         stored = cells.vectors[self.places]
@@ -52,7 +52,7 @@ class Search:
         return self.cells.vectors.reshape(-1, PAGE, self.cells.dims + 2)[pages].reshape(-1, self.cells.dims + 2)
 
     def _radius(self, query: np.intp) -> float:
-        """Squared distance of the query's width-th neighbour in its nearest cells: never below the true one."""
+        """Squared distance of the query's width-th neighbor in its nearest cells: never below the true one."""
         counts = self.cells.counts[self.probed[query]]
         enough = int(np.searchsorted(np.cumsum(counts), 2 * self.width)) + 1
         if counts[:enough].sum() <= self.width:

@@ -1,4 +1,4 @@
-"""An inverted-file index: rows grouped around k-means centres, searched by matrix products."""
+"""An inverted-file index: rows grouped around k-means centers, searched by matrix products."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def share_for(count: int) -> float:
     return 0.99 if count < 200_000 else 0.975
 
 
-class Cells:
+class InvertedFile:
     """Scaled vectors in the cells of a k-means partition, in pages of 64 rows.
 
     A search visits the nearest `probes` cells of a query; how many that takes for the wished recall is measured
     on the rows themselves at each `build`. Each row has a *reach*, a squared distance: a search reports
     every row that is near the query, and every row in whose reach the query lies. The latter are those whose
-    nearest neighbours change when the query is a new row: in 23 dimensions most of them are *not* among
+    nearest neighbors change when the query is a new row: in 23 dimensions most of them are *not* among
     the new row's own nearest.
 
     Args:

@@ -7,7 +7,7 @@ import numpy as np
 CHUNK = 1 << 14
 TRAIN_PER_CELL = 64
 ROUNDS = 6
-TRIALS = 160  # rows whose neighbours are looked up exactly to measure recall
+TRIALS = 160  # rows whose neighbors are looked up exactly to measure recall
 NEAREST = 10
 
 
@@ -19,7 +19,7 @@ def assign(vectors: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def centers_of(vectors: np.ndarray, count: int) -> np.ndarray:
-    """Centres ``(count, d)`` by Lloyd's algorithm on a sample of `vectors` ``(n, d)``, n ≥ count or count = 1.
+    """Centers ``(count, d)`` by Lloyd's algorithm on a sample of `vectors` ``(n, d)``, n ≥ count or count = 1.
 
     Deterministic: the sample depends on n only. A cell without members starts again at a random row.
     """

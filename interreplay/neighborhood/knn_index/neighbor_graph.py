@@ -1,4 +1,4 @@
-"""The graph of nearest neighbours of everything stored, kept up to date while rows come and go."""
+"""The graph of nearest neighbors of everything stored, kept up to date while rows come and go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from interreplay.neighborhood.knn_index.neighbor_lists import BLOCK, NeighborLists
+from interreplay.neighborhood.knn_index.neighbor_lists import BLOCK, CandidateLists
 from interreplay.neighborhood.scale import drift
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ TIDY = 8  # rows ranked anew for each row added, where their distances are of an
 CHUNK = 1 << 15
 
 
-class NeighborGraph(NeighborLists):
-    """Lists of neighbours that follow the storage.
+class NeighborGraph(CandidateLists):
+    """Lists of neighbors that follow the storage.
 
     A new row waits until one in 2048 rows is waiting (or until it is asked for); then one search finds its
-    neighbours and the rows in whose lists it belongs. Stale lists are searched for again in turn. The index is built
+    neighbors and the rows in whose lists it belongs. Stale lists are searched for again in turn. The index is built
     anew after half as many rows again, or in a scale far away; a scale nearby only changes the vectors in it.
     """
 

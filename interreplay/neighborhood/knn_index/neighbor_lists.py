@@ -1,11 +1,11 @@
-"""The lists of neighbours of everything stored: searched for, offered to each other, ranked in the scale of now."""
+"""The lists of neighbors of everything stored: searched for, offered to each other, ranked in the scale of now."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from interreplay.neighborhood.knn_index.cell_search import Search
-from interreplay.neighborhood.knn_index.inverted_file import Cells
+from interreplay.neighborhood.knn_index.inverted_file import InvertedFile
 from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
 from interreplay.neighborhood.scale import RunningStandardizer, drift
 
@@ -14,7 +14,7 @@ BLOCK = 2048  # lists handled at a time
 AHEAD = 1024  # lists looked at beyond those asked for, when some of these were ranked in an earlier scale
 
 
-class NeighborLists:
+class CandidateLists:
     """For each row stored, a list of candidates that contains its k nearest.
 
     An *epoch* is a time during which distances are taken in one scale. When a new one begins, lists are
@@ -23,14 +23,14 @@ class NeighborLists:
     Args:
         capacity: Number of slots.
         dims: Number of features.
-        k: Neighbours that must be right.
+        k: Neighbors that must be right.
         width: Candidates kept per row.
     """
 
     def __init__(self, capacity: int, dims: int, k: int, width: int):
         self.k, self.width = k, width
         self.table = NeighborTable(capacity, width)
-        self.cells = Cells(capacity, dims)
+        self.cells = InvertedFile(capacity, dims)
         self.scale = RunningStandardizer(dims)
         self.queried = np.zeros(capacity, np.int32)  # epoch of the last search for a row, 0: never
         self.ranked = np.zeros(capacity, np.int32)  # epoch of its distances

@@ -62,7 +62,7 @@ class Fitted(NamedTuple):
 
 
 def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spread: float = 1.0) -> Fitted:
-    """Maximise the marginal likelihood of each of b neighbourhoods on its own.
+    """Maximise the marginal likelihood of each of b neighborhoods on its own.
 
     In float64, whatever the precision of the points: line searches try extreme values.
 

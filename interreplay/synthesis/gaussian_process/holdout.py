@@ -1,4 +1,4 @@
-"""How well rows left out of their neighbourhoods are predicted: by the Gaussian processes, by the linear blend."""
+"""How well rows left out of their neighborhoods are predicted: by the Gaussian processes, by the linear blend."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def target_name(number: int) -> str:
 def evaluate(
     form: Form, schedule: Schedule, preparation: Preparation, z: Tensor, y: Tensor, actions: int, split: float
 ) -> Scores:
-    """Leave the last rows out of every neighbourhood and predict them from the others.
+    """Leave the last rows out of every neighborhood and predict them from the others.
 
     The blend is given the best it could have: the point nearest to the row on any segment from the anchor to a row
-    that is kept, and the standard deviation, as a share of the neighbourhood's, that fits its errors on this batch.
+    that is kept, and the standard deviation, as a share of the neighborhood's, that fits its errors on this batch.
 
     Args:
         form: Kernel and mean.
@@ -120,7 +120,7 @@ class HoldOut:
     """An evaluation once in so many batches.
 
     Args:
-        split: Share of each neighbourhood to leave out, above 0 and below 1.
+        split: Share of each neighborhood to leave out, above 0 and below 1.
         every: Batches between two evaluations.
 
     Raises:

@@ -77,7 +77,7 @@ class Form:
 class Hyperparameters:
     """Numbers of b sets of Gaussian processes over T targets with G kernels each (G is 1 or T), d features.
 
-    b is the number of neighbourhoods where each has its own, 1 where they share them.
+    b is the number of neighborhoods where each has its own, 1 where they share them.
 
     Attributes:
         lengthscale: ``(b, G, d)``.
@@ -107,7 +107,7 @@ class Hyperparameters:
     def average(self) -> Hyperparameters:
         """One set, the mean over all b: of their logarithms for what is positive.
 
-        Likelihoods of a few points are flat; with the mean of the numbers themselves, the one neighbourhood whose
+        Likelihoods of a few points are flat; with the mean of the numbers themselves, the one neighborhood whose
         length scale or noise runs away would decide for all.
         """
         means = {}
@@ -123,11 +123,11 @@ class Hyperparameters:
 
     @classmethod
     def initial(cls, form: Form, targets: int, spread: float, dtype: torch.dtype, device: Any) -> Hyperparameters:
-        """Where fits start: nearly linear functions, as dynamics are within a neighbourhood.
+        """Where fits start: nearly linear functions, as dynamics are within a neighborhood.
 
         Distances between points in d features grow as √d. A length scale that does not grow along leaves all points
         uncorrelated, and every prediction at the mean (Hvarfner et al. 2024, arXiv:2402.02229). It starts at 3√d
-        standard deviations. With σ_f² = 9 targets then vary by about 1 within a neighbourhood.
+        standard deviations. With σ_f² = 9 targets then vary by about 1 within a neighborhood.
 
         Args:
             form: Of the processes.
@@ -159,7 +159,7 @@ def covariance(form: Form, hyper: Hyperparameters, squares: Tensor) -> Tensor:
 
     Args:
         form: Of the kernel.
-        hyper: For b neighbourhoods or one for all.
+        hyper: For b neighborhoods or one for all.
         squares: (z_i − z_j)² per feature, ``(n, p, d)`` for p pairs.
 
     Returns:

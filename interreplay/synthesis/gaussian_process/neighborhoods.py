@@ -15,11 +15,11 @@ PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class Neighborhoods:
-    """n neighbourhoods of m points, the anchor first.
+    """n neighborhoods of m points, the anchor first.
 
     Attributes:
         x: Features ``(n, m, c)``, scaled; c is d, or the number of principal components.
-        y: Targets ``(n, m, T)``, scaled to mean 0 and standard deviation 1 within each neighbourhood.
+        y: Targets ``(n, m, T)``, scaled to mean 0 and standard deviation 1 within each neighborhood.
         targets: How targets were scaled.
         features: How features were scaled, after the anchor's were taken away.
         axes: Principal axes ``(n, d, c)`` or None.
@@ -41,10 +41,10 @@ class Neighborhoods:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How neighbourhoods are scaled.
+    """How neighborhoods are scaled.
 
     Attributes:
-        scaling: Of features within each neighbourhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
+        scaling: Of features within each neighborhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
         components: Principal components to keep of the scaled features, or None for the features themselves.
         precision: ``"float32"`` or ``"float64"``.
 

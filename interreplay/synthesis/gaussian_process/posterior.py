@@ -1,6 +1,6 @@
 """The exact posterior of many small Gaussian processes, in one batch of Cholesky factorisations.
 
-Rasmussen & Williams 2006, algorithm 2.1. With one kernel for all targets there is one factorisation per neighbourhood.
+Rasmussen & Williams 2006, algorithm 2.1. With one kernel for all targets there is one factorisation per neighborhood.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ JITTERS = (1e-6, 1e-5, 1e-4)
 
 
 class Posterior(NamedTuple):
-    """What n neighbourhoods say about T targets at q points each.
+    """What n neighborhoods say about T targets at q points each.
 
     Attributes:
         mean: ``(n, q, T)``.
         variance: Of the function without the noise, ``(n, q, T)``, at least 0.
         noise: σ_n² of each target, ``(n or 1, 1, T or 1)``.
-        failed: Neighbourhoods ``(n,)`` whose matrix could not be factorised; their numbers mean nothing.
+        failed: Neighborhoods ``(n,)`` whose matrix could not be factorised; their numbers mean nothing.
         retried: How many matrices needed jitter.
     """
 
@@ -36,11 +36,11 @@ class Posterior(NamedTuple):
 
 
 def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries: Tensor) -> Posterior:
-    """Condition on m points per neighbourhood and predict at q more.
+    """Condition on m points per neighborhood and predict at q more.
 
     Args:
         form: Of the processes.
-        hyper: One set per neighbourhood, or one for all.
+        hyper: One set per neighborhood, or one for all.
         x: Features ``(n, m, d)``.
         y: Targets ``(n, m, T)``.
         queries: ``(n, q, d)``.

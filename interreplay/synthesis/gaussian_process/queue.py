@@ -1,4 +1,4 @@
-"""Outcomes predicted ahead of time: a neighbourhood that is factorised once serves several batches."""
+"""Outcomes predicted ahead of time: a neighborhood that is factorised once serves several batches."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ARRAYS = ("owner", "key", "left", "partner", "share", "outcome", "variance")
 class QueuedGaussianProcess(GaussianProcess):
     """A `GaussianProcess` that keeps a ring of ready outcomes for stored rows.
 
-    When a neighbourhood has to be predicted, `depth` queries are predicted at once: the one of this batch, and others
-    on lines to neighbours drawn uniformly, λ drawn as ever. Later batches with the same anchor use these up, as long as
-    the anchor and all its neighbours are the same rows and hyperparameters were not fitted again. Slot i of the buffer
+    When a neighborhood has to be predicted, `depth` queries are predicted at once: the one of this batch, and others
+    on lines to neighbors drawn uniformly, λ drawn as ever. Later batches with the same anchor use these up, as long as
+    the anchor and all its neighbors are the same rows and hyperparameters were not fitted again. Slot i of the buffer
     has ring i mod `rings`; with fewer rings than rows, rows that share one displace each other's outcomes.
 
-    Saves where predictions are dear (a fit per neighbourhood); with shared hyperparameters looking them up costs about
+    Saves where predictions are dear (a fit per neighborhood); with shared hyperparameters looking them up costs about
     what it saves. Takes at most ``rings·(18 + (depth − 1)·(12 + 8·T))`` bytes, T = 1 + d_s: 111 MB for 100,000 rings of
     8 for HalfCheetah.
 
@@ -119,9 +119,9 @@ class QueuedGaussianProcess(GaussianProcess):
         return outcome, variances, failed
 
     def _draw(self, found: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Columns of neighbours and λ ``(n, depth − 1)`` for outcomes to come."""
+        """Columns of neighbors and λ ``(n, depth − 1)`` for outcomes to come."""
         shape = (len(found), self.depth - 1)
-        there = np.maximum((found >= 0).sum(1), 1)[:, None]  # missing neighbours come last
+        there = np.maximum((found >= 0).sum(1), 1)[:, None]  # missing neighbors come last
         column = (rng.random(shape) * there).astype(np.int64)
         return column, self.coefficient(shape[0] * shape[1], rng).reshape(shape)
 

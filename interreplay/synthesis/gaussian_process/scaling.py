@@ -1,4 +1,4 @@
-"""Scaling of features and targets within each neighbourhood, and principal components of the features."""
+"""Scaling of features and targets within each neighborhood, and principal components of the features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPREAD = {"standardize": 1.0, "minmax": 0.3, "none": 1.0}
 
 
 class Scale(NamedTuple):
-    """An affine map per neighbourhood and number: x → (x − center) / width.
+    """An affine map per neighborhood and number: x → (x − center) / width.
 
     Attributes:
         center: ``(n, 1, d)``.

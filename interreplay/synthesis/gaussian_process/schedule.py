@@ -1,4 +1,4 @@
-"""When hyperparameters are fitted, and on what: each neighbourhood, a few of them, or random rows."""
+"""When hyperparameters are fitted, and on what: each neighborhood, a few of them, or random rows."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Schedule(ABC):
         warm_start: A fit starts at what the last one found; at `Hyperparameters.initial` without.
 
     Attributes:
-        current: What the last fit found, its mean over neighbourhoods where there were several; None before.
-        shared: Whether all neighbourhoods have the same; a fit then outdates what was predicted before.
+        current: What the last fit found, its mean over neighborhoods where there were several; None before.
+        shared: Whether all neighborhoods have the same; a fit then outdates what was predicted before.
         batches: Batches seen.
         fits: Fits begun.
         failures: Sets of hyperparameters whose fit broke off or ended in numbers that are none.
@@ -56,7 +56,7 @@ class Schedule(ABC):
         return
 
     def __call__(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        """Hyperparameters for a batch: one set per neighbourhood, or one for all."""
+        """Hyperparameters for a batch: one set per neighborhood, or one for all."""
         found = self.current
         if found is None or self.due():
             found = self._fit(form, batch)
@@ -64,7 +64,7 @@ class Schedule(ABC):
         return found
 
     def applied(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        """Hyperparameters for neighbourhoods beside the run: nothing changes by asking."""
+        """Hyperparameters for neighborhoods beside the run: nothing changes by asking."""
         return self._initial(form, batch) if self.current is None else self.current.map(lambda value: value.to(batch.x))
 
     def _start(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
@@ -107,7 +107,7 @@ class Schedule(ABC):
 
 
 class Local(Schedule):
-    """A fit of each neighbourhood of each batch on its own. A warm start is the mean of the batch before."""
+    """A fit of each neighborhood of each batch on its own. A warm start is the mean of the batch before."""
 
     shared = False
 
@@ -128,7 +128,7 @@ class Local(Schedule):
 
 
 class Global(Schedule):
-    """One set for all neighbourhoods, fitted again every so many batches.
+    """One set for all neighborhoods, fitted again every so many batches.
 
     Args:
         every: Batches between two fits, the batches of updates.
@@ -147,7 +147,7 @@ class Global(Schedule):
 
 
 class MonteCarlo(Global):
-    """The mean over the fits of m neighbourhoods of the batch at hand, as the selector drew them.
+    """The mean over the fits of m neighborhoods of the batch at hand, as the selector drew them.
 
     Args:
         count: m.
@@ -206,7 +206,7 @@ def schedule_named(name: str, how: Fit, count: int | None, every: int, warm_star
     Args:
         name: ``"monte_carlo"``, ``"rows"`` or ``"local"``.
         how: Method and length of a fit.
-        count: Neighbourhoods or rows of a fit; 32 or 256 for None.
+        count: Neighborhoods or rows of a fit; 32 or 256 for None.
         every: Batches between two fits of shared hyperparameters.
         warm_start: A fit starts at what the last one found.
 

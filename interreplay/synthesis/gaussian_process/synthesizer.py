@@ -1,4 +1,4 @@
-"""Outcomes of blended states and actions, predicted by Gaussian processes over the anchor's neighbourhood."""
+"""Outcomes of blended states and actions, predicted by Gaussian processes over the anchor's neighborhood."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class GaussianProcess(Blend):
-    """(s_q, a_q, μ_r(z_q), s_q + μ_Δs(z_q)) at z_q = λz_i + (1 − λ)z_c, c the first of the neighbours of i.
+    """(s_q, a_q, μ_r(z_q), s_q + μ_Δs(z_q)) at z_q = λz_i + (1 − λ)z_c, c the first of the neighbors of i.
 
     One exact Gaussian process per target (the reward and each number of Δs = s' − s) is conditioned on the anchor and
-    all its neighbours; a neighbourhood that draws its k neighbours in random order, as ``KNN(k, draw=k)`` does, makes
+    all its neighbors; a neighborhood that draws its k neighbors in random order, as ``KNN(k, draw=k)`` does, makes
     c uniform. A row whose query falls on its anchor is the anchor, and so are rows that `Blend` reverts. A
-    neighbourhood whose matrix cannot be factorised becomes the plain blend of i and c, and is counted.
+    neighborhood whose matrix cannot be factorised becomes the plain blend of i and c, and is counted.
 
     Args:
         form: Kernel and mean.
         preparation: Scaling, principal components and precision.
-        schedule: Where hyperparameters come from; the mean of fits of 32 neighbourhoods every 1,000 batches by default.
+        schedule: Where hyperparameters come from; the mean of fits of 32 neighborhoods every 1,000 batches by default.
         coefficient: Distribution of λ; Beta(.75, .75) by default.
         sample_posterior: Outcomes are drawn from the posterior of the function; its mean without.
         weighted: The batch comes with likelihood weights.
@@ -81,7 +81,7 @@ class GaussianProcess(Blend):
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         partners = self.partners(neighbors)
         mix = torch.from_numpy(self.shares(len(anchors), rng)).to(anchors.rewards)
-        mix = self.kept(mix, anchors, partners, rng)
+        mix = self.revert_where_needed(mix, anchors, partners, rng)
         blended = anchors.blend(partners, mix)
         z = torch.cat([features_of(anchors).unsqueeze(1), features_of(neighbors)], dim=1)
         y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
@@ -96,7 +96,7 @@ class GaussianProcess(Blend):
         # Nothing is predicted where a row is its anchor.
         variances = variances.masked_fill((mix >= 1).unsqueeze(1), 0.0)
         weights = likelihood_weights(variances).float() if self.weighted else None
-        return Synthesized(self.ended(rows, anchors, mix), mix, variances, weights)
+        return Synthesized(self.with_termination(rows, anchors, mix), mix, variances, weights)
 
     def shares(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """λ ``(size,)``."""
@@ -105,14 +105,14 @@ class GaussianProcess(Blend):
     def outcomes(
         self, z: Tensor, y: Tensor, actions: int, offset: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What `predict` gives at one query per neighbourhood, at `offset` ``(n, d)`` from the anchor."""
+        """What `predict` gives at one query per neighborhood, at `offset` ``(n, d)`` from the anchor."""
         outcome, variances, failed = self.predict(z, y, actions, offset.unsqueeze(1), rng)
         return outcome.squeeze(1), variances.squeeze(1), failed
 
     def predict(
         self, z: Tensor, y: Tensor, actions: int, offsets: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Outcomes and predictive variances ``(n, q, T)``, and which neighbourhoods failed ``(n,)``.
+        """Outcomes and predictive variances ``(n, q, T)``, and which neighborhoods failed ``(n,)``.
 
         Args:
             z: Features ``(n, m, d)``, the anchor first.
@@ -131,7 +131,7 @@ class GaussianProcess(Blend):
         outcome = batch.targets.undo(mean)
         variances = (variance + found.noise) * batch.targets.width.square()
         failed = found.failed | ~(outcome.isfinite() & variances.isfinite()).flatten(1).all(1)
-        # Nothing was learned of the outcome there: as uncertain as the targets of the neighbourhood are spread.
+        # Nothing was learned of the outcome there: as uncertain as the targets of the neighborhood are spread.
         variances = torch.where(failed[:, None, None], batch.targets.width.square(), variances)
         self._count(len(failed), int(failed.sum()), found.retried)
         return outcome, variances, failed
@@ -144,7 +144,7 @@ class GaussianProcess(Blend):
         refuse_integers(columns, "interpolated", also=("actions",))
 
     def statistics(self) -> dict[str, float]:
-        """Shares of failed neighbourhoods and of matrices that needed jitter, counts of fits, mean hyperparameters."""
+        """Shares of failed neighborhoods and of matrices that needed jitter, counts of fits, mean hyperparameters."""
         rows = max(1, self.counts["rows"])
         found = {
             "gp_failed_share": self.counts["failed"] / rows,
