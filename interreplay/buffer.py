@@ -106,6 +106,7 @@ class ReplayBuffer(Composition):
         """
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
+        self.check_links()
         slots, drawn = self.selector.select(self.storage, size, self.rng)
         self.synthesizer.prepare(self.storage, self.rng)
         found = self._gather(slots)

@@ -48,6 +48,7 @@ class Part:
     Attributes:
         independent_rows: Whether the rows of a batch come about without regard to each other, so that parts of one
             large batch are as good as several batches.
+        follows_episodes: Whether this part looks at what came before or after a row in its episode.
         columns_wanted: Names of extra columns that this part would have recorded with each row, where an algorithm can:
             ``"behavior"``, what the policy gave when it acted.
         wants_goal_functions: Whether `connect` should bring the environment's ``compute_reward``.
@@ -55,6 +56,7 @@ class Part:
     """
 
     independent_rows = True
+    follows_episodes: bool = False
     columns_wanted: frozenset[str] = frozenset()
     wants_goal_functions: bool = False
     view: ReadView = OneStep()

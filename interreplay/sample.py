@@ -9,7 +9,7 @@ from torch import Tensor
 from interreplay.transitions import Transitions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sample:
     """A batch of n rows and where they come from.
 
@@ -54,3 +54,15 @@ class Sample:
     def _rows(self, rows: slice) -> Sample:
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         return Sample(**{k: v if v is None or k == "written" else v[rows] for k, v in columns.items()})
+
+    def __repr__(self) -> str:
+        """Return the number of rows, how many of them are blended, and the shapes of the columns."""
+        blended = "" if self.mix is None else f", {int((self.mix < 1).sum())} blended"
+        columns = self.transitions.columns().items()
+        shapes = ", ".join(f"{name} {describe(column)}" for name, column in columns)
+        return f"Sample({len(self)} rows{blended}: {shapes})"
+
+
+def describe(column: Tensor) -> str:
+    """Return a column's shape and dtype, such as ``(256, 17) float32``."""
+    return f"{tuple(column.shape)} {str(column.dtype).removeprefix('torch.')}"

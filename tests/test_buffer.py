@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ from interreplay.part import Context
 from interreplay.selection import Combined, Prioritized, Selector
 from interreplay.selection import Uniform as UniformSelector
 from interreplay.synthesis import Mixup, Synthesized, Synthesizer
-from replay_buffers import HER, NMER, PER, Uniform
+from replay_buffers import HER, NMER, PER, ContinuousTransition, Uniform
 
 
 @pytest.mark.parametrize("portions", [[100], [1] * 100, [30, 50, 20], [7] * 14 + [2]])
@@ -320,3 +322,55 @@ def test_answers_of_another_kind_are_named(parts, message):
     buffer.add(make(5))
     with pytest.raises(TypeError, match=message):
         buffer.sample(3)
+
+
+def interleaved(ids: bool) -> Transitions:
+    """Rows of four environments in turn."""
+    episodes = Episodes(envs=4, ends=0.0)
+    return stack([episodes.row(number % 4) for number in range(100)], ids)
+
+
+@pytest.mark.parametrize("arguments", [{"recipe": Uniform, "n_step": 3}, {"recipe": ContinuousTransition}])
+def test_rows_of_several_environments_without_ids_are_noticed_once(arguments):
+    recipe = arguments.pop("recipe", None)
+    buffer = recipe(capacity=200, **arguments)
+    arguments["recipe"] = recipe
+    buffer.add(interleaved(ids=False))
+    with pytest.warns(UserWarning, match=r"99 of 100 rows do not continue .* Transitions\(\.\.\., episode=ids\)"):
+        buffer.sample(8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        buffer.sample(8)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_nothing_is_said_where_links_are_there_or_do_not_matter(n_step):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with_ids, one_env = (Uniform(capacity=200, n_step=n_step) for _ in "12")
+        with_ids.add(interleaved(ids=True))
+        one_env.add(make(100, ids=False, ends=0.3))
+        plain = Uniform(capacity=200)
+        plain.add(interleaved(ids=False))
+        for buffer in (with_ids, one_env, plain):
+            buffer.sample(8)
+
+
+def test_printed_in_a_line():
+    buffer = NMER(capacity=1_000, n_step=3, seed=0)
+    buffer.add(make(60))
+    assert repr(buffer) == "NMER(60 of 1,000 rows, n_step=3; Uniform, KNN, Mixup; cpu)"
+    text = repr(buffer.sample(8))
+    assert text.startswith("Sample(8 rows, ") and " blended: obs (8, 3) float32, actions (8, 2) float32, " in text
+    assert "\n" not in text and len(text) < 400
+    assert repr(Uniform(capacity=5)) == "Uniform(0 of 5 rows; Uniform, Alone, Keep; cpu)"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"n_step": 3}])
+def test_float64_rewards_stay(arguments):
+    rows = make(60, ends=0.0)
+    for recipe in (Uniform, NMER):
+        buffer = recipe(capacity=100, seed=0, **arguments)
+        buffer.add(rows.replace(rewards=rows.rewards.double() + 1e-12))
+        assert buffer.sample(8).transitions.rewards.dtype == torch.float64
+        assert torch.equal(buffer.storage[torch.arange(60)].rewards, rows.rewards.double() + 1e-12)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,8 +13,7 @@ from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(NamedTuple):
     """What a synthesizer works on.
 
     Attributes:
@@ -50,5 +49,5 @@ def read_neighbors(view: ReadView, storage: Storage, slots: Tensor, found: Neigh
         gathered = Gathered(*both, first, None if everybody else first < 0)
     if not found.extras:
         return gathered
-    neighbors = gathered.neighbors.replace(extras={**gathered.neighbors.extras, **found.extras})
-    return Gathered(gathered.anchors, neighbors, gathered.partners, gathered.alone)
+    extras = {**gathered.neighbors.extras, **found.extras}
+    return gathered._replace(neighbors=gathered.neighbors.replace(extras=extras))

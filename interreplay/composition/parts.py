@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 
 import torch
@@ -15,6 +16,9 @@ from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
 from interreplay.synthesis import Synthesizer
 from interreplay.transitions import Transitions
+
+ENOUGH = 64
+"""Rows after which it can be told whether they continue each other."""
 
 
 class Composition:
@@ -60,8 +64,22 @@ class Composition:
         if (self.synthesizer.recomputes_termination or self.synthesizer.recomputes_rewards) and view.n_step > 1:
             raise ValueError(f"n_step is {view.n_step}; expected 1 where rewards or termination are recomputed")
         self._view = view
+        self._needs_links = view.n_step > 1 or any(part.follows_episodes for part in self.parts.values())
         for part in self.parts.values():
             part.use_view(view)
+
+    def check_links(self) -> None:
+        """Warn, once, when rows without an episode id do not continue each other, but should."""
+        if not self._needs_links or self.storage.written < ENOUGH:
+            return
+        self._needs_links, rows, broken = False, self.storage.written, self.storage.broken_links
+        if 2 * broken >= rows:
+            warnings.warn(
+                f"{broken} of {rows} rows do not continue the row before them, so that n-step returns, successors and "
+                "hindsight see episodes of one step; give rows of several environments their ids: "
+                "Transitions(..., episode=ids), one integer per row",
+                stacklevel=3,
+            )
 
     def read(self, slots: Tensor) -> Transitions:
         """Return the stored transitions in `slots`, int64 of any shape, as batches have them: of n steps, say.
@@ -117,3 +135,9 @@ class Composition:
         """Move schedules, such as PER's β, to `progress`: the share of the run that is done, 0 to 1."""
         for part in self.parts.values():
             part.anneal(progress)
+
+    def __repr__(self) -> str:
+        """Return the class, how many rows are stored of how many, how they are read, and the parts."""
+        view = "" if self.view.n_step == 1 else f", n_step={self.view.n_step}"
+        parts = ", ".join(type(part).__name__ for part in self.parts.values())
+        return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows{view}; {parts}; {self.device})"

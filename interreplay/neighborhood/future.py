@@ -39,6 +39,8 @@ class Future(Neighborhood):
         ValueError: When the strategy is none of these.
     """
 
+    follows_episodes = True
+
     def __init__(self, strategy: str = "future", partners: Neighborhood | None = None):
         if strategy not in STRATEGIES:
             raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(map(repr, STRATEGIES))}")

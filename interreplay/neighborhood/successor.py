@@ -20,5 +20,7 @@ class Successor(Neighborhood):
     The last step of an episode has none, nor has the newest one of a running episode.
     """
 
+    follows_episodes = True
+
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         return storage.successor(slots).unsqueeze(1)

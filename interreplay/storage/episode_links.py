@@ -31,11 +31,14 @@ class EpisodeLinks:
         open: Of each episode that may go on the newest row: its write number and the bytes of its next_obs.
             Oldest rows first.
         stream: Id of the newest episode of rows without an id.
+        broken: Rows without an id, since this object was made, that did not continue the row before although that one
+            had not ended its episode.
     """
 
     def __init__(self) -> None:
         self.open: dict[int, tuple[int, bytes]] = {}
         self.stream = -1
+        self.broken = 0
 
     def connect(
         self, episode: list[int] | None, starts: list[bytes], ends: list[bytes], done: list[bool], first_write: int
@@ -70,6 +73,7 @@ class EpisodeLinks:
         """The id of a row that came without one and begins with `start`."""
         last = self.open.get(self.stream)
         if last is None or last[1] != start:
+            self.broken += last is not None
             self.open.pop(self.stream, None)
             self.stream -= 1
         return self.stream

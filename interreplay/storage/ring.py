@@ -94,6 +94,11 @@ class Storage:
         """Slots of the rows that continue those in `slots` ``(n,)``, −1 where none does."""
         return self.records.column("link").index_select(0, slots).long().clamp_(min=-1)
 
+    @property
+    def broken_links(self) -> int:
+        """Rows added without an episode id that did not continue the row before, though that one ended nothing."""
+        return self._chain.episodes.broken if self._chain is not None else 0
+
     def column(self, name: str) -> Tensor:
         """A column of all slots ``(capacity, ...)``, named as in `Transitions.columns`; not to be written to."""
         return self.records.column(name)
