@@ -10,6 +10,13 @@ from pathlib import Path
 import psutil
 import torch
 
+from interreplay.runs.control_groups import control_groups
+
+MEMORY_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+"""Of a control group by its version: files of its limit and its usage, and which of its statistics is a cache."""
 PACKAGES = ("interreplay", "ray", "torch", "numpy", "gymnasium", "mujoco")
 
 
@@ -37,27 +44,11 @@ def free_memory(device: str = "cpu", root: Path = Path("/")) -> int:
 
 
 def _group_allowances(root: Path) -> Iterator[int]:
-    """What each enclosing control group has left; version 2 and version 1 name their files differently."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            base, limit, usage, cache = root / "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            base, limit, usage = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-            cache = "total_inactive_file"
-        else:
-            continue
-        here = base / path.strip("/")
-        for group in [here, *here.parents]:
-            if group == base.parent:
-                break
-            left = _left(group, limit, usage, cache)
-            if left is not None:
-                yield left
+    """Yield what each enclosing control group has left."""
+    for version, group in control_groups(root, "memory"):
+        left = _left(group, *MEMORY_FILES[version])
+        if left is not None:
+            yield left
 
 
 def _left(group: Path, limit: str, usage: str, cache: str) -> int | None:

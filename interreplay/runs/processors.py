@@ -10,6 +10,10 @@ from pathlib import Path
 import torch
 
 from interreplay.errors import UsageError
+from interreplay.runs.control_groups import control_groups
+
+QUOTA_FILES = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
+"""Files of a control group, by its version, that hold its quota and the period that it is of."""
 
 
 def own_cpus(root: Path = Path("/")) -> int:
@@ -79,27 +83,11 @@ def counted(number: float, noun: str) -> str:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """CPUs that each enclosing control group allows; version 2 and version 1 name their files differently."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        files: tuple[str, ...]
-        if controllers == "":
-            base, files = root / "sys/fs/cgroup", ("cpu.max",)
-        elif "cpu" in controllers.split(","):
-            base, files = root / "sys/fs/cgroup/cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        else:
-            continue
-        here = base / path.strip("/")
-        for group in [here, *here.parents]:
-            if group == base.parent:
-                break
-            quota = _quota([group / name for name in files])
-            if quota is not None:
-                yield quota
+    """Yield the CPUs that each enclosing control group allows."""
+    for version, group in control_groups(root, "cpu"):
+        quota = _quota([group / name for name in QUOTA_FILES[version]])
+        if quota is not None:
+            yield quota
 
 
 def _quota(files: list[Path]) -> float | None:

@@ -97,8 +97,8 @@ class Other(TorchRLModule):
         (lambda c: c.rl_module(model_config={"fcnet_hidens": [8]}), "did you mean fcnet_hiddens"),
         (lambda c: c.rl_module(model_config=DefaultModelConfig(use_lstm=True)), "unknown 'use_lstm'"),
         (
-            lambda c: c.rl_module(model_config={"fcnet_activation": "tanh"}),
-            "is 'tanh'; expected 'relu'",
+            lambda c: c.rl_module(model_config={"fcnet_activation": "silu"}),
+            "activation is .silu.; expected one of",
         ),
         (lambda c: c.multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda *_: "a"), "multi_agent"),
         (
