@@ -133,6 +133,7 @@ OTHER = {
     "matrix_dtype": "float32",
     "device": "cpu",
     "exploration": "Gaussian",
+    "activation": "tanh",
     "hiddens": "8,8",
     "kernel": "rbf",
     "mean_type": "zero",
