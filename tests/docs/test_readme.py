@@ -32,7 +32,7 @@ def test_the_loop_without_ray():
     rng, n = np.random.default_rng(0), 400
     rows = {"obs": rng.normal(size=(n, 3)), "actions": rng.uniform(-1, 1, (n, 1)), "rewards": rng.normal(size=n)}
     rows |= {"next_obs": rng.normal(size=(n, 3)), "terminated": np.zeros(n, bool), "truncated": np.zeros(n, bool)}
-    names = rows | {"td_errors": np.ones(256), "episode": np.arange(n)}
+    names = rows | {"td_errors": np.ones(256), "ids": np.arange(n)}
     exec(BLOCKS[1].replace("1_000_000", "1_000"), names)
     assert names["sample"].transitions.obs.shape == (256, 3)
 

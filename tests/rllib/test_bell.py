@@ -15,7 +15,7 @@ from ray.cluster_utils import Cluster
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 cluster.add_node(num_cpus=1)
 ray.init(address=cluster.address, log_to_driver=False)
-from interreplay.rllib.bell import hang_bell
+from interreplay.rllib.tune.signal_actor import hang_bell
 bells = [hang_bell() for _ in range(4)]
 assert [ray.get(bell.wait.remote(None)) for bell in bells] == [(0, False)] * 4
 known = ray._private.state.actors()
