@@ -23,7 +23,9 @@ class Noted(tune.Callback):
         self.seen = []
 
     def on_trial_result(self, iteration, trials, trial, result, **info):
-        self.seen.append((trial.trial_id, trial.config["lr"], dict(trial.config["replay_buffer_config"]), result))
+        # What the result was made with: the scheduler may have changed the trial's own by now.
+        config = result["config"]
+        self.seen.append((trial.trial_id, config["lr"], dict(config["replay_buffer_config"]), result))
 
 
 def reporter():
