@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import secrets
@@ -11,7 +10,8 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import ray
 import torch
@@ -114,8 +114,17 @@ def _sessions_of_their_own() -> Iterator[None]:
     Linux ends them with their parent. Elsewhere Ray's reaper does, which knows a group only, so all stays as it is.
     """
     before = services.ConsolePopen
+
+    def start(*words: Any, preexec_fn: Callable[[], None] | None = None, **options: Any) -> Any:
+        def prepare() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # held back in this process alone
+            if preexec_fn is not None:
+                preexec_fn()
+
+        return before(*words, preexec_fn=prepare, start_new_session=True, **options)
+
     if sys.platform.startswith("linux"):
-        services.ConsolePopen = functools.partial(before, start_new_session=True)
+        services.ConsolePopen = start
     try:
         yield
     finally:
@@ -124,13 +133,17 @@ def _sessions_of_their_own() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _sigterm_kept() -> Iterator[None]:
-    """Keep the handler of SIGTERM where there is one: Ray puts its own in its place."""
+    """Hold SIGTERM back, and keep its handler where there is one: Ray puts handlers of its own in its place."""
     before = signal.getsignal(signal.SIGTERM)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield
     finally:
-        if callable(before) and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
 
 
 def start_ray(num_cpus: int | None) -> None:
