@@ -409,7 +409,7 @@ def test_a_wheel_trains_outside_the_checkout(tmp_path):
     flags = ["--env", "Pendulum-v1", "--knn_baseline", "--total_env_steps", "120", *SHORT]
     said = []
     for command in (
-        [sys.executable, "-m", "custom_training", "--list_presets"],
+        [sys.executable, "-m", "interreplay.commandline.train", "--list_presets"],
         [sys.executable, str(site / "bin" / "interreplay-train"), *flags],
     ):
         done = subprocess.run(
