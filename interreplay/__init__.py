@@ -19,7 +19,7 @@ _MODULES = {
     "InterreplayError": "errors",
     "NonFiniteError": "errors",
     "ReplayBuffer": "buffer",
-    "Sample": "sample",
+    "Sample": "buffer.sample",
     "Storage": "storage.ring",
     "Transitions": "transitions",
 }

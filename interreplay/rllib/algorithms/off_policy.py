@@ -16,7 +16,7 @@ from ray.rllib.utils.metrics import (
     NUM_ENV_STEPS_TRAINED_LIFETIME,
 )
 
-from interreplay.catalogue import make_buffer
+from interreplay.buffer.catalogue import make_buffer
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold

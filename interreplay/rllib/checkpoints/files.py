@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interreplay import state_files
 from interreplay.errors import CheckpointError
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
+from interreplay.runs import state_files
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig

@@ -17,7 +17,7 @@ from ray.rllib.utils import replay_buffers as stock_buffers
 from ray.rllib.utils.serialization import deserialize_type
 from typing_extensions import Self
 
-from interreplay.catalogue import Kind, check_arguments, resolve
+from interreplay.buffer.catalogue import Kind, check_arguments, resolve
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.checks import check_recipe
 
