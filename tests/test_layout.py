@@ -52,7 +52,7 @@ def test_only_the_bridge_imports_ray(path):
 # is a room of its own where it is named here.
 LAYERS = """
 errors runs.state_files runs.results runs.cluster_checks runs transitions storage environments learning part selection
-credit neighborhood synthesis buffer diagnostics flags studies analysis.reading analysis.drawing analysis
+credit neighborhood synthesis buffer experience diagnostics flags studies analysis.reading analysis.drawing analysis
 rllib.ray_folder rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner rllib.algorithms rllib
 rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
 """.split()
