@@ -18,10 +18,9 @@ import gymnasium
 import numpy as np
 import torch
 
-from interreplay import Transitions
+from interreplay import Storage, Transitions
 from interreplay.neighborhood.knn import KNN
 from interreplay.neighborhood.knn_index.brute_force import nearest
-from interreplay.storage.ring import Storage
 
 K = 10
 

@@ -119,8 +119,8 @@ def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
     return slots if len(slots) == count else None
 
 
-def check_answer(part: Part, answer: object, expected: type, how: str) -> None:
-    """Raise TypeError when a part's answer is of another type than the contract has it.
+def wrong_answer(part: Part, answer: object, expected: type, how: str) -> TypeError:
+    """Return the error for a part's answer that is of another type than the contract has it.
 
     Args:
         part: Whose it is.
@@ -128,9 +128,8 @@ def check_answer(part: Part, answer: object, expected: type, how: str) -> None:
         expected: The type.
         how: Its arguments, for the message.
     """
-    if not isinstance(answer, expected):
-        name, given = type(part).__name__, type(answer).__name__
-        raise TypeError(f"{name} returned a {given}; expected {expected.__name__}{how}")
+    name, given = type(part).__name__, type(answer).__name__
+    return TypeError(f"{name} returned a {given}; expected {expected.__name__}{how}")
 
 
 def standard_normal(shape: Sequence[int], rng: np.random.Generator, device: torch.device) -> Tensor:

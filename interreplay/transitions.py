@@ -198,6 +198,21 @@ def cat(rows: Sequence[Transitions]) -> Transitions:
     return unchecked(**joined)
 
 
+def flat_parts(observation: Observation, lead: int) -> list[Tensor]:
+    """Return the parts of an observation, all dimensions behind the first `lead` as one."""
+    parts = observation_parts(observation).values()
+    return [part.flatten(lead) if part.dim() > lead else part.unsqueeze(-1) for part in parts]
+
+
+def features(rows: Transitions) -> Tensor:
+    """Return z = [s; a] of rows ``(n, ...)`` or ``(n, k, ...)``: ``(n, d)`` or ``(n, k, d)``.
+
+    All parts of s, in the order of the observation. Of stored rows, `Storage.features` gives z.
+    """
+    lead = rows.rewards.dim()
+    return torch.cat([*flat_parts(rows.obs, lead), *flat_parts(rows.actions, lead)], dim=-1)
+
+
 def unchecked(**columns: Any) -> Transitions:
     """Transitions from tensors that are already right; skips the checks of the public constructor."""
     made = object.__new__(Transitions)

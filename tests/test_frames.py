@@ -72,7 +72,7 @@ def held(storage):
     rows = storage[torch.arange(len(storage))]
     images = {image.tobytes() for name in ("obs", "next_obs") for s in getattr(rows, name).numpy() for image in s}
     images |= {name for _, known in frames._running.values() for name in known}
-    return int((frames._holders > 0).sum()), len(images)
+    return int((frames._refcounts > 0).sum()), len(images)
 
 
 def test_every_frame_is_kept_once_and_no_longer_than_needed():

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer.composition import Composition
-from interreplay.buffer.gathering import Gathered, read_anchors, read_neighbors
+from interreplay.buffer.gathering import Gathered, read_neighbors
 from interreplay.buffer.sample import Sample
 from interreplay.credit import AnchorPriority, PriorityUpdate
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import check_answer, evict
+from interreplay.part import evict, wrong_answer
 from interreplay.selection import Selector, Uniform
 from interreplay.storage.columns import columns_of
 from interreplay.storage.read_views import read_view
@@ -111,7 +111,8 @@ class ReplayBuffer(Composition):
         self.synthesizer.prepare(self.storage, self.rng)
         found = self._gather(slots)
         made = self.synthesizer(found.anchors, found.neighbors, self.rng)
-        check_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
+        if not isinstance(made, Synthesized):
+            raise wrong_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
         rows, mix, partners = made.rows, made.mix, found.partners
         if mix is not None:
             mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
@@ -127,9 +128,11 @@ class ReplayBuffer(Composition):
     def _gather(self, slots: Tensor) -> Gathered:
         """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
         if not self.synthesizer.uses_neighbors:
-            return read_anchors(self.view, self.storage, slots)
+            anchors, none = self.view.read(self.storage, slots), torch.full_like(slots, NO_NEIGHBOR)
+            return Gathered(anchors, anchors, none, none < 0)
         found = self.neighborhood.gather(self.storage, slots, self.rng)
-        check_answer(self.neighborhood, found, Neighbors, "(slots)")
+        if not isinstance(found, Neighbors):
+            raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")
         if found.rows is None:
             found = replace(found, slots=self.synthesizer.arrange(self.storage, slots, found.slots))
         return read_neighbors(self.view, self.storage, slots, found)

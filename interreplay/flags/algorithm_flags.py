@@ -44,6 +44,8 @@ def _shown(value: Any) -> str:
 
 
 ALGORITHM_FLAGS = _flags()
+TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
+"""Configuration in `interreplay.rllib` of each algorithm that ``--trainer`` names."""
 
 
 _LOOP = {found.name: found for found in fields(LoopSettings)}

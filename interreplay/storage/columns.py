@@ -1,4 +1,4 @@
-"""Layout: the columns of the stored rows, fixed by the first ones that are added."""
+"""The columns of the stored rows, fixed by the first ones that are added."""
 
 from __future__ import annotations
 
@@ -45,6 +45,11 @@ def observation_columns(columns: Columns) -> Columns:
     return {name: spec for name, spec in columns.items() if is_observation(name)}
 
 
+def is_extra(name: str) -> bool:
+    """Return whether a column is an extra one."""
+    return name.startswith("extras.")
+
+
 def is_observation(name: str) -> bool:
     """Whether a column is the observation or a part of it."""
     return name == "obs" or name.startswith("obs.")
@@ -71,7 +76,7 @@ def feature_columns(columns: Columns) -> tuple[str, ...]:
     return (*names, "actions")
 
 
-def features(columns: Columns) -> int:
+def num_features(columns: Columns) -> int:
     """Numbers in z = [s; a] of a row."""
     return sum(math.prod(columns[name][0]) for name in feature_columns(columns))
 

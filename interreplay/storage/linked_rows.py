@@ -12,6 +12,7 @@ from interreplay.storage.columns import (
     Columns,
     column_of,
     feature_columns,
+    is_extra,
     observation_columns,
     part_of,
     stored_columns,
@@ -30,7 +31,7 @@ class LinkedRows:
 
     Args:
         capacity: Number of slots.
-        columns: What a row is made of, as `layout.columns_of` gives it.
+        columns: What a row is made of, as `columns.columns_of` gives it.
         device: Torch device.
     """
 
@@ -72,7 +73,7 @@ class LinkedRows:
             truncated=columns["truncated"],
             episode=columns["episode"],
             discounts=torch.where(terminated, *self._discounts(rewards.dtype, gamma)),
-            extras={part_of(name): columns[name] for name in columns if name.startswith("extras.")},
+            extras={part_of(name): columns[name] for name in columns if is_extra(name)},
         )
 
     def _discounts(self, dtype: torch.dtype, gamma: float) -> tuple[Tensor, Tensor]:

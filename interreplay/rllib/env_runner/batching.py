@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from interreplay.environments.spaces import named_parts
-from interreplay.transitions import Transitions
 
 
 def as_column(observation: Any) -> Any:
@@ -30,18 +28,3 @@ def as_tensors(observation: Any, device: torch.device) -> Any:
     if isinstance(observation, dict):
         return {name: torch.as_tensor(part, device=device) for name, part in observation.items()}
     return torch.as_tensor(observation, device=device)
-
-
-def concatenate(parts: Sequence[Transitions]) -> Transitions:
-    """Transitions one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    extras = {name: torch.cat([part.extras[name] for part in parts]) for name in parts[0].extras}
-    joined: dict[str, Any] = {"extras": extras}
-    for name in ("obs", "actions", "rewards", "next_obs", "terminated", "truncated", "episode"):
-        columns = [getattr(part, name) for part in parts]
-        if isinstance(columns[0], dict):
-            joined[name] = {key: torch.cat([c[key] for c in columns]) for key in columns[0]}
-        else:
-            joined[name] = torch.cat(columns)
-    return Transitions(**joined)

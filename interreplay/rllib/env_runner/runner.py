@@ -14,11 +14,11 @@ from ray.rllib.utils.debug import update_global_seed_if_necessary
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.rllib.env_runner.action_spaces import Actions, actions_of
-from interreplay.rllib.env_runner.batching import as_column, as_tensors, concatenate, pick
+from interreplay.rllib.env_runner.batching import as_column, as_tensors, pick
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
 from interreplay.rllib.env_runner.episode_sampling import SamplingRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
-from interreplay.transitions import Transitions, unchecked
+from interreplay.transitions import Transitions, cat, unchecked
 
 RUNNER_STATE = "interreplay_runner"
 CPU = torch.device("cpu")
@@ -120,7 +120,7 @@ class ColumnRunner(SamplingRunner):
             if rows is not None:
                 rounds.append(rows)
         self._hooks.end_sample()
-        return concatenate(rounds)
+        return rounds[0] if len(rounds) == 1 else cat(rounds)
 
     def seed_next_reset(self, seed: int) -> None:
         """Seed the environments at the next reset."""

@@ -15,11 +15,11 @@ from interreplay.synthesis.blend import Blend, TerminationFn
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.kernels import Form
-from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, features_of, targets_of, with_outcome
+from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, targets_of, with_outcome
 from interreplay.synthesis.gaussian_process.posterior import posterior
 from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule, means
 from interreplay.synthesis.gaussian_process.weights import likelihood_weights
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, features
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
@@ -83,7 +83,7 @@ class GaussianProcess(Blend):
         mix = torch.from_numpy(self.shares(len(anchors), rng)).to(anchors.rewards)
         mix = self.revert_where_needed(mix, anchors, partners, rng)
         blended = anchors.blend(partners, mix)
-        z = torch.cat([features_of(anchors).unsqueeze(1), features_of(neighbors)], dim=1)
+        z = torch.cat([features(anchors).unsqueeze(1), features(neighbors)], dim=1)
         y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
         actions = anchors.actions[0].numel()
         offset = (z[:, 1] - z[:, 0]) * (1.0 - mix).to(z).unsqueeze(1)
