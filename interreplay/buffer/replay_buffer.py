@@ -168,7 +168,7 @@ class ReplayBuffer(Composition):
         if errors.shape != sample.slots.shape:
             raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
         slots, partners, mix = sample.slots, sample.neighbor_slots, sample.mix
-        if self.storage.written != sample.written:
+        if self.storage.written != sample.write_count:
             partners = torch.where(self._kept(partners, sample), partners, NO_NEIGHBOR)
             kept = self._kept(slots, sample)
             slots, partners, errors = slots[kept], partners[kept], errors[kept]
@@ -180,7 +180,7 @@ class ReplayBuffer(Composition):
         yield "", self, sample, td_errors
 
     def _kept(self, slots: Tensor, sample: Sample) -> Tensor:
-        return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.written)
+        return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.write_count)
 
     def state_view(self) -> dict[str, Any]:
         """`state_dict` without copying: the arrays share memory with the buffer, for saving at once."""

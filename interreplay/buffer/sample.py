@@ -23,12 +23,12 @@ class Sample:
         neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was, or none that is stored.
         mix: λ ``(n,)``, the anchor's share in each row, or None when the method blends nothing.
         probabilities: Probability ``(n,)`` with which each anchor was drawn.
-        written: Number of rows ever added when the batch was drawn; of several sources ``(n,)``, each row's own.
+        write_count: Number of rows ever added when the batch was drawn; of several sources ``(n,)``, each row's own.
         variances: Predictive variances of [r; Δs] ``(n, 1 + d_s)`` where rows are predicted, 0 for rows that are their
             anchor; None where nothing is predicted.
         row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
         origins: Numbers ``(n,)`` of the sources that rows were drawn from, None where there is but one; slots and
-            `written` are those of the source.
+            `write_count` are those of the source.
     """
 
     transitions: Transitions
@@ -37,10 +37,15 @@ class Sample:
     neighbor_slots: Tensor
     mix: Tensor | None
     probabilities: Tensor
-    written: int | Tensor
+    write_count: int | Tensor
     variances: Tensor | None = None
     row_weights: Tensor | None = None
     origins: Tensor | None = None
+
+    @property
+    def written(self) -> int | Tensor:
+        """`write_count`, by the name that it had."""
+        return self.write_count
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -65,11 +70,11 @@ class Sample:
 
     def of(self, origin: int) -> tuple[Sample, Tensor]:
         """Return the rows of one source as it drew them, and the mask ``(n,)`` of these."""
-        assert self.origins is not None and isinstance(self.written, Tensor)
+        assert self.origins is not None and isinstance(self.write_count, Tensor)
         mask = self.origins == origin
         found = self.rows(mask)
-        assert isinstance(found.written, Tensor)
-        return replace(found, written=int(found.written[0]) if len(found) else 0, origins=None), mask
+        assert isinstance(found.write_count, Tensor)
+        return replace(found, write_count=int(found.write_count[0]) if len(found) else 0, origins=None), mask
 
     def __repr__(self) -> str:
         """Return the number of rows, how many of them are blended, and the shapes of the columns."""
@@ -97,7 +102,7 @@ def join(samples: Sequence[Sample], origins: Sequence[int]) -> Sample:
         "neighbor_slots": _joined(samples, "neighbor_slots"),
         "mix": _joined(samples, "mix", torch.ones_like),
         "probabilities": torch.cat([sample.probabilities * (len(sample) / total) for sample in samples]),
-        "written": torch.cat([torch.full_like(sample.slots, sample.written) for sample in samples]),  # type: ignore[arg-type]
+        "write_count": torch.cat([torch.full_like(sample.slots, sample.write_count) for sample in samples]),  # type: ignore[arg-type]
         "variances": _joined(samples, "variances"),
         "row_weights": _joined(samples, "row_weights", torch.ones_like),
         "origins": torch.cat([torch.full_like(s.slots, o) for s, o in zip(samples, origins, strict=True)]),
