@@ -3,8 +3,8 @@
     python -m benchmarks.parity                  # runs what is missing, one after the other, then redraws
     python -m benchmarks.parity --draw           # redraws from benchmarks/data/parity
 
-Both get the same networks (2 x 256), batches (256), learning rates (3e-4), 5,000 random steps, one update per step, and are
-evaluated alike: 5 episodes of the deterministic policy every 5,000 steps. A run that was interrupted is made anew.
+Both get the same networks (2 x 256), batches (256), learning rates (3e-4), 5,000 random steps and one update per step,
+and are evaluated alike: 5 episodes of the deterministic policy every 5,000 steps. An interrupted run is made anew.
 """
 
 from __future__ import annotations
