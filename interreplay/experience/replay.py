@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from interreplay.buffer.sample import Sample
 from interreplay.experience.source import RowSource
-from interreplay.sample import Sample
 from interreplay.transitions import Transitions
 
 

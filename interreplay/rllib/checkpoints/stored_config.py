@@ -23,7 +23,7 @@ from ray.rllib.core.models.catalog import Catalog
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 
-from interreplay.catalogue import methods
+from interreplay.buffer.catalogue import methods
 from interreplay.errors import CheckpointError
 from interreplay.experience.recipes import COMPOSED
 from interreplay.learning.exploration import Exploration

@@ -19,7 +19,7 @@ Kind = str | Recipe | ReplayBuffer
 
 
 NAME = "replay_buffers"
-HOME = Path(__file__).resolve().parents[1] / NAME
+HOME = Path(__file__).resolve().parents[2] / NAME
 """The catalogue's files, installed beside this package."""
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from interreplay.analysis.charts import Chart, Figure, Styles, apart, span
+from interreplay.analysis.drawing.charts import Chart, Figure, Styles, apart, span
 
 DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 PANEL = 4.6, 3.3

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from interreplay.commandline.flags.parser import Flag
-from interreplay.commandline.flags.values import boolean, choice, number, whole
 from interreplay.errors import UsageError
+from interreplay.flags.parser import Flag
+from interreplay.flags.values import boolean, choice, number, whole
 
 # Flags that say the value of one argument.
 ARGUMENTS = {

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from interreplay.settings import Accepts, Number, OneOf, Whole
+from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
 
 _OPENING, _CLOSING = "{[(", "}])"
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from interreplay.algorithms_table import ALGORITHMS
-from interreplay.commandline.flags.parser import Flag
-from interreplay.commandline.flags.values import reader
 from interreplay.errors import UsageError
+from interreplay.flags.parser import Flag
+from interreplay.flags.values import reader
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.setting_fields import Widths, accepted_by
 from interreplay.learning.settings import LoopSettings
-from interreplay.settings import Widths, accepted_by
 
 
 def _flags() -> dict[str, Flag]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interreplay.algorithms_table import ALGORITHMS
-from interreplay.catalogue import methods
-from interreplay.commandline.flags.algorithm_flags import ALGORITHM_FLAGS, loop_flag
-from interreplay.commandline.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
-from interreplay.commandline.flags.original_flags import ORIGINAL_REPLAY_FLAGS
-from interreplay.commandline.flags.parser import Flag, scoped
-from interreplay.commandline.flags.values import assignment, boolean, choice, number, updates_per_step, whole
+from interreplay.buffer.catalogue import methods
+from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, loop_flag
+from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
+from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
+from interreplay.flags.parser import Flag, scoped
+from interreplay.flags.values import assignment, boolean, choice, number, updates_per_step, whole
+from interreplay.learning.algorithms_table import ALGORITHMS
 
 CATALOGUE = methods()
 

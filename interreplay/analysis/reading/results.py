@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from interreplay.results.reader import FILES, NAMES, kept_rows, named, number, read_rows
+from interreplay.runs.results.reader import FILES, NAMES, kept_rows, named, number, read_rows
 
 __all__ = ["FILES", "REPLAY", "Results", "read_results"]
 

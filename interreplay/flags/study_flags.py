@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from interreplay.commandline.flags.parser import Flag
-from interreplay.commandline.flags.values import boolean, choice, number, search, split, whole
+from interreplay.flags.parser import Flag
+from interreplay.flags.values import boolean, choice, number, search, split, whole
 
 STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
     "what to run; also as keys of a study file": (

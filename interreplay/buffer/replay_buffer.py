@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.composition.gathering import Gathered, read_anchors, read_neighbors
-from interreplay.composition.parts import Composition
+from interreplay.buffer.composition import Composition
+from interreplay.buffer.gathering import Gathered, read_anchors, read_neighbors
+from interreplay.buffer.sample import Sample
 from interreplay.credit import AnchorPriority, PriorityUpdate
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
 from interreplay.part import check_answer, evict
-from interreplay.sample import Sample
 from interreplay.selection import Selector, Uniform
-from interreplay.state_files import copy_arrays
 from interreplay.storage.columns import columns_of
 from interreplay.storage.read_views import read_view
 from interreplay.storage.ring import Storage
+from interreplay.storage.state_copies import copy_arrays
 from interreplay.synthesis import Identity, Synthesized, Synthesizer
 from interreplay.transitions import Transitions
 

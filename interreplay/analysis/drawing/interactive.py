@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from interreplay.analysis.charts import Chart, Line, Styles, apart, span
+from interreplay.analysis.drawing.charts import Chart, Line, Styles, apart, span
 
 HEIGHT = 300
 GAP = 0.075

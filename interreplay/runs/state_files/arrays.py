@@ -1,4 +1,4 @@
-"""States: nested dicts and lists of arrays and plain values, copied, written to disk and read back.
+"""States: nested dicts and lists of arrays and plain values, written to disk and read back.
 
 No pickle is involved, so that a state from elsewhere can be read without running its code.
 """
@@ -15,22 +15,11 @@ import numpy as np
 from torch import Tensor
 
 from interreplay.errors import CheckpointError
-from interreplay.state_files import manifest
-from interreplay.state_files.manifest import MANIFEST
+from interreplay.runs.state_files import manifest
+from interreplay.runs.state_files.manifest import MANIFEST
 
 STATE = "state.json"
 MAPPED = 1 << 24  # bytes from which on an array is mapped into memory, not read
-
-
-def copy_arrays(state: Any) -> Any:
-    """A copy of a state that shares no memory with it."""
-    if isinstance(state, dict):
-        return {key: copy_arrays(value) for key, value in state.items()}
-    if isinstance(state, list | tuple):
-        return [copy_arrays(value) for value in state]
-    if isinstance(state, Tensor):
-        return state.clone()
-    return state.copy() if isinstance(state, np.ndarray) else state
 
 
 def save(directory: str | Path, state: Any) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from interreplay.commandline.flags.values import boolean
 from interreplay.errors import UsageError, did_you_mean
+from interreplay.flags.values import boolean
 
 SCOPES = {
     "learning": "a setting that changes what is learned",

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.algorithms_table import ALGORITHMS
-from interreplay.commandline.flags import presets
-from interreplay.commandline.flags.algorithm_flags import ALGORITHM_FLAGS, algorithm_settings
-from interreplay.commandline.flags.original_flags import ELSEWHERE, GONE
-from interreplay.commandline.flags.parser import FlagParser
-from interreplay.commandline.flags.replay_flags import names_method, replay_for
-from interreplay.commandline.flags.run_flags import (
+from interreplay.environments.lookup import find_environment
+from interreplay.errors import UsageError, accepted_names
+from interreplay.flags import presets
+from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, algorithm_settings
+from interreplay.flags.original_flags import ELSEWHERE, GONE
+from interreplay.flags.parser import FlagParser
+from interreplay.flags.replay_flags import names_method, replay_for
+from interreplay.flags.run_flags import (
     CATALOGUE,
     CHANGEABLE,
     DEFAULTS,
@@ -23,8 +24,7 @@ from interreplay.commandline.flags.run_flags import (
     by_name,
     with_scope,
 )
-from interreplay.environments.lookup import find_environment
-from interreplay.errors import UsageError, accepted_names
+from interreplay.learning.algorithms_table import ALGORITHMS
 
 
 def make_parser() -> FlagParser:

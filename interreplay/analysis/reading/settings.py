@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interreplay.commandline.flags.run_flags import by_name, with_scope
+from interreplay.flags.run_flags import by_name, with_scope
 
 # What params.json holds that does not tell methods apart, or that has a place of its own.
 NOT_A_METHOD = with_scope("identity", "execution", "invocation") | {"versions", "buffer", "buffer_args", "prioritized"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from interreplay.analysis.settings import Description
+from interreplay.analysis.reading.settings import Description
 
 NAME = "study.yaml"
 

@@ -8,8 +8,8 @@ from typing import Any
 import gymnasium as gym
 
 from interreplay.errors import UsageError
+from interreplay.learning.setting_fields import defaults
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
-from interreplay.settings import defaults
 
 
 @dataclass(frozen=True)

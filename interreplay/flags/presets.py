@@ -16,11 +16,11 @@ from typing import Any
 
 import yaml
 
-from interreplay.algorithms_table import ALGORITHMS
-from interreplay.commandline.flags.replay_flags import names_method, replay_for
 from interreplay.errors import UsageError, accepted_names
+from interreplay.flags.replay_flags import names_method, replay_for
+from interreplay.learning.algorithms_table import ALGORITHMS
 
-FOLDER = Path(__file__).resolve().parents[2] / "presets"
+FOLDER = Path(__file__).resolve().parents[1] / "presets"
 NONE = "none"
 KEYS = ("about", "automatic", "trainers", "buffer", "buffer_args", "everywhere", "environments")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from interreplay.commandline.flags.values import whole
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
+from interreplay.flags.values import whole
 
 EPISODES, VIDEO_EPISODES = 10, 3
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.flags.gaussian_process_flags import gaussian_process_arguments
 from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
+from interreplay.flags.gaussian_process_flags import gaussian_process_arguments
 from interreplay.selection import Prioritized
 
 # Flags that become arguments of the replay method or of its Prioritized selector.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from interreplay.commandline.flags.parser import Flag
-from interreplay.commandline.flags.replay_flags import METHODS
-from interreplay.commandline.flags.values import boolean, number, whole
+from interreplay.flags.parser import Flag
+from interreplay.flags.replay_flags import METHODS
+from interreplay.flags.values import boolean, number, whole
 
 GONE = {
     "agent_name": "runs are named by algorithm, environment, method and seed; --local_dir says where they go",
