@@ -70,7 +70,7 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
 def cluster_checks(results: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     """The checks of this node; ``results`` is where results will go."""
     try:
-        module = importlib.import_module("interreplay.runs.cluster_checks.checks")
+        module = importlib.import_module("interreplay.cluster_checks.checks")
     except Exception as error:
         broken = error
         yield "installation", lambda: raise_again(broken)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from interreplay.runs.cluster_checks.limits import Trap, cpus, gpus, limits, memory, output, shared_memory
+from interreplay.cluster_checks.limits import Trap, cpus, gpus, limits, memory, output, shared_memory
 
 # What Ray appends to its folder when it makes a socket, with the longest process id there is.
 SOCKET = "ray/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store"
