@@ -4,7 +4,7 @@
 
 Two questions about a buffer filled with stored transitions (`python -m benchmarks.bier_data` collects some):
 
-* rows left out: how well are they predicted from the rest of their neighbourhood?
+* rows left out: how well are they predicted from the rest of their neighborhood?
 * the batch itself: where the environment's state can be set from an observation (HalfCheetah, Hopper, Walker2d), each
   blended state and action is put into the simulator, and both methods are compared with what happens there.
 

@@ -138,7 +138,7 @@ def test_images_that_are_no_stacks_stay_as_they_are():
     identical(without_ids(odd[torch.arange(4)]), without_ids(stack(kept)))
 
 
-def test_a_picture_of_one_colour_is_no_stack():
+def test_a_picture_of_one_color_is_no_stack():
     """Its rows of pixels move on as frames would."""
     black = torch.zeros(3, 24, 24, 3, dtype=torch.uint8)
     assert not shared(black, black)

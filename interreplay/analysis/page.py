@@ -102,7 +102,7 @@ def _section(
         parts += ["<h3>Sample efficiency</h3>", html_tables.efficiency(own["efficiency"], section.baseline)]
     if len(own["aggregate"]):
         environments = _many(int(own["aggregate"]["environments"].iloc[0]), "environment")
-        parts += [f"<h3>{environments} together, normalised returns</h3>"]
+        parts += [f"<h3>{environments} together, normalized returns</h3>"]
         parts += [html_tables.overall(own["aggregate"], own["improvement"], section.baseline)]
     return "\n".join([*parts, *drawn])
 

@@ -119,7 +119,7 @@ def scale_table(sections: Sequence[Section]) -> pd.DataFrame:
 
 
 def strata(section: Section, method: str, kind: str) -> list[Array]:
-    """The normalised values of a method's runs, one array per environment that all methods ran in."""
+    """The normalized values of a method's runs, one array per environment that all methods ran in."""
     return [
         task.scale.normalized(judged(task.shared[method], kind))
         for task in section.everywhere()[1]
@@ -128,7 +128,7 @@ def strata(section: Section, method: str, kind: str) -> list[Array]:
 
 
 def aggregate_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Over all environments: mean and IQM of the normalised values, and means relative to the baseline's."""
+    """Over all environments: mean and IQM of the normalized values, and means relative to the baseline's."""
     rows = []
     for section in sections:
         methods, tasks = section.everywhere()
@@ -167,7 +167,7 @@ def improvement_table(sections: Sequence[Section]) -> pd.DataFrame:
 
 
 def profile_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Performance profiles: the share of runs whose normalised final return is above τ."""
+    """Performance profiles: the share of runs whose normalized final return is above τ."""
     frames = []
     for section in sections:
         methods, _ = section.everywhere()

@@ -26,7 +26,7 @@ from interreplay.transitions import Transitions
 
 
 class ReplayBuffer(Composition):
-    """Selects anchors, gathers their neighbors and synthesises a batch.
+    """Selects anchors, gathers their neighbors and synthesizes a batch.
 
     Args:
         capacity: Number of transitions to keep; the oldest make room.

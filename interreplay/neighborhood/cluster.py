@@ -149,7 +149,7 @@ class ClusterCenter(Cluster):
         n_clusters: K.
         refresh_every: Added rows between refreshes.
         noise: Deviation of the noise in units of σ_c.
-        bounds: Smallest and largest action; stored actions are normalised to ±1 where they have bounds.
+        bounds: Smallest and largest action; stored actions are normalized to ±1 where they have bounds.
 
     Raises:
         ValueError: When an argument is out of range.

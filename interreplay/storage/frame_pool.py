@@ -19,7 +19,7 @@ START = 1024
 
 
 LONGEST = 15
-"""Frames that a stack has at most: a longer side is one of an image, which may well be of one colour at first."""
+"""Frames that a stack has at most: a longer side is one of an image, which may well be of one color at first."""
 
 
 def shared(obs: Tensor, next_obs: Tensor) -> bool:

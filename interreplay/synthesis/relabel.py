@@ -1,4 +1,4 @@
-"""Relabelling in hindsight: what was achieved becomes what was desired."""
+"""Relabeling in hindsight: what was achieved becomes what was desired."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Relabel(Synthesizer):
     and what was wanted there, compute_reward(s'.achieved_goal, s'.desired_goal) (Andrychowicz et al. 2017,
     arXiv:1707.01495). All other rows stay as they were stored.
 
-    With a `blend`, anchor and partners of a row are relabelled first, all or none, each with a step of its own
+    With a `blend`, anchor and partners of a row are relabeled first, all or none, each with a step of its own
     episode; then the blend is made; then the reward and the termination of blended rows are computed from the
     blended goals. A reward is never blended.
 
     Args:
-        k: Relabelled rows per row that keeps its goal; 0 relabels none.
+        k: Relabeled rows per row that keeps its goal; 0 relabels none.
         compute_reward: The environment's, such as ``env.unwrapped.compute_reward``; ``info`` is ``{}``. May be
             given later, with `connect`.
         compute_terminated: The environment's; without it a row's termination stays as it was stored.
-        blend: Mixes the relabelled rows; None mixes nothing.
+        blend: Mixes the relabeled rows; None mixes nothing.
 
     Raises:
         ValueError: When k is negative, or the blend recomputes termination in another way.
@@ -53,7 +53,7 @@ class Relabel(Synthesizer):
         blend: Synthesizer | None = None,
     ):
         if not 0 <= k < float("inf"):
-            raise ValueError(f"k is {k}; expected 0 or more relabelled rows per row that keeps its goal")
+            raise ValueError(f"k is {k}; expected 0 or more relabeled rows per row that keeps its goal")
         if blend is not None and blend.recomputes_termination:
             raise ValueError("the blend has a termination_fn; expected none, compute_terminated tells what terminates")
         self.probability = k / (k + 1.0)
@@ -77,7 +77,7 @@ class Relabel(Synthesizer):
         if not all(name in columns for name in names):
             given = ", ".join(filter(is_observation, columns))
             raise ValueError(f"hindsight needs Dict observations with {ACHIEVED} and {DESIRED}; got {given}")
-        refuse_integers({name: columns[name] for name in names}, "relabelled")
+        refuse_integers({name: columns[name] for name in names}, "relabeled")
         if columns[names[0]] != columns[names[1]]:
             raise ValueError(f"{ACHIEVED} is {columns[names[0]]}, {DESIRED} {columns[names[1]]}; expected the same")
         if self.blend is not None:

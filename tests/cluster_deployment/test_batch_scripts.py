@@ -280,7 +280,7 @@ def test_a_driver_that_hangs_does_not_keep_the_job_from_going_on(job):
     assert int((job / "slept").read_text().split()[0]) in (10, 11, 12), "15 s before the end"
 
 
-def test_a_job_that_was_cancelled_does_not_come_back(job, monkeypatch):
+def test_a_job_that_was_canceled_does_not_come_back(job, monkeypatch):
     monkeypatch.setenv("STATE", "CANCELLED")
     code, out = Watched(job, "bash", "-c", "exit 75").end()
     assert code == 75 and "the scheduler ended this job" in out and not (job / "asked").exists()

@@ -58,7 +58,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def weights_and_buffer(folder: Path) -> dict[str, list]:
-    """Sizes and checksums of the newest checkpoint's files with networks, optimisers and the buffer."""
+    """Sizes and checksums of the newest checkpoint's files with networks, optimizers and the buffer."""
     manifest = json.loads((RunFolder(folder).checkpoints()[0] / "manifest.json").read_text())
     return {
         k: v

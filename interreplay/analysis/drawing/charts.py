@@ -105,7 +105,7 @@ Styles = dict[str, tuple[str, str]]
 
 
 def styles(methods: Sequence[str], baseline: str) -> Styles:
-    """One color and dash per method, the same in all figures; the baseline is grey."""
+    """One color and dash per method, the same in all figures; the baseline is gray."""
     others = [method for method in sorted(methods) if method != baseline]
     cycle = len(COLORS)
     found = {m: (COLORS[i % cycle], DASHES[i // cycle % len(DASHES)]) for i, m in enumerate(others)}

@@ -1,4 +1,4 @@
-"""The runner: steps vectorised environments and returns columns."""
+"""The runner: steps vectorized environments and returns columns."""
 
 from __future__ import annotations
 

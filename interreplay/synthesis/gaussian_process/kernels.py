@@ -28,7 +28,7 @@ class Form:
         nu: ν of the Matérn kernel: .5, 1.5 or 2.5.
         ard: One length scale per feature; one for all of a block without.
         mean: ``"zero"``, ``"constant"`` or ``"linear"`` in the features.
-        per_target: Each target has a kernel of its own; one kernel for all without, which is factorised once.
+        per_target: Each target has a kernel of its own; one kernel for all without, which is factorized once.
         composite: κ_s·κ_a, a kernel for states times one for actions.
         blocks: Widths of the groups of features, one kernel each: ``(d,)``, or ``(d_s, d_a)``; see `over`.
 

@@ -1,4 +1,4 @@
-"""Outcomes predicted ahead of time: a neighborhood that is factorised once serves several batches."""
+"""Outcomes predicted ahead of time: a neighborhood that is factorized once serves several batches."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Schedule(ABC):
         batches: Batches seen.
         fits: Fits begun.
         failures: Sets of hyperparameters whose fit broke off or ended in numbers that are none.
-        retried: Factorisations within fits that needed jitter.
+        retried: Factorizations within fits that needed jitter.
     """
 
     shared = True

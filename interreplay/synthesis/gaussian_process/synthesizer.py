@@ -31,7 +31,7 @@ class GaussianProcess(Blend):
     One exact Gaussian process per target (the reward and each number of Δs = s' − s) is conditioned on the anchor and
     all its neighbors; a neighborhood that draws its k neighbors in random order, as ``KNN(k, draw=k)`` does, makes
     c uniform. A row whose query falls on its anchor is the anchor, and so are rows that `Blend` reverts. A
-    neighborhood whose matrix cannot be factorised becomes the plain blend of i and c, and is counted.
+    neighborhood whose matrix cannot be factorized becomes the plain blend of i and c, and is counted.
 
     Args:
         form: Kernel and mean.
