@@ -89,15 +89,15 @@ class Part:
         """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Bytes that this part takes beside a full storage of rows with `features` numbers in z = [s; a]."""
+        """Return bytes that this part takes beside a full storage of rows with `features` numbers in z = [s; a]."""
         return 0
 
     def statistics(self) -> dict[str, float]:
-        """Numbers that describe the part now, for the results of a run."""
+        """Return numbers that describe the part now, for the results of a run."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on; arrays may share memory with the part."""
+        """Return everything needed to go on; arrays may share memory with the part."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

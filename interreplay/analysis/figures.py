@@ -24,7 +24,7 @@ DIAGNOSTICS = {
 
 
 def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -> list[Figure]:
-    """All figures of an algorithm that there is something for."""
+    """Return all figures of an algorithm that there is something for."""
     own = {
         name: table[table["algorithm"] == section.algorithm] if "algorithm" in table else table
         for name, table in tables.items()
@@ -53,7 +53,7 @@ def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -
 
 
 def _file_name(text: str) -> str:
-    """Ids of environments may hold slashes and colons."""
+    """Return an id as a file name; ids of environments may hold slashes and colons."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
 
 
@@ -73,7 +73,7 @@ TIME = (
 
 
 def learning(section: Section, table: pd.DataFrame, statistic: str, stem: str) -> Figure:
-    """One panel per environment."""
+    """Return one panel per environment."""
     name = {"mean": "Mean", "iqm": "Interquartile mean"}[statistic]
     caption = f"{name} of the runs that count, band: 95 % bootstrap interval. Thin: single runs that do not count."
     charts = []

@@ -31,7 +31,7 @@ def page(
     figures: dict[str, list[Figure]],
     styles: Styles,
 ) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         title: Its headline.
@@ -108,7 +108,7 @@ def _section(
 
 
 def _notes(section: Section) -> list[str]:
-    """What is to be said of environments, once where it is the same."""
+    """Return what is to be said of environments, once where it is the same."""
     said: dict[str, list[str]] = {}
     for task in section.tasks:
         for note in task.notes:

@@ -118,7 +118,7 @@ class Composition:
             part.check(columns)
 
     def nbytes(self, columns: Columns) -> int:
-        """Bytes that the full buffer will take for rows of these columns, one long episode assumed."""
+        """Return bytes that the full buffer will take for rows of these columns, one long episode assumed."""
         return Storage.nbytes_of(self.capacity, columns) + sum(
             part.nbytes(self.capacity, num_features(columns)) for part in self.parts.values()
         )

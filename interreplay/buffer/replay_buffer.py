@@ -183,7 +183,7 @@ class ReplayBuffer(Composition):
         return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.write_count)
 
     def state_view(self) -> dict[str, Any]:
-        """`state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
+        """Return `state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
         return {
             "storage": self.storage.state_dict(),
             "rng": self.rng.bit_generator.state,
@@ -191,7 +191,7 @@ class ReplayBuffer(Composition):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on as if nothing had happened, in nested dicts of arrays and plain values."""
+        """Return everything needed to go on as if nothing had happened, in nested dicts of arrays and plain values."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ class Sample:
         return len(self.slots)
 
     def split(self, size: int) -> list[Sample]:
-        """The same rows as batches of `size`, in order; views, no copies.
+        """Return the same rows as batches of `size`, in order; views, no copies.
 
         Raises:
             ValueError: When `size` does not divide the number of rows.

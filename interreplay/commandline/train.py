@@ -42,7 +42,7 @@ PATIENCE = 10.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a training job.
+    """Run a training job.
 
     Args:
         argv: The command line without the program's name; by default this process's own.
@@ -139,12 +139,12 @@ def first_update(settings: SimpleNamespace) -> str:
 
 
 def run_name(settings: SimpleNamespace) -> str:
-    """The beginning of the run folder's name."""
+    """Return the beginning of the run folder's name."""
     return f"{settings.trainer}_{settings.env}_{settings.buffer}_s{settings.seed}"
 
 
 def describe(settings: SimpleNamespace) -> str:
-    """The job in half a line."""
+    """Return the job in half a line."""
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = "Prioritized"
@@ -154,7 +154,7 @@ def describe(settings: SimpleNamespace) -> str:
 
 
 def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
-    """Makes the replay buffer, still empty, and compares what it will take with what is free.
+    """Make the replay buffer, still empty, and compare what it will take with what is free.
 
     Returns:
         A line that says so.

@@ -64,6 +64,6 @@ def _report(line: bytes) -> None:
 
 
 def before_anything_is_to_save() -> None:
-    """From now on SIGUSR1 is ignored and SIGTERM ends the program with `RESUMABLE`, until `Interrupts` is entered."""
+    """Ignore SIGUSR1 and let SIGTERM end the program with `RESUMABLE`, until `Interrupts` is entered."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(RESUMABLE))

@@ -23,7 +23,7 @@ LONGEST = 15
 
 
 def shared(obs: Tensor, next_obs: Tensor) -> bool:
-    """Whether observations ``(n, k, H, W, ...)`` are stacks of bytes that all move on by one frame."""
+    """Return whether observations ``(n, k, H, W, ...)`` are stacks of bytes that all move on by one frame."""
     return (
         obs.dtype == torch.uint8
         and obs.ndim >= 4
@@ -92,7 +92,7 @@ class FramePool:
         return torch.from_numpy(frame_ids[0]).to(self.device), torch.from_numpy(frame_ids[1]).to(self.device)
 
     def _frame_ids(self, frames: np.ndarray, known: dict[bytes, int]) -> tuple[list[int], dict[bytes, int]]:
-        """Numbers of the frames of one stack, those in `known` as there, and these by their bytes."""
+        """Return numbers of the frames of one stack, those in `known` as there, and these by their bytes."""
         found: dict[bytes, int] = {}
         names = [frame.tobytes() for frame in frames]
         for name, frame in zip(names, frames, strict=True):
@@ -137,12 +137,12 @@ class FramePool:
             self.end(episode)
 
     def get(self, frame_ids: Tensor) -> Tensor:
-        """Stacks ``(..., k, *shape)`` of frame ids ``(..., k)``."""
+        """Return stacks ``(..., k, *shape)`` of frame ids ``(..., k)``."""
         flat = self._pixels.index_select(0, frame_ids.reshape(-1).long())
         return flat.reshape(*frame_ids.shape, *self.shape)
 
     def state(self) -> dict[str, Any]:
-        """Everything kept; the arrays share memory."""
+        """Return everything kept; the arrays share memory."""
         running = self._running.items()
         return {
             "stack": self.stack,
@@ -156,7 +156,7 @@ class FramePool:
 
     @classmethod
     def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> FramePool:
-        """The frames of a state."""
+        """Return the frames of a state."""
         pixels = as_tensor(state["pixels"])
         made = cls(int(state["stack"]), tuple(pixels.shape[1:]), max(rows, len(pixels)), device)
         made._top = len(pixels)

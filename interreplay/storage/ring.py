@@ -68,7 +68,7 @@ class Storage:
 
     @staticmethod
     def nbytes_of(capacity: int, columns: Columns) -> int:
-        """Bytes of `capacity` rows of these columns."""
+        """Return bytes of `capacity` rows of these columns."""
         return capacity * RowTable(0, columns, torch.device("cpu")).width
 
     @property
@@ -87,7 +87,7 @@ class Storage:
         return newest - torch.remainder(newest - slots, self.capacity)
 
     def successor(self, slots: Tensor) -> Tensor:
-        """Slots of the rows that continue those in `slots` ``(n,)``, −1 where none does."""
+        """Return slots of the rows that continue those in `slots` ``(n,)``, −1 where none does."""
         return self.records.column("link").index_select(0, slots).long().clamp_(min=-1)
 
     @property
@@ -96,7 +96,7 @@ class Storage:
         return self._chain.episodes.broken if self._chain is not None else 0
 
     def column(self, name: str) -> Tensor:
-        """A column of all slots ``(capacity, ...)``, named as in `Transitions.columns`; not to be written to."""
+        """Return a column of all slots ``(capacity, ...)``, named as in `Transitions.columns`; not to be written to."""
         return self.records.column(name)
 
     def features(self, slots: Tensor) -> Tensor:
@@ -235,7 +235,7 @@ class Storage:
     # -- state ------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything stored; the arrays share memory with the storage."""
+        """Return everything stored; the arrays share memory with the storage."""
         state: dict[str, Any] = {"written": self.written, "capacity": self.capacity}
         return state | ({**self._chain.state(len(self)), **self._stacks.state()} if self._chain is not None else {})
 

@@ -121,7 +121,7 @@ class DynamicsModel:
         self.optimizers = [FastAdam(self.model.parameters(), self.lr), FastAdam([self.beta], self.lr)]
 
     def learn(self, inputs: Tensor, targets: Tensor, mix: Tensor) -> Tensor:
-        """One step of the model f.
+        """Step the model f.
 
         Args:
             inputs: z of n anchors, then of their n partners ``(2n, d)``.
@@ -145,7 +145,7 @@ class DynamicsModel:
         return distances
 
     def update_temperature(self, excess: float) -> float:
-        """One step of β on mean(log β·(d − τ)), whose gradient is `excess` / β; the new β."""
+        """Step β on mean(log β·(d − τ)), whose gradient is `excess` / β; the new β."""
         self.beta.grad = torch.full_like(self.beta, excess) / self.beta.detach()
         self.optimizers[1].apply()
         with torch.no_grad():
@@ -156,7 +156,7 @@ class DynamicsModel:
         return [list(self.model.parameters()), [self.beta]]
 
     def state(self) -> dict[str, Any]:
-        """Weights, β and what Adam remembers; arrays share memory."""
+        """Return weights, β and what Adam remembers; arrays share memory."""
         memories = []
         for optimizer, parameters in zip(self.optimizers, self._parameters(), strict=True):
             kept = [optimizer.state.get(parameter, {}) for parameter in parameters]

@@ -100,7 +100,7 @@ class Relabel(Synthesizer):
         return Synthesized(self.with_recomputed_rewards(made.rows, made.mix < 1), made.mix)
 
     def with_recomputed_rewards(self, rows: Transitions, changed: Tensor) -> Transitions:
-        """`rows` ``(n, ...)`` or ``(n, m, ...)`` with rewards and termination anew where `changed`."""
+        """Return `rows` ``(n, ...)`` or ``(n, m, ...)`` with rewards and termination anew where `changed`."""
         if self.compute_reward is None:
             raise ValueError("there is no compute_reward; pass the environment's, env.unwrapped.compute_reward")
         shape, goals = rows.rewards.shape, []
@@ -144,14 +144,14 @@ class Relabel(Synthesizer):
 
 
 def with_goals(rows: Transitions, goals: Tensor, chosen: Tensor) -> Transitions:
-    """`rows` whose desired goals, before and after, are `goals` where `chosen`, bool of the rows' shape."""
+    """Return `rows` whose desired goals, before and after, are `goals` where `chosen`, bool of the rows' shape."""
     choose = chosen.view(chosen.shape + (1,) * (goals.dim() - chosen.dim()))
     before, after = (obs | {DESIRED: torch.where(choose, goals, obs[DESIRED])} for obs in (rows.obs, rows.next_obs))
     return rows.replace(obs=before, next_obs=after)
 
 
 def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-    """Values ``(n,)`` of `fn` for goals ``(n, ...)``, all at once where it can, else row by row.
+    """Return values ``(n,)`` of `fn` for goals ``(n, ...)``, all at once where it can, else row by row.
 
     What takes rows one at a time is known by a value of another shape, or by an error, for many rows.
     """

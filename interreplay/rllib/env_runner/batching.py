@@ -11,7 +11,7 @@ from interreplay.environments.spaces import named_parts
 
 
 def as_column(observation: Any) -> Any:
-    """A batch of observations with float64 narrowed to float32; parts of Dicts and Tuples as named columns."""
+    """Return a batch of observations with float64 narrowed to float32; parts of Dicts and Tuples as named columns."""
     if isinstance(observation, dict | tuple):
         return {name: as_column(part) for name, part in named_parts(observation).items()}
     array = np.asarray(observation)
@@ -19,12 +19,12 @@ def as_column(observation: Any) -> Any:
 
 
 def pick(observation: Any, rows: Any) -> Any:
-    """Some rows of a batch of observations."""
+    """Return some rows of a batch of observations."""
     return {k: v[rows] for k, v in observation.items()} if isinstance(observation, dict) else observation[rows]
 
 
 def as_tensors(observation: Any, device: torch.device) -> Any:
-    """A batch of observations as tensors on a device."""
+    """Return a batch of observations as tensors on a device."""
     if isinstance(observation, dict):
         return {name: torch.as_tensor(part, device=device) for name, part in observation.items()}
     return torch.as_tensor(observation, device=device)

@@ -47,7 +47,7 @@ class ColumnRunner(SamplingRunner):
         return RunnerState.begin(self._seed, index, self.num_envs, self.config.exploration, self._device, restarts)
 
     def _actions(self) -> Actions | None:
-        """None in the learner's process where others sample: it has no environments."""
+        """Return the kind of actions; None in the learner's process where others sample: it has no environments."""
         return actions_of(self.env.single_action_space, self.config.normalize_actions) if self.env is not None else None
 
     @override(SamplingRunner)
@@ -136,7 +136,7 @@ class ColumnRunner(SamplingRunner):
         self._start(~now.over, now.obs, infos)
 
     def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
-        """Episodes begin in the environments `which` ``(environments,)``."""
+        """Begin episodes in the environments `which` ``(environments,)``."""
         self._now.log.start(which)
         self._now.exploration.start(which)
         if self._hooks.active:
@@ -144,7 +144,7 @@ class ColumnRunner(SamplingRunner):
 
     @override(SamplingRunner)
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
-        """One step of every environment; those whose episode was over begin a new one and give no row."""
+        """Step every environment; those whose episode was over begin a new one and give no row."""
         if self._needs_initial_reset:
             self._reset()
         assert self._scale is not None
@@ -229,7 +229,7 @@ class ColumnRunner(SamplingRunner):
         return self._now.log.ids.tolist()
 
     def take_cut_episodes(self) -> list[int]:
-        """Ids of episodes that were broken off since the last call, by a resume or a failing environment."""
+        """Return ids of episodes that were broken off since the last call, by a resume or a failing environment."""
         cut, self._cut = self._cut, []
         return cut
 

@@ -15,14 +15,14 @@ Layout = list[tuple[str, str, tuple[int, ...]]]
 
 
 def pack(rows: Transitions) -> tuple[bytes, Layout]:
-    """The columns one after the other, and the name, the type and the shape of each."""
+    """Return the columns one after the other, and the name, the type and the shape of each."""
     columns = _columns(rows)
     layout = [(name, array.dtype.str, array.shape) for name, array in columns]
     return b"".join(array.tobytes() for _, array in columns), layout
 
 
 def unpack(packed: tuple[bytes, Layout]) -> Transitions:
-    """What was packed; the columns may be written to."""
+    """Return what was packed; the columns may be written to."""
     data, layout = packed
     memory, begin = bytearray(data), 0
     found: dict[str, Any] = {}

@@ -35,7 +35,7 @@ class Watched:
     dataset: str = ""
 
     def summary(self) -> str:
-        """A line: mean and standard deviation of returns and lengths, success rate."""
+        """Return a line: mean and standard deviation of returns and lengths, success rate."""
         returns = np.array([episode.ret for episode in self.episodes])
         lengths = np.array([episode.length for episode in self.episodes])
         told = [episode.success for episode in self.episodes if episode.success is not None]
@@ -74,7 +74,7 @@ class Watching:
 
 
 def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], object] = id) -> Watched:
-    """Episodes of the policy in a checkpoint, acting at its mode.
+    """Return episodes of the policy in a checkpoint, acting at its mode.
 
     Args:
         checkpoint: Of any algorithm, ours or RLlib's, or a folder that holds some: the newest of them.
@@ -112,7 +112,7 @@ def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], ob
 
 
 def _play(runner: Any, wanted: Watching) -> Iterator[Any]:
-    """Finished episodes, as many as are wanted."""
+    """Yield finished episodes, as many as are wanted."""
     count = steps = 0
     while (wanted.episodes is None or count < wanted.episodes) and (wanted.steps is None or steps < wanted.steps):
         _seed(runner, None if wanted.seed is None else wanted.seed + count)
@@ -137,7 +137,7 @@ def _told(episode: Any) -> Episode:
 
 
 def prepared(config: AlgorithmConfig, video: VideoFile | None = None, window: bool = False) -> AlgorithmConfig:
-    """`config` for one environment in this process, which is filmed or shown.
+    """Return `config` for one environment in this process, which is filmed or shown.
 
     Raises:
         UsageError: It cannot be drawn.

@@ -51,7 +51,7 @@ class Progress(tune.Callback):
         self._tell(event, str(trial), figures)
 
     def _why(self, trial: Any) -> tuple[bool, str]:
-        """Whether a trial's process was lost before it could say why it failed, which is noted then, and why."""
+        """Return whether a trial's process was lost before it could say why it failed, which is noted then, and why."""
         failures = _folder(trial).status()["failures"]
         lost = len(failures) <= self._failures.get(str(trial), 0)
         if lost:

@@ -45,7 +45,7 @@ def run_trials(
     beat: Callable[[], Any],
     scheduler: TrialScheduler | None = None,
 ) -> int:
-    """Runs them all, or until a signal.
+    """Run them all, or until a signal.
 
     SIGUSR1 lets every running trial save and go on, SIGTERM and SIGINT save and stop.
 
@@ -125,7 +125,7 @@ def _tuner(
 
 
 def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable[[str], Any]) -> Execution:
-    """Joins a cluster, or starts a Ray of this process, and finds out how many runs it has room for.
+    """Join a cluster, or start a Ray of this process, and find out how many runs it has room for.
 
     Args:
         address: Of a cluster, or ``"local"`` for one of its own that nobody else can join.
@@ -170,7 +170,7 @@ def _join(address: str, execution: Execution) -> None:
 
 
 def _check_listening(address: str) -> None:
-    """Raises OSError where nobody listens; Ray itself would try for minutes."""
+    """Raise OSError where nobody listens; Ray itself would try for minutes."""
     host, colon, port = address.rpartition(":")
     if colon and "/" not in host and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()

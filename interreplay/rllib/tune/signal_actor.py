@@ -19,27 +19,27 @@ class Bell:
         self._saves, self._stopping, self._rung = 0, False, asyncio.Event()
 
     async def ring(self, wish: str) -> None:
-        """Tells everybody who waits, and those who come later, the wish ``"save"`` or ``"stop"``."""
+        """Broadcast the request ``"save"`` or ``"stop"`` to all who wait, and to those who come later."""
         self._saves += wish == "save"
         self._stopping |= wish == "stop"
         rung, self._rung = self._rung, asyncio.Event()
         rung.set()
 
     async def wait(self, saves: int | None) -> tuple[int, bool]:
-        """How often ``"save"`` was wished, and whether ``"stop"`` was, at once or when it is more than ``saves``."""
+        """Return how often ``"save"`` was requested, and whether ``"stop"`` was; wait while it is at most ``saves``."""
         while saves is not None and self._saves <= saves and not self._stopping:
             await self._rung.wait()
         return self._saves, self._stopping
 
 
 def hang_bell() -> Any:
-    """A `Bell` on the driver's node, so that no trial needs a node that may be lost while the study goes on."""
+    """Return a `Bell` on the driver's node, so that no trial needs a node that may be lost while the study goes on."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     return ray.remote(num_cpus=0, scheduling_strategy=here)(Bell).remote()
 
 
 def listen(bell: Any, ask: Callable[[str], Any]) -> None:
-    """Passes the wishes of a bell on to ``ask``, from a thread of its own, as long as there is a bell."""
+    """Pass the requests of a bell on to ``ask``, from a thread of its own, as long as there is a bell."""
     saves, stopping = ray.get(bell.wait.remote(None))
     if stopping:
         ask("stop")

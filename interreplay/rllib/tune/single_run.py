@@ -17,7 +17,7 @@ from interreplay.studies.trial_folder import FAILED, OVER, TrialFolder
 def run_single(
     folder: TrialFolder, settings: dict[str, Any], how: Execution, say: Callable[[str], Any], uri: str = ""
 ) -> int:
-    """Begins a run or goes on with it, to its end or to a signal; tries again from its checkpoint when it fails.
+    """Start a run or resume it, to its end or to a signal; try again from its checkpoint when it fails.
 
     Args:
         folder: The run's.

@@ -74,13 +74,13 @@ class TrialRun:
         self._exits.close()
 
     def ask(self, wish: str) -> None:
-        """``"save"`` or ``"stop"``; safe in signal handlers and other threads."""
+        """Request ``"save"`` or ``"stop"``; safe in signal handlers and other threads."""
         self._wish = wish if wish == "stop" else self._wish
         if self.training is not None:
             (self.training.stop if wish == "stop" else self.training.save_soon)()
 
     def results(self) -> Generator[dict[str, Any]]:
-        """Runs to the end, or to where `ask` stopped it; yields a few figures per iteration.
+        """Run to the end, or to where `ask` stopped it; yield a few figures per iteration.
 
         Raises:
             HopelessError: It failed for good.
@@ -117,7 +117,7 @@ class TrialRun:
         return self.training
 
     def ended_from_outside(self) -> None:
-        """Notes that nobody wants the rest of the run: a scheduler ended it, or the whole study stops."""
+        """Note that nobody wants the rest of the run: a scheduler ended it, or the whole study stops."""
         self.over = INTERRUPTED if self._wish == "stop" else STOPPED
         self._note(self.over)
 
@@ -161,12 +161,12 @@ class TrialRun:
 
 
 def _is_full(error: BaseException) -> bool:
-    """Whether a disk had no room, which may have changed at the next attempt."""
+    """Return whether a disk had no room, which may have changed at the next attempt."""
     return isinstance(error.__cause__, OSError)
 
 
 def described(error: BaseException) -> str:
-    """An error's kind and message; that of its cause where RLlib raised one without any."""
+    """Return an error's kind and message; that of its cause where RLlib raised one without any."""
     cause = error.__cause__ or error.__context__
     if not str(error).strip() and cause is not None:
         return described(cause)
@@ -174,7 +174,7 @@ def described(error: BaseException) -> str:
 
 
 def figures(result: dict[str, Any], steps: int) -> dict[str, Any]:
-    """What is told of an iteration: a few plain numbers."""
+    """Return what is told of an iteration: a few plain numbers."""
     trained = result.get("env_runners", {}).get("episode_return_mean", math.nan)
     evaluated = result.get("evaluation", {}).get("env_runners", {}).get("episode_return_mean", math.nan)
     return {"env_steps": steps, "return": float(trained), "evaluation_return": float(evaluated)}

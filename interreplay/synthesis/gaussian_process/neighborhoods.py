@@ -34,7 +34,7 @@ class Neighborhoods:
     spread: float
 
     def place(self, offsets: Tensor) -> Tensor:
-        """Points ``(n, q, d)``, given relative to the anchors, among the features: ``(n, q, c)``."""
+        """Return points ``(n, q, d)``, given relative to the anchors, among the features: ``(n, q, c)``."""
         scaled = self.features.apply(offsets)
         return scaled if self.axes is None else scaled @ self.axes
 
@@ -90,7 +90,7 @@ def targets_of(rows: Transitions) -> Tensor:
 
 
 def with_outcome(rows: Transitions, y: Tensor) -> Transitions:
-    """`rows` ``(n, ...)`` with the reward and the change of state in y = [r; Δs] ``(n, T)``."""
+    """Return `rows` ``(n, ...)`` with the reward and the change of state in y = [r; Δs] ``(n, T)``."""
     parts = observation_parts(rows.obs)
     widths = [part[0].numel() for part in parts.values()]
     changes = y[:, 1:].split(widths, dim=1)

@@ -66,13 +66,13 @@ def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries:
 
 
 def prior_mean(hyper: Hyperparameters, x: Tensor) -> Tensor:
-    """μ of points ``(n, m, d)``, ``(n, m, T)`` or broadcasting to it."""
+    """Return μ of points ``(n, m, d)``, ``(n, m, T)`` or broadcasting to it."""
     constant = hyper.constant.unsqueeze(1)
     return constant if hyper.slope is None else constant + x @ hyper.slope.mT
 
 
 def factorize(matrices: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Cholesky factors of n·G matrices ``(n, G, m, m)``, of which the lower triangles are read.
+    """Return Cholesky factors of n·G matrices ``(n, G, m, m)``, of which the lower triangles are read.
 
     Returns:
         The factors, which of the n failed in spite of the jitter ``(n,)``, and how many of the matrices needed some.
@@ -99,6 +99,6 @@ def factorize(matrices: Tensor) -> tuple[Tensor, Tensor, int]:
 
 @lru_cache(maxsize=16)
 def _pairs(m: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Rows and columns of the elements below the diagonal of an m×m matrix."""
+    """Return rows and columns of the elements below the diagonal of an m×m matrix."""
     index = torch.tril_indices(m, m, offset=-1, device=device)
     return index[0], index[1]

@@ -99,20 +99,20 @@ class GaussianProcess(Blend):
         return Synthesized(self.with_termination(rows, anchors, mix), mix, variances, weights)
 
     def shares(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """λ ``(size,)``."""
+        """Return λ ``(size,)``."""
         return self.coefficient(size, rng)
 
     def outcomes(
         self, z: Tensor, y: Tensor, actions: int, offset: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What `predict` gives at one query per neighborhood, at `offset` ``(n, d)`` from the anchor."""
+        """Return what `predict` gives at one query per neighborhood, at `offset` ``(n, d)`` from the anchor."""
         outcome, variances, failed = self.predict(z, y, actions, offset.unsqueeze(1), rng)
         return outcome.squeeze(1), variances.squeeze(1), failed
 
     def predict(
         self, z: Tensor, y: Tensor, actions: int, offsets: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Outcomes and predictive variances ``(n, q, T)``, and which neighborhoods failed ``(n,)``.
+        """Return outcomes and predictive variances ``(n, q, T)``, and which neighborhoods failed ``(n,)``.
 
         Args:
             z: Features ``(n, m, d)``, the anchor first.
@@ -144,7 +144,7 @@ class GaussianProcess(Blend):
         refuse_integers(columns, "interpolated", also=("actions",))
 
     def statistics(self) -> dict[str, float]:
-        """Shares of failed neighborhoods and of matrices that needed jitter, counts of fits, mean hyperparameters."""
+        """Return shares of failed neighborhoods and of jittered matrices, counts of fits, mean hyperparameters."""
         rows = max(1, self.counts["rows"])
         found = {
             "gp_failed_share": self.counts["failed"] / rows,
