@@ -58,24 +58,31 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
         yield distribution(text), lambda text=text: package(text)  # type: ignore[misc]
     yield "mujoco steps", mujoco_steps
     try:
-        names = list(importlib.import_module("interreplay.buffer.catalogue").methods())
+        names = list(catalogue())
     except Exception:
-        yield "replay buffers", lambda: str(importlib.import_module("interreplay.buffer.catalogue").methods())
+        yield "replay buffers", lambda: str(catalogue())
         names = []
     for name in names:
         yield f"buffer {name}", lambda name=name: buffer_samples(name)  # type: ignore[misc]
     yield "training", training
 
 
+def catalogue() -> dict[str, Any]:
+    """Return the replay methods by name."""
+    from interreplay.buffer.catalogue import methods  # imports PyTorch, which may be what is broken
+
+    return methods()
+
+
 def cluster_checks(results: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the checks of this node; ``results`` is where results will go."""
     try:
-        module = importlib.import_module("interreplay.cluster_checks.checks")
+        from interreplay.cluster_checks import checks as node
     except Exception as error:
         broken = error
         yield "installation", lambda: raise_again(broken)
     else:
-        yield from module.checks(ROOT / "cluster_deployment", results)
+        yield from node.checks(ROOT / "cluster_deployment", results)
 
 
 def raise_again(error: Exception) -> str:
@@ -135,7 +142,7 @@ def buffer_samples(name: str) -> str:
     if name == "HER":  # learns from goals only
         arguments = {"compute_reward": lambda achieved, desired, info: -abs(achieved - desired).sum(axis=-1)}
         before, after = with_goals(before), with_goals(after)
-    recipe = importlib.import_module("interreplay.buffer.catalogue").methods()[name]
+    recipe = catalogue()[name]
     buffer = recipe(capacity=1_000, seed=0, **arguments)
     buffer.add(
         interreplay.Transitions(obs=before, next_obs=after, terminated=ends, truncated=np.zeros(n, bool), **rows)

@@ -18,7 +18,7 @@ from interreplay.rllib.command.callbacks import ProgressTable
 from interreplay.rllib.command.experiment_files import read_file, read_settings
 from interreplay.rllib.command.experiments import configured
 from interreplay.rllib.command.resources import Room, check_room, request
-from interreplay.rllib.evaluation.play import Watching, watch
+from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 from tests.rllib.test_training import cluster, config  # noqa: F401
 
 
@@ -132,10 +132,10 @@ def trained(tmp_path_factory):
 
 def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path):
     with pytest.raises(UsageError, match="made by SAC, not PPO"):
-        watch(trained, Watching("PPO", episodes=1))
+        watch(trained, PlaybackOptions("PPO", episodes=1))
     (tmp_path / "rllib_checkpoint.json").write_text("{}")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        watch(tmp_path, Watching(episodes=1))
+        watch(tmp_path, PlaybackOptions(episodes=1))
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Watched:
+class PlaybackResult:
     """What was seen, and what was written of it: a video, a dataset, "" for neither."""
 
     episodes: list[Episode]
@@ -47,7 +47,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Watching:
+class PlaybackOptions:
     """What to look at.
 
     Attributes:
@@ -73,7 +73,7 @@ class Watching:
     video_episodes: int = 3
 
 
-def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], object] = id) -> Watched:
+def watch(checkpoint: Path, wanted: PlaybackOptions, on_episode: Callable[[Episode], object] = id) -> PlaybackResult:
     """Return episodes of the policy in a checkpoint, acting at its mode.
 
     Args:
@@ -108,10 +108,10 @@ def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], ob
         if video is not None:
             video.close()
     written = recorder.write(made_by) if recorder is not None else ""
-    return Watched(found, video.told() if video is not None else "", written)
+    return PlaybackResult(found, video.told() if video is not None else "", written)
 
 
-def _play(runner: Any, wanted: Watching) -> Iterator[Any]:
+def _play(runner: Any, wanted: PlaybackOptions) -> Iterator[Any]:
     """Yield finished episodes, as many as are wanted."""
     count = steps = 0
     while (wanted.episodes is None or count < wanted.episodes) and (wanted.steps is None or steps < wanted.steps):

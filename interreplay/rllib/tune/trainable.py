@@ -11,20 +11,20 @@ from ray import tune
 
 from interreplay.rllib import ray_session
 from interreplay.rllib.tune.signal_actor import listen
-from interreplay.rllib.tune.study_run import HopelessError, TrialRun
+from interreplay.rllib.tune.study_run import PermanentFailure, StudyRun
 
 
 class Trial(tune.Trainable):
-    """A `TrialRun` in a process of Ray's; an iteration of the run is one of Tune's."""
+    """A `StudyRun` in a process of Ray's; an iteration of the run is one of Tune's."""
 
-    def setup(self, config: dict[str, Any], bell: Any = None) -> None:
+    def setup(self, config: dict[str, Any], signals: Any = None) -> None:
         """Take the run's folder; ``config["job"]`` holds ``folder``, ``settings``, ``hang_timeout``, ``uri``."""
         config = config["job"]
         ray_session.quiet()
         threads = config["settings"]["threads"]
         torch.set_num_threads(threads)
-        self._run = TrialRun(Path(config["folder"]), config["settings"], config["hang_timeout"], config["uri"])
-        listen(bell, self._run.ask)
+        self._run = StudyRun(Path(config["folder"]), config["settings"], config["hang_timeout"], config["uri"])
+        listen(signals, self._run.ask)
         self._results = self._run.results()
         self._entered = False
         self._score: dict[str, float] = {}
@@ -38,7 +38,7 @@ class Trial(tune.Trainable):
                 self._entered = True
             self._last = next(self._results)
             self._score.update(scored(self._last))
-        except (StopIteration, HopelessError):
+        except (StopIteration, PermanentFailure):
             self._leave()
             self._last |= {"done": True, "env_steps": self._run.folder.status()["env_steps"]}
         except BaseException:

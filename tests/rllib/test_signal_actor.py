@@ -1,4 +1,4 @@
-"""The bell hangs where the driver is."""
+"""The signal actor lies where the driver is."""
 
 import os
 import subprocess
@@ -15,11 +15,11 @@ from ray.cluster_utils import Cluster
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 cluster.add_node(num_cpus=1)
 ray.init(address=cluster.address, log_to_driver=False)
-from interreplay.rllib.tune.signal_actor import hang_bell
-bells = [hang_bell() for _ in range(4)]
-assert [ray.get(bell.wait.remote(None)) for bell in bells] == [(0, False)] * 4
+from interreplay.rllib.tune.signal_actor import start_signal_actor
+actors = [start_signal_actor() for _ in range(4)]
+assert [ray.get(actor.wait.remote(None)) for actor in actors] == [(0, False)] * 4
 known = ray._private.state.actors()
-nodes = {known[bell._actor_id.hex()]["Address"]["NodeID"] for bell in bells}
+nodes = {known[actor._actor_id.hex()]["Address"]["NodeID"] for actor in actors}
 here = ray.get_runtime_context().get_node_id()
 ray.shutdown()
 cluster.shutdown()
