@@ -1,19 +1,12 @@
 """Population-based training by Ray Tune changes learning rates, PER's alpha and NMER's k of runs that go on."""
 
 import pytest
-import ray
-import torch
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 
 from interreplay.rllib import SACConfig
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    torch.set_num_threads(1)
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 class Noted(tune.Callback):
