@@ -78,7 +78,7 @@ def ends(job, seconds):
 
 def bash(text, **env):
     return subprocess.run(
-        ["bash", "-uc", f'. "{COMMON}"\n{text}'], capture_output=True, text=True, timeout=60, env={**os.environ, **env}
+        ["bash", "-uc", f'. "{COMMON}"\n{text}'], capture_output=True, text=True, timeout=300, env={**os.environ, **env}
     )
 
 
@@ -90,14 +90,14 @@ class Watched:
         with self.out.open("w") as file:
             self.process = subprocess.Popen(["bash", "watched.sh", *command], stdout=file, stderr=file)
 
-    def until(self, text, seconds=20):
+    def until(self, text, seconds=300):
         end = time.monotonic() + seconds
         while text not in self.out.read_text():
             assert time.monotonic() < end, self.out.read_text()
             time.sleep(0.02)
 
     def end(self):
-        return self.process.wait(timeout=30), self.out.read_text()
+        return self.process.wait(timeout=300), self.out.read_text()
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(HOME)))
@@ -350,7 +350,7 @@ def ray_start(job, role, **env):
     own = {"INTERREPLAY_HOME": str(HOME), "RAY_TMPDIR": str(job / "scratch"), "SLURM_CPUS_ON_NODE": "4", **env}
     own = {name: value for name, value in {**os.environ, **own}.items() if value}
     node = HOME / "cluster_deployment/concurrent_deployment/node.sh"
-    return subprocess.run(["bash", node, role, "10.0.0.1"], env=own, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(["bash", node, role, "10.0.0.1"], env=own, capture_output=True, text=True, timeout=300).stdout
 
 
 def test_ray_is_told_what_the_job_owns(job):
