@@ -258,6 +258,7 @@ PEAK = """
 """
 
 
+@pytest.mark.slow
 def test_saving_needs_no_second_copy(tmp_path):
     more, size = map(float, run(PEAK, str(tmp_path / "c")).communicate()[0].split())
     assert size > 60
