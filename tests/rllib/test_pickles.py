@@ -23,7 +23,7 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.rllib import SAC
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.evaluation.play import Watching, watch
-from interreplay.state_files import manifest
+from interreplay.runs.state_files import manifest
 from tests.rllib.small_runs import config, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
