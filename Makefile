@@ -48,10 +48,10 @@ check: install
 	$(BIN)/ruff check $(CODE)
 	$(MAKE) --no-print-directory -j 2 types quick
 
-types:
+types: install
 	$(BIN)/mypy
 
-quick:
+quick: install
 	$(PYTEST) -m "not slow and not slurm" $(ARGS)
 
 smoke: install
