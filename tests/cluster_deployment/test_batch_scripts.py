@@ -54,7 +54,7 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "driver.py").write_text(DRIVER)
     (tmp_path / "watched.sh").write_text(WATCHED)
     program(tmp_path / "bin/scontrol", f'echo "scontrol $*" >>{tmp_path}/asked')
-    program(tmp_path / "bin/sleep", 'case $1 in 120) exit ;; esac; exec /bin/sleep "$@"')
+    program(tmp_path / "bin/sleep", 'case $1 in 120) exit ;; 1) set 0.05 ;; esac; exec /bin/sleep "$@"')
     ends(tmp_path, 3600)
     for name in [name for name in os.environ if name.startswith(("SLURM_", "INTERREPLAY_", "CONDA", "MAMBA"))]:
         monkeypatch.delenv(name)
@@ -235,7 +235,7 @@ def test_a_warning_with_time_left_saves_and_goes_on(job):
 
 def test_a_warning_shortly_before_the_end_saves_and_stops_in_time(job, monkeypatch):
     monkeypatch.setenv("INTERREPLAY_STOP_BEFORE", "5")
-    ends(job, 7)
+    ends(job, 8)
     watched = Watched(job, "python3", "driver.py")
     watched.until("driver ready")
     watched.process.send_signal(10)
