@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -82,9 +83,18 @@ class RunningStandardizer:
         self.moments.sums[0], self.moments.squares[0] = state["sums"]
 
 
-def drift(std: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest |ln(std / other)| over dimensions ``(d,)``; infinite where just one of both is constant."""
-    varying = (std > 0) & (other > 0)
-    if not np.array_equal(std > 0, other > 0):
-        return float("inf")
-    return float(np.abs(np.log(std[varying] / other[varying])).max(initial=0.0))
+def drift(std: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the largest |ln(std / other)| over dimensions ``(..., d)``; infinite where just one is constant."""
+    return np.abs(_log_ratio(std, other)).max(-1, initial=0.0)
+
+
+def distortion(std: np.ndarray, other: np.ndarray) -> float:
+    """Return the root mean square of ln(std / other) over dimensions ``(d,)``; infinite as `drift` is."""
+    ratio = _log_ratio(std, other)
+    return math.sqrt(ratio @ ratio / len(ratio))
+
+
+def _log_ratio(std: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return ln(std / other); 0 where both are constant, infinite where one of them is."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(std == other, 0.0, np.log(std / other))
