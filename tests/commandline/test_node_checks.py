@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from interreplay.cluster_checks import checks, limits
-from interreplay.cluster_checks.limits import Trap
 from interreplay.commandline import smoketest
+from interreplay.runs.cluster_checks import checks, limits
+from interreplay.runs.cluster_checks.limits import Trap
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "cluster_deployment"
 
