@@ -84,17 +84,15 @@ class RunningStandardizer:
 
 
 def drift(std: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the largest |ln(std / other)| over dimensions ``(..., d)``; infinite where just one is constant."""
-    return np.abs(_log_ratio(std, other)).max(-1, initial=0.0)
+    """Return how differently two scales order distances: the root mean square of ln(std / other) over dimensions.
 
+    Args:
+        std: Standard deviations ``(..., d)``.
+        other: Others ``(d,)``.
 
-def distortion(std: np.ndarray, other: np.ndarray) -> float:
-    """Return the root mean square of ln(std / other) over dimensions ``(d,)``; infinite as `drift` is."""
-    ratio = _log_ratio(std, other)
-    return math.sqrt(ratio @ ratio / len(ratio))
-
-
-def _log_ratio(std: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return ln(std / other); 0 where both are constant, infinite where one of them is."""
+    Returns:
+        Of shape ``(...)``; infinite where a dimension is constant in just one of both.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(std == other, 0.0, np.log(std / other))
+        ratio = np.where(std == other, 0.0, np.log(std / other))
+    return np.sqrt((ratio * ratio).mean(-1))

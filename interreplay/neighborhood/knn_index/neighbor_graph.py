@@ -9,12 +9,12 @@ import torch
 
 from interreplay.neighborhood.knn_index.inverted_file import cells_for
 from interreplay.neighborhood.knn_index.neighbor_lists import BLOCK, CandidateLists
-from interreplay.neighborhood.scale import distortion
+from interreplay.neighborhood.scale import drift
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
 
-RANK_DRIFT = 0.0075  # distortion from which on distances are taken anew: .01 costs .012 of recall at most
+RANK_DRIFT = 0.0075  # drift from which on distances are taken anew: .01 costs .012 of recall
 STALE = 0.6  # share of the rows stored that may be newer than the last search for a row
 MOVE = 0.02  # share by which rows that wait may add to the variance of a dimension
 SWEEP = 3  # rows looked at for each row added, whether they are stale
@@ -102,7 +102,7 @@ class NeighborGraph(CandidateLists):
         if self.epoch == 0:
             self.scale.center(features[0])
         self.scale.add(features)
-        if self.epoch == 0 or distortion(self.scale.std, self.scale.now()[1]) > RANK_DRIFT:
+        if self.epoch == 0 or drift(self.scale.std, self.scale.now()[1]) > RANK_DRIFT:
             self._rescale(storage, features)
         self.cells.extend(slots, self.scale.apply(features))
         self.moved[:] = 0.0

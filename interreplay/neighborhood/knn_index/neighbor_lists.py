@@ -10,7 +10,7 @@ from interreplay.neighborhood.knn_index.inverted_file import InvertedFile
 from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
 from interreplay.neighborhood.scale import RunningStandardizer, drift
 
-SEARCH_DRIFT = 0.15  # |ln std ratio| from which on candidates are searched anew; 10 of 32 survive .2 with recall .999
+SEARCH_DRIFT = 0.15  # drift from which on candidates are searched anew; 10 of 32 survive .2 with recall .999
 BLOCK = 2048  # lists handled at a time
 RANKED = 256  # lists ranked at a time: their candidates stay in the cache
 AHEAD = 1024  # lists looked at beyond those asked for, when some of these were ranked in an earlier scale

@@ -99,11 +99,15 @@ class NeighborTable:
         if self.written > self.capacity:
             both[~self.live(both)] = EMPTY
         both.sort(axis=1)
-        twice = ((both[:, 1:] ^ both[:, :-1]) & LOW) == 0
+        writes = both.view(np.uint32)[:, 0::2]
+        twice = writes[:, 1:] == writes[:, :-1]
         twice &= both[:, 1:] != EMPTY
-        if twice.any():
-            both[:, 1:][twice] = EMPTY
-            both.sort(axis=1)
+        some = np.flatnonzero(twice.any(axis=1))
+        if len(some):
+            lines = both[some]
+            lines[:, 1:][twice[some]] = EMPTY
+            lines.sort(axis=1)
+            both[some] = lines
         kept = both[:, : self.width]
         self.keys[slots] = kept
         return kept
