@@ -20,7 +20,8 @@ MOVE = 0.02  # share by which rows that wait may add to the variance of a dimens
 SWEEP = 3  # rows looked at for each row added, whether they are stale
 REFRESH = 1.5  # and of these searched for again at most; what a full ring needs: each row once in .67 turns
 COUNTERS = ("sweep", "tidied", "built_at", "built_size", "built_epoch")
-WAIT, EXACT_WAIT = 2048, 256  # one in so many rows may wait to be searched for; where searches are exact
+WAIT = 2048  # one in so many rows may wait to be searched for
+WAIT_EXACT = 256  # and where there is one cell
 TIDY = 8  # rows ranked anew for each row added, where their distances are of an earlier scale
 CHUNK = 1 << 15
 
@@ -28,9 +29,12 @@ CHUNK = 1 << 15
 class NeighborGraph(CandidateLists):
     """Lists of neighbors that follow the storage.
 
-    A new row waits until one in 2048 rows is waiting (or until it is asked for); then one search finds its
-    neighbors and the rows in whose lists it belongs. Stale lists are searched for again in turn. The index is built
-    anew after half as many rows again, or in a scale far away; a scale nearby only changes the vectors in it.
+    A new row waits until one in 256 rows is waiting, or until it is asked for; then all that wait go into the cells,
+    and one search finds their neighbors and the rows in whose lists they belong. Rows that move the scale do not wait.
+    In a full ring stale lists are searched for again in turn. A scale nearby only changes the vectors in the cells.
+
+    With more than one cell rows go into these at once, and one in 2048 may wait to be searched for. Cells are made
+    anew after half as many rows again, or in a scale far away, and stale lists are searched for from the beginning.
     """
 
     def __init__(self, capacity: int, dims: int, k: int, width: int):
@@ -61,7 +65,7 @@ class NeighborGraph(CandidateLists):
         self.table.written = storage.written
         self.queried[slots], self.fit[slots] = 0, False
         self.pending += slots.tolist()
-        wait = EXACT_WAIT if self.cells.whole else WAIT
+        wait = WAIT_EXACT if self.cells.whole else WAIT
         if not self.cells.whole or self._moved(storage.features(torch.from_numpy(slots)).numpy()):
             self._take_in(storage)
         if len(self.pending) * wait >= self.table.count or len(self.pending) >= 512:
@@ -143,7 +147,7 @@ class NeighborGraph(CandidateLists):
         self._take_in(storage)
         waiting = np.array(self.pending, np.int64)
         wanted = waiting[self.queried[waiting] == 0]
-        if not self.cells.whole:
+        if not self.cells.whole or self.table.written > self.table.capacity:
             wanted = np.concatenate([wanted, self._stale(len(waiting))])
             self.tidy(TIDY * len(waiting))
         for start in range(0, len(wanted), BLOCK):

@@ -105,7 +105,7 @@ class CandidateLists:
             self.search(slots, probes)
             enough = self.table.live(self.table.keys[slots]).sum(1) >= min(self.k, self.table.count - 1)
             slots = slots[~enough]
-            if not len(slots):
+            if self.cells.whole or not len(slots):
                 return
 
     def search(self, slots: np.ndarray, probes: int | None = None) -> None:
