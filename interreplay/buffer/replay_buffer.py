@@ -116,7 +116,8 @@ class ReplayBuffer(Composition):
         rows, mix, partners = made.rows, made.mix, found.partners
         if mix is not None:
             mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
-            partners = partners.masked_fill((mix >= 1) | (partners < 0), NO_NEIGHBOR)
+            unmixed = mix >= 1 if found.alone is None else (mix >= 1) | (partners < 0)
+            partners = partners.masked_fill(unmixed, NO_NEIGHBOR)
             if self.synthesizer.recomputes_termination:
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, found.anchors.terminated))
         if rows.discounts is None:
