@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from torch import Tensor
 
+from interreplay.learning.losses import CriticLoss
 from interreplay.transitions import Transitions
 
 
@@ -24,6 +25,8 @@ class Sample:
         variances: Predictive variances of [r; Δs] ``(n, 1 + d_s)`` where rows are predicted, 0 for rows that are their
             anchor; None where nothing is predicted.
         row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
+        actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature alone, or None.
+        critic_loss: The critics' loss of these rows, where the method has one; None for the algorithm's own.
     """
 
     transitions: Transitions
@@ -35,6 +38,8 @@ class Sample:
     written: int
     variances: Tensor | None = None
     row_weights: Tensor | None = None
+    actor_weights: Tensor | None = None
+    critic_loss: CriticLoss | None = None
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -53,7 +58,10 @@ class Sample:
 
     def _rows(self, rows: slice) -> Sample:
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Sample(**{k: v if v is None or k == "written" else v[rows] for k, v in columns.items()})
+        loss = columns.pop("critic_loss")
+        loss = None if loss is None else loss.of_rows(rows.start, rows.stop)
+        kept = {k: v if v is None or k == "written" else v[rows] for k, v in columns.items()}
+        return Sample(**kept, critic_loss=loss)
 
     def __repr__(self) -> str:
         """Return the number of rows, how many of them are blended, and the shapes of the columns."""

@@ -208,7 +208,7 @@ class OffPolicyConfig(AlgorithmConfig):
 
     def update_settings(self) -> dict[str, Any]:
         """Return the arguments that the updates of all actor-critic algorithms take."""
-        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip", "grad_clip_by")
+        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "pal_alpha", "grad_clip", "grad_clip_by")
         rates = self.rates(0)
         own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
         return own | {name: getattr(self, name) for name in names}
