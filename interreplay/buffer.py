@@ -182,6 +182,10 @@ class ReplayBuffer(Composition):
             raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {tuple(sample.slots.shape)}")
         return column
 
+    def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
+        """Take a batch apart by the buffers that its rows came from: all of them from this one, which has no name."""
+        yield "", self, sample, td_errors
+
     def _kept(self, slots: Tensor, sample: Sample) -> Tensor:
         return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.written)
 

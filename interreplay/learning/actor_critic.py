@@ -107,7 +107,7 @@ class ActorCriticUpdate(Update, ABC):
 
     def loss_for(self, batch: SampleLike) -> CriticLoss:
         """Return the critics' loss: what the rows bring, else this update's."""
-        return self.loss if batch.critic_loss is None else batch.critic_loss
+        return self.loss if batch.critic_loss is None else batch.critic_loss.or_else(self.loss)
 
     @abstractmethod
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:

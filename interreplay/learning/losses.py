@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -20,8 +21,12 @@ class CriticLoss(ABC):
     def slopes(self, errors: Tensor) -> Tensor:
         """Return the derivative of `values` by each error, ``(m, n)``."""
 
-    def of_rows(self, start: int, stop: int) -> CriticLoss:
-        """Return the loss of the rows from `start` to before `stop` as a batch of their own."""
+    def of_rows(self, which: slice | Tensor) -> CriticLoss:
+        """Return the loss of some of the rows, a slice of them or those of a mask ``(n,)``, as a batch of their own."""
+        return self
+
+    def or_else(self, own: CriticLoss) -> CriticLoss:
+        """Return the loss that is complete: with the algorithm's own where this leaves it open."""
         return self
 
 
@@ -85,10 +90,10 @@ class ByRows(CriticLoss):
     """Another loss for each run of rows, as if each were a batch of its own.
 
     Attributes:
-        parts: Number of rows and their loss, from the first row to the last.
+        parts: Number of rows and their loss, from the first row to the last; None for the algorithm's own.
     """
 
-    parts: tuple[tuple[int, CriticLoss], ...]
+    parts: tuple[tuple[int, CriticLoss | None], ...]
 
     def values(self, errors: Tensor) -> Tensor:
         return torch.cat([loss.values(rows) for loss, rows in self._split(errors)], dim=-1)
@@ -96,17 +101,22 @@ class ByRows(CriticLoss):
     def slopes(self, errors: Tensor) -> Tensor:
         return torch.cat([loss.slopes(rows) for loss, rows in self._split(errors)], dim=-1)
 
-    def of_rows(self, start: int, stop: int) -> CriticLoss:
-        kept, first = [], 0
-        for count, loss in self.parts:
-            low, high = max(start - first, 0), min(stop - first, count)
-            kept.append((max(high - low, 0), loss.of_rows(low, high)))
-            first += count
-        return ByRows(tuple(kept))
+    def of_rows(self, which: slice | Tensor) -> CriticLoss:
+        counts = [count for count, _ in self.parts]
+        chosen = torch.zeros(sum(counts), dtype=torch.bool)
+        chosen[which.cpu() if isinstance(which, Tensor) else which] = True
+        runs = zip(chosen.split(counts), self.parts, strict=True)
+        return ByRows(tuple((int(run.sum()), None if loss is None else loss.of_rows(run)) for run, (_, loss) in runs))
 
-    def _split(self, errors: Tensor) -> list[tuple[CriticLoss, Tensor]]:
+    def or_else(self, own: CriticLoss) -> CriticLoss:
+        return ByRows(tuple((count, own if loss is None else loss.or_else(own)) for count, loss in self.parts))
+
+    def _split(self, errors: Tensor) -> Iterator[tuple[CriticLoss, Tensor]]:
         split = errors.split([count for count, _ in self.parts], dim=-1)
-        return [(loss, rows) for (_, loss), rows in zip(self.parts, split, strict=True)]
+        for (count, loss), rows in zip(self.parts, split, strict=True):
+            if count:
+                assert loss is not None, "see or_else"
+                yield loss, rows
 
 
 def loss_of(huber_delta: float | None, pal_alpha: float | None) -> CriticLoss:
