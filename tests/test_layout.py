@@ -60,6 +60,7 @@ FILES_PER_FOLDER = 12
 MORE_FILES = {
     "replay_buffers": "the catalogue: one file per method",
     "interreplay/analysis": "one step each from result files to a page, read in turn",
+    "interreplay/selection": "one way to draw rows per file, and what they share",
     "interreplay/learning": "one file per algorithm",
     "interreplay/rllib/algorithms": "one file per algorithm, and what they share",
 }
