@@ -56,7 +56,7 @@ class Part:
             large batch are as good as several batches.
         follows_episodes: Whether this part looks at what came before or after a row in its episode.
         columns_wanted: Names of extra columns that this part would have recorded with each row, where an algorithm can:
-            ``"behavior"``, what the policy gave when it acted.
+            ``"behavior"``, what the policy gave when it acted, and ``"success"``, whether infos speak of success.
         scores_wanted: Names of scores that this part would have with the TD errors of each batch, where an algorithm
             can: those in `interreplay.learning.offers`.
         needs: Names there of what this part cannot do without.

@@ -67,7 +67,8 @@ class EventTables(Selector):
 
     # -- tables -----------------------------------------------------------------------------------
 
-    def observe(self, storage: Storage, slots: Tensor) -> None:
+    def observe(self, storage: Stored, slots: Tensor) -> None:
+        assert isinstance(storage, Storage), "events happen at stored transitions"
         if not self._tables:
             self._tables = [SlotSet(storage.capacity) for _ in self.events]
         happened = [one(storage, slots).tolist() for one in self.events]

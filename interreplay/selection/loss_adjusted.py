@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.learning.losses import PAL, ByRows, Huber
+from interreplay.learning.losses import PAL, ByRows, CriticLoss, Huber
 from interreplay.learning.offers import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
 from interreplay.selection.base import Drawn, Stored
 from interreplay.selection.prioritized import Prioritized
 from interreplay.selection.sum_tree import SumTree
+from interreplay.transitions import as_tensor
 
 
 class LossAdjusted(Prioritized):
@@ -26,7 +27,7 @@ class LossAdjusted(Prioritized):
         alpha: Exponent α ≥ 0; 0 is uniform.
     """
 
-    critic_loss = Huber(1.0)
+    critic_loss: CriticLoss | None = Huber(1.0)
     scores_wanted = frozenset({LARGEST_ERROR})
 
     def __init__(self, alpha: float = 0.4):
@@ -106,8 +107,7 @@ class ActorPrioritized(LossAdjusted):
         """Return the tree of 1 / max(|δ|, 1)^α, made of the raw priorities where there is none yet."""
         if self._inverse is None or self._inverse.leaves.device != self._raw.device:
             self._inverse = SumTree(len(self._raw), self._raw.device)
-            stored = (self._raw > 0).nonzero().squeeze(1)
-            self._inverse.set(stored, self._raw[stored].double() ** -self.alpha)
+            self._follow_inverse_alpha(self._inverse)
         return self._inverse
 
     def _inverse_probabilities(self, slots: Tensor) -> Tensor:
@@ -122,6 +122,21 @@ class ActorPrioritized(LossAdjusted):
     def nbytes(self, capacity: int, features: int) -> int:
         return super().nbytes(capacity, features) + SumTree.nbytes(capacity)
 
+    def state_dict(self) -> dict[str, Any]:
+        inverse = {} if self._inverse is None else {"inverse_levels": list(self._inverse.levels)}
+        return super().state_dict() | inverse
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._inverse = None
+        if "inverse_levels" in state:
+            self._inverse = SumTree(len(self._raw), self._raw.device)
+            self._inverse.levels = [as_tensor(level).clone() for level in state["inverse_levels"]]
+            self._follow_inverse_alpha(self._inverse)
+
+    def _follow_inverse_alpha(self, tree: SumTree) -> None:
+        """Let the tree of a loaded state follow from its raw priorities by the α of now, which may be another."""
+        stored = (self._raw > 0).nonzero().squeeze(1)
+        wanted = self._raw[stored].double() ** -self.alpha
+        if not torch.allclose(tree.leaves[stored], wanted, rtol=1e-12, atol=0.0):
+            tree.set(stored, wanted)

@@ -142,5 +142,5 @@ def decay(count: int, mean_age: float) -> float:
         cut = count / math.expm1(scaled) if scaled < 700.0 else 0.0
         return 1.0 / math.expm1(scaled / count) - cut - mean
 
-    # Without the cut the mean would be the same at this rate, so that with it the rate is at most this one.
-    return float(brentq(excess, 0.0, count * math.log1p(1.0 / mean))) / count
+    # Without the cut the mean would be this one at half the upper bound; with it, the rate is less than that.
+    return float(brentq(excess, 0.0, 2.0 * count * math.log1p(1.0 / mean))) / count

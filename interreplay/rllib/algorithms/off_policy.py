@@ -21,6 +21,7 @@ from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.errors import EnvironmentFailure, NonFiniteError
 from interreplay.experience import Replay, RowSource, make_source
+from interreplay.learning.offers import SUCCESS_COLUMN
 from interreplay.part import Context
 from interreplay.rllib.algorithms.collectors import make_collector
 from interreplay.rllib.algorithms.goal_functions import goal_functions
@@ -58,7 +59,7 @@ class OffPolicy(Shell):
         self._collector = make_collector(self.config, self.env_runner_group, self.learner)
         self.experience = self._make_experience()
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
-        self._records_policy = "behavior" in self.replay_buffer.columns_wanted
+        self._recorded = self.replay_buffer.columns_wanted
         self._connect(config)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
@@ -97,7 +98,7 @@ class OffPolicy(Shell):
         batch = self.config.train_batch_size_per_learner
         if rows.capacity < batch:
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
-        rows.check_offers(self.learner.offers, type(self).__name__)
+        rows.check_offers(self.learner.offers | {SUCCESS_COLUMN}, type(self).__name__)
         check_critic_loss(self.config, rows)
         observation_space, action_space = self.single_spaces
         try:
@@ -160,7 +161,7 @@ class OffPolicy(Shell):
         length = self.config.rollout_fragment_length
         length = 1 if length == "auto" else length
         progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
-        collected = self._collector.collect(length, warm_up, self._records_policy, progress)
+        collected = self._collector.collect(length, warm_up, self._recorded, progress)
         self.experience.truncate_episodes(collected.cut)
         for rows in collected.rows:
             self._add(rows)
