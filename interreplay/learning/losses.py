@@ -120,13 +120,27 @@ class ByRows(CriticLoss):
 
 
 def loss_of(huber_delta: float | None, pal_alpha: float | None) -> CriticLoss:
-    """Return the loss that two settings mean, each None for not.
-
-    Raises:
-        ValueError: When both are given.
-    """
-    if huber_delta is not None and pal_alpha is not None:
-        raise ValueError(f"huber_delta is {huber_delta} and pal_alpha {pal_alpha}; expected one of them at most")
+    """Return the loss that two settings mean, each None for not; raises as `check_loss`."""
+    check_loss(huber_delta, pal_alpha)
     if pal_alpha is not None:
         return PAL(pal_alpha)
     return Squared() if huber_delta is None else Huber(huber_delta)
+
+
+def check_loss(huber_delta: float | None, pal_alpha: float | None, brought_by: str | None = None) -> None:
+    """Refuse settings of the critics' loss that contradict each other or the replay method.
+
+    Args:
+        huber_delta: d of `Huber`, or None.
+        pal_alpha: α of `PAL`, or None.
+        brought_by: Name of the replay method whose rows bring their loss along, if one does.
+
+    Raises:
+        ValueError: Naming the setting and what would be accepted.
+    """
+    given = {"huber_delta": huber_delta, "pal_alpha": pal_alpha}
+    named = [f"{name} is {value}" for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise ValueError(f"{' and '.join(named)}; expected one of them, or none")
+    if named and brought_by is not None:
+        raise ValueError(f"{named[0]}; expected none, for rows of {brought_by} bring the critics' loss along")

@@ -40,26 +40,6 @@ def check_host(config: AlgorithmConfig) -> None:
         raise ValueError(f"grad_clip is {config.grad_clip!r}; expected a number above 0, or None")
 
 
-def check_critic_loss(config: Any, rows: Any) -> None:
-    """Refuse settings of the critics' loss that contradict each other, or the replay method.
-
-    Args:
-        config: An `OffPolicyConfig`.
-        rows: The `RowSource` that it learns from; None before there is one.
-
-    Raises:
-        ValueError: Naming the setting and what would be accepted.
-    """
-    given = {name: getattr(config, name) for name in ("huber_delta", "pal_alpha") if getattr(config, name) is not None}
-    if len(given) > 1:
-        raise ValueError(
-            f"huber_delta is {given['huber_delta']} and pal_alpha {given['pal_alpha']}; expected one of them"
-        )
-    if given and rows is not None and rows.brings_critic_loss:
-        (name, value), method = next(iter(given.items())), type(rows).__name__
-        raise ValueError(f"{name} is {value}; expected none, for {method} brings the critics' loss of its rows along")
-
-
 def adopt_iteration_lengths(config: Any) -> None:
     """Let `training_step` see to RLlib's least lengths of iterations, so that a request to stop ends them.
 

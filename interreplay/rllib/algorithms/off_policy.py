@@ -21,11 +21,11 @@ from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.errors import EnvironmentFailure, NonFiniteError
 from interreplay.experience import Replay, RowSource, make_source
+from interreplay.learning.losses import check_loss
 from interreplay.learning.offers import SUCCESS_COLUMN
 from interreplay.part import Context
 from interreplay.rllib.algorithms.collectors import make_collector
 from interreplay.rllib.algorithms.goal_functions import goal_functions
-from interreplay.rllib.algorithms.host_checks import check_critic_loss
 from interreplay.rllib.algorithms.shell import Shell
 from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
 from interreplay.transitions import Transitions
@@ -99,7 +99,8 @@ class OffPolicy(Shell):
         if rows.capacity < batch:
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
         rows.check_offers(self.learner.offers | {SUCCESS_COLUMN}, type(self).__name__)
-        check_critic_loss(self.config, rows)
+        brought_by = type(rows).__name__ if rows.brings_critic_loss else None
+        check_loss(self.config.huber_delta, self.config.pal_alpha, brought_by)
         observation_space, action_space = self.single_spaces
         try:
             rows.check(columns_of_spaces(observation_space, action_space))

@@ -16,11 +16,11 @@ from interreplay.catalogue import Kind
 from interreplay.experience import Mix
 from interreplay.experience.recipes import as_settings
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
+from interreplay.learning.losses import check_loss
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.host_checks import (
     adopt_iteration_lengths,
-    check_critic_loss,
     check_host,
     model_settings,
     wants_normalization,
@@ -158,7 +158,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self._check_exploration()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
-        check_critic_loss(self, None)
+        check_loss(self.huber_delta, self.pal_alpha)
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
