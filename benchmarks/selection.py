@@ -29,7 +29,9 @@ def buffers(rows: int) -> dict[str, Any]:
     import replay_buffers
     from interreplay import Transitions
 
-    made = {name: getattr(replay_buffers, name)(capacity=rows, seed=0) for name in ("Uniform", "PER", *METHODS, "LaBER")}
+    made = {
+        name: getattr(replay_buffers, name)(capacity=rows, seed=0) for name in ("Uniform", "PER", *METHODS, "LaBER")
+    }
     for columns in portions(rows):
         for buffer in made.values():
             buffer.add(Transitions(**columns))

@@ -30,7 +30,7 @@ _MODULES = {
     "Mix": "experience.mix",
     "NonFiniteError": "errors",
     "ReplayBuffer": "buffer",
-    "Sample": "sample",
+    "Sample": "buffer.sample",
     "Storage": "storage.ring",
     "Transitions": "transitions",
 }

@@ -12,8 +12,10 @@ from builders import Episodes, identical, make, same_sample
 from scipy.stats import chisquare
 
 import replay_buffers
-from interreplay import ReplayBuffer, state_files
+from interreplay import ReplayBuffer
 from interreplay.neighborhood import KNN, ClusterCenter
+from interreplay.runs import state_files
+from interreplay.storage.state_copies import copy_arrays
 
 
 def distance(achieved, desired, info):
@@ -211,7 +213,7 @@ def test_no_seed_gives_different_results(recipe):
 
 def test_sampling_leaves_the_storage_untouched(recipe):
     buffer = filled(recipe)
-    before, slots = state_files.copy_arrays(buffer.storage.state_dict()), torch.arange(100)
+    before, slots = copy_arrays(buffer.storage.state_dict()), torch.arange(100)
     rows = buffer.storage[slots]
     for _ in range(5):
         sample = buffer.sample(64)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from custom_training import main
-from interreplay.commandline.flags.original_flags import GONE
+from interreplay.flags.original_flags import GONE
 
 # What makes any of them small; none of these is a flag that they have.
 SMALL = (

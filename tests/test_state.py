@@ -15,7 +15,9 @@ import pytest
 import torch
 from builders import HALF_CHEETAH, make
 
-from interreplay import CheckpointError, state_files
+from interreplay import CheckpointError
+from interreplay.runs import state_files
+from interreplay.storage.state_copies import copy_arrays
 from replay_buffers import PER, Uniform
 
 ARRAYS = {
@@ -98,7 +100,7 @@ def test_what_is_loaded_never_changes_the_files(tmp_path):
 
 def test_copies_share_nothing():
     given = {"a": torch.zeros(3), "b": [np.zeros(3), (1, np.zeros(2))], "c": 1}
-    copied = state_files.copy_arrays(given)
+    copied = copy_arrays(given)
     given["a"][0] = given["b"][0][0] = given["b"][1][1][0] = 9
     assert copied["a"].sum() == 0 and copied["b"][0].sum() == 0 and copied["b"][1][1].sum() == 0
 
@@ -202,7 +204,7 @@ def test_a_kill_between_the_two_renames_leaves_the_old_one(tmp_path):
 KILLS = """
     import os, random, signal, sys, time
     import numpy as np
-    from interreplay import state_files as state
+    from interreplay.runs import state_files as state
 
     def save_forever(path, number, pipe):
         while True:
@@ -242,7 +244,7 @@ PEAK = """
     import resource, sys
     import numpy as np, torch
     from interreplay import Transitions
-    from interreplay import state_files as state
+    from interreplay.runs import state_files as state
     from replay_buffers import PER
     n, buffer = 50_000, PER(capacity=600_000)
     rows = np.random.default_rng(0).normal(size=(n + 1, 17)).astype(np.float32)

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from interreplay.analysis.reading.runs import FINISHED
 from interreplay.analysis.report import Report, make_report
-from interreplay.analysis.runs import FINISHED
 from interreplay.analysis.scores import Scores, read_scores
 from interreplay.analysis.study import MEASURES
-from interreplay.commandline.flags.parser import OneLineParser
-from interreplay.commandline.flags.values import number
 from interreplay.errors import UsageError
+from interreplay.flags.parser import OneLineParser
+from interreplay.flags.values import number
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import integrate
 
-from interreplay.analysis.runs import Run
-from interreplay.results.intervals import Array
+from interreplay.analysis.reading.runs import Run
+from interreplay.runs.results.intervals import Array
 
 POINTS = 200
 LAST = 0.1

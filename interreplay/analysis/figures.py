@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from interreplay.analysis.charts import Chart, Dot, Figure, Line
 from interreplay.analysis.curves import points
+from interreplay.analysis.drawing.charts import Chart, Dot, Figure, Line
 from interreplay.analysis.study import MEASURES, Section, Task
 
 # The diagnostics that are drawn; all of them are in diagnostics.csv.

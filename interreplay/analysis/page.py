@@ -16,9 +16,10 @@ import plotly.offline
 from plotly.utils import PlotlyJSONEncoder
 
 import interreplay
-from interreplay.analysis import html_tables, interactive
-from interreplay.analysis.charts import Figure, Styles
-from interreplay.analysis.runs import Run
+from interreplay.analysis import html_tables
+from interreplay.analysis.drawing import interactive
+from interreplay.analysis.drawing.charts import Figure, Styles
+from interreplay.analysis.reading.runs import Run
 from interreplay.analysis.study import MEASURES, Section
 
 

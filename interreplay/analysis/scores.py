@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from interreplay.analysis.curves import Curves, points
-from interreplay.analysis.runs import Run
+from interreplay.analysis.reading.runs import Run
 from interreplay.errors import UsageError
 
 KEYS = ("low", "high", "threshold")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from interreplay.analysis.curves import Curves, align, together
-from interreplay.analysis.runs import EMPTY, FINISHED, UNREADABLE, Run
+from interreplay.analysis.reading.runs import EMPTY, FINISHED, UNREADABLE, Run
 from interreplay.analysis.scores import Scale, Scores, find_scale
 from interreplay.errors import UsageError, accepted_names
 

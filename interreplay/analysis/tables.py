@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from interreplay.analysis.curves import Curves, align
-from interreplay.analysis.results import REPLAY
-from interreplay.analysis.runs import Run
+from interreplay.analysis.reading.results import REPLAY
+from interreplay.analysis.reading.runs import Run
 from interreplay.analysis.study import MEASURES, Section, Task
-from interreplay.results.intervals import STATISTICS, Array, improvement, interval, mean, ratio
+from interreplay.runs.results.intervals import STATISTICS, Array, improvement, interval, mean, ratio
 
 JUDGED = {"auc": "area under the curve", "final": "final return"}
 PROFILE_POINTS = 101

@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags, check_evaluate
-from interreplay.commandline.flags.parser import OneLineParser, underscored
 from interreplay.environments.rendering import choose_working_backend
+from interreplay.flags.evaluate_flags import add_evaluate_flags, check_evaluate
+from interreplay.flags.parser import OneLineParser, underscored
 from interreplay.runs import outcome
 
 

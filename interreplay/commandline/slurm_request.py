@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
-from interreplay.catalogue import methods
-from interreplay.commandline.flags.replay_flags import replay_arguments
-from interreplay.commandline.flags.study_flags import EXECUTION
-from interreplay.commandline.flags.training_flags import settings_for
+from interreplay.buffer.catalogue import methods
 from interreplay.commandline.study import make_parser, read_new
 from interreplay.diagnostics.memory_estimate import estimate
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import InterreplayError, UsageError
+from interreplay.flags.replay_flags import replay_arguments
+from interreplay.flags.study_flags import EXECUTION
+from interreplay.flags.training_flags import settings_for
 from interreplay.studies.study import Execution, Study
 
 PROCESS_BYTES = 0.7e9

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from interreplay.commandline.flags.parser import OneLineParser
 from interreplay.commandline.installation import MODULES, ROOT, distribution, requirements
+from interreplay.flags.parser import OneLineParser
 
 ENV = "InvertedPendulum-v5"
 REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
@@ -58,9 +58,9 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
         yield distribution(text), lambda text=text: package(text)  # type: ignore[misc]
     yield "mujoco steps", mujoco_steps
     try:
-        names = list(importlib.import_module("interreplay.catalogue").methods())
+        names = list(importlib.import_module("interreplay.buffer.catalogue").methods())
     except Exception:
-        yield "replay buffers", lambda: str(importlib.import_module("interreplay.catalogue").methods())
+        yield "replay buffers", lambda: str(importlib.import_module("interreplay.buffer.catalogue").methods())
         names = []
     for name in names:
         yield f"buffer {name}", lambda name=name: buffer_samples(name)  # type: ignore[misc]
@@ -135,7 +135,7 @@ def buffer_samples(name: str) -> str:
     if name == "HER":  # learns from goals only
         arguments = {"compute_reward": lambda achieved, desired, info: -abs(achieved - desired).sum(axis=-1)}
         before, after = with_goals(before), with_goals(after)
-    recipe = importlib.import_module("interreplay.catalogue").methods()[name]
+    recipe = importlib.import_module("interreplay.buffer.catalogue").methods()[name]
     buffer = recipe(capacity=1_000, seed=0, **arguments)
     buffer.add(
         interreplay.Transitions(obs=before, next_obs=after, terminated=ends, truncated=np.zeros(n, bool), **rows)

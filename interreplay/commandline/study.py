@@ -12,17 +12,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.flags.original_flags import ELSEWHERE
-from interreplay.commandline.flags.parser import FlagParser, RaisingFlagParser, program
-from interreplay.commandline.flags.run_flags import CATALOGUE, FLAGS, GROUPS
-from interreplay.commandline.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
-from interreplay.commandline.flags.training_flags import settings_for
 from interreplay.commandline.study_checks import check, check_processors, find, without_updates
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
-from interreplay.results.reader import curve
+from interreplay.flags.original_flags import ELSEWHERE
+from interreplay.flags.parser import FlagParser, RaisingFlagParser, program
+from interreplay.flags.run_flags import CATALOGUE, FLAGS, GROUPS
+from interreplay.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
+from interreplay.flags.training_flags import settings_for
 from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
+from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import check_name
 from interreplay.runs.signals import before_anything_is_to_save
 from interreplay.studies import inputs_file, report, study_file

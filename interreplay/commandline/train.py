@@ -14,15 +14,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from interreplay.algorithms_table import ALGORITHMS, check_actions
-from interreplay.commandline.flags import presets
-from interreplay.commandline.flags.parser import program
-from interreplay.commandline.flags.replay_flags import list_buffers, replay_arguments
-from interreplay.commandline.flags.run_flags import CATALOGUE, DEFAULTS
-from interreplay.commandline.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, UsageError
+from interreplay.flags import presets
+from interreplay.flags.parser import program
+from interreplay.flags.replay_flags import list_buffers, replay_arguments
+from interreplay.flags.run_flags import CATALOGUE, DEFAULTS
+from interreplay.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from interreplay.learning.losses import check_loss
 from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
+from interreplay.buffer.sample import Sample
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.experience.source import RowSource
-from interreplay.sample import Sample
 
 ROWS = 1024
 """Rows drawn uniformly to stand for all that are stored."""

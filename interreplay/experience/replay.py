@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from interreplay.buffer.sample import Sample
 from interreplay.experience.source import RowSource
 from interreplay.learning.update import UpdateResult
-from interreplay.sample import Sample
 from interreplay.transitions import Transitions
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
+from interreplay.buffer.sample import Sample
 from interreplay.learning.update import UpdateResult
 from interreplay.part import Context
-from interreplay.sample import Sample
 from interreplay.storage.columns import Columns
 from interreplay.transitions import Transitions
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interreplay.settings import Number, OneOf, OrWord, Rate, Whole, Widths, YesNo, changed_default, setting
+from interreplay.learning.setting_fields import (
+    Number,
+    OneOf,
+    OrWord,
+    Rate,
+    Whole,
+    Widths,
+    YesNo,
+    changed_default,
+    setting,
+)
 
 POSITIVE = Number(0, open_low=True)
 

@@ -23,7 +23,7 @@ from interreplay.neighborhood.clusters.transition_vectors import (
     lead,
     length,
 )
-from interreplay.randomness import standard_normal
+from interreplay.part import standard_normal
 from interreplay.storage.columns import features
 from interreplay.storage.read_views import OneStep
 from interreplay.storage.ring import Storage

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.state_files import manifest
+from interreplay.runs.state_files import manifest
 
 STEPS = "num_env_steps_sampled_lifetime"
 EVALUATION_RETURN = "evaluation/env_runners/episode_return_mean"

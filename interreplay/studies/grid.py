@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from interreplay.commandline.flags.parser import Flag
 from interreplay.errors import UsageError, accepted_names, did_you_mean
+from interreplay.flags.parser import Flag
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study import Run
 

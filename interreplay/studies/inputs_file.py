@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from interreplay.commandline.flags.parser import Flag
 from interreplay.errors import UsageError
+from interreplay.flags.parser import Flag
 from interreplay.studies.grid import Language, make_run
 from interreplay.studies.study import Run
 

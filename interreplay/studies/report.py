@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from interreplay.results.intervals import interval, mean
-from interreplay.results.reader import curve
 from interreplay.runs.progress import shown
+from interreplay.runs.results.intervals import interval, mean
+from interreplay.runs.results.reader import curve
 from interreplay.studies.study import Run
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FINISHED, STATUS, write_whole

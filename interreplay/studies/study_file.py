@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from interreplay.commandline.flags.parser import Flag
 from interreplay.errors import UsageError
+from interreplay.flags.parser import Flag
 from interreplay.studies.grid import GRID_KEYS, check_keys
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.randomness import standard_normal
+from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_integers
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts

@@ -5,11 +5,11 @@ import copy
 import pytest
 import torch
 
+from interreplay.buffer.sample import Sample, join
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.losses import PAL, ByRows, Huber, Squared, loss_of
 from interreplay.learning.sac import SACUpdate
 from interreplay.learning.update import Batch
-from interreplay.sample import Sample, join
 from tests.learning.batches import ACTIONS, OBS, N, batch
 from tests.learning.test_plain_and_fast import ALGORITHMS, assert_equal, keep_float64, make  # noqa: F401
 
@@ -102,7 +102,7 @@ def test_joined_batches_keep_their_losses_and_weights():
 
 
 def test_two_losses_contradict_each_other():
-    with pytest.raises(ValueError, match="huber_delta is 1.0 and pal_alpha 0.4; expected one of them"):
+    with pytest.raises(ValueError, match="huber_delta is 1.0 and pal_alpha is 0.4; expected one of them"):
         loss_of(1.0, 0.4)
 
 

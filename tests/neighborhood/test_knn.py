@@ -12,8 +12,8 @@ from builders import feed
 from interreplay import Transitions
 from interreplay.neighborhood.knn import KNN
 from interreplay.neighborhood.knn_index.brute_force import nearest
-from interreplay.state_files import copy_arrays
 from interreplay.storage.ring import Storage
+from interreplay.storage.state_copies import copy_arrays
 
 
 def transitions(z: np.ndarray) -> Transitions:

@@ -23,7 +23,7 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.rllib import SAC
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.evaluation.play import Watching, watch
-from interreplay.state_files import manifest
+from interreplay.runs.state_files import manifest
 from tests.rllib.test_training import cluster, config, same, weights  # noqa: F401
 
 LINE = "--env Pendulum-v1 --total_env_steps 40 --steps_per_iteration 20 --learning_starts 20 --train_batch_size 8"

@@ -8,7 +8,7 @@ import torch
 
 import replay_buffers
 from argument_parser import settings_for
-from interreplay.algorithms_table import ALGORITHMS
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
 from interreplay.rllib import DDPG
 from interreplay.rllib.run.build import algorithm_settings, configure

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags, check_evaluate
-from interreplay.commandline.flags.parser import OneLineParser
 from interreplay.errors import UsageError
+from interreplay.flags.evaluate_flags import add_evaluate_flags, check_evaluate
+from interreplay.flags.parser import OneLineParser
 from interreplay.rllib import SACConfig
 from interreplay.rllib.evaluation import video
 from interreplay.rllib.evaluation.gif_file import GifFile

@@ -12,11 +12,12 @@ from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
-from interreplay.catalogue import Kind
+from interreplay.buffer.catalogue import Kind
 from interreplay.experience import Mix
 from interreplay.experience.recipes import as_settings
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.losses import check_loss
+from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.host_checks import (
@@ -27,7 +28,6 @@ from interreplay.rllib.algorithms.host_checks import (
 )
 from interreplay.rllib.algorithms.rllib_settings import MORE, check_rllib_settings, names_of_rllib, training_of
 from interreplay.rllib.checkpoints.moved import settings_of_before
-from interreplay.settings import OrWord, Rate, Whole, accepted_by, check_known, defaults
 
 RLLIB_NAMES = {
     "learning_starts": "num_steps_sampled_before_learning_starts",

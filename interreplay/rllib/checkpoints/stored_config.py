@@ -23,8 +23,9 @@ from ray.rllib.core.models.catalog import Catalog
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 
-from interreplay.catalogue import methods
+from interreplay.buffer.catalogue import methods
 from interreplay.errors import CheckpointError
+from interreplay.experience.recipes import COMPOSED
 from interreplay.learning.exploration import Exploration
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.moved import settings_of_before
@@ -162,11 +163,11 @@ def _is_settings(value: Any) -> bool:
 
 
 def _is_buffer(value: Any) -> bool:
-    """Whether a buffer is one of the catalogue, with plain arguments."""
+    """Whether a buffer is one of the catalogue, or a mix of such by name, with plain arguments."""
     if not isinstance(value, dict) or not _is_plain(value, texts=True):
         return False
     kind = value.get("buffer", "Uniform") if value.get("type") == STOCK_BUFFER else value.get("type")
-    return isinstance(kind, str) and kind in methods()
+    return isinstance(kind, str) and (kind in methods() or kind in COMPOSED)
 
 
 def _model(value: Any, default: Any = None) -> Any:

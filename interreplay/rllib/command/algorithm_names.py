@@ -12,9 +12,9 @@ from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
 from ray.rllib.algorithms.sac import SACConfig
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
-from interreplay.algorithms_table import ALGORITHMS, check_actions
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError, accepted_names
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from interreplay.rllib.stock.configs import StockDQNConfig, StockSACConfig
 
 WITH_OUR_BUFFERS = {DQNConfig: StockDQNConfig, SACConfig: StockSACConfig}

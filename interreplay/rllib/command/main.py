@@ -15,10 +15,10 @@ from pathlib import Path
 
 from ray import tune
 
-from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags, check_evaluate
-from interreplay.commandline.flags.parser import OneLineParser, underscored
-from interreplay.commandline.flags.values import whole
 from interreplay.errors import UsageError
+from interreplay.flags.evaluate_flags import add_evaluate_flags, check_evaluate
+from interreplay.flags.parser import OneLineParser, underscored
+from interreplay.flags.values import whole
 from interreplay.rllib import ray_session
 from interreplay.rllib.command.algorithm_names import names
 from interreplay.rllib.command.callbacks import ProgressTable, SavesOnSignal

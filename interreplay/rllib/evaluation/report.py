@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from itertools import count
 
-from interreplay.commandline.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
+from interreplay.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
 from interreplay.rllib.evaluation.load import find
 from interreplay.rllib.evaluation.play import Episode, Watching, watch
 from interreplay.rllib.evaluation.video import check_video

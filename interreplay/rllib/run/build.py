@@ -6,9 +6,9 @@ import importlib
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.algorithms_table import ALGORITHMS
-from interreplay.commandline.flags.replay_flags import replay_arguments
 from interreplay.errors import UsageError
+from interreplay.flags.replay_flags import replay_arguments
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.evaluation.evaluation_video import EvaluationFilm
 
 

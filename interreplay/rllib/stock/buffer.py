@@ -12,7 +12,7 @@ from ray.rllib.utils import force_list
 from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
 
 from interreplay.buffer import Sample
-from interreplay.catalogue import Kind, make_buffer
+from interreplay.buffer.catalogue import Kind, make_buffer
 from interreplay.rllib.stock.checks import check_method, check_options, check_recipe, check_sequence
 from interreplay.rllib.stock.episode_conversion import episodes_of, transitions_of
 from interreplay.rllib.stock.episode_ids import EpisodeIds

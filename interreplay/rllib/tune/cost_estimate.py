@@ -11,7 +11,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.algorithms_table import ALGORITHMS
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib import ray_session
 from interreplay.rllib.run.build import build
 from interreplay.runs.processors import counted, own_cpus

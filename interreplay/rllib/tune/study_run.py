@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from interreplay.algorithms_table import ALGORITHMS
 from interreplay.errors import CheckpointError, EnvironmentFailure, NonFiniteError, RunnerLost, UsageError
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.run.build import build
 from interreplay.rllib.run.train_loop import Training
 from interreplay.runs.folder_lock import held

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.randomness import standard_normal
+from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesized, refuse_integers
 from interreplay.synthesis.blend import Blend, TerminationFn
