@@ -208,7 +208,7 @@ def test_observations_are_normalized_by_the_statistics_of_all_that_were_stored(a
 def test_remote_runners_share_the_statistics():
     algorithm = built(config().training(normalize_observations=True).env_runners(num_env_runners=2))
     (mine, *others) = [algorithm.learner.single_module.nets.encoder.state_dict(), *remote_statistics(algorithm)]
-    algorithm._collector.collect(1, False, False)  # weights go with the request
+    algorithm._collector.collect(1, False, frozenset())  # weights go with the request
     for theirs in remote_statistics(algorithm):
         assert all(torch.equal(mine[name], theirs[name]) for name in mine)
     assert len(others) == 2

@@ -130,6 +130,34 @@ def test_td_errors_reach_the_priorities_of_the_rows_drawn():
     assert sorted(weights) == pytest.approx([1e-3, 1.0], rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("kind", "needs"),
+    [
+        ("LaBER", "score"),
+        ("ReLo", "reducible_loss"),
+        ("LA3P", "actor_weights and critic_loss"),
+    ],
+)
+def test_methods_that_need_more_of_an_algorithm_are_refused(kind, needs):
+    message = (
+        f"^{kind} needs {needs} of the algorithm; an algorithm of RLlib's own has none; expected our SAC, TD3 or DDPG$"
+    )
+    with pytest.raises(ValueError, match=message):
+        ReplayBuffer(100, buffer=kind)
+    with pytest.raises(ValueError, match="EventTables needs success of the algorithm"):
+        ReplayBuffer(100, buffer="EventTables", events=["success"])
+
+
+def test_lap_goes_by_the_mean_error_and_says_so():
+    with pytest.warns(UserWarning, match="LAP goes by the mean TD error of the critics here.*not by the largest"):
+        buffer = ReplayBuffer(100, buffer="LAP", seed=0)
+    buffer.add(Worlds(seed=3).collect(30))
+    buffer.sample(16)
+    buffer.update_priorities(np.full(16, 3.0))
+    drawn = buffer.buffer.selector.priorities(buffer.buffer.selector._raw.nonzero().squeeze(1))
+    assert set(drawn.tolist()) == {1.0, 3.0}
+
+
 def test_td_errors_must_fit_the_rows_drawn_last():
     buffer = ReplayBuffer(100, buffer="PER")
     buffer.add(Worlds(seed=5).collect(5))
