@@ -11,10 +11,10 @@ from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.catalogue import Kind, make_buffer
-from interreplay.experience.shares import Share, Shares
 from interreplay.experience.source import RowSource
 from interreplay.part import Context
 from interreplay.sample import Sample, join
+from interreplay.selection.shares import Share, Shares
 from interreplay.state_files import copy_arrays
 from interreplay.storage.columns import Columns
 from interreplay.transitions import Transitions
