@@ -59,6 +59,7 @@ rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
 FILES_PER_FOLDER = 12
 MORE_FILES = {
     "replay_buffers": "the catalogue: one file per method",
+    "interreplay/selection": "one way to draw rows per file, and what they share",
     "interreplay/learning": "one file per algorithm",
     "interreplay/rllib/algorithms": "one file per algorithm, and what they share",
 }

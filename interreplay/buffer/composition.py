@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import torch
 from torch import Tensor
 
+from interreplay.learning.offers import CRITIC_LOSS
 from interreplay.neighborhood import Neighborhood
 from interreplay.part import Context
 from interreplay.selection import Selector
@@ -97,6 +98,33 @@ class Composition:
     def columns_wanted(self) -> frozenset[str]:
         """Names of the extra columns that parts would have recorded with each row; see `Part`."""
         return frozenset[str]().union(*(part.columns_wanted for part in self.parts.values()))
+
+    @property
+    def scores_wanted(self) -> frozenset[str]:
+        """Names of the scores of rows that parts would have with the TD errors of a batch; see `Part`."""
+        return frozenset[str]().union(*(part.scores_wanted for part in self.parts.values()))
+
+    @property
+    def brings_critic_loss(self) -> bool:
+        """Whether rows come with a loss of the critics."""
+        return self.selector.critic_loss is not None or CRITIC_LOSS in self.selector.needs
+
+    def check_offers(self, offers: Collection[str], algorithm: str) -> None:
+        """Refuse an algorithm that lacks what a part cannot do without.
+
+        Args:
+            offers: Names of what it has, see `interreplay.learning.offers`.
+            algorithm: What it is called in the message.
+
+        Raises:
+            ValueError: Naming what is lacking.
+        """
+        lacking = sorted(frozenset[str]().union(*(part.needs for part in self.parts.values())) - set(offers))
+        if lacking:
+            method, what = type(self).__name__, " and ".join(lacking)
+            raise ValueError(
+                f"{method} needs {what} of the algorithm; {algorithm} has none; expected our SAC, TD3 or DDPG"
+            )
 
     @property
     def wants_goal_functions(self) -> bool:

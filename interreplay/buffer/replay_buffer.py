@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -107,23 +107,27 @@ class ReplayBuffer(Composition):
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         self.check_links()
-        slots, drawn = self.selector.select(self.storage, size, self.rng)
+        drawn = self.selector.draw(self.storage, size, self.rng)
         self.synthesizer.prepare(self.storage, self.rng)
-        found = self._gather(slots)
+        found = self._gather(drawn.slots)
         made = self.synthesizer(found.anchors, found.neighbors, self.rng)
         if not isinstance(made, Synthesized):
             raise wrong_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
         rows, mix, partners = made.rows, made.mix, found.partners
         if mix is not None:
             mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
-            partners = partners.masked_fill((mix >= 1) | (partners < 0), NO_NEIGHBOR)
+            unmixed = mix >= 1 if found.alone is None else (mix >= 1) | (partners < 0)
+            partners = partners.masked_fill(unmixed, NO_NEIGHBOR)
             if self.synthesizer.recomputes_termination:
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, found.anchors.terminated))
         if rows.discounts is None:
             rows = rows.replace(discounts=self.view.gamma * (~rows.terminated).to(rows.rewards.dtype))
-        weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
+        slots, probabilities, weights = drawn.slots, drawn.probabilities, drawn.weights
+        if weights is None:
+            weights = self.credit.weights(self.storage, self.selector, slots, probabilities, partners, mix)
         written = self.storage.written
-        return Sample(rows, slots, weights, partners, mix, drawn, written, made.variances, made.row_weights)
+        known = made.variances, made.row_weights, drawn.actor_weights, drawn.critic_loss, drawn.origins
+        return Sample(rows, slots, weights, partners, mix, probabilities, written, *known)
 
     def _gather(self, slots: Tensor) -> Gathered:
         """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
@@ -152,7 +156,7 @@ class ReplayBuffer(Composition):
             for _ in range(count):
                 yield self.sample(size)
 
-    def update(self, sample: Sample, td_errors: Any) -> None:
+    def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
         """Tell the selector how large the errors of a batch were.
 
         Rows overwritten since the batch was drawn are passed over.
@@ -160,13 +164,13 @@ class ReplayBuffer(Composition):
         Args:
             sample: What `sample` returned.
             td_errors: δ ``(n,)``, signed or absolute, numpy or torch.
+            scores: More of what an update found out of the rows, ``(n,)`` by name: `scores_wanted` has the names.
 
         Raises:
-            ValueError: When `td_errors` is not of shape ``(n,)``.
+            ValueError: When `td_errors` or a score is not of shape ``(n,)``, or one that is needed is missing.
         """
-        errors = torch.as_tensor(td_errors).detach().to(self.device)
-        if errors.shape != sample.slots.shape:
-            raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
+        named = {name: self._column(sample, name, column) for name, column in (scores or {}).items()}
+        errors = self.selector.errors_of(self._column(sample, "td_errors", td_errors), named)
         slots, partners, mix = sample.slots, sample.neighbor_slots, sample.mix
         if self.storage.written != sample.write_count:
             partners = torch.where(self._kept(partners, sample), partners, NO_NEIGHBOR)
@@ -174,6 +178,13 @@ class ReplayBuffer(Composition):
             slots, partners, errors = slots[kept], partners[kept], errors[kept]
             mix = mix[kept] if mix is not None else None
         self.credit.update(self.selector, slots, partners, mix, errors)
+
+    def _column(self, sample: Sample, name: str, values: Any) -> Tensor:
+        """Return what was said of the rows of a batch as ``(n,)`` on the buffer's device."""
+        column = torch.as_tensor(values).detach().to(self.device)
+        if column.shape != sample.slots.shape:
+            raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {tuple(sample.slots.shape)}")
+        return column
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         """Take a batch apart by the buffers that its rows came from: all of them from this one, which has no name."""

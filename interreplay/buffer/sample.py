@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interreplay.learning.losses import ByRows, CriticLoss
 from interreplay.transitions import Transitions, cat
 
 
@@ -27,8 +28,10 @@ class Sample:
         variances: Predictive variances of [r; Δs] ``(n, 1 + d_s)`` where rows are predicted, 0 for rows that are their
             anchor; None where nothing is predicted.
         row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
-        origins: Numbers ``(n,)`` of the sources that rows were drawn from, None where there is but one; slots and
-            `write_count` are those of the source.
+        actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature alone, or None.
+        critic_loss: The critics' loss of these rows, where the method has one; None for the algorithm's own.
+        origins: Numbers ``(n,)`` of the sources that rows were drawn from, or within one source of the selectors; None
+            where there is but one. Slots and `write_count` are those of the source.
     """
 
     transitions: Transitions
@@ -40,6 +43,8 @@ class Sample:
     write_count: int | Tensor
     variances: Tensor | None = None
     row_weights: Tensor | None = None
+    actor_weights: Tensor | None = None
+    critic_loss: CriticLoss | None = None
     origins: Tensor | None = None
 
     @property
@@ -65,8 +70,9 @@ class Sample:
     def rows(self, which: slice | Tensor) -> Sample:
         """Return some of the rows: a slice of them, or those of a mask ``(n,)``."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        loss = columns.pop("critic_loss")
         chosen: dict[str, Any] = {k: v if v is None or isinstance(v, int) else v[which] for k, v in columns.items()}
-        return Sample(**chosen)
+        return Sample(**chosen, critic_loss=None if loss is None else loss.of_rows(which))
 
     def of(self, origin: int) -> tuple[Sample, Tensor]:
         """Return the rows of one source as it drew them, and the mask ``(n,)`` of these."""
@@ -105,9 +111,18 @@ def join(samples: Sequence[Sample], origins: Sequence[int]) -> Sample:
         "write_count": torch.cat([torch.full_like(sample.slots, sample.write_count) for sample in samples]),  # type: ignore[arg-type]
         "variances": _joined(samples, "variances"),
         "row_weights": _joined(samples, "row_weights", torch.ones_like),
+        "actor_weights": _joined(samples, "actor_weights", torch.ones_like),
+        "critic_loss": _joined_losses(samples),
         "origins": torch.cat([torch.full_like(s.slots, o) for s, o in zip(samples, origins, strict=True)]),
     }
     return Sample(**columns)
+
+
+def _joined_losses(samples: Sequence[Sample]) -> CriticLoss | None:
+    """Return the critics' losses of all samples as one, None where none brings any."""
+    if all(sample.critic_loss is None for sample in samples):
+        return None
+    return ByRows(tuple((len(sample), sample.critic_loss) for sample in samples))
 
 
 def _joined(samples: Sequence[Sample], name: str, fill: Callable[[Tensor], Tensor] = torch.zeros_like) -> Tensor | None:

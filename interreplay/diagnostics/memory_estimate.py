@@ -58,4 +58,6 @@ def estimate(
         columns |= {name: (tuple(frame), dtype), f"{name} numbers": ((count,), torch.int32)}
     if "behavior" in buffer.columns_wanted:  # rows tell what the policy gave: mean and log std of each action
         columns["extras.behavior"] = ((2 * gym.spaces.flatdim(action_space),), torch.float32)
+    if "success" in buffer.columns_wanted:
+        columns["extras.success"] = ((), torch.bool)
     return buffer.nbytes(columns)

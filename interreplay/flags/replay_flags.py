@@ -28,6 +28,7 @@ ELSEWHERE |= {
     "selector": "--prioritized_replay",
     "credit": "--interp_prio_update",
     "termination_fn": "the Python interface",
+    "score": "the algorithm, which scores rows itself,",
     "compute_reward": "the environment",
     "compute_terminated": "the environment",
     "neighborhood": "the Python interface",

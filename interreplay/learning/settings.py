@@ -66,6 +66,11 @@ class ActorCriticSettings:
     huber_delta: float | None = setting(
         None, OrWord(POSITIVE, "none", None), "TD error from which on the critics' loss is linear; none: never"
     )
+    pal_alpha: float | None = setting(
+        None,
+        OrWord(Number(0, 1), "none", None),
+        "exponent of PAL as the critics' loss, LAP without its sampling; none: no",
+    )
 
 
 @dataclass(frozen=True)

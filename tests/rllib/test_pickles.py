@@ -24,7 +24,9 @@ from interreplay.rllib import SAC
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 from interreplay.runs.state_files import manifest
-from tests.rllib.test_training import cluster, config, same, weights  # noqa: F401
+from tests.rllib.small_runs import config, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 LINE = "--env Pendulum-v1 --total_env_steps 40 --steps_per_iteration 20 --learning_starts 20 --train_batch_size 8"
 LINE += " --buffer_size 100 --hiddens 8 --evaluation_interval 0 --quiet"

@@ -20,7 +20,9 @@ from interreplay.rllib.command import main
 from interreplay.rllib.evaluation import video
 from interreplay.rllib.evaluation.load import find
 from interreplay.rllib.evaluation.play import PlaybackOptions, watch
-from tests.rllib.test_training import cluster, config  # noqa: F401
+from tests.rllib.small_runs import config
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 ENV = "InvertedDoublePendulum-v5"
 

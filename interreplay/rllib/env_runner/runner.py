@@ -13,9 +13,11 @@ from ray.rllib.utils.debug import update_global_seed_if_necessary
 
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
+from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib.env_runner.action_spaces import Actions, actions_of
 from interreplay.rllib.env_runner.batching import as_column, as_tensors, pick
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
+from interreplay.rllib.env_runner.episode_log import Names, columns_of_infos
 from interreplay.rllib.env_runner.episode_sampling import SamplingRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.transitions import Transitions, cat, unchecked
@@ -84,25 +86,24 @@ class ColumnRunner(SamplingRunner):
     # -- stepping ---------------------------------------------------------------------------------
 
     def collect(
-        self, num_timesteps: int, random_actions: bool = False, record: bool = False, progress: float | None = None
+        self, num_timesteps: int, random_actions: bool = False, record: Names = (), progress: float | None = None
     ) -> Transitions:
         """Step all environments until at least `num_timesteps` transitions are made, exploring.
 
         Args:
             num_timesteps: Transitions to make, over all environments together.
             random_actions: Act uniformly at random.
-            record: Add the columns that the policy's `record` gives, ``extras["behavior"]``.
+            record: Names of columns to add: ``"behavior"``, the policy's `record`, ``"success"``, of which infos speak.
             progress: Of the run, from 0 to 1, for exploration with a schedule; None leaves it where it is.
 
         Returns:
-            Their columns in order of time, float32 where the environment gives float64; fewer, where the
-            environment failed after some, and the next call raises.
+            Columns in order of time, float64 as float32; fewer where the environment failed, and the next call raises.
 
         Raises:
             EnvironmentFailure: The environment raised an error, or gave what cannot be stored.
         """
         rounds: list[Transitions] = []
-        self._records_policy = record
+        self._recorded = frozenset(record)
         if progress is not None:
             self._now.exploration.anneal(progress)
         self._hooks.begin_sample()
@@ -165,6 +166,7 @@ class ColumnRunner(SamplingRunner):
             self._hooks.step(live, now.obs, actions, (next_obs, rewards, terminated, truncated, ends))
         rows = None
         if live.any():
+            extras |= columns_of_infos(self._recorded, ends)
             rows = self._rows(live, actions, (next_obs, rewards, terminated, truncated), extras)
         begun = over if self._resets_in_same_step else ~live
         if begun.any():
@@ -195,7 +197,7 @@ class ColumnRunner(SamplingRunner):
     def _act(self, random_actions: bool, explore: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return actions as they are kept, and of the same network call what is recorded of the policy's output."""
         assert self._scale is not None
-        now, policy, record = self._now, self.module.policy, self._records_policy
+        now, policy, record = self._now, self.module.policy, POLICY_OUTPUT in self._recorded
         if random_actions:
             actions = self._scale.random(now.numpy_rng, self.num_envs)
             recorded = policy.record_random(self.num_envs) if record else {}
@@ -205,8 +207,6 @@ class ColumnRunner(SamplingRunner):
             chosen, recorded = exploration.act_and_record(policy, obs, now.torch_rng, record)
             actions = chosen.cpu().numpy().reshape(self.num_envs, *self._scale.shape)
         return actions, {name: column.cpu().numpy() for name, column in recorded.items()}
-
-    # -- metrics ----------------------------------------------------------------------------------
 
     @override(SingleAgentEnvRunner)
     def get_metrics(self) -> Any:

@@ -13,7 +13,7 @@ from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpiso
 
 from interreplay.buffer import Sample
 from interreplay.buffer.catalogue import Kind, make_buffer
-from interreplay.rllib.stock.checks import check_options, check_recipe, check_sequence
+from interreplay.rllib.stock.checks import check_method, check_options, check_recipe, check_sequence
 from interreplay.rllib.stock.episode_conversion import episodes_of, transitions_of
 from interreplay.rllib.stock.episode_ids import EpisodeIds
 from interreplay.rllib.stock.metrics import log_added, log_drawn
@@ -70,6 +70,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=_Named):
         check_recipe(recipe)
         defaults = {"seed": seed} if capacity is None else {"seed": seed, "capacity": capacity}
         self.buffer = make_buffer(buffer, defaults, **recipe)
+        check_method(self.buffer)
         # PrioritizedEpisodeReplayBuffer's own __init__ would allocate its segment trees; nothing here uses them.
         EpisodeReplayBuffer.__init__(
             self,
