@@ -167,8 +167,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     check_actions(settings.trainer, settings.env, environment.action_space)
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
-        losses = [vars(settings).get(name) for name in ("huber_delta", "pal_alpha")]
-        check_loss(*losses, brought_by=settings.buffer if buffer.brings_critic_loss else None)
+        own, given = settings.buffer if buffer.brings_critic_loss else None, vars(settings)
+        check_loss(given.get("huber_delta"), given.get("pal_alpha"), own)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
     try:
