@@ -100,15 +100,15 @@ class Part:
         """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Bytes that this part takes beside a full storage of rows with `features` numbers in z = [s; a]."""
+        """Return bytes that this part takes beside a full storage of rows with `features` numbers in z = [s; a]."""
         return 0
 
     def statistics(self) -> dict[str, float]:
-        """Numbers that describe the part now, for the results of a run."""
+        """Return numbers that describe the part now, for the results of a run."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on; arrays may share memory with the part."""
+        """Return everything needed to go on; arrays may share memory with the part."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -130,8 +130,8 @@ def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
     return slots if len(slots) == count else None
 
 
-def check_answer(part: Part, answer: object, expected: type, how: str) -> None:
-    """Raise TypeError when a part's answer is of another type than the contract has it.
+def wrong_answer(part: Part, answer: object, expected: type, how: str) -> TypeError:
+    """Return the error for a part's answer that is of another type than the contract has it.
 
     Args:
         part: Whose it is.
@@ -139,9 +139,8 @@ def check_answer(part: Part, answer: object, expected: type, how: str) -> None:
         expected: The type.
         how: Its arguments, for the message.
     """
-    if not isinstance(answer, expected):
-        name, given = type(part).__name__, type(answer).__name__
-        raise TypeError(f"{name} returned a {given}; expected {expected.__name__}{how}")
+    name, given = type(part).__name__, type(answer).__name__
+    return TypeError(f"{name} returned a {given}; expected {expected.__name__}{how}")
 
 
 def standard_normal(shape: Sequence[int], rng: np.random.Generator, device: torch.device) -> Tensor:

@@ -276,7 +276,7 @@ def test_what_a_resumed_run_may_change_exists():
 
 def test_help_comes_without_ray():
     code = "import sys; sys.modules['ray'] = None; from interreplay.commandline.train import main; main(['--help'])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "--total_env_steps" in done.stdout
 

@@ -12,7 +12,7 @@ from interreplay.learning.offers import CRITIC_LOSS
 from interreplay.neighborhood import Neighborhood
 from interreplay.part import Context
 from interreplay.selection import Selector
-from interreplay.storage.columns import Columns, features
+from interreplay.storage.columns import Columns, num_features
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
 from interreplay.synthesis import Synthesizer
@@ -146,9 +146,9 @@ class Composition:
             part.check(columns)
 
     def nbytes(self, columns: Columns) -> int:
-        """Bytes that the full buffer will take for rows of these columns, one long episode assumed."""
+        """Return bytes that the full buffer will take for rows of these columns, one long episode assumed."""
         return Storage.nbytes_of(self.capacity, columns) + sum(
-            part.nbytes(self.capacity, features(columns)) for part in self.parts.values()
+            part.nbytes(self.capacity, num_features(columns)) for part in self.parts.values()
         )
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer.composition import Composition
-from interreplay.buffer.gathering import Gathered, read_anchors, read_neighbors
+from interreplay.buffer.gathering import Gathered, read_neighbors
 from interreplay.buffer.sample import Sample
 from interreplay.credit import AnchorPriority, PriorityUpdate
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import check_answer, evict
+from interreplay.part import evict, wrong_answer
 from interreplay.selection import Selector, Uniform
 from interreplay.storage.columns import columns_of
 from interreplay.storage.read_views import read_view
@@ -26,7 +26,7 @@ from interreplay.transitions import Transitions
 
 
 class ReplayBuffer(Composition):
-    """Selects anchors, gathers their neighbors and synthesises a batch.
+    """Selects anchors, gathers their neighbors and synthesizes a batch.
 
     Args:
         capacity: Number of transitions to keep; the oldest make room.
@@ -111,29 +111,33 @@ class ReplayBuffer(Composition):
         self.synthesizer.prepare(self.storage, self.rng)
         found = self._gather(drawn.slots)
         made = self.synthesizer(found.anchors, found.neighbors, self.rng)
-        check_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
+        if not isinstance(made, Synthesized):
+            raise wrong_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
         rows, mix, partners = made.rows, made.mix, found.partners
         if mix is not None:
             mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
-            partners = partners.masked_fill((mix >= 1) | (partners < 0), NO_NEIGHBOR)
+            unmixed = mix >= 1 if found.alone is None else (mix >= 1) | (partners < 0)
+            partners = partners.masked_fill(unmixed, NO_NEIGHBOR)
             if self.synthesizer.recomputes_termination:
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, found.anchors.terminated))
         if rows.discounts is None:
             rows = rows.replace(discounts=self.view.gamma * (~rows.terminated).to(rows.rewards.dtype))
-        slots, probabilities, weights, actor_weights, loss, targets = drawn
-        targets = targets if rows is found.anchors else None  # of other rows they are others
+        slots, probabilities, weights = drawn.slots, drawn.probabilities, drawn.weights
         if weights is None:
             weights = self.credit.weights(self.storage, self.selector, slots, probabilities, partners, mix)
         written = self.storage.written
-        known = (made.variances, made.row_weights)
-        return Sample(rows, slots, weights, partners, mix, probabilities, written, *known, actor_weights, loss, targets)
+        targets = drawn.targets if rows is found.anchors else None  # of other rows they are others
+        known = made.variances, made.row_weights, drawn.actor_weights, drawn.critic_loss, targets, drawn.origins
+        return Sample(rows, slots, weights, partners, mix, probabilities, written, *known)
 
     def _gather(self, slots: Tensor) -> Gathered:
         """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
         if not self.synthesizer.uses_neighbors:
-            return read_anchors(self.view, self.storage, slots)
+            anchors, none = self.view.read(self.storage, slots), torch.full_like(slots, NO_NEIGHBOR)
+            return Gathered(anchors, anchors, none, none < 0)
         found = self.neighborhood.gather(self.storage, slots, self.rng)
-        check_answer(self.neighborhood, found, Neighbors, "(slots)")
+        if not isinstance(found, Neighbors):
+            raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")
         if found.rows is None:
             found = replace(found, slots=self.synthesizer.arrange(self.storage, slots, found.slots))
         return read_neighbors(self.view, self.storage, slots, found)
@@ -169,7 +173,7 @@ class ReplayBuffer(Composition):
         named = {name: self._column(sample, name, column) for name, column in (scores or {}).items()}
         errors = self.selector.errors_of(self._column(sample, "td_errors", td_errors), named)
         slots, partners, mix = sample.slots, sample.neighbor_slots, sample.mix
-        if self.storage.written != sample.written:
+        if self.storage.written != sample.write_count:
             partners = torch.where(self._kept(partners, sample), partners, NO_NEIGHBOR)
             kept = self._kept(slots, sample)
             slots, partners, errors = slots[kept], partners[kept], errors[kept]
@@ -188,10 +192,10 @@ class ReplayBuffer(Composition):
         yield "", self, sample, td_errors
 
     def _kept(self, slots: Tensor, sample: Sample) -> Tensor:
-        return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.written)
+        return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.write_count)
 
     def state_view(self) -> dict[str, Any]:
-        """`state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
+        """Return `state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
         return {
             "storage": self.storage.state_dict(),
             "rng": self.rng.bit_generator.state,
@@ -199,7 +203,7 @@ class ReplayBuffer(Composition):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on as if nothing had happened, in nested dicts of arrays and plain values."""
+        """Return everything needed to go on as if nothing had happened, in nested dicts of arrays and plain values."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ PATIENCE = 10.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a training job.
+    """Run a training job.
 
     Args:
         argv: The command line without the program's name; by default this process's own.
@@ -140,12 +140,12 @@ def first_update(settings: SimpleNamespace) -> str:
 
 
 def run_name(settings: SimpleNamespace) -> str:
-    """The beginning of the run folder's name."""
+    """Return the beginning of the run folder's name."""
     return f"{settings.trainer}_{settings.env}_{settings.buffer}_s{settings.seed}"
 
 
 def describe(settings: SimpleNamespace) -> str:
-    """The job in half a line."""
+    """Return the job in half a line."""
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = "Prioritized"
@@ -155,7 +155,7 @@ def describe(settings: SimpleNamespace) -> str:
 
 
 def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
-    """Makes the replay buffer, still empty, and compares what it will take with what is free.
+    """Make the replay buffer, still empty, and compare what it will take with what is free.
 
     Returns:
         A line that says so.
@@ -167,8 +167,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     check_actions(settings.trainer, settings.env, environment.action_space)
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
-        own, given = settings.buffer if buffer.brings_critic_loss else None, vars(settings)
-        check_loss(given.get("huber_delta"), given.get("pal_alpha"), own)
+        huber_delta, pal_alpha = (vars(settings).get(name) for name in ("huber_delta", "pal_alpha"))
+        check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
     try:

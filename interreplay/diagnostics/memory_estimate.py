@@ -14,7 +14,7 @@ from interreplay.storage.columns import Columns, column_of
 
 
 def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
-    """What a stored row of an environment is made of; float64 is kept as float32.
+    """Return what a stored row of an environment is made of; float64 is kept as float32.
 
     Args:
         observation_space: Of one environment; a Dict or Tuple gives one column per part.
@@ -44,7 +44,7 @@ def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
 def estimate(
     observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer, stacks: Sequence[str] = ()
 ) -> int:
-    """Bytes that `buffer` will take when it is full of rows of an environment.
+    """Return bytes that `buffer` will take when it is full of rows of an environment.
 
     Args:
         observation_space: Of one environment.

@@ -13,9 +13,9 @@ from torch import Tensor
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, make_buffer
 from interreplay.buffer.sample import Sample, join
-from interreplay.experience.shares import Share, Shares
 from interreplay.experience.source import RowSource
 from interreplay.part import Context
+from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Transitions
@@ -167,12 +167,12 @@ class Mix:
         return sum(source.nbytes(columns) for source in self.sources.values())
 
     def state_view(self) -> dict[str, Any]:
-        """`state_dict` without copying."""
+        """Return `state_dict` without copying."""
         sources = {name: source.state_view() for name, source in self.sources.items()}
         return {"sources": sources, "shares": self.shares.state_dict()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to go on."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from interreplay.learning.settings import LoopSettings
 
 
 def _flags() -> dict[str, Flag]:
-    """A flag for each setting of any algorithm; its help names each algorithm's default, and which have it."""
+    """Return a flag for each setting of any algorithm; its help names each algorithm's default, and which have it."""
     having: dict[str, list[str]] = {}
     for name, algorithm in ALGORITHMS.items():
         for found in fields(algorithm.settings):
@@ -44,6 +44,8 @@ def _shown(value: Any) -> str:
 
 
 ALGORITHM_FLAGS = _flags()
+TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
+"""Configuration in `interreplay.rllib` of each algorithm that ``--trainer`` names."""
 
 
 _LOOP = {found.name: found for found in fields(LoopSettings)}
@@ -57,7 +59,7 @@ def loop_flag(name: str, **options: Any) -> Flag:
 
 
 def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
-    """The settings of an algorithm where no flag says another.
+    """Return the settings of an algorithm where no flag says another.
 
     Args:
         given: Flags and values that were given.

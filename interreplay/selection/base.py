@@ -47,6 +47,7 @@ class Drawn(NamedTuple):
         actor_weights: Weights ``(n,)`` of the losses of the actor and the temperature, or None for equal ones.
         critic_loss: The critics' loss of these rows, or None for the algorithm's own.
         targets: What the critics are to learn of the rows ``(n,)``, where drawing them has computed it.
+        origins: Numbers ``(n,)`` of the selectors that drew them, None where there is but one.
     """
 
     slots: Tensor
@@ -55,6 +56,7 @@ class Drawn(NamedTuple):
     actor_weights: Tensor | None = None
     critic_loss: CriticLoss | None = None
     targets: Tensor | None = None
+    origins: Tensor | None = None
 
 
 class Selector(Part, ABC):

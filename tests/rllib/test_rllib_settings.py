@@ -3,7 +3,6 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-import ray
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.connectors.env_to_module import FlattenObservations, MeanStdFilter
@@ -20,11 +19,7 @@ HARMLESS = {name for names in TABLE["harmless"].values() for name in names}
 RETIRED = -1
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    torch.set_num_threads(1)
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 def config(kind=SACConfig, env="Pendulum-v1"):

@@ -81,12 +81,12 @@ def assert_is(drawn: SingleAgentEpisode, row: dict) -> None:
 @pytest.mark.parametrize("n", [1, pytest.param(3, marks=pytest.mark.slow), 5])
 @pytest.mark.parametrize("numpy", [False, True])
 def test_what_was_added_comes_back_also_over_n_steps_chunks_and_the_seam(discrete, n, numpy):
-    worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(60, buffer="Uniform", seed=0)
+    worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(30, buffer="Uniform", seed=0)
     for _ in range(8):
         buffer.add(worlds.collect(4, numpy))
-        kept = range(max(0, len(worlds.rows) - 60), len(worlds.rows))
+        kept = range(max(0, len(worlds.rows) - 30), len(worlds.rows))
         expected = {worlds.rows[i]["obs"].tobytes(): worlds.n_step(i, n) for i in kept}
-        drawn = buffer.sample(num_items=600, n_step=n, gamma=GAMMA, sample_episodes=True, to_numpy=numpy)
+        drawn = buffer.sample(num_items=300, n_step=n, gamma=GAMMA, sample_episodes=True, to_numpy=numpy)
         for episode in drawn:
             assert_is(episode, expected[np.asarray(episode.get_observations(0)).tobytes()])
         assert len({np.asarray(e.get_observations(0)).tobytes() for e in drawn}) == len(kept) == len(buffer)

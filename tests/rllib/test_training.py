@@ -3,50 +3,13 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-import ray
 import torch
 
 import replay_buffers
 from interreplay.errors import NonFiniteError
-from interreplay.rllib import DDPGConfig, SACConfig, TD3Config
+from tests.rllib.small_runs import config, run, same, weights
 
-CONFIGS = {"SAC": SACConfig, "TD3": TD3Config, "DDPG": DDPGConfig}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    torch.set_num_threads(1)
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
-
-
-def config(env="Pendulum-v1", buffer="Uniform", seed=0, trainer="SAC", **arguments):
-    return (
-        CONFIGS[trainer]()
-        .environment(env)
-        .replay(buffer, capacity=5_000, **arguments)
-        .training(
-            hiddens=(32, 32),
-            train_batch_size_per_learner=32,
-            num_steps_sampled_before_learning_starts=50,
-            steps_per_iteration=75,
-        )
-        .debugging(seed=seed)
-    )
-
-
-def weights(algorithm):
-    return {k: v.clone() for k, v in algorithm.learner.single_module.state_dict().items()}
-
-
-def same(a, b):
-    return all(torch.equal(a[k], b[k]) for k in a)
-
-
-def run(made, iterations=2):
-    algorithm = made.build_algo()
-    results = [algorithm.train() for _ in range(iterations)]
-    return algorithm, results
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 def test_iterations_count_steps_and_updates():

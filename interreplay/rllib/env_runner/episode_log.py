@@ -73,7 +73,7 @@ class EpisodeLog:
             )
 
     def take_finished(self) -> list[Finished]:
-        """Episodes that ended since the last call."""
+        """Return episodes that ended since the last call."""
         finished, self.finished = self.finished, []
         return finished
 

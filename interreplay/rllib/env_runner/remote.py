@@ -124,7 +124,7 @@ class RemoteRunners:
         manager.set_actor_state(index, healthy=False)
 
     def dead_for_good(self) -> bool:
-        """Whether Ray will start no other process for any runner; waits for those that are starting."""
+        """Return whether Ray will start no other process for any runner; waits for those that are starting."""
         manager = self._group._worker_manager
         away = sorted(set(manager.actor_ids()) - set(manager.healthy_actor_ids()))
         wait = self._config.env_runner_health_probe_timeout_s

@@ -1,4 +1,4 @@
-"""The runner: steps vectorised environments and returns columns."""
+"""The runner: steps vectorized environments and returns columns."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib.env_runner.action_spaces import Actions, actions_of
-from interreplay.rllib.env_runner.batching import as_column, as_tensors, concatenate, pick
+from interreplay.rllib.env_runner.batching import as_column, as_tensors, pick
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
 from interreplay.rllib.env_runner.episode_log import Names, columns_of_infos
 from interreplay.rllib.env_runner.episode_sampling import SamplingRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
-from interreplay.transitions import Transitions, unchecked
+from interreplay.transitions import Transitions, cat, unchecked
 
 RUNNER_STATE = "interreplay_runner"
 CPU = torch.device("cpu")
@@ -49,7 +49,7 @@ class ColumnRunner(SamplingRunner):
         return RunnerState.begin(self._seed, index, self.num_envs, self.config.exploration, self._device, restarts)
 
     def _actions(self) -> Actions | None:
-        """None in the learner's process where others sample: it has no environments."""
+        """Return the kind of actions; None in the learner's process where others sample: it has no environments."""
         return actions_of(self.env.single_action_space, self.config.normalize_actions) if self.env is not None else None
 
     @override(SamplingRunner)
@@ -121,7 +121,7 @@ class ColumnRunner(SamplingRunner):
             if rows is not None:
                 rounds.append(rows)
         self._hooks.end_sample()
-        return concatenate(rounds)
+        return rounds[0] if len(rounds) == 1 else cat(rounds)
 
     def seed_next_reset(self, seed: int) -> None:
         """Seed the environments at the next reset."""
@@ -137,7 +137,7 @@ class ColumnRunner(SamplingRunner):
         self._start(~now.over, now.obs, infos)
 
     def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
-        """Episodes begin in the environments `which` ``(environments,)``."""
+        """Begin episodes in the environments `which` ``(environments,)``."""
         self._now.log.start(which)
         self._now.exploration.start(which)
         if self._hooks.active:
@@ -145,7 +145,7 @@ class ColumnRunner(SamplingRunner):
 
     @override(SamplingRunner)
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
-        """One step of every environment; those whose episode was over begin a new one and give no row."""
+        """Step every environment; those whose episode was over begin a new one and give no row."""
         if self._needs_initial_reset:
             self._reset()
         assert self._scale is not None
@@ -229,7 +229,7 @@ class ColumnRunner(SamplingRunner):
         return self._now.log.ids.tolist()
 
     def take_cut_episodes(self) -> list[int]:
-        """Ids of episodes that were broken off since the last call, by a resume or a failing environment."""
+        """Return ids of episodes that were broken off since the last call, by a resume or a failing environment."""
         cut, self._cut = self._cut, []
         return cut
 

@@ -165,15 +165,15 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=_Named):
         self.buffer.update(drawn, np.asarray(priorities))
 
     def get_num_timesteps(self, module_id: str | None = None) -> int:
-        """Number of stored transitions."""
+        """Return the number of stored transitions."""
         return len(self.buffer)
 
     def get_num_episodes(self, module_id: str | None = None) -> int:
-        """Number of episodes of which some transition is stored."""
+        """Return the number of episodes of which some transition is stored."""
         return len(self.episode_id_to_index)
 
     def get_state(self) -> dict[str, Any]:
-        """Contents, priorities and random state of the buffer inside, and which episodes it knows, as a copy."""
+        """Return contents, priorities and random state of the buffer inside, and which episodes it knows, as a copy."""
         kept = {name: copy.deepcopy(getattr(self, name)) for name in KEPT}
         return {"buffer": self.buffer.state_dict(), **kept}
 
