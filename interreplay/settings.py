@@ -194,6 +194,24 @@ class Widths(Accepts):
         return tuple(int(word) for word in text.strip().strip("[]()").replace(",", " ").split())
 
 
+class Range(Accepts):
+    """Two numbers, the smaller one first, such as ``-10,10``."""
+
+    described, metavar = "two numbers, the smaller one first, such as -10,10", "LOW,HIGH"
+
+    def admits(self, value: Any) -> bool:
+        number = Number()
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == 2
+            and all(map(number.admits, value))
+            and (value[0] < value[1])
+        )
+
+    def parse(self, text: str) -> tuple[float, ...]:
+        return tuple(float(word) for word in text.strip().strip("[]()").replace(",", " ").split())
+
+
 def setting(default: Any, accepts: Accepts, help: str) -> Any:
     """Return a dataclass field.
 

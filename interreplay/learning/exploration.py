@@ -105,8 +105,7 @@ class Noisy(Exploration):
         return policy.mode(output)
 
     def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
-        policy.renew_noise(rng)
-        return policy.output(obs)
+        return policy.noisy_output(obs, rng)
 
     def check(self, policy: Policy) -> None:
         if not policy.noisy:

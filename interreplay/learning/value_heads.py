@@ -1,0 +1,179 @@
+"""What the outputs of a value network stand for: a mean, a distribution over atoms, or quantiles of returns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.update import half_squares
+
+
+class ValueHead(nn.Module, ABC):
+    """N numbers per action, and what they say about its return.
+
+    Attributes:
+        numbers: N.
+    """
+
+    numbers: int
+
+    @abstractmethod
+    def values(self, outputs: Tensor) -> Tensor:
+        """Return expected returns ``(...)`` of outputs ``(..., N)``."""
+
+    @abstractmethod
+    def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        """Return what to predict, of the kind that `losses` takes.
+
+        Args:
+            following: Outputs for the next observation and the action chosen there, ``(n, N)``.
+            rewards: ``(n,)``.
+            discounts: ``(n,)``.
+
+        Returns:
+            ``(n, N)``, without a gradient.
+        """
+
+    @abstractmethod
+    def losses(self, chosen: Tensor, target: Tensor) -> Tensor:
+        """Return losses ``(n,)`` of outputs for the actions taken, ``(n, N)``, by which autograd may differentiate."""
+
+    @abstractmethod
+    def errors(self, chosen: Tensor, target: Tensor) -> Tensor:
+        """Return what serves as priority ``(n,)``, its magnitude."""
+
+    @abstractmethod
+    def slopes(self, chosen: Tensor, target: Tensor) -> Tensor:
+        """Return the gradient of each row's loss by its outputs, ``(n, N)``."""
+
+
+class Mean(ValueHead):
+    """The expected return alone (Mnih et al. 2015, Nature 518). Errors are TD errors, prediction less target.
+
+    Args:
+        huber_delta: Error from which on the loss is linear; None for a square everywhere.
+    """
+
+    numbers = 1
+
+    def __init__(self, huber_delta: float | None = 1.0):
+        super().__init__()
+        self.huber_delta = huber_delta
+
+    def values(self, outputs: Tensor) -> Tensor:
+        return outputs.squeeze(-1)
+
+    def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        return torch.addcmul(rewards, discounts, following.squeeze(-1)).unsqueeze(-1)
+
+    def losses(self, chosen: Tensor, target: Tensor) -> Tensor:
+        return half_squares(self.errors(chosen, target), self.huber_delta)
+
+    def errors(self, chosen: Tensor, target: Tensor) -> Tensor:
+        return (chosen - target).squeeze(-1)
+
+    def slopes(self, chosen: Tensor, target: Tensor) -> Tensor:
+        errors = chosen - target
+        return errors if self.huber_delta is None else errors.clamp(-self.huber_delta, self.huber_delta)
+
+
+class Categorical(ValueHead):
+    """Probabilities of N returns evenly spaced over a range (C51; Bellemare et al. 2017, arXiv:1707.06887).
+
+    Outputs are logits. The loss is the cross entropy; errors are KL(target ‖ prediction), which is 0 at the optimum.
+
+    Args:
+        atoms: N, at least 2.
+        low: The smallest return.
+        high: The largest.
+
+    Raises:
+        ValueError: For fewer atoms, or a range without width.
+    """
+
+    support: Tensor
+
+    def __init__(self, atoms: int = 51, low: float = -10.0, high: float = 10.0):
+        super().__init__()
+        if atoms < 2:
+            raise ValueError(f"atoms is {atoms}; expected at least 2")
+        if not low < high:
+            raise ValueError(f"the range of values is {low} to {high}; expected the smaller one first")
+        self.numbers, self.low, self.high = atoms, float(low), float(high)
+        self.spacing = (self.high - self.low) / (atoms - 1)
+        self.register_buffer("support", torch.linspace(low, high, atoms, dtype=torch.float64), persistent=False)
+        self.support = self.support.to(torch.get_default_dtype())
+
+    def values(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(dim=-1) @ self.support
+
+    @torch.no_grad()
+    def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        """Return m_i = Σ_j [1 − |clip(r + γ z_j) − z_i| / Δz]₀¹ p_j, as probabilities."""
+        probabilities = following.softmax(dim=-1)
+        returns = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * self.support
+        places = ((returns - self.low) / self.spacing).clamp_(0.0, self.numbers - 1)
+        below = places.floor().clamp_(max=self.numbers - 2)  # a return on an atom gives the one above it nothing
+        above = (places - below) * probabilities
+        index = below.long()
+        mass = torch.zeros_like(probabilities).scatter_add_(-1, index, probabilities - above)
+        return mass.scatter_add_(-1, index + 1, above)
+
+    def losses(self, chosen: Tensor, target: Tensor) -> Tensor:
+        return -(target * chosen.log_softmax(dim=-1)).sum(dim=-1)
+
+    def errors(self, chosen: Tensor, target: Tensor) -> Tensor:
+        return (torch.xlogy(target, target) - target * chosen.log_softmax(dim=-1)).sum(dim=-1)
+
+    def slopes(self, chosen: Tensor, target: Tensor) -> Tensor:
+        return chosen.softmax(dim=-1) - target
+
+
+class Quantiles(ValueHead):
+    """The quantiles of the return at (i − ½)/N (QR-DQN; Dabney et al. 2018, arXiv:1710.10044).
+
+    The loss is Σ_i mean_j |τ_i − 1{u < 0}|·L_κ(u)/κ of all pairs u = target_j − prediction_i, L_κ Huber's; it serves as
+    the error, too.
+
+    Args:
+        quantiles: N.
+        kappa: κ, above 0.
+
+    Raises:
+        ValueError: For numbers that are not.
+    """
+
+    levels: Tensor
+
+    def __init__(self, quantiles: int = 200, kappa: float = 1.0):
+        super().__init__()
+        if quantiles < 2:
+            raise ValueError(f"atoms is {quantiles}; expected at least 2")
+        if not kappa > 0:
+            raise ValueError(f"kappa is {kappa}; expected a number above 0")
+        self.numbers, self.kappa = quantiles, float(kappa)
+        self.register_buffer("levels", (torch.arange(quantiles) + 0.5) / quantiles, persistent=False)
+
+    def values(self, outputs: Tensor) -> Tensor:
+        return outputs.mean(dim=-1)
+
+    def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        return rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * following
+
+    def _pairs(self, chosen: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return u ``(n, predictions, targets)`` and its weights |τ − 1{u < 0}|."""
+        pairs = target.unsqueeze(1) - chosen.unsqueeze(2)
+        return pairs, (self.levels.unsqueeze(-1) - (pairs.detach() < 0).to(pairs.dtype)).abs_()
+
+    def losses(self, chosen: Tensor, target: Tensor) -> Tensor:
+        pairs, weights = self._pairs(chosen, target)
+        return (weights * half_squares(pairs, self.kappa)).mean(dim=2).sum(dim=1) / self.kappa
+
+    def errors(self, chosen: Tensor, target: Tensor) -> Tensor:
+        return self.losses(chosen, target)
+
+    def slopes(self, chosen: Tensor, target: Tensor) -> Tensor:
+        pairs, weights = self._pairs(chosen, target)
+        return (weights * pairs.clamp_(-self.kappa, self.kappa)).mean(dim=2) / -self.kappa
