@@ -1,4 +1,4 @@
-"""DQN's update against one that autograd takes whole, what its switches change, its targets, and how its policy acts."""
+"""The update of DQN against one that autograd takes whole, what its switches change, its targets, and how it acts."""
 
 import copy
 
