@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.exploration import EpsilonGreedy
 from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
 from interreplay.learning.rmsprop import CenteredRMSprop
@@ -25,6 +26,10 @@ from interreplay.learning.update import (
 )
 from interreplay.learning.value_heads import ValueHead
 from interreplay.transitions import Transitions
+
+
+class ConfiguredEpsilon(EpsilonGreedy):
+    """`EpsilonGreedy` as DQN's settings state it."""
 
 
 class QPolicy(DiscretePolicy):

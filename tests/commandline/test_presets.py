@@ -33,7 +33,7 @@ def cases():
 @pytest.mark.parametrize(("name", "trainer", "env"), cases())
 def test_every_value_is_what_a_flag_accepts(name, trainer, env):
     line = {"preset": name, "trainer": trainer, "env": env}
-    made, preset = settings_for(line), presets.load(name)
+    made, preset = settings_for(line), presets.with_method(presets.load(name), trainer)
     assert made.buffer_size >= made.learning_starts and made.total_env_steps >= made.learning_starts
     assert made.buffer == (preset.buffer or "Uniform") and dict(preset.buffer_args) == made.buffer_args
     values = preset.settings(trainer, env)

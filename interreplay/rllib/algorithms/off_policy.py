@@ -154,7 +154,7 @@ class OffPolicy(Shell):
         warm_up = self.env_steps < self.config.num_steps_sampled_before_learning_starts
         length = self.config.rollout_fragment_length
         length = 1 if length == "auto" else length
-        progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
+        progress = self.config.progress(self.env_steps)
         collected = self._collector.collect(length, warm_up, self._records_policy, progress)
         self.experience.truncate_episodes(collected.cut)
         for rows in collected.rows:

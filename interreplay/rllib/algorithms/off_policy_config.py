@@ -62,9 +62,9 @@ class OffPolicyConfig(AlgorithmConfig):
 
         self.env_runner_cls = ColumnRunner
         self.rollout_fragment_length = 1
+        self.lr: Any = None
         for name, default in (defaults(LoopSettings) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
-        self.lr: Any = None
         self.exploration: Any = Sampled()
         self.trained_rows_per_iteration = 0
         self.evaluation_max_episode_steps: int | None = None
@@ -171,9 +171,14 @@ class OffPolicyConfig(AlgorithmConfig):
     def _check_exploration(self) -> None:
         given = self.exploration
         self.exploration = make_exploration({"type": given} if isinstance(given, str) else given)
-        if self.exploration.annealed and not self.anneal_steps:
+        if self.exploration.annealed and not (self.exploration.steps or self.anneal_steps):
             name = type(self.exploration).__name__
             raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
+
+    def progress(self, env_steps: int) -> float | None:
+        """Return how far exploration's schedule is after so many env steps, None where there is none."""
+        steps = self.exploration.steps or self.anneal_steps
+        return env_steps / steps if steps else None
 
     def _adopt_model_settings(self) -> None:
         """Let what ``rl_module(model_config=)`` says be settings of the configuration."""
