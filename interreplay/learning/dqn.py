@@ -22,7 +22,6 @@ from interreplay.learning.update import (
     mean_over_views,
     repeat_for_views,
     view_tensors,
-    weighted_mean,
 )
 from interreplay.learning.value_heads import ValueHead
 from interreplay.transitions import Transitions
@@ -134,6 +133,7 @@ class DQNUpdate(Update):
     ):
         self.networks, self.double, self.tau, self.period = networks, double, tau, target_update_period
         self.grad_clip, self.grad_clip_by = grad_clip, grad_clip_by
+        self.layers, self.head, self.target_layers = networks.actor.layers, networks.actor.head, networks.targets
         self.encoder = list(networks.encoder.parameters())
         self.parameters = [*networks.actor.parameters(), *self.encoder]
         self.targets: list[Tensor] = list(networks.targets.parameters())
@@ -142,39 +142,37 @@ class DQNUpdate(Update):
         self.optimizers = {"q": make_optimizer(optimizer, self.parameters, lr, optimizer_eps)}
         self.since_copy = 0
 
+    @torch.no_grad()
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        rows, policy = batch.transitions, self.networks.actor
-        obs, m = view_tensors(rows, self.networks.encoder, "obs")
-        taken = repeat_for_views(rows.actions, m).view(-1, 1, 1).expand(-1, 1, policy.head.numbers)
-        with torch.no_grad():
-            target = repeat_for_views(self.target(rows, rng), m)
-        run = policy.layers.run(obs, policy.layers.draw_noise(rng))
-        with torch.no_grad():
-            chosen = run.outputs.gather(1, taken).squeeze(1)
-            losses = mean_over_views(policy.head.losses(chosen, target), m)
-            errors = mean_over_views(policy.head.errors(chosen, target), m)
-            weights = batch.weights if batch.row_weights is None else batch.weights * batch.row_weights
-            loss = weighted_mean(losses, weights)
-            share = repeat_for_views(weights, m) / len(chosen)
-            slopes = policy.head.slopes(chosen, target) * share.unsqueeze(-1)
-            gradients = torch.zeros_like(run.outputs).scatter_(1, taken, slopes.unsqueeze(1))
+        rows = batch.transitions
+        target = self.target(rows, rng)
+        with torch.set_grad_enabled(bool(self.encoder)):
+            obs, m = view_tensors(rows, self.networks.encoder, "obs")
+        run = self.layers.run(obs, self.layers.draw_noise(rng))
+        taken = repeat_for_views(rows.actions, m).view(-1, 1, 1).expand(-1, 1, self.head.numbers)
+        chosen = run.outputs.gather(1, taken).squeeze(1)
+        losses, errors, slopes = self.head.judge(chosen, repeat_for_views(target, m))
+        weights = batch.weights if batch.row_weights is None else batch.weights * batch.row_weights
+        if weights.shape != rows.rewards.shape:
+            raise ValueError(f"weights have shape {tuple(weights.shape)}; expected {tuple(rows.rewards.shape)}")
+        slopes = slopes * (repeat_for_views(weights, m) / len(chosen)).unsqueeze(-1)
+        gradients = torch.zeros_like(run.outputs).scatter_(1, taken, slopes.unsqueeze(1))
         self.step(run.learn, gradients)
         self.move_targets()
-        means = policy.head.values(chosen).mean(), errors.abs().mean()
-        return UpdateResult(errors, torch.stack([loss, *means]))
+        losses, errors, values = (mean_over_views(v, m) for v in (losses, errors, self.head.values(chosen)))
+        return UpdateResult(errors, torch.stack([losses * weights, values, errors.abs()]).mean(dim=1))
 
     def target(self, rows: Transitions, rng: torch.Generator) -> Tensor:
         """Return the head's target ``(n, N)``."""
-        nets, head = self.networks, self.networks.actor.head
+        nets, head = self.networks, self.head
         encoder = nets.target_encoder if self.encoder else nets.encoder
         next_obs, m = view_tensors(rows, encoder, "next_obs")
-        following = nets.targets.outputs(next_obs, nets.targets.draw_noise(rng))
+        following = self.target_layers.outputs(next_obs, self.target_layers.draw_noise(rng))
         judged = following
         if self.double:
-            layers = nets.actor.layers
-            if self.encoder and "views_next_obs" not in rows.extras:
+            if self.encoder:
                 next_obs, _ = view_tensors(rows, nets.encoder, "next_obs")
-            judged = layers.outputs(next_obs, layers.draw_noise(rng))
+            judged = self.layers.outputs(next_obs, self.layers.draw_noise(rng))
         best = head.values(judged).argmax(dim=-1).view(-1, 1, 1).expand(-1, 1, head.numbers)
         chosen = following.gather(1, best).squeeze(1)
         found = head.target(chosen, repeat_for_views(rows.rewards, m), repeat_for_views(rows.discounts, m))
@@ -189,7 +187,6 @@ class DQNUpdate(Update):
         optimizer = self.optimizers["q"]
         optimizer.apply() if isinstance(optimizer, FastAdam) else optimizer.step()
 
-    @torch.no_grad()
     def move_targets(self) -> None:
         """Count an update, and move the targets when it is time."""
         self.since_copy += 1

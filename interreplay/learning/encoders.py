@@ -25,6 +25,8 @@ class Flat(nn.Module):
 
     def forward(self, obs: Observation) -> Tensor:
         """Observations ``(n, ...)`` or named parts of such."""
+        if isinstance(obs, Tensor):
+            return obs.flatten(1).float() if obs.ndim > 1 else obs.unsqueeze(1).float()
         parts = observation_parts(obs)
         flat = [parts[name].reshape(len(parts[name]), -1).float() for name in sorted(parts)]
         return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)

@@ -69,8 +69,7 @@ class OneStream(ValueLayers):
         return self.body.outputs(rows)[0].unflatten(-1, self._shape)
 
     def run(self, rows: Tensor, noise: Noise | None = None) -> ForwardRun:
-        with torch.no_grad():
-            done = self.body.passes.run(rows)
+        done = self.body.passes.run(rows)
 
         def learn(gradients: Tensor) -> None:
             self.body.passes.learn(done, gradients.reshape(done.outputs.shape))

@@ -65,7 +65,7 @@ def plainly(nets, rows, weights, generator, double):
     losses = head.losses(chosen, target)
     loss = sum(weights[i] * losses[i] for i in range(N)) / N
     parameters = [*nets.actor.parameters(), *nets.encoder.parameters()]
-    return head.errors(chosen.detach(), target), loss, torch.autograd.grad(loss, parameters)
+    return head.judge(chosen.detach(), target).errors, loss, torch.autograd.grad(loss, parameters)
 
 
 @pytest.mark.parametrize("double", [False, True])

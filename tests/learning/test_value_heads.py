@@ -102,7 +102,7 @@ def test_two_quantiles_in_closed_form():
     head = Quantiles(2)
     loss = head.losses(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 4.0]]))
     torch.testing.assert_close(loss, torch.tensor([(0.25 * 3.5) / 2 + (0.25 * 0.5 + 0.75 * 2.5) / 2]))
-    slopes = head.slopes(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 4.0]]))
+    slopes = head.judge(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 4.0]])).slopes
     torch.testing.assert_close(slopes, torch.tensor([[-0.25 / 2, -(-0.25 + 0.75) / 2]]))
 
 
@@ -111,7 +111,7 @@ def test_quantiles_find_those_of_a_sample():
     head, targets = Quantiles(4, kappa=1e-3), torch.arange(1.0, 9.0).view(1, 8)
     found = torch.zeros(1, 4)
     for step in range(4_000):
-        found -= 0.2 / (1 + step / 100) * head.slopes(found, targets)
+        found -= 0.2 / (1 + step / 100) * head.judge(found, targets).slopes
     low, high = torch.tensor([1.0, 3.0, 5.0, 7.0]), torch.tensor([2.0, 4.0, 6.0, 8.0])  # any number between minimizes
     assert (found[0] > low - 0.1).all() and (found[0] < high + 0.1).all()
 
@@ -122,7 +122,24 @@ def test_slopes_are_those_of_autograd(name):
     target = head.target(*rows(head))
     chosen = torch.randn(40, head.numbers, generator=torch.Generator().manual_seed(1), requires_grad=True)
     (expected,) = torch.autograd.grad(head.losses(chosen, target).sum(), chosen)
-    torch.testing.assert_close(head.slopes(chosen.detach(), target), expected)
+    judged = head.judge(chosen.detach(), target)
+    torch.testing.assert_close(judged.slopes, expected)
+    torch.testing.assert_close(judged.losses, head.losses(chosen, target).detach())
+
+
+def test_sorted_sums_are_pairs_also_in_float32_and_where_targets_are_equal():
+    torch.set_default_dtype(torch.float32)
+    head, g = Quantiles(200), torch.Generator().manual_seed(0)
+    for scale, shift in ((0.1, 0.0), (1.0, 50.0), (30.0, -1_000.0)):
+        chosen, target = (scale * torch.randn(8, 200, generator=g) + shift for _ in range(2))
+        target[:, ::2] = target[:, 1::2]
+        target[0], chosen[1] = shift, target[1]
+        chosen.requires_grad_()
+        losses = head.losses(chosen, target)
+        (expected,) = torch.autograd.grad(losses.sum(), chosen)
+        judged = head.judge(chosen.detach(), target)
+        torch.testing.assert_close(judged.losses, losses.detach(), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(judged.slopes, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -139,11 +156,11 @@ def test_priorities_vanish_at_the_optimum():
     head = Categorical(7, -3.0, 2.0)
     target = head.target(*rows(head))
     optimum = target.log().clamp(min=-800.0)
-    assert head.errors(optimum, target).abs().max() < 1e-12
+    assert head.judge(optimum, target).errors.abs().max() < 1e-12
     assert head.losses(optimum, target).mean() > 0.1
-    assert (head.errors(torch.randn(40, 7), target) > 0).all()
+    assert (head.judge(torch.randn(40, 7), target).errors > 0).all()
     certain = torch.full((1, 5), 2.0)
-    assert Quantiles(5).errors(certain, certain) == 0 and Mean().errors(certain[:, :1], certain[:, :1]) == 0
+    assert Quantiles(5).judge(certain, certain).errors == 0 == Mean().judge(certain[:, :1], certain[:, :1]).errors
 
 
 def test_errors_are_one_per_row():
@@ -152,7 +169,8 @@ def test_errors_are_one_per_row():
         following, rewards, discounts = rows(head)
         target = head.target(following, rewards, discounts)
         assert target.shape == (40, head.numbers)
-        assert head.errors(following, target).shape == head.losses(following, target).shape == (40,)
+        judged = head.judge(following, target)
+        assert judged.errors.shape == judged.losses.shape == (40,) and judged.slopes.shape == following.shape
         assert head.values(torch.randn(4, 3, head.numbers)).shape == (4, 3)
 
 
