@@ -29,8 +29,8 @@ def rows() -> Any:
     """Return a batch of random transitions."""
     import torch
 
+    from interreplay import Transitions
     from interreplay.learning.update import Batch
-    from interreplay.transitions import Transitions
 
     g = torch.Generator().manual_seed(0)
 

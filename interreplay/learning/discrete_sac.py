@@ -16,12 +16,13 @@ from interreplay.learning.sac import SACNetworks
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    half_squares,
+    actor_row_weights,
     mean_over_views,
     repeat_for_views,
     views,
     weighted_mean,
 )
+from interreplay.transitions import Transitions
 
 ENTROPY_SHARE = 0.98
 """Share of the largest entropy, log|A|, that the temperature aims at by default (Christodoulou 2019, appendix)."""
@@ -92,15 +93,12 @@ class PlainDiscreteSACUpdate(SoftUpdate):
         taken = repeat_for_views(rows.actions, m)
         alpha = nets.log_alpha.detach().exp()
 
-        with torch.no_grad():
-            next_log_probs = nets.actor(next_obs)
-            next_values = nets.targets.outputs(self.target_views(rows, next_obs)).amin(dim=0)
-            expected = (next_log_probs.exp() * (next_values - alpha * next_log_probs)).sum(dim=-1)
-            target = rows.rewards + rows.discounts * mean_over_views(expected, m)
+        target = self.target_values(rows, next_obs, m, rng)
 
         chosen = nets.critics.outputs(obs).gather(-1, taken.expand(2, -1).unsqueeze(-1)).squeeze(-1)
         errors = mean_over_views(chosen, m) - target
-        losses = batch.weights * half_squares(errors, self.huber_delta)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
+        losses = batch.weights * self.loss_for(batch).values(errors)
         critic_loss = weighted_mean(losses, batch.row_weights).sum()
         self.minimize(critic_loss, "critic")
 
@@ -108,17 +106,26 @@ class PlainDiscreteSACUpdate(SoftUpdate):
         log_probs = nets.actor(actor_obs)
         with torch.no_grad():
             values = nets.critics.outputs(actor_obs).amin(dim=0)
-        actor_loss = weighted_mean((log_probs.exp() * (alpha * log_probs - values)).sum(dim=-1), batch.row_weights)
+        actor_weights = actor_row_weights(batch)
+        actor_loss = weighted_mean((log_probs.exp() * (alpha * log_probs - values)).sum(dim=-1), actor_weights)
         self.minimize(actor_loss, "actor")
 
         negative_entropy = (log_probs.exp() * log_probs).sum(dim=-1).detach()
-        alpha_loss = -nets.log_alpha * weighted_mean(negative_entropy + self.target_entropy, batch.row_weights)
+        alpha_loss = -nets.log_alpha * weighted_mean(negative_entropy + self.target_entropy, actor_weights)
         self.minimize(alpha_loss, "alpha")
 
         self.move_targets()
         means = (errors + target).mean(), negative_entropy.mean()
         metrics = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, *means])
-        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach())
+        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach(), scores)
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        nets = self.networks
+        log_probs = nets.actor(next_obs)
+        values = nets.targets.outputs(self.target_views(rows, next_obs)).amin(dim=0)
+        expected = (log_probs.exp() * (values - nets.log_alpha.exp() * log_probs)).sum(dim=-1)
+        return rows.rewards + rows.discounts * mean_over_views(expected, m)
 
 
 DiscreteSACUpdate = FastDiscreteSACUpdate

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from interreplay.learning.actor_critic import SoftUpdate
 from interreplay.learning.encoders import Flat
@@ -16,13 +16,14 @@ from interreplay.learning.networks import BatchedMLP, Critics, GaussianActor
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    half_squares,
+    actor_row_weights,
     mean_over_views,
     normal,
     repeat_for_views,
     views,
     weighted_mean,
 )
+from interreplay.transitions import Transitions
 
 
 class SACNetworks(nn.Module):
@@ -69,11 +70,12 @@ class PlainSACUpdate(SoftUpdate):
     With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
 
     * critics: Σ_j mean(v·w·½(Q_j(s, a) − q_t)²), w the importance weights, Q_j and q_t means over a row's views;
-      with `huber_delta` Huber's loss in place of ½δ², the same for |δ| up to it and linear beyond;
+      with `huber_delta` Huber's loss in place of ½δ², with `pal_alpha` PAL, and what the rows bring before either;
     * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) by reparametrization;
     * temperature: mean(−v·log α·(log π(a|s) + target entropy)).
 
-    v are the row weights, 1 where there are none. The L2 terms are in the gradients, not in the reported losses.
+    v are the row weights, 1 where there are none; those of actor and temperature times the actor's weights.
+    The L2 terms are in the gradients, not in the reported losses.
     Arguments are those of `SoftUpdate`.
     """
 
@@ -83,31 +85,37 @@ class PlainSACUpdate(SoftUpdate):
         actions = repeat_for_views(rows.actions.flatten(1), m)
         alpha = nets.log_alpha.detach().exp()
 
-        with torch.no_grad():
-            following = nets.actor(next_obs, normal(actions, rng))
-            target_inputs = torch.cat([self.target_views(rows, next_obs), following.actions], dim=1)
-            next_values = nets.targets(target_inputs).amin(dim=0) - alpha * following.log_probs
-            target = rows.rewards + rows.discounts * mean_over_views(next_values, m)
+        target = self.target_values(rows, next_obs, m, rng)
 
         errors = mean_over_views(nets.critics(torch.cat([obs, actions], dim=1)), m) - target
-        losses = batch.weights * half_squares(errors, self.huber_delta)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
+        losses = batch.weights * self.loss_for(batch).values(errors)
         critic_loss = weighted_mean(losses, batch.row_weights).sum()
         self.minimize(critic_loss, "critic")
 
         actor_obs = self.actor_views(rows, obs, m)
         sample = nets.actor(actor_obs, normal(rows.actions.flatten(1), rng))
         values = nets.critics(torch.cat([actor_obs, sample.actions], dim=1)).amin(dim=0)
-        actor_loss = weighted_mean(alpha * sample.log_probs - values, batch.row_weights)
+        actor_weights = actor_row_weights(batch)
+        actor_loss = weighted_mean(alpha * sample.log_probs - values, actor_weights)
         self.minimize(actor_loss, "actor")
 
         log_probs = sample.log_probs.detach()
-        alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, batch.row_weights)
+        alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, actor_weights)
         self.minimize(alpha_loss, "alpha")
 
         self.move_targets()
         means = (errors + target).mean(), log_probs.mean()
         metrics = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, *means])
-        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach())
+        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach(), scores)
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        nets, actions = self.networks, repeat_for_views(rows.actions.flatten(1), m)
+        following = nets.actor(next_obs, normal(actions, rng))
+        target_inputs = torch.cat([self.target_views(rows, next_obs), following.actions], dim=1)
+        values = nets.targets(target_inputs).amin(dim=0) - nets.log_alpha.exp() * following.log_probs
+        return rows.rewards + rows.discounts * mean_over_views(values, m)
 
 
 SACUpdate = FastSACUpdate

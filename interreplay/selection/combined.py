@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ class Combined(Selector):
 
     def __init__(self, inner: Selector | None = None):
         self.inner = inner if inner is not None else Uniform()
-        self.columns_wanted = self.inner.columns_wanted
+        self.columns_wanted, self.scores_wanted = self.inner.columns_wanted, self.inner.scores_wanted
+        self.needs, self.critic_loss = self.inner.needs, self.inner.critic_loss
         if not self.inner.knows_probabilities:
             kind = type(self.inner).__name__
             raise ValueError(f"the inner selector is {kind}; expected one that knows_probabilities, such as Uniform")
@@ -47,6 +49,9 @@ class Combined(Selector):
 
     def weights(self, stored: Stored, probabilities: Tensor) -> Tensor:
         return self.inner.weights(stored, probabilities)
+
+    def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
+        return self.inner.errors_of(td_errors, scores)
 
     def update(self, slots: Tensor, td_errors: Tensor) -> None:
         self.inner.update(slots, td_errors)

@@ -10,9 +10,9 @@ import pytest
 
 from argument_parser import CATALOGUE, TRAINERS, make_parser, preset_told, settings_for, tuned_for
 from custom_training import main
-from interreplay.commandline.flags import presets
 from interreplay.environments import registration
 from interreplay.errors import UsageError
+from interreplay.flags import presets
 
 
 def given(line: str):

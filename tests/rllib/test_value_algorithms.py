@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import interreplay.rllib as ours
-from interreplay.algorithms_table import ALGORITHMS
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles
 from interreplay.rllib.evaluation import load
 from tests.rllib.spaces_envs import KINDS, Line

@@ -10,6 +10,7 @@ from interreplay.learning.fast.actor_critic import FastActorCriticUpdate, row_lo
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
+    actor_row_weights,
     mean_over_views,
     repeat_for_views,
     views,
@@ -27,18 +28,19 @@ class FastDeterministicUpdate(FastActorCriticUpdate, DeterministicUpdate):
         rows = batch.transitions
         obs, next_obs, m = views(rows, self.networks.encoder)
         actions = repeat_for_views(rows.actions.flatten(1), m)
-        target = self.target_values(rows, self.target_views(rows, next_obs), m, rng)
+        target = self.target_values(rows, next_obs, m, rng)
         errors, critic_loss = self.step_critics(torch.cat([obs, actions], dim=1), m, target, batch)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.updates += 1
         if self.actor_due():
-            self.actor_loss = self.step_actor(self.actor_views(rows, obs, m), batch.row_weights)
+            self.actor_loss = self.step_actor(self.actor_views(rows, obs, m), actor_row_weights(batch))
             self.move_targets()
         metrics = torch.stack([critic_loss, self.actor_loss.to(critic_loss), (errors + target).mean()])
-        return UpdateResult(errors.mean(dim=0), metrics)
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+        next_obs = self.target_views(rows, next_obs)
         actions = self.target_actions(next_obs, rng)
         values = self.networks.targets(torch.cat([next_obs, actions], dim=1)).amin(dim=0)
         return rows.rewards + rows.discounts * mean_over_views(values, m)

@@ -10,6 +10,7 @@ from interreplay.learning.fast.sac import FastSoftUpdate
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
+    actor_row_weights,
     mean_over_views,
     repeat_for_views,
     views,
@@ -26,14 +27,15 @@ class FastDiscreteSACUpdate(FastSoftUpdate):
         obs, next_obs, m = views(rows, self.networks.encoder)
         taken = repeat_for_views(rows.actions, m)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.expected_values(rows, next_obs, m, alpha)
+        target = self.target_values(rows, next_obs, m, rng)
         errors, critic_loss = self.step_critics(obs, m, target, batch, taken)
-        actor_loss, log_probs = self.step_policy(self.actor_views(rows, obs, m), alpha, batch.row_weights)
-        return self.finish_update(batch, alpha, errors, target, (critic_loss, actor_loss), log_probs)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
+        actor_loss, log_probs = self.step_policy(self.actor_views(rows, obs, m), alpha, actor_row_weights(batch))
+        return self.finish_update(batch, alpha, errors, target, (critic_loss, actor_loss), log_probs, scores)
 
     @torch.no_grad()
-    def expected_values(self, rows: Transitions, next_obs: Tensor, m: int, alpha: Tensor) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        alpha = self.networks.log_alpha.exp()
         log_probs = self.networks.actor(next_obs)
         values = self.networks.targets.outputs(self.target_views(rows, next_obs)).amin(dim=0)
         expected = (log_probs.exp() * (values - alpha * log_probs)).sum(dim=-1)

@@ -15,6 +15,7 @@ from interreplay.learning.squashed_gaussian import SquashedGaussianSample
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
+    actor_row_weights,
     mean_over_views,
     normal,
     repeat_for_views,
@@ -35,6 +36,7 @@ class FastSoftUpdate(FastActorCriticUpdate, SoftUpdate):
         target: Tensor,
         losses: tuple[Tensor, Tensor],
         log_probs: Tensor,
+        scores: dict[str, Tensor],
     ) -> UpdateResult:
         """Step the temperature and move the targets.
 
@@ -45,11 +47,12 @@ class FastSoftUpdate(FastActorCriticUpdate, SoftUpdate):
             target: q_t ``(n,)``.
             losses: Of the critics and of the actor.
             log_probs: log π ``(n,)``, or what stands for it.
+            scores: What is wanted of the rows.
         """
-        alpha_loss = self.step_alpha(log_probs, batch.row_weights)
+        alpha_loss = self.step_alpha(log_probs, actor_row_weights(batch))
         self.move_targets()
         metrics = torch.stack([*losses, alpha_loss, alpha, (errors + target).mean(), log_probs.mean()])
-        return UpdateResult(errors.mean(dim=0), metrics)
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
 
     @torch.no_grad()
     def step_alpha(self, log_probs: Tensor, row_weights: Tensor | None) -> Tensor:
@@ -68,17 +71,18 @@ class FastSACUpdate(FastSoftUpdate):
         rows = batch.transitions
         obs, next_obs, m = views(rows, self.networks.encoder)
         actions = rows.actions.flatten(1)
-        repeated = repeat_for_views(actions, m)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.target_values(rows, next_obs, m, normal(repeated, rng), alpha)
-        errors, critic_loss = self.step_critics(torch.cat([obs, repeated], dim=1), m, target, batch)
+        target = self.target_values(rows, next_obs, m, rng)
+        critic_inputs = torch.cat([obs, repeat_for_views(actions, m)], dim=1)
+        errors, critic_loss = self.step_critics(critic_inputs, m, target, batch)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         noise = normal(actions, rng)
-        actor_loss, log_probs = self.step_actor(self.actor_views(rows, obs, m), noise, alpha, batch.row_weights)
-        return self.finish_update(batch, alpha, errors, target, (critic_loss, actor_loss), log_probs)
+        actor_loss, log_probs = self.step_actor(self.actor_views(rows, obs, m), noise, alpha, actor_row_weights(batch))
+        return self.finish_update(batch, alpha, errors, target, (critic_loss, actor_loss), log_probs, scores)
 
     @torch.no_grad()
-    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, noise: Tensor, alpha: Tensor) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        noise, alpha = normal(repeat_for_views(rows.actions.flatten(1), m), rng), self.networks.log_alpha.exp()
         sample = self.networks.actor(next_obs, noise)
         critic_inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
         values = self.networks.targets(critic_inputs).amin(dim=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interreplay.algorithms_table import ALGORITHMS
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.settings import (
     C51Settings,
     DDQNSettings,

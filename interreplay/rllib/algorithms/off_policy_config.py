@@ -12,10 +12,12 @@ from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
-from interreplay.catalogue import Kind
+from interreplay.buffer.catalogue import Kind
 from interreplay.experience import Mix
 from interreplay.experience.recipes import as_settings
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
+from interreplay.learning.losses import check_loss
+from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.host_checks import (
@@ -26,7 +28,6 @@ from interreplay.rllib.algorithms.host_checks import (
 )
 from interreplay.rllib.algorithms.rllib_settings import MORE, check_rllib_settings, names_of_rllib, training_of
 from interreplay.rllib.checkpoints.moved import settings_of_before
-from interreplay.settings import OrWord, Rate, Whole, accepted_by, check_known, defaults
 
 RLLIB_NAMES = {
     "learning_starts": "num_steps_sampled_before_learning_starts",
@@ -157,6 +158,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self._check_exploration()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
+        check_loss(self.huber_delta, self.pal_alpha)
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
@@ -214,7 +216,7 @@ class OffPolicyConfig(AlgorithmConfig):
 
     def update_settings(self) -> dict[str, Any]:
         """Return the arguments that the updates of all actor-critic algorithms take."""
-        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip", "grad_clip_by")
+        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "pal_alpha", "grad_clip", "grad_clip_by")
         rates = self.rates(0)
         own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
         return own | {name: getattr(self, name) for name in names}
