@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from interreplay.learning.exploration import EpsilonGreedy
 from interreplay.learning.fast.optimizer import FastAdam
+from interreplay.learning.offers import CRITIC_LOSS, LARGEST_ERROR, MEAN_ERROR, SCORING
 from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
 from interreplay.learning.rmsprop import CenteredRMSprop
 from interreplay.learning.settings import DQNSettings
@@ -23,7 +25,7 @@ from interreplay.learning.update import (
     repeat_for_views,
     view_tensors,
 )
-from interreplay.learning.value_heads import ValueHead
+from interreplay.learning.value_heads import Mean, ValueHead
 from interreplay.transitions import Transitions
 
 
@@ -118,6 +120,7 @@ class DQNUpdate(Update):
     """
 
     metrics = ("loss", "q_mean", "error_mean")
+    offers = frozenset({MEAN_ERROR, LARGEST_ERROR, SCORING})
 
     def __init__(
         self,
@@ -141,6 +144,8 @@ class DQNUpdate(Update):
             self.targets += networks.target_encoder.parameters()
         self.optimizers = {"q": make_optimizer(optimizer, self.parameters, lr, optimizer_eps)}
         self.since_copy = 0
+        if isinstance(self.head, Mean):
+            self.offers = self.offers | {CRITIC_LOSS}
 
     @torch.no_grad()
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
@@ -149,9 +154,9 @@ class DQNUpdate(Update):
         with torch.set_grad_enabled(bool(self.encoder)):
             obs, m = view_tensors(rows, self.networks.encoder, "obs")
         run = self.layers.run(obs, self.layers.draw_noise(rng))
-        taken = repeat_for_views(rows.actions, m).view(-1, 1, 1).expand(-1, 1, self.head.numbers)
+        taken = self.taken(rows, m)
         chosen = run.outputs.gather(1, taken).squeeze(1)
-        losses, errors, slopes = self.head.judge(chosen, repeat_for_views(target, m))
+        losses, errors, slopes = self.head.judge(chosen, repeat_for_views(target, m), m, batch.critic_loss)
         weights = batch.weights if batch.row_weights is None else batch.weights * batch.row_weights
         if weights.shape != rows.rewards.shape:
             raise ValueError(f"weights have shape {tuple(weights.shape)}; expected {tuple(rows.rewards.shape)}")
@@ -160,7 +165,23 @@ class DQNUpdate(Update):
         self.step(run.learn, gradients)
         self.move_targets()
         losses, errors, values = (mean_over_views(v, m) for v in (losses, errors, self.head.values(chosen)))
-        return UpdateResult(errors, torch.stack([losses * weights, values, errors.abs()]).mean(dim=1))
+        metrics = torch.stack([losses * weights, values, errors.abs()]).mean(dim=1)
+        return UpdateResult(errors, metrics, self.scores(self.scores_wanted, errors))
+
+    def taken(self, rows: Transitions, m: int) -> Tensor:
+        """Return the actions that were taken as an index ``(n·m, 1, N)`` of outputs."""
+        return repeat_for_views(rows.actions, m).view(-1, 1, 1).expand(-1, 1, self.head.numbers)
+
+    def scores(self, names: Collection[str], errors: Tensor) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` by their names: there is one network, whose errors are both."""
+        return {name: errors.abs() for name in names}
+
+    @torch.no_grad()
+    def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
+        target = self.target(rows, rng)
+        obs, m = view_tensors(rows, self.networks.encoder, "obs")
+        chosen = self.layers.outputs(obs, self.layers.draw_noise(rng)).gather(1, self.taken(rows, m)).squeeze(1)
+        return self.scores(names, mean_over_views(self.head.judge(chosen, repeat_for_views(target, m), m).errors, m))
 
     def target(self, rows: Transitions, rng: torch.Generator) -> Tensor:
         """Return the head's target ``(n, N)``."""

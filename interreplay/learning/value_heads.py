@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.update import half_squares
+from interreplay.learning.losses import CriticLoss, Huber, loss_of
 
 
 class Judged(NamedTuple):
@@ -56,8 +56,15 @@ class ValueHead(nn.Module, ABC):
         """Return losses ``(n,)`` of outputs for the actions taken, ``(n, N)``: the definition, for autograd."""
 
     @abstractmethod
-    def judge(self, chosen: Tensor, target: Tensor) -> Judged:
-        """Return the same losses, what their gradient is, and the errors."""
+    def judge(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> Judged:
+        """Return the same losses, what their gradient is, and the errors.
+
+        Args:
+            chosen: ``(n·m, N)``, those of the m views of a row one after the other.
+            target: ``(n·m, N)``.
+            m: Views of each row.
+            loss: What rows bring along, which `Mean` takes in place of its own.
+        """
 
 
 class Mean(ValueHead):
@@ -80,10 +87,14 @@ class Mean(ValueHead):
         return torch.addcmul(rewards, discounts, following.squeeze(-1)).unsqueeze(-1)
 
     def losses(self, chosen: Tensor, target: Tensor) -> Tensor:
-        return half_squares((chosen - target).squeeze(-1), self.huber_delta)
+        return loss_of(self.huber_delta, None).values((chosen - target).squeeze(-1))
 
-    def judge(self, chosen: Tensor, target: Tensor) -> Judged:
+    def judge(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> Judged:
         errors = chosen - target
+        if loss is not None:  # of errors (m, n)
+            loss, views = loss.or_else(loss_of(self.huber_delta, None)), errors.view(-1, m).T
+            losses, slopes = (found.T.reshape(-1) for found in (loss.values(views), loss.slopes(views)))
+            return Judged(losses, errors.squeeze(-1), slopes.unsqueeze(-1))
         slopes = errors if self.huber_delta is None else errors.clamp(-self.huber_delta, self.huber_delta)
         losses = slopes * torch.sub(errors, slopes, alpha=0.5)  # ½e² within, d·(|e| − ½d) outside
         return Judged(losses.squeeze(-1), errors.squeeze(-1), slopes)
@@ -134,7 +145,7 @@ class Categorical(ValueHead):
     def losses(self, chosen: Tensor, target: Tensor) -> Tensor:
         return -(target * chosen.log_softmax(dim=-1)).sum(dim=-1)
 
-    def judge(self, chosen: Tensor, target: Tensor) -> Judged:
+    def judge(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> Judged:
         log_probabilities = chosen.log_softmax(dim=-1)
         losses = (target * log_probabilities).sum(dim=-1).neg_()
         return Judged(losses, losses + torch.xlogy(target, target).sum(dim=-1), log_probabilities.exp() - target)
@@ -174,9 +185,9 @@ class Quantiles(ValueHead):
     def losses(self, chosen: Tensor, target: Tensor) -> Tensor:
         pairs = target.unsqueeze(1) - chosen.unsqueeze(2)  # (n, predictions, targets)
         weights = (self.levels.unsqueeze(-1) - (pairs.detach() < 0).to(pairs.dtype)).abs()
-        return (weights * half_squares(pairs, self.kappa)).mean(dim=2).sum(dim=1) / self.kappa
+        return (weights * Huber(self.kappa).values(pairs)).mean(dim=2).sum(dim=1) / self.kappa
 
-    def judge(self, chosen: Tensor, target: Tensor) -> Judged:
+    def judge(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> Judged:
         """As in the base class, from sums over sorted targets: N log N numbers for each row in place of N² pairs."""
         kappa, many = self.kappa, target.shape[-1]
         target, _ = target.sort(dim=-1)

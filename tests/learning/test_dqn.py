@@ -8,8 +8,10 @@ import torch
 from interreplay.learning.dqn import DQNUpdate, QNetworks
 from interreplay.learning.encoders import Flat
 from interreplay.learning.exploration import Greedy, Noisy
+from interreplay.learning.losses import Huber
 from interreplay.learning.rmsprop import CenteredRMSprop
 from interreplay.learning.streams import make_layers
+from interreplay.learning.update import Batch
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
@@ -223,3 +225,24 @@ def test_it_learns_what_it_is_taught(optimizer):
     for _ in range(600):
         last = learn(update, given, torch.ones(N), rng())[1][0]
     assert last < 0.05 * first
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_scores_of_rows_are_those_of_an_update(head):
+    update = DQNUpdate(networks(head, dueling=True), double=True)
+    scored = update.score(rows(), ["largest_error"], rng())
+    update.scores_wanted = frozenset({"mean_error"})
+    result = update.update(Batch(rows(), torch.ones(N)), rng())
+    torch.testing.assert_close(scored["largest_error"], result.errors.abs())
+    assert torch.equal(result.scores["mean_error"], result.errors.abs())
+    assert ("critic_loss" in update.offers) == (head == "mean")
+
+
+def test_rows_may_bring_the_loss_of_their_errors():
+    one, other = DQNUpdate(networks(), grad_clip=None), DQNUpdate(networks(), grad_clip=None)
+    other.head.huber_delta = 0.2
+    expected = other.update(Batch(rows(), torch.ones(N)), rng())
+    found = one.update(Batch(rows(), torch.ones(N), critic_loss=Huber(0.2)), rng())
+    torch.testing.assert_close(found.metrics, expected.metrics)
+    for mine, theirs in zip(one.parameters, other.parameters, strict=True):
+        torch.testing.assert_close(mine, theirs)

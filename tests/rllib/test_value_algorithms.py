@@ -11,10 +11,10 @@ import interreplay.rllib as ours
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles
 from interreplay.rllib.evaluation import load
+from tests.rllib.small_runs import weights
 from tests.rllib.spaces_envs import KINDS, Line
 from tests.rllib.test_checkpoints import assert_same_run
 from tests.rllib.test_goals import Reach
-from tests.rllib.test_training import cluster, same, weights  # noqa: F401
 
 VARIANTS = ["DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "Rainbow"]
 
@@ -124,7 +124,7 @@ def test_per_without_alpha_is_uniform_but_for_what_is_drawn():
 
 
 @pytest.mark.parametrize("trainer", ["DQN", pytest.param("Rainbow", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("buffer", ["Uniform", "PER", "CER", "Online", "Attentive", "Elite"])
+@pytest.mark.parametrize("buffer", ["Uniform", "PER", "CER", "Online", "Attentive", "Elite", "LAP", "LaBER"])
 def test_every_selecting_method_serves(buffer, trainer):
     algorithm = config(trainer=trainer, buffer=buffer).build_algo()
     assert learned(algorithm)
