@@ -17,7 +17,7 @@ class Catch(gym.Env):
     ninth step, which ends the episode. Uniformly random actions give about −.6.
     """
 
-    observation_space = gym.spaces.Box(0, 1, (ROWS, COLUMNS), bool)
+    observation_space = gym.spaces.Box(0, 1, (ROWS, COLUMNS), bool)  # type: ignore[arg-type]
     action_space = gym.spaces.Discrete(3)
 
     def __init__(self) -> None:

@@ -33,14 +33,14 @@ class AtLeast(gym.Env):
         """Return rewards ``(...)`` for goals ``(..., 1)``."""
         return self.compute_terminated(achieved, desired, info).astype(np.float32) - np.float32(1)
 
-    def with_goals(self, space: gym.spaces.Box, low: float, high: float) -> gym.spaces.Dict:
+    def with_goals(self, space: gym.Space, low: float, high: float) -> gym.spaces.Dict:
         """Return the space of observations, goals between two numbers."""
         goals = gym.spaces.Box(low, high, (1,), np.float32)
         return gym.spaces.Dict({"observation": space, "achieved_goal": goals, "desired_goal": goals})
 
     def observed(self, observation: np.ndarray) -> dict[str, np.ndarray]:
         """Return an observation with its goals."""
-        now, goal = np.float32([self.achieved()]), np.float32([self.goal])
+        now, goal = np.array([self.achieved()], np.float32), np.array([self.goal], np.float32)
         return {"observation": observation, "achieved_goal": now, "desired_goal": goal}
 
     def outcome(self, observation: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:

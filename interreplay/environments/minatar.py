@@ -28,7 +28,7 @@ class MinAtar(gym.Env):
         self.game = _package().Environment(game)
         self._actions = self.game.minimal_action_set() if minimal_actions else list(range(self.game.num_actions()))
         height, width, channels = self.game.state_shape()
-        self.observation_space = gym.spaces.Box(0, 1, (channels, height, width), bool)
+        self.observation_space = gym.spaces.Box(0, 1, (channels, height, width), bool)  # type: ignore[arg-type]
         self.action_space = gym.spaces.Discrete(len(self._actions))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:

@@ -27,7 +27,8 @@ def check_rllib_settings(config: AlgorithmConfig) -> None:
     Raises:
         ValueError: Naming the setting, its value, and what to use instead.
     """
-    plain, own = AlgorithmConfig(), getattr(config, "own_settings", dict)()
+    plain = AlgorithmConfig()
+    own: dict[str, Any] = getattr(config, "own_settings", dict)()
     for name, instead in TABLE["refused"].items():
         if name not in own and getattr(config, name) != getattr(plain, name):
             title = type(config).__name__.removesuffix("Config")
