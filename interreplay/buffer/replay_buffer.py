@@ -122,12 +122,12 @@ class ReplayBuffer(Composition):
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, found.anchors.terminated))
         if rows.discounts is None:
             rows = rows.replace(discounts=self.view.gamma * (~rows.terminated).to(rows.rewards.dtype))
-        slots, probabilities, weights, actor_weights, loss = drawn
+        slots, probabilities, weights = drawn.slots, drawn.probabilities, drawn.weights
         if weights is None:
             weights = self.credit.weights(self.storage, self.selector, slots, probabilities, partners, mix)
         written = self.storage.written
-        known = (made.variances, made.row_weights)
-        return Sample(rows, slots, weights, partners, mix, probabilities, written, *known, actor_weights, loss)
+        known = made.variances, made.row_weights, drawn.actor_weights, drawn.critic_loss, drawn.origins
+        return Sample(rows, slots, weights, partners, mix, probabilities, written, *known)
 
     def _gather(self, slots: Tensor) -> Gathered:
         """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""

@@ -30,8 +30,8 @@ class Sample:
         row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
         actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature alone, or None.
         critic_loss: The critics' loss of these rows, where the method has one; None for the algorithm's own.
-        origins: Numbers ``(n,)`` of the sources that rows were drawn from, None where there is but one; slots and
-            `write_count` are those of the source.
+        origins: Numbers ``(n,)`` of the sources that rows were drawn from, or within one source of the selectors; None
+            where there is but one. Slots and `write_count` are those of the source.
     """
 
     transitions: Transitions

@@ -167,8 +167,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     check_actions(settings.trainer, settings.env, environment.action_space)
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
-        losses = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
-        check_loss(*losses, brought_by=settings.buffer if buffer.brings_critic_loss else None)
+        huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
+        check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
     try:

@@ -13,9 +13,9 @@ from torch import Tensor
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, make_buffer
 from interreplay.buffer.sample import Sample, join
-from interreplay.experience.shares import Share, Shares
 from interreplay.experience.source import RowSource
 from interreplay.part import Context
+from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Transitions

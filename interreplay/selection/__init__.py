@@ -7,6 +7,7 @@ from interreplay.selection.elite import Elite
 from interreplay.selection.event_tables import EventTables
 from interreplay.selection.large_batch import LargeBatch
 from interreplay.selection.loss_adjusted import ActorPrioritized, LossAdjusted
+from interreplay.selection.mixed import MixedSelection
 from interreplay.selection.online import Online
 from interreplay.selection.prioritized import Prioritized
 from interreplay.selection.recency import EmphasizedRecent, TruncatedGeometric
@@ -23,6 +24,7 @@ __all__ = [
     "EventTables",
     "LargeBatch",
     "LossAdjusted",
+    "MixedSelection",
     "Online",
     "Prioritized",
     "Reducible",

@@ -46,6 +46,7 @@ class Drawn(NamedTuple):
             probabilities.
         actor_weights: Weights ``(n,)`` of the losses of the actor and the temperature, or None for equal ones.
         critic_loss: The critics' loss of these rows, or None for the algorithm's own.
+        origins: Numbers ``(n,)`` of the selectors that drew them, None where there is but one.
     """
 
     slots: Tensor
@@ -53,6 +54,7 @@ class Drawn(NamedTuple):
     weights: Tensor | None = None
     actor_weights: Tensor | None = None
     critic_loss: CriticLoss | None = None
+    origins: Tensor | None = None
 
 
 class Selector(Part, ABC):
