@@ -135,4 +135,4 @@ class OffPolicyLearner(TorchLearner):
 
 def _settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Return those settings of an optimizer that a configuration states."""
-    return {name: optimizer.param_groups[0][name] for name in ("lr", "weight_decay")}
+    return {name: optimizer.param_groups[0][name] for name in ("lr", "weight_decay", "eps")}
