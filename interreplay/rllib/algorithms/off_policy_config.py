@@ -12,7 +12,9 @@ from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
-from interreplay.catalogue import Kind, check_arguments, resolve
+from interreplay.catalogue import Kind
+from interreplay.experience import Mix
+from interreplay.experience.recipes import as_settings
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
@@ -81,19 +83,18 @@ class OffPolicyConfig(AlgorithmConfig):
         if "training" not in vars(cls):
             cls.training = training_of(cls)  # type: ignore[method-assign]
 
-    def replay(self, kind: Kind, **arguments: Any) -> Self:
-        """Choose the replay buffer.
+    def replay(self, kind: Kind | Mix, **arguments: Any) -> Self:
+        """Choose what is replayed.
 
         Args:
-            kind: Name in the catalogue such as ``"NMER"``, a class, or any factory of a `ReplayBuffer`.
+            kind: Name in the catalogue such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`.
             **arguments: Its arguments. ``seed``, ``n_step``, ``gamma`` and ``device`` follow this
                 configuration where they are not given.
 
         Raises:
             ValueError: When the name or an argument is unknown, with the nearest valid one.
         """
-        check_arguments(resolve(kind), arguments)
-        self.replay_buffer_config = {"type": kind, **arguments}
+        self.replay_buffer_config = as_settings(kind, arguments)
         return self
 
     @classmethod
