@@ -49,7 +49,7 @@ class ActorCriticUpdate(Update, ABC):
         grad_clip_by: str = "global_norm",
         **changes: Any,
     ):
-        self.settings = replace(self.standard if settings is None else settings, **changes)
+        self.settings: Any = replace(self.standard if settings is None else settings, **changes)
         self.networks, self.tau, self.huber_delta = networks, self.settings.tau, self.settings.huber_delta
         self.grad_clip, self.grad_clip_by = grad_clip, grad_clip_by
         self.encoder = list(networks.encoder.parameters())

@@ -215,3 +215,6 @@ class ImmediateUpdate(DeterministicUpdate):
 
     def target_actions(self, next_obs: Tensor, rng: torch.Generator) -> Tensor:
         return self.networks.target_actor(next_obs)
+
+    def actor_due(self) -> bool:
+        return True

@@ -64,7 +64,6 @@ class ActorCriticSettings:
     )
     critic_layer_norm: bool = setting(False, YesNo(), "normalize the hidden layers of the critics")
     critic_dropout: float = setting(0.0, Number(0, 0.99), "share of the critics' hidden units left out of each pass")
-    policy_delay: int = setting(1, Whole(1), "updates of the critics per update of the policy")
     actor_target: str = setting(
         "min", OneOf("min", "mean", "first"), "of the critics' values, what the policy maximizes; first: one critic's"
     )
@@ -101,6 +100,7 @@ class SACSettings(ActorCriticSettings):
         OrWord(Number(), "auto"),
         "entropy that the temperature aims at; auto is minus the action's size, of n discrete actions .98 log n",
     )
+    policy_delay: int = setting(1, Whole(1), "updates of the critics per update of the policy")
     backup_entropy: bool = setting(True, YesNo(), "whether targets hold the entropy of the next action")
 
 
@@ -118,7 +118,7 @@ class DeterministicSettings(ActorCriticSettings):
 class TD3Settings(DeterministicSettings):
     """Twin delayed DDPG, as in the published code of its authors (Fujimoto et al. 2018, arXiv:1802.09477)."""
 
-    policy_delay: int = changed_default(DeterministicSettings, "policy_delay", 2)
+    policy_delay: int = changed_default(SACSettings, "policy_delay", 2)
     target_policy_noise: float = setting(0.2, Number(0), "standard deviation of the noise on the target policy")
     target_noise_clip: float = setting(0.5, Number(0), "bound of that noise")
 

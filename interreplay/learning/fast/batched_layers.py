@@ -177,7 +177,7 @@ class ForwardPass:
                     back = through(gradient, weights[i], self.dtypes[i])
                     gradient = self._through_activation(back, inputs[i])
                 if i and between:
-                    gradient = between[i - 1].backward(gradient, into and into.norms(number, i - 1))
+                    gradient = between[i - 1].backward(gradient, None if into is None else into.norms(number, i - 1))
             if of_rows is not None:
                 add_rows(of_rows, which, through(gradient, weights[0][..., columns, :], None))
         return of_rows
@@ -230,11 +230,11 @@ def between_layers(views: LayerViews, rows: Tensor, dropped: Dropped | None, kee
         layers = range(views.depth - 1)
         dropped = [[torch.cat([own[i] + j * sizes[i] for j, own in enumerate(dropped)]) for i in layers]]
     found = []
-    for number, member in enumerate(views.members):
+    for number in range(len(views.members)):
         layers = range(views.depth - 1)
-        norms = [(member.scales[i], member.shifts[i]) if member.scales else (None, None) for i in layers]
+        norms = [views.norms(number, i) for i in layers]
         left_out = [None if dropped is None else dropped[number][i] for i in layers]
-        found.append([BetweenLayers(*norm, out, keep) for norm, out in zip(norms, left_out, strict=True)])
+        found.append([BetweenLayers(norm, out, keep) for norm, out in zip(norms, left_out, strict=True)])
     return found
 
 

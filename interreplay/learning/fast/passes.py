@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -25,10 +25,10 @@ class StackedLayers(Protocol):
         activation: Name of the function between layers.
     """
 
-    weights: Iterable[nn.Parameter]
-    biases: Iterable[nn.Parameter]
-    scales: Iterable[nn.Parameter]
-    shifts: Iterable[nn.Parameter]
+    weights: nn.ParameterList
+    biases: nn.ParameterList
+    scales: nn.ParameterList
+    shifts: nn.ParameterList
     dropout: float
     matrix_dtype: torch.dtype | None
     activation: str

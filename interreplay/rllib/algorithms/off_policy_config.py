@@ -208,11 +208,17 @@ class OffPolicyConfig(AlgorithmConfig):
         raise NotImplementedError
 
     def update_settings(self) -> dict[str, Any]:
-        """Return the arguments that the updates of all actor-critic algorithms take."""
-        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip", "grad_clip_by")
-        rates = self.rates(0)
-        own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
-        return own | {name: getattr(self, name) for name in names}
+        """Return what updates are given: the algorithm's settings as one dataclass, and RLlib's about gradients.
+
+        Raises:
+            ValueError: Settings do not fit each other.
+        """
+        own = {
+            field.name: getattr(self, RLLIB_NAMES.get(field.name, field.name)) for field in fields(self.settings_class)
+        }
+        rates = {f"{name}_lr": rate for name, rate in self.rates(0).items()}
+        clipping = {name: getattr(self, name) for name in ("grad_clip", "grad_clip_by")}
+        return {"settings": self.settings_class(**own | rates), **clipping}
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
