@@ -134,6 +134,8 @@ OTHER = {
     "device": "cpu",
     "exploration": "Gaussian",
     "activation": "tanh",
+    "actor_target": "mean",
+    "critic_dropout": ".5",
     "hiddens": "8,8",
     "kernel": "rbf",
     "mean_type": "zero",

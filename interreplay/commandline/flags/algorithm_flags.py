@@ -8,10 +8,10 @@ from typing import Any
 
 from interreplay.algorithms_table import ALGORITHMS
 from interreplay.commandline.flags.parser import Flag
-from interreplay.commandline.flags.values import reader
+from interreplay.commandline.flags.values import boolean, reader
 from interreplay.errors import UsageError
 from interreplay.learning.settings import LoopSettings
-from interreplay.settings import Widths, accepted_by
+from interreplay.settings import Widths, YesNo, accepted_by
 
 
 def _flags() -> dict[str, Flag]:
@@ -26,7 +26,8 @@ def _flags() -> dict[str, Flag]:
         only = "" if len(owners) == len(ALGORITHMS) else f"{' and '.join(owners)} only; "
         text = f"{found.metadata['help']} ({only}{_default(name, owners)})"
         accepts = accepted_by(found)
-        made[name] = Flag(name, reader(accepts), None, text, many=isinstance(accepts, Widths))
+        read = boolean if isinstance(accepts, YesNo) else reader(accepts)
+        made[name] = Flag(name, read, None, text, many=isinstance(accepts, Widths))
     return made
 
 
