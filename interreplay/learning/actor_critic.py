@@ -149,7 +149,7 @@ class SoftUpdate(ActorCriticUpdate):
     Args:
         networks: What is learned, with ``log_alpha`` too.
         target_entropy: In nats; None for that of the settings, of which "auto" means the networks'
-            ``automatic_entropy``.
+            ``automatic_entropy`` and "half" half of it.
         **options: Those of `ActorCriticUpdate`, settings by name among them.
     """
 
@@ -159,7 +159,8 @@ class SoftUpdate(ActorCriticUpdate):
     def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
         super().__init__(networks, **options)
         target = self.settings.target_entropy if target_entropy is None else target_entropy
-        self.target_entropy = float(networks.automatic_entropy() if target == "auto" else target)
+        share = {"auto": 1.0, "half": 0.5}.get(target)
+        self.target_entropy = float(target if share is None else share * networks.automatic_entropy())
         self.optimizers["alpha"] = self.adam([networks.log_alpha], self.settings.alpha_lr)
         zero = torch.zeros_like(networks.log_alpha, requires_grad=False)
         self.policy_metrics = (zero, zero, zero)

@@ -335,9 +335,14 @@ def test_resets_are_repeated_after_a_resume(networks, kind):
     assert resumed.updates == 8 and torch.isfinite(result[1]).all()
 
 
+def sac_of_half(kind):
+    return kind(networks_for(SACNetworks, {}), settings=SACSettings(target_entropy="half")).target_entropy
+
+
 def test_settings_come_as_a_dataclass_and_by_name():
     made = SACUpdate(networks_for(SACNetworks, {}), settings=SACSettings(tau=0.5, actor_lr=0.1), actor_lr=0.2)
     assert (made.tau, made.settings.actor_lr, made.target_entropy) == (0.5, 0.2, -3.0)
+    assert sac_of_half(PlainSACUpdate) == sac_of_half(SACUpdate) == -1.5
     with pytest.raises(TypeError, match="actor_rate"):
         SACUpdate(networks_for(SACNetworks, {}), actor_rate=0.2)
     with pytest.raises(ValueError, match="target_subset is 3; expected at most n_critics, 2"):
