@@ -98,7 +98,7 @@ class SACSettings(ActorCriticSettings):
     target_entropy: float | str = setting(
         "auto",
         OrWord(OrWord(Number(), "auto"), "half"),
-        "entropy that the temperature aims at; auto: minus the action's size, of n discrete actions .98 log n; half: half",
+        "entropy aimed at; auto: minus the action's size, of n discrete ones .98 log n; half: half of it",
     )
     policy_delay: int = setting(1, Whole(1), "updates of the critics per update of the policy")
     backup_entropy: bool = setting(True, YesNo(), "whether targets hold the entropy of the next action")
