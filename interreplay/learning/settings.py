@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interreplay.settings import Number, OneOf, OrWord, Rate, Whole, Widths, YesNo, changed_default, setting
+from interreplay.learning.setting_fields import (
+    Number,
+    OneOf,
+    OrWord,
+    Rate,
+    Whole,
+    Widths,
+    YesNo,
+    changed_default,
+    setting,
+)
 
 POSITIVE = Number(0, open_low=True)
 
@@ -55,6 +65,11 @@ class ActorCriticSettings:
     critic_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the critics' weights")
     huber_delta: float | None = setting(
         None, OrWord(POSITIVE, "none", None), "TD error from which on the critics' loss is linear; none: never"
+    )
+    pal_alpha: float | None = setting(
+        None,
+        OrWord(Number(0, 1), "none", None),
+        "exponent of PAL as the critics' loss, LAP without its sampling; none: no",
     )
     n_critics: int = setting(2, Whole(1), "number of critics")
     target_subset: int | None = setting(

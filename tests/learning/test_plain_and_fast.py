@@ -26,6 +26,7 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
     "defaults": ({}, 0, False, False),
     "loss extras": (EXTRAS, 0, False, True),
     "views": ({"tau": 0.05}, 3, False, True),
+    "PAL": ({"pal_alpha": 0.4}, 0, False, True),
     "encoder": ({"grad_clip": 0.5}, 0, True, False),
     "tanh": ({"activation": "tanh"}, 0, False, True),
     "clipped values": ({"grad_clip": 0.01, "grad_clip_by": "value"}, 0, False, False),

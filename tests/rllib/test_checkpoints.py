@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from interreplay.errors import CheckpointError
-from tests.rllib.test_training import cluster, config, same, weights  # noqa: F401
+from tests.rllib.small_runs import config, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 ENVS = ["HalfCheetah-v5", "Pendulum-v1", "InvertedPendulum-v5"]
 

@@ -11,7 +11,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.algorithms_table import ALGORITHMS
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib import ray_session
 from interreplay.rllib.run.build import build
 from interreplay.runs.processors import counted, own_cpus
@@ -27,7 +27,7 @@ Rates = dict[tuple[str, ...], list[float]]
 
 
 def describe_cost(study: Study, folder: StudyFolder, settings: list[dict[str, Any]]) -> str:
-    """The runs, a line each, and what those that are left would take.
+    """Return the runs, a line each, and what those that are left would take.
 
     Args:
         study: The study.
@@ -64,7 +64,7 @@ def work(hours: float) -> str:
 
 
 def _rate(how: dict[str, Any], known: Rates, measured: dict[str, float]) -> tuple[float, str]:
-    """Env steps per second of a run, and where that is known from."""
+    """Return env steps per second of a run, and where that is known from."""
     for key in _keys(how):
         if key in known:
             return median(known[key]), "of earlier runs beside it, of the same kind or the most similar one"
@@ -80,7 +80,7 @@ def _keys(how: dict[str, Any]) -> Iterable[tuple[str, ...]]:
 
 
 def earlier(folder: Path) -> Rates:
-    """Env steps per second, evaluations included, of the finished runs in the studies of a folder, by kind of run."""
+    """Return env steps per second, evaluations included, of finished runs in a folder's studies, by kind of run."""
     rates: Rates = defaultdict(list)
     for path in folder.glob(f"*/*/{STATUS}"):
         try:
@@ -95,7 +95,7 @@ def earlier(folder: Path) -> Rates:
 
 
 def measure(how: dict[str, Any], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Env steps per second of a run with these settings, once it learns."""
+    """Return env steps per second of a run with these settings, once it learns."""
     short = {"learning_starts": how["train_batch_size"], "steps_per_iteration": 25, "evaluation_interval": 0}
     settings = SimpleNamespace(**how | short | {"num_workers": 0, "on_manifold_rows": 0})
     ray_session.prepare_host(settings.threads, 0)

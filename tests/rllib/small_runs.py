@@ -1,0 +1,38 @@
+"""Small configurations of our algorithms, their runs, and how their weights are compared."""
+
+from __future__ import annotations
+
+import torch
+
+from interreplay.rllib import DDPGConfig, SACConfig, TD3Config
+
+CONFIGS = {"SAC": SACConfig, "TD3": TD3Config, "DDPG": DDPGConfig}
+
+
+def config(env="Pendulum-v1", buffer="Uniform", seed=0, trainer="SAC", **arguments):
+    return (
+        CONFIGS[trainer]()
+        .environment(env)
+        .replay(buffer, capacity=5_000, **arguments)
+        .training(
+            hiddens=(32, 32),
+            train_batch_size_per_learner=32,
+            num_steps_sampled_before_learning_starts=50,
+            steps_per_iteration=75,
+        )
+        .debugging(seed=seed)
+    )
+
+
+def weights(algorithm):
+    return {k: v.clone() for k, v in algorithm.learner.single_module.state_dict().items()}
+
+
+def same(a, b):
+    return all(torch.equal(a[k], b[k]) for k in a)
+
+
+def run(made, iterations=2):
+    algorithm = made.build_algo()
+    results = [algorithm.train() for _ in range(iterations)]
+    return algorithm, results
