@@ -210,7 +210,7 @@ class OffPolicyConfig(AlgorithmConfig):
         raise NotImplementedError
 
     def update_settings(self) -> dict[str, Any]:
-        """Return what updates are given: the algorithm's settings, refused where they do not fit, and RLlib's clipping."""
+        """Return what updates are given: the algorithm's settings, or a refusal, and RLlib's clipping."""
         names = {f.name: RLLIB_NAMES.get(f.name, f.name) for f in fields(self.settings_class)}
         own = {name: getattr(self, attribute) for name, attribute in names.items()}
         own |= {f"{name}_lr": rate for name, rate in self.rates(0).items()}
