@@ -203,8 +203,11 @@ def train(
     Returns:
         The exit code.
     """
+    from interreplay.rllib.run.time_estimate import describe_updates
     from interreplay.rllib.run.train_loop import Training
 
+    if told := describe_updates(algo, settings):
+        print(told, flush=True)
     again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
     reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet)
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)

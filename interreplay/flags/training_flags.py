@@ -56,6 +56,7 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     settings |= presets.replay(preset, given, CATALOGUE)
     settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
     settings = plain(settings)
+    check_together(trainer, settings)
     if settings["buffer_size"] < settings["train_batch_size"]:
         raise UsageError(
             f"--buffer_size {settings['buffer_size']} is smaller than one batch; "
@@ -67,6 +68,19 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as JSON would give them back: several numbers are a list."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+
+def check_together(trainer: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings of an algorithm that do not fit each other.
+
+    Raises:
+        UsageError: Naming them.
+    """
+    algorithm = ALGORITHMS[trainer]
+    try:
+        algorithm.settings(**{name: settings[name] for name in algorithm.defaults})
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
 
 
 def unsaid(trainer: str) -> dict[str, Any]:

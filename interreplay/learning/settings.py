@@ -72,6 +72,37 @@ class ActorCriticSettings:
         OrWord(Number(0, 1), "none", None),
         "exponent of PAL as the critics' loss, LAP without its sampling; none: no",
     )
+    n_critics: int = setting(2, Whole(1), "number of critics")
+    target_subset: int | None = setting(
+        None,
+        OrWord(Whole(1), "all", None),
+        "critics whose minimum is the target, drawn anew for every update; all: of all",
+    )
+    critic_layer_norm: bool = setting(False, YesNo(), "normalize the hidden layers of the critics")
+    critic_dropout: float = setting(0.0, Number(0, 0.99), "share of the critics' hidden units left out of each pass")
+    actor_target: str = setting(
+        "min", OneOf("min", "mean", "first"), "of the critics' values, what the policy maximizes; first: one critic's"
+    )
+    weight_decay: float = setting(0.0, Number(0), "share of lr in which all weights shrink per update, as AdamW has it")
+    reset_interval: int | None = setting(
+        None,
+        OrWord(Whole(1), "none", None),
+        "updates after which networks and optimizers start anew, over and over; what is stored stays",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse settings that do not fit each other.
+
+        Raises:
+            ValueError: Naming them.
+        """
+        if self.target_subset is not None and self.target_subset > self.n_critics:
+            raise ValueError(f"target_subset is {self.target_subset}; expected at most n_critics, {self.n_critics}")
+        l2 = [name for name in ("actor_l2", "critic_l2") if getattr(self, name)]
+        if self.weight_decay and l2:
+            raise ValueError(
+                f"weight_decay is {self.weight_decay} and {l2[0]} {getattr(self, l2[0])}; expected one of them 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -82,15 +113,18 @@ class SACSettings(ActorCriticSettings):
     initial_alpha: float = setting(1.0, POSITIVE, "temperature at the start")
     target_entropy: float | str = setting(
         "auto",
-        OrWord(Number(), "auto"),
-        "entropy that the temperature aims at; auto is minus the action's size, of n discrete actions .98 log n",
+        OrWord(OrWord(Number(), "auto"), "half"),
+        "entropy aimed at; auto: minus the action's size, of n discrete ones .98 log n; half: half of it",
     )
+    policy_delay: int = setting(1, Whole(1), "updates of the critics per update of the policy")
+    backup_entropy: bool = setting(True, YesNo(), "whether targets hold the entropy of the next action")
 
 
 @dataclass(frozen=True)
 class DeterministicSettings(ActorCriticSettings):
     """What algorithms with a deterministic policy have in common: noise on its actions while it trains."""
 
+    actor_target: str = changed_default(ActorCriticSettings, "actor_target", "first")
     exploration: str = setting("Gaussian", OneOf("Gaussian", "OrnsteinUhlenbeck"), "noise on actions while training")
     exploration_sigma: float = setting(0.1, Number(0), "its standard deviation per step, for actions in [-1, 1]")
     exploration_theta: float = setting(0.15, Number(0, 1), "share of Ornstein-Uhlenbeck noise that is lost per step")
@@ -100,7 +134,7 @@ class DeterministicSettings(ActorCriticSettings):
 class TD3Settings(DeterministicSettings):
     """Twin delayed DDPG, as in the published code of its authors (Fujimoto et al. 2018, arXiv:1802.09477)."""
 
-    policy_delay: int = setting(2, Whole(1), "updates of the critics per update of the policy")
+    policy_delay: int = changed_default(SACSettings, "policy_delay", 2)
     target_policy_noise: float = setting(0.2, Number(0), "standard deviation of the noise on the target policy")
     target_noise_clip: float = setting(0.5, Number(0), "bound of that noise")
 
@@ -115,6 +149,7 @@ class DDPGSettings(DeterministicSettings):
     critic_lr: float = changed_default(DeterministicSettings, "critic_lr", 1e-3)
     hiddens: tuple[int, ...] = changed_default(DeterministicSettings, "hiddens", (400, 300))
     critic_l2: float = changed_default(DeterministicSettings, "critic_l2", 1e-2)
+    n_critics: int = changed_default(DeterministicSettings, "n_critics", 1)
     exploration: str = changed_default(DeterministicSettings, "exploration", "OrnsteinUhlenbeck")
     exploration_sigma: float = changed_default(DeterministicSettings, "exploration_sigma", 0.2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -144,7 +144,7 @@ class Streams(ValueLayers):
         if not self.noisy:
             return None
         layers = [layer for pair in zip(self.hidden, self.last, strict=True) for layer in pair]
-        return [layer.draw(rng) for layer in layers]
+        return [cast(NoisyLinear, layer).draw(rng) for layer in layers]
 
 
 def make_layers(

@@ -218,11 +218,11 @@ class OffPolicyConfig(AlgorithmConfig):
         raise NotImplementedError
 
     def update_settings(self) -> dict[str, Any]:
-        """Return the arguments that the updates of all actor-critic algorithms take."""
-        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "pal_alpha", "grad_clip", "grad_clip_by")
-        rates = self.rates(0)
-        own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
-        return own | {name: getattr(self, name) for name in names}
+        """Return what updates are given: the algorithm's settings, or a refusal, and RLlib's clipping."""
+        names = {f.name: RLLIB_NAMES.get(f.name, f.name) for f in fields(self.settings_class)}
+        own = {name: getattr(self, attribute) for name, attribute in names.items()}
+        own |= {f"{name}_lr": rate for name, rate in self.rates(0).items()}
+        return {"settings": self.settings_class(**own)} | {n: getattr(self, n) for n in ("grad_clip", "grad_clip_by")}
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
