@@ -39,7 +39,7 @@ class PlainDDPGUpdate(ImmediateUpdate):
         obs, next_obs, m = views(rows, nets.encoder)
         actions = repeat_for_views(rows.actions.flatten(1), m)
 
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
 
         errors = mean_over_views(nets.critics(torch.cat([obs, actions], dim=1)), m) - target
         scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)

@@ -93,7 +93,7 @@ class PlainDiscreteSACUpdate(SoftUpdate):
         taken = repeat_for_views(rows.actions, m)
         alpha = nets.log_alpha.detach().exp()
 
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
 
         chosen = nets.critics.outputs(obs).gather(-1, taken.expand(2, -1).unsqueeze(-1)).squeeze(-1)
         errors = mean_over_views(chosen, m) - target

@@ -85,7 +85,7 @@ class PlainSACUpdate(SoftUpdate):
         actions = repeat_for_views(rows.actions.flatten(1), m)
         alpha = nets.log_alpha.detach().exp()
 
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
 
         errors = mean_over_views(nets.critics(torch.cat([obs, actions], dim=1)), m) - target
         scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)

@@ -91,6 +91,7 @@ class SampleLike(Protocol):
         row_weights: Weights ``(n,)`` with mean 1 for every loss, or None for equal ones.
         actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature, or None for equal ones.
         critic_loss: The critics' loss of these rows, or None for the algorithm's own.
+        targets: q_t ``(n,)`` under the networks of now, where they have been computed; None for not.
     """
 
     @property
@@ -103,6 +104,8 @@ class SampleLike(Protocol):
     def actor_weights(self) -> Tensor | None: ...
     @property
     def critic_loss(self) -> CriticLoss | None: ...
+    @property
+    def targets(self) -> Tensor | None: ...
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ class Batch:
     row_weights: Tensor | None = None
     actor_weights: Tensor | None = None
     critic_loss: CriticLoss | None = None
+    targets: Tensor | None = None
 
 
 def actor_row_weights(batch: SampleLike) -> Tensor | None:

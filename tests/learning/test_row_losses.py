@@ -153,6 +153,22 @@ def test_actor_weights_are_for_the_actor_and_the_temperature_alone(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_targets_that_rows_bring_are_learned(algorithm):
+    """With those that the update would compute it does the same, but for the random numbers that it need not draw."""
+    rows = rows_of(algorithm)
+    for kind in (0, 1):
+        twice = [updates(algorithm)[kind] for _ in range(2)]
+        targets = twice[0].score(rows, {"target"}, torch.Generator().manual_seed(7))["target"]
+        drawn = torch.Generator().manual_seed(7)
+        twice[0].update(Batch(rows, weighed()), drawn)
+        rest = torch.Generator().manual_seed(7)
+        twice[1].target_values(rows, rows.next_obs, 1, rest)
+        twice[1].update(Batch(rows, weighed(), targets=targets), rest)
+        assert torch.equal(drawn.get_state(), rest.get_state())
+        assert_equal(*twice)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_rows_of_weight_0_teach_nothing(algorithm):
     """What the actor's rows are to the critics, and the critics' to the actor: any other rows in their place."""
     ends, keep = [], torch.arange(N) < 20

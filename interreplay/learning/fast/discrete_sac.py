@@ -27,7 +27,7 @@ class FastDiscreteSACUpdate(FastSoftUpdate):
         obs, next_obs, m = views(rows, self.networks.encoder)
         taken = repeat_for_views(rows.actions, m)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
         errors, critic_loss = self.step_critics(obs, m, target, batch, taken)
         scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         actor_loss, log_probs = self.step_policy(self.actor_views(rows, obs, m), alpha, actor_row_weights(batch))

@@ -72,7 +72,7 @@ class FastSACUpdate(FastSoftUpdate):
         obs, next_obs, m = views(rows, self.networks.encoder)
         actions = rows.actions.flatten(1)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
         critic_inputs = torch.cat([obs, repeat_for_views(actions, m)], dim=1)
         errors, critic_loss = self.step_critics(critic_inputs, m, target, batch)
         scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
