@@ -23,7 +23,7 @@ from interreplay.flags.replay_flags import list_buffers, replay_arguments
 from interreplay.flags.run_flags import CATALOGUE, DEFAULTS
 from interreplay.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
-from interreplay.learning.losses import check_loss
+from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
@@ -167,7 +167,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     check_actions(settings.trainer, settings.env, environment.action_space)
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
-        huber_delta, pal_alpha = (vars(settings).get(name) for name in ("huber_delta", "pal_alpha"))
+        huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
         check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
@@ -203,8 +203,11 @@ def train(
     Returns:
         The exit code.
     """
+    from interreplay.rllib.run.time_estimate import describe_updates
     from interreplay.rllib.run.train_loop import Training
 
+    if told := describe_updates(algo, settings):
+        print(told, flush=True)
     again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
     reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet)
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)

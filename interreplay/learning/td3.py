@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
-from interreplay.learning.deterministic import DelayedUpdate
+from interreplay.learning.deterministic import DelayedUpdate, PlainDeterministicUpdate
 from interreplay.learning.fast.deterministic import FastTD3Update
-from interreplay.learning.update import (
-    SampleLike,
-    UpdateResult,
-    actor_row_weights,
-    mean_over_views,
-    repeat_for_views,
-    views,
-    weighted_mean,
-)
-from interreplay.transitions import Transitions
 
 
-class PlainTD3Update(DelayedUpdate):
+class PlainTD3Update(PlainDeterministicUpdate, DelayedUpdate):
     """The update of TD3 in plain PyTorch: twin critics, and at every d-th update the actor and all targets.
 
     With q_t = r + discounts·min_j Q'_j(s', a'), a' = clip(π'(s') + clip(ε, −c, c), −1, 1), ε ~ N(0, σ²):
@@ -29,42 +16,11 @@ class PlainTD3Update(DelayedUpdate):
       before either;
     * actor: mean(−v·Q_1(s, π(s))).
 
-    v are the row weights, 1 where there are none; the actor's times the actor's weights. The L2 terms are
-    in the gradients, not in the reported losses.
-    Arguments are those of `DelayedUpdate`.
+    v are the row weights, 1 where there are none; the actor's times the actor's weights. The L2 terms are in the
+    gradients, not in the reported losses. The minimum of the target is over the critics drawn for this update where
+    there is a `target_subset`; the actor may maximize the least or the mean of them (`actor_target`); every pass of
+    critics or targets has dropout of its own (`critic_dropout`).
     """
-
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        rows, nets = batch.transitions, self.networks
-        obs, next_obs, m = views(rows, nets.encoder)
-        actions = repeat_for_views(rows.actions.flatten(1), m)
-
-        target = self.target_for(batch, next_obs, m, rng)
-
-        errors = mean_over_views(nets.critics(torch.cat([obs, actions], dim=1)), m) - target
-        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
-        losses = batch.weights * 2.0 * self.loss_for(batch).values(errors)
-        critic_loss = weighted_mean(losses, batch.row_weights).sum()
-        self.minimize(critic_loss, "critic")
-
-        self.updates += 1
-        if self.actor_due():
-            actor_obs = self.actor_views(rows, obs, m)
-            first_values = nets.critics(torch.cat([actor_obs, nets.actor(actor_obs)], dim=1))[0]
-            actor_loss = -weighted_mean(first_values, actor_row_weights(batch))
-            self.minimize(actor_loss, "actor")
-            self.move_targets()
-            self.actor_loss = actor_loss.detach()
-
-        metrics = torch.stack([critic_loss, self.actor_loss.to(critic_loss), (errors + target).mean()])
-        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach(), scores)
-
-    @torch.no_grad()
-    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
-        next_obs = self.target_views(rows, next_obs)
-        next_actions = self.target_actions(next_obs, rng)
-        values = self.networks.targets(torch.cat([next_obs, next_actions], dim=1)).amin(dim=0)
-        return rows.rewards + rows.discounts * mean_over_views(values, m)
 
 
 TD3Update = FastTD3Update

@@ -12,9 +12,47 @@ from interreplay.rllib.checkpoints.moved import find_moved_modules
 find_moved_modules()
 
 from interreplay.rllib.algorithms.ddpg import DDPG, DDPGConfig
+from interreplay.rllib.algorithms.dqn import DQN, DQNConfig
+from interreplay.rllib.algorithms.dqn_variants import (
+    C51,
+    C51Config,
+    DDQN,
+    DDQNConfig,
+    DuelingDQN,
+    DuelingDQNConfig,
+    NoisyDQN,
+    NoisyDQNConfig,
+    QRDQN,
+    QRDQNConfig,
+    Rainbow,
+    RainbowConfig,
+)
 from interreplay.rllib.algorithms.sac import SAC, SACConfig
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.configs import ReplayMixin
 from interreplay.rllib.algorithms.td3 import TD3, TD3Config
 
-__all__ = ["DDPG", "SAC", "TD3", "DDPGConfig", "ReplayBuffer", "ReplayMixin", "SACConfig", "TD3Config"]
+__all__ = [
+    "C51",
+    "DDPG",
+    "DDQN",
+    "DQN",
+    "QRDQN",
+    "SAC",
+    "TD3",
+    "C51Config",
+    "DDPGConfig",
+    "DDQNConfig",
+    "DQNConfig",
+    "DuelingDQN",
+    "DuelingDQNConfig",
+    "NoisyDQN",
+    "NoisyDQNConfig",
+    "QRDQNConfig",
+    "Rainbow",
+    "RainbowConfig",
+    "ReplayBuffer",
+    "ReplayMixin",
+    "SACConfig",
+    "TD3Config",
+]

@@ -124,8 +124,10 @@ class CandidateLists:
         mine = own[inside], pack(squared[inside], self.table.write_of(found[inside]))
         reach = self.cells.reach.take(places)
         self.cells.reach[search.places] = search.radius
-        if not self.cells.whole:  # then of a pair searched for one may be found by the other alone
+        together = self.cells.whole and len(mine[0]) <= (self.width + 1) * len(slots)  # then that takes less time
+        if not together:
             self._offer(*mine, 4 * self.width)
+        if not self.cells.whole:  # of a pair searched for one may be found by the other alone
             reach = self.cells.reach.take(places)
         wanted = squared < reach
         self.queried[slots] = self.ranked[slots] = self.epoch
@@ -133,7 +135,7 @@ class CandidateLists:
         targets = found[wanted]
         self.rank(np.unique(targets[self.ranked.take(targets) != self.epoch]))
         theirs = targets, pack(squared[wanted], self.table.write_of(own[wanted]))
-        if self.cells.whole:
+        if together:
             slots, keys = (np.concatenate(pair) for pair in zip(mine, theirs, strict=True))
             self._offer(slots, keys, self.width)
         else:
