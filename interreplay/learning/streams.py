@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -143,8 +143,8 @@ class Streams(ValueLayers):
     def draw_noise(self, rng: torch.Generator) -> Noise | None:
         if not self.noisy:
             return None
-        layers = [layer for pair in zip(self.hidden, self.last, strict=True) for layer in pair]
-        return [cast(NoisyLinear, layer).draw(rng) for layer in layers]
+        pairs: Any = zip(self.hidden, self.last, strict=True)
+        return [layer.draw(rng) for pair in pairs for layer in pair]
 
 
 def make_layers(
