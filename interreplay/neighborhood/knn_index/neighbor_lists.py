@@ -168,15 +168,17 @@ class CandidateLists:
     def _rank(self, slots: np.ndarray) -> None:
         keys = self.table.keys.take(slots, axis=0)
         live = self.table.live(keys)
-        other = np.where(live, self.table.slots_of(keys), slots[:, None])
+        other, whole = self.table.slots_of(keys), bool(live.all())
+        if not whole:
+            other = np.where(live, other, slots[:, None])
         vectors, place = self.cells.vectors, self.cells.place
         difference = vectors.take(place.take(other.ravel()), axis=0).reshape(*other.shape, -1)
         difference -= vectors.take(place.take(slots), axis=0)[:, None]  # with what is beside the vectors: twice as fast
         difference = difference[..., : self.cells.dims]
         squared = np.einsum("ijk,ijk->ij", difference, difference)
-        before = np.where(live, squared_of(keys), -1.0).max(1)
-        after = np.where(live, squared, -1.0).max(1)
-        keys = np.where(live, pack(squared, keys), EMPTY)
+        before = squared_of(keys[:, -1]) if whole else np.where(live, squared_of(keys), -1.0).max(1)
+        after = squared.max(1) if whole else np.where(live, squared, -1.0).max(1)
+        keys = pack(squared, keys) if whole else np.where(live, pack(squared, keys), EMPTY)
         keys.sort(axis=1)
         self.table.keys[slots] = keys
         self.ranked[slots] = self.epoch
