@@ -173,8 +173,8 @@ class DQNUpdate(Update):
         return repeat_for_views(rows.actions, m).view(-1, 1, 1).expand(-1, 1, self.head.numbers)
 
     def scores(self, names: Collection[str], errors: Tensor) -> dict[str, Tensor]:
-        """Return scores ``(n,)`` by their names: there is one network, whose errors are both."""
-        return {name: errors.abs() for name in names}
+        """Return scores ``(n,)`` by their names, of those that it has: there is one network, whose errors are both."""
+        return {name: errors.abs() for name in (MEAN_ERROR, LARGEST_ERROR) if name in names}
 
     @torch.no_grad()
     def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:

@@ -230,7 +230,8 @@ def test_it_learns_what_it_is_taught(optimizer):
 @pytest.mark.parametrize("head", HEADS)
 def test_scores_of_rows_are_those_of_an_update(head):
     update = DQNUpdate(networks(head, dueling=True), double=True)
-    scored = update.score(rows(), ["largest_error"], rng())
+    scored = update.score(rows(), ["largest_error", "target"], rng())
+    assert scored.keys() == {"largest_error"}, "targets are distributions here, which no batch brings"
     update.scores_wanted = frozenset({"mean_error"})
     result = update.update(Batch(rows(), torch.ones(N)), rng())
     torch.testing.assert_close(scored["largest_error"], result.errors.abs())
