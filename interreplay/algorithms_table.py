@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from interreplay.errors import UsageError
-from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
+from interreplay.learning.settings import CrossQSettings, DDPGSettings, SACSettings, TD3Settings, TQCSettings
 from interreplay.settings import defaults
 
 
@@ -34,6 +34,8 @@ class Algorithm:
 
 ALGORITHMS = {
     "SAC": Algorithm("SACConfig", SACSettings, (gym.spaces.Box, gym.spaces.Discrete)),
+    "TQC": Algorithm("TQCConfig", TQCSettings),
+    "CrossQ": Algorithm("CrossQConfig", CrossQSettings),
     "TD3": Algorithm("TD3Config", TD3Settings),
     "DDPG": Algorithm("DDPGConfig", DDPGSettings),
 }

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.networks import polyak
 from interreplay.learning.settings import ActorCriticSettings, SACSettings
 from interreplay.learning.update import Update, clip_gradients
@@ -19,7 +20,7 @@ class ActorCriticUpdate(Update, ABC):
 
     Args:
         networks: What is learned, with ``actor``, ``critics`` and ``encoder``; where the encoder has parameters, which
-            the critics' loss trains, also with ``target_encoder``.
+            the critics' loss trains, also with ``target_encoder``. ``targets`` without parameters are none.
         actor_lr: Learning rate of the actor.
         critic_lr: Learning rate of the critics.
         tau: Share of the way that targets move per update of theirs.
@@ -52,7 +53,7 @@ class ActorCriticUpdate(Update, ABC):
         self.encoder = list(networks.encoder.parameters())
         self.actor, self.critics = list(networks.actor.parameters()), [*networks.critics.parameters(), *self.encoder]
         self.targets: list[Tensor] = list(networks.targets.parameters())
-        if self.encoder:
+        if self.encoder and self.targets:
             self.targets += networks.target_encoder.parameters()
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             "actor": self.adam(self.actor, actor_lr, weight_decay=actor_l2),
@@ -64,10 +65,10 @@ class ActorCriticUpdate(Update, ABC):
         optimizer = self.optimizers[name]
         parameters = optimizer.param_groups[0]["params"]
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            parameter.grad = gradient
+            parameter.grad = gradient.contiguous()  # as the fused kernel reads it
         if name in ("actor", "critic"):
             clip_gradients(parameters, self.grad_clip, self.grad_clip_by)
-        optimizer.step()
+        optimizer.apply() if isinstance(optimizer, FastAdam) else optimizer.step()
 
     def target_views(self, rows: Transitions, next_obs: Tensor) -> Tensor:
         """Return what target networks see of the next observations: `next_obs` where the encoder has no parameters."""

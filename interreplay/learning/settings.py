@@ -101,3 +101,40 @@ class DDPGSettings(DeterministicSettings):
     critic_l2: float = changed_default(DeterministicSettings, "critic_l2", 1e-2)
     exploration: str = changed_default(DeterministicSettings, "exploration", "OrnsteinUhlenbeck")
     exploration_sigma: float = changed_default(DeterministicSettings, "exploration_sigma", 0.2)
+
+
+@dataclass(frozen=True)
+class TQCSettings(ActorCriticSettings):
+    """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as Stable-Baselines3 has."""
+
+    huber_delta: float = setting(1.0, POSITIVE, "TD error from which on the quantile loss is linear")
+    alpha_lr: float = changed_default(SACSettings, "alpha_lr", 3e-4)
+    initial_alpha: float = changed_default(SACSettings, "initial_alpha", 1.0)
+    target_entropy: float | str = changed_default(SACSettings, "target_entropy", "auto")
+    n_critics: int = setting(2, Whole(1), "critics; the paper has 5")
+    n_quantiles: int = setting(25, Whole(1), "quantiles of each critic")
+    drop_per_critic: int = setting(2, Whole(0), "largest quantiles per critic that are left out of targets")
+
+
+@dataclass(frozen=True)
+class CrossQSettings:
+    """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), which has no target networks."""
+
+    train_batch_size: int = changed_default(SACSettings, "train_batch_size", 256)
+    actor_lr: float = changed_default(SACSettings, "actor_lr", 1e-3)
+    critic_lr: float = changed_default(SACSettings, "critic_lr", 1e-3)
+    alpha_lr: float = changed_default(SACSettings, "alpha_lr", 1e-3)
+    hiddens: tuple[int, ...] = changed_default(SACSettings, "hiddens", (256, 256))
+    critic_hiddens: tuple[int, ...] | str = setting(
+        "auto", OrWord(Widths(), "auto"), "widths of the critics' hidden layers; auto is 8 times those of the policy"
+    )
+    activation: str = changed_default(SACSettings, "activation", "relu")
+    actor_l2: float = changed_default(SACSettings, "actor_l2", 0.0)
+    critic_l2: float = changed_default(SACSettings, "critic_l2", 0.0)
+    huber_delta: float | None = changed_default(SACSettings, "huber_delta", None)
+    initial_alpha: float = changed_default(SACSettings, "initial_alpha", 1.0)
+    target_entropy: float | str = changed_default(SACSettings, "target_entropy", "auto")
+    policy_delay: int = changed_default(TD3Settings, "policy_delay", 3)
+    renorm_warm_up: int = setting(
+        100_000, Whole(0), "passes of each network in training with plain batch normalization before renormalization"
+    )

@@ -211,7 +211,12 @@ class OffPolicyConfig(AlgorithmConfig):
         names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip", "grad_clip_by")
         rates = self.rates(0)
         own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
-        return own | {name: getattr(self, name) for name in names}
+        return own | {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    @property
+    def layers(self) -> str:
+        """The networks' layers, which those of a checkpoint must equal."""
+        return str(list(self.hiddens))
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
