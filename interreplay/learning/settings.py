@@ -105,7 +105,7 @@ class DDPGSettings(DeterministicSettings):
 
 @dataclass(frozen=True)
 class TQCSettings(ActorCriticSettings):
-    """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as Stable-Baselines3 has."""
+    """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib."""
 
     huber_delta: float = setting(1.0, POSITIVE, "TD error from which on the quantile loss is linear")
     alpha_lr: float = changed_default(SACSettings, "alpha_lr", 3e-4)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from interreplay.learning.actor_critic import SoftUpdate
 from interreplay.learning.fast.optimizer import FastAdam
+from interreplay.learning.fast.quantile_huber import QuantileHuber
 from interreplay.learning.networks import BatchedMLP
 from interreplay.learning.sac import SACNetworks
 from interreplay.learning.settings import TQCSettings
@@ -57,7 +58,7 @@ class TQCNetworks(SACNetworks):
 
 
 def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
-    """Return the quantile Huber loss of each row (Dabney et al. 2018, arXiv:1710.10044, equation 10), a mean over pairs.
+    """Return the quantile Huber loss of each row, a mean over pairs (Dabney et al. 2018, arXiv:1710.10044, eq. 10).
 
     With u = z_k − θ_ji for quantile i of critic j and atom k, and τ_i = (i + ½)/q: |τ_i − 1[u < 0]|·H_κ(u)/κ.
 
@@ -79,15 +80,15 @@ def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
 class PlainTQCUpdate(SoftUpdate):
     """The update of TQC in plain PyTorch: critics, actor, temperature, targets, in this order.
 
-    The atoms of all C target critics at (s', a'), a' ~ π(·|s'), are sorted, and the largest C·drop of them left out; with
-    what remains, z_k = r + discounts·(atom_k − α log π(a'|s')):
+    The atoms of all C target critics at (s', a'), a' ~ π(·|s'), are sorted, and the largest C·drop of them left out;
+    with what remains, z_k = r + discounts·(atom_k − α log π(a'|s')):
 
     * critics: mean(v·w·`quantile_huber`), θ and z means over a row's views, κ is `huber_delta`;
     * actor: mean(v·(α log π(a|s) − mean of all atoms at (s, a))), a ~ π(·|s) by reparametrization;
     * temperature: as in `PlainSACUpdate`.
 
-    Errors, which serve as priorities, are those of the means: mean of θ_j less mean of z, in the unit of returns as those
-    of all other algorithms are. The quantile loss would stay large where returns are random, however well they are known.
+    Errors, which serve as priorities, are those of the means: mean of θ_j less mean of z, in the unit of returns as
+    those of all other algorithms are. The quantile loss would stay large where returns are random, however well known.
 
     Args:
         networks: Those of `TQCNetworks`.
@@ -95,6 +96,8 @@ class PlainTQCUpdate(SoftUpdate):
         drop_per_critic: Atoms per critic that are left out of targets.
         **settings: Those of `SoftUpdate`.
     """
+
+    loss = staticmethod(quantile_huber)
 
     def __init__(
         self, networks: Any, target_entropy: float, drop_per_critic: int = TQCSettings.drop_per_critic, **settings: Any
@@ -125,7 +128,7 @@ class PlainTQCUpdate(SoftUpdate):
 
         outputs = self.outputs(nets.critics, torch.cat([obs, actions], dim=1))
         quantiles = mean_over_views(outputs.mT, m).mT
-        losses = batch.weights * quantile_huber(quantiles, target, self.huber_delta)
+        losses = batch.weights * self.loss(quantiles, target, self.huber_delta)
         critic_loss = weighted_mean(losses, batch.row_weights)
         self.minimize(critic_loss, "critic")
 
@@ -147,9 +150,10 @@ class PlainTQCUpdate(SoftUpdate):
 
 
 class FastTQCUpdate(PlainTQCUpdate):
-    """The same with the networks' backward passes by hand and Adam in one kernel."""
+    """The same with backward passes of networks and quantile loss by hand, and Adam in one kernel."""
 
     adam = FastAdam
+    loss = staticmethod(QuantileHuber.apply)
 
     def outputs(self, layers: BatchedMLP, rows: Tensor) -> Tensor:
         return layers.passes.differentiable(rows)

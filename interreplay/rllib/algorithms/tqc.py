@@ -44,8 +44,8 @@ class TQCConfig(SoftConfig):
     def validate(self) -> None:
         super().validate()
         if self.drop_per_critic >= self.n_quantiles:
-            most = self.n_quantiles - 1
-            raise ValueError(f"drop_per_critic is {self.drop_per_critic}; expected at most {most}, one less than n_quantiles")
+            most = f"at most {self.n_quantiles - 1}, one less than n_quantiles"
+            raise ValueError(f"drop_per_critic is {self.drop_per_critic}; expected {most}")
 
     @override(SoftConfig)
     def make_update(self, module: RLModule) -> Update:
