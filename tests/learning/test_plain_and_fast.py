@@ -12,12 +12,14 @@ from interreplay.learning.discrete_sac import DiscreteSACNetworks, DiscreteSACUp
 from interreplay.learning.networks import BatchedMLP
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
 from interreplay.learning.td3 import PlainTD3Update, TD3Update
+from interreplay.learning.tqc import PlainTQCUpdate, TQCNetworks, TQCUpdate
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
 UPDATES, HIDDENS, WIDTH = 50, (16, 8), 7
 ALGORITHMS = {
     "SAC": (SACNetworks, SACUpdate, PlainSACUpdate, {"target_entropy": -3.0, "alpha_lr": 3e-3}),
     "discrete SAC": (DiscreteSACNetworks, DiscreteSACUpdate, PlainDiscreteSACUpdate, {"target_entropy": 0.9}),
+    "TQC": (TQCNetworks, TQCUpdate, PlainTQCUpdate, {"target_entropy": -3.0}),
     "TD3": (DeterministicNetworks, TD3Update, PlainTD3Update, {}),
     "DDPG": (DeterministicNetworks, DDPGUpdate, PlainDDPGUpdate, {}),
 }
@@ -31,7 +33,7 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
     "clipped values": ({"grad_clip": 0.01, "grad_clip_by": "value"}, 0, False, False),
     "clipped layers": ({"grad_clip": 0.05, "grad_clip_by": "norm"}, 0, True, False),
 }
-MODULES = ("sac", "discrete_sac", "td3", "ddpg", "fast.sac", "fast.discrete_sac", "fast.deterministic")
+MODULES = ("sac", "tqc", "discrete_sac", "td3", "ddpg", "fast.sac", "fast.discrete_sac", "fast.deterministic")
 
 
 @pytest.fixture(autouse=True)

@@ -41,6 +41,9 @@ def assert_same_run(a, b):
         # After 150 steps 101 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
         pytest.param("Pendulum-v1", "NMER", "TD3", marks=pytest.mark.slow),
         ("Pendulum-v1", "PER", "DDPG"),
+        ("Pendulum-v1", "PER", "TQC"),
+        # After 150 steps 101 updates were made: the next is not CrossQ's turn for its policy.
+        ("Pendulum-v1", "NMER", "CrossQ"),
         pytest.param("HalfCheetah-v5", "Uniform", "DDPG", marks=pytest.mark.slow),
     ],
 )

@@ -8,9 +8,9 @@ import torch
 
 import replay_buffers
 from interreplay.errors import NonFiniteError
-from interreplay.rllib import DDPGConfig, SACConfig, TD3Config
+from interreplay.rllib import CrossQConfig, DDPGConfig, SACConfig, TD3Config, TQCConfig
 
-CONFIGS = {"SAC": SACConfig, "TD3": TD3Config, "DDPG": DDPGConfig}
+CONFIGS = {"SAC": SACConfig, "TQC": TQCConfig, "CrossQ": CrossQConfig, "TD3": TD3Config, "DDPG": DDPGConfig}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -23,11 +23,18 @@ def _flags() -> dict[str, Flag]:
     made = {}
     for name, owners in having.items():
         (found,) = (f for f in fields(ALGORITHMS[owners[0]].settings) if f.name == name)
-        only = "" if len(owners) == len(ALGORITHMS) else f"{' and '.join(owners)} only; "
+        only = "" if len(owners) == len(ALGORITHMS) else f"{listed(owners)} only; "
         text = f"{found.metadata['help']} ({only}{_default(name, owners)})"
         accepts = accepted_by(found)
-        made[name] = Flag(name, reader(accepts), None, text, many=isinstance(accepts, Widths))
+        many = isinstance(getattr(accepts, "other", accepts), Widths)
+        made[name] = Flag(name, reader(accepts), None, text, many=many)
     return made
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names such as "SAC, TQC and CrossQ"."""
+    *others, last = names
+    return " and ".join([", ".join(others), last]) if others else last
 
 
 def _default(name: str, owners: list[str]) -> str:
@@ -69,7 +76,7 @@ def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]
     own = ALGORITHMS[trainer].defaults
     for name in ALGORITHM_FLAGS:
         if name in given and name not in own:
-            having = " and ".join(other for other, found in ALGORITHMS.items() if name in found.defaults)
+            having = listed(other for other, found in ALGORITHMS.items() if name in found.defaults)
             raise UsageError(f"--{name} is a setting of {having}; {trainer} does not have it")
     kind = given.get("exploration", own.get("exploration"))
     if "exploration_theta" in given and kind == "Gaussian":

@@ -56,7 +56,7 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
         preset, given, CATALOGUE
     )
     settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
-    settings |= {"hiddens": list(settings["hiddens"])}
+    settings |= {name: list(value) for name, value in settings.items() if isinstance(value, tuple)}
     if settings["buffer_size"] < settings["train_batch_size"]:
         raise UsageError(
             f"--buffer_size {settings['buffer_size']} is smaller than one batch; "
@@ -116,8 +116,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
     asked |= {name: value for name, value in given.items() if name not in METHOD}
     if "env" in asked:
         asked["env"] = find_environment(asked["env"]).name
-    if "hiddens" in asked:
-        asked["hiddens"] = list(asked["hiddens"])
+    asked |= {name: list(value) for name, value in asked.items() if isinstance(value, tuple)}
     for name in asked.keys() - CHANGEABLE - INVOCATION:
         if asked[name] != saved.get(name):
             raise UsageError(
