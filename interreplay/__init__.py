@@ -8,15 +8,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from interreplay.buffer import ReplayBuffer, Sample
     from interreplay.errors import CheckpointError, InterreplayError, NonFiniteError
+    from interreplay.experience.mix import Mix
     from interreplay.storage.ring import Storage
     from interreplay.transitions import Transitions
 
-__all__ = ["CheckpointError", "InterreplayError", "NonFiniteError", "ReplayBuffer", "Sample", "Storage", "Transitions"]
+__all__ = [
+    "CheckpointError",
+    "InterreplayError",
+    "Mix",
+    "NonFiniteError",
+    "ReplayBuffer",
+    "Sample",
+    "Storage",
+    "Transitions",
+]
 __version__ = "0.1.0"
 
 _MODULES = {
     "CheckpointError": "errors",
     "InterreplayError": "errors",
+    "Mix": "experience.mix",
     "NonFiniteError": "errors",
     "ReplayBuffer": "buffer",
     "Sample": "sample",

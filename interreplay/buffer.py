@@ -172,6 +172,10 @@ class ReplayBuffer(Composition):
             mix = mix[kept] if mix is not None else None
         self.credit.update(self.selector, slots, partners, mix, errors)
 
+    def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
+        """Take a batch apart by the buffers that its rows came from: all of them from this one, which has no name."""
+        yield "", self, sample, td_errors
+
     def _kept(self, slots: Tensor, sample: Sample) -> Tensor:
         return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.written)
 

@@ -76,7 +76,7 @@ def resolve(kind: Kind) -> Recipe:
     raise ValueError(f"the replay buffer is {kind!r}; expected a name, a class or a factory")
 
 
-def check_arguments(recipe: Recipe, arguments: Mapping[str, Any]) -> None:
+def check_arguments(recipe: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Refuse arguments that `recipe` does not take.
 
     Raises:

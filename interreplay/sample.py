@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, cat
 
 
 @dataclass(frozen=True, repr=False)
@@ -20,10 +23,12 @@ class Sample:
         neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was, or none that is stored.
         mix: λ ``(n,)``, the anchor's share in each row, or None when the method blends nothing.
         probabilities: Probability ``(n,)`` with which each anchor was drawn.
-        written: Number of rows ever added when the batch was drawn.
+        written: Number of rows ever added when the batch was drawn; of several sources ``(n,)``, each row's own.
         variances: Predictive variances of [r; Δs] ``(n, 1 + d_s)`` where rows are predicted, 0 for rows that are their
             anchor; None where nothing is predicted.
         row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
+        origins: Numbers ``(n,)`` of the sources that rows were drawn from, None where there is but one; slots and
+            `written` are those of the source.
     """
 
     transitions: Transitions
@@ -32,9 +37,10 @@ class Sample:
     neighbor_slots: Tensor
     mix: Tensor | None
     probabilities: Tensor
-    written: int
+    written: int | Tensor
     variances: Tensor | None = None
     row_weights: Tensor | None = None
+    origins: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -49,11 +55,21 @@ class Sample:
             raise ValueError(f"cannot split {len(self)} rows into batches of {size}; expected a divisor")
         if len(self) == size:
             return [self]
-        return [self._rows(slice(start, start + size)) for start in range(0, len(self), size)]
+        return [self.rows(slice(start, start + size)) for start in range(0, len(self), size)]
 
-    def _rows(self, rows: slice) -> Sample:
+    def rows(self, which: slice | Tensor) -> Sample:
+        """Return some of the rows: a slice of them, or those of a mask ``(n,)``."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Sample(**{k: v if v is None or k == "written" else v[rows] for k, v in columns.items()})
+        chosen: dict[str, Any] = {k: v if v is None or isinstance(v, int) else v[which] for k, v in columns.items()}
+        return Sample(**chosen)
+
+    def of(self, origin: int) -> tuple[Sample, Tensor]:
+        """Return the rows of one source as it drew them, and the mask ``(n,)`` of these."""
+        assert self.origins is not None and isinstance(self.written, Tensor)
+        mask = self.origins == origin
+        found = self.rows(mask)
+        assert isinstance(found.written, Tensor)
+        return replace(found, written=int(found.written[0]) if len(found) else 0, origins=None), mask
 
     def __repr__(self) -> str:
         """Return the number of rows, how many of them are blended, and the shapes of the columns."""
@@ -61,6 +77,42 @@ class Sample:
         columns = self.transitions.columns().items()
         shapes = ", ".join(f"{name} {describe(column)}" for name, column in columns)
         return f"Sample({len(self)} rows{blended}: {shapes})"
+
+
+def join(samples: Sequence[Sample], origins: Sequence[int]) -> Sample:
+    """Return the batches of several sources as one.
+
+    Args:
+        samples: One of each.
+        origins: Numbers of the sources.
+
+    Extra columns stay where all have them. Where some blend, predict or weigh rows, those of others are their anchors,
+    certain and of weight 1; each row's probability is times its source's part of the batch.
+    """
+    total = sum(map(len, samples))
+    columns: dict[str, Any] = {
+        "transitions": cat([sample.transitions for sample in samples]),
+        "slots": _joined(samples, "slots"),
+        "weights": _joined(samples, "weights"),
+        "neighbor_slots": _joined(samples, "neighbor_slots"),
+        "mix": _joined(samples, "mix", torch.ones_like),
+        "probabilities": torch.cat([sample.probabilities * (len(sample) / total) for sample in samples]),
+        "written": torch.cat([torch.full_like(sample.slots, sample.written) for sample in samples]),  # type: ignore[arg-type]
+        "variances": _joined(samples, "variances"),
+        "row_weights": _joined(samples, "row_weights", torch.ones_like),
+        "origins": torch.cat([torch.full_like(s.slots, o) for s, o in zip(samples, origins, strict=True)]),
+    }
+    return Sample(**columns)
+
+
+def _joined(samples: Sequence[Sample], name: str, fill: Callable[[Tensor], Tensor] = torch.zeros_like) -> Tensor | None:
+    """Return a column of all samples, None where none has it; where some have it, `fill` makes that of the others."""
+    found = [getattr(sample, name) for sample in samples]
+    like = next((column for column in found if column is not None), None)
+    if like is None:
+        return None
+    rows = [like[:1].expand(len(sample), *like.shape[1:]) for sample in samples]
+    return torch.cat([fill(row) if column is None else column for column, row in zip(found, rows, strict=True)])
 
 
 def describe(column: Tensor) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -174,6 +174,28 @@ class Transitions:
             elif mine is not None and theirs is not None:
                 changed[name] = choose(mine, theirs)
         return unchecked(**changed)
+
+
+def cat(rows: Sequence[Transitions]) -> Transitions:
+    """Return batches one after the other.
+
+    Columns that one of them lacks are left out, but for views of observations, which change what is learned.
+
+    Raises:
+        ValueError: When only some have views.
+    """
+    first = rows[0]
+    if len({"views_obs" in batch.extras for batch in rows}) > 1:
+        raise ValueError("only some of these batches have several views of a row (S4RL); expected all or none")
+    joined: dict[str, Any] = {}
+    for name in NAMES:
+        parts = [getattr(batch, name) for batch in rows]
+        if isinstance(parts[0], dict):
+            shared = [key for key in getattr(first, name) if all(key in part for part in parts)]
+            joined[name] = {key: torch.cat([part[key] for part in parts]) for key in shared}
+        elif all(part is not None for part in parts):
+            joined[name] = torch.cat(parts)
+    return unchecked(**joined)
 
 
 def unchecked(**columns: Any) -> Transitions:

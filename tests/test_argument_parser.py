@@ -215,7 +215,7 @@ def test_defaults_of_an_algorithm_give_way_to_flags():
     assert (td3.hiddens, td3.policy_delay, td3.exploration, td3.exploration_sigma) == ([256, 256], 2, "Gaussian", 0.1)
     assert (ddpg.hiddens, ddpg.actor_lr, ddpg.critic_lr, ddpg.tau) == ([64, 64], 1e-4, 1e-3, 1e-3)
     assert (ddpg.exploration, ddpg.exploration_sigma, ddpg.train_batch_size) == ("OrnsteinUhlenbeck", 0.4, 64)
-    assert not hasattr(td3, "alpha_lr") and not hasattr(ddpg, "policy_delay") and not hasattr(shown(""), "policy_delay")
+    assert not hasattr(td3, "alpha_lr") and not hasattr(ddpg, "policy_delay") and shown("").policy_delay == 1
     # Another kind of noise comes with its own scale.
     assert shown("--trainer DDPG --exploration Gaussian").exploration_sigma == 0.1
     assert shown("--trainer TD3 --exploration OrnsteinUhlenbeck --exploration_theta .3").exploration_sigma == 0.2

@@ -52,9 +52,9 @@ def test_only_the_bridge_imports_ray(path):
 # is a room of its own where it is named here.
 LAYERS = """
 errors settings randomness transitions state_files storage environments learning part sample selection credit
-neighborhood synthesis composition buffer diagnostics catalogue algorithms_table runs results commandline.flags studies
-cluster_checks analysis rllib.ray_folder rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
-rllib.algorithms rllib rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
+neighborhood synthesis composition buffer catalogue experience diagnostics algorithms_table runs results
+commandline.flags studies cluster_checks analysis rllib.ray_folder rllib.ray_session rllib.stock rllib.checkpoints
+rllib.env_runner rllib.algorithms rllib rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {

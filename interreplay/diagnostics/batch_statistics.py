@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.buffer import ReplayBuffer, Sample
+from interreplay.buffer import ReplayBuffer
 from interreplay.diagnostics.on_manifold import OnManifold
+from interreplay.experience.source import RowSource
+from interreplay.sample import Sample
 
 ROWS = 1024
 """Rows drawn uniformly to stand for all that are stored."""
@@ -31,22 +34,28 @@ class Diagnostics:
         self.every, self.on_manifold = every, on_manifold
         self._rng = np.random.default_rng(seed)
         self._batches = 0
-        self._drawn = 0
+        self._drawn: dict[str, int] = {}
         self._found: dict[str, list[float]] = {}
 
-    def observe(self, buffer: ReplayBuffer, sample: Sample, td_errors: Tensor) -> None:
-        """Look at a batch, its TD errors ``(n,)``, and the buffer it came from."""
+    def observe(self, source: RowSource, sample: Sample, td_errors: Tensor) -> None:
+        """Look at a batch, its TD errors ``(n,)``, and the source it came from."""
         self._batches += 1
-        self._drawn += len(sample)
-        if (self._batches - 1) % self.every:
-            return
+        looked_at = (self._batches - 1) % self.every == 0
+        for name, buffer, rows, errors in source.by_buffer(sample, td_errors):
+            self._drawn[name] = self._drawn.get(name, 0) + len(rows)
+            if looked_at:
+                self._note(name, self._numbers(buffer, rows, errors, self._drawn[name]))
+        if looked_at and self.on_manifold is not None:
+            self._note("", self.on_manifold.of_batch(sample))
+
+    def _numbers(self, buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, drawn: int) -> dict[str, float]:
+        """Describe the rows of one buffer, of which `drawn` were drawn so far."""
         uniform = torch.from_numpy(self._rng.integers(0, len(buffer), ROWS)).to(buffer.device)
-        numbers = describe(buffer, sample, td_errors, uniform)
-        if self.on_manifold is not None:
-            numbers |= self.on_manifold.of_batch(sample)
-        numbers["replays_per_row"] = self._drawn / buffer.storage.written
-        for name, value in numbers.items():
-            self._found.setdefault(name, []).append(value)
+        return describe(buffer, sample, td_errors, uniform) | {"replays_per_row": drawn / buffer.storage.written}
+
+    def _note(self, name: str, numbers: Mapping[str, float]) -> None:
+        for number, value in numbers.items():
+            self._found.setdefault(f"{name}/{number}" if name else number, []).append(value)
 
     def collect(self) -> dict[str, float]:
         """Means since the last call."""
@@ -57,12 +66,14 @@ class Diagnostics:
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on."""
         found = {name: list(values) for name, values in self._found.items()}
-        return {"rng": self._rng.bit_generator.state, "batches": self._batches, "drawn": self._drawn, "found": found}
+        state = {"rng": self._rng.bit_generator.state, "batches": self._batches, "found": found}
+        return state | {"drawn": sum(self._drawn.values()), "drawn_by_buffer": dict(self._drawn)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
         self._rng.bit_generator.state = state["rng"]
-        self._batches, self._drawn = int(state["batches"]), int(state["drawn"])
+        self._batches = int(state["batches"])
+        self._drawn = dict(state.get("drawn_by_buffer", {"": int(state["drawn"])}))
         self._found = {name: list(values) for name, values in state["found"].items()}
 
 

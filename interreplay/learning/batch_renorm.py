@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.dropout import Dropped
 from interreplay.learning.fast.batched_layers import affine
 from interreplay.learning.networks import BatchedMLP
 
@@ -38,6 +39,13 @@ class BatchRenorm(nn.Module):
         self.scale, self.bias = nn.Parameter(torch.ones(count, width)), nn.Parameter(torch.zeros(count, width))
         self.register_buffer("mean", torch.zeros(count, width))
         self.register_buffer("variance", torch.ones(count, width))
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """Let parameters and statistics start anew."""
+        for ones, zeros in ((self.scale, self.bias), (self.variance, self.mean)):
+            ones.fill_(1.0)
+            zeros.fill_(0.0)
 
     def frozen(self, rows: Tensor, network: int) -> Tensor:
         """Return rows ``(n, width)`` of one network normalized by the running statistics."""
@@ -79,23 +87,44 @@ class RenormedMLP(BatchedMLP):
         trained: Training passes so far.
     """
 
+    norms: Sequence[BatchRenorm]  # type: ignore[assignment]
     trained: Tensor
 
     def __init__(self, count: int, sizes: Sequence[int], warm_up: int):
         super().__init__(count, sizes)
-        self.norms = nn.ModuleList(BatchRenorm(count, size) for size in sizes[:-1])
+        self.norms = nn.ModuleList(BatchRenorm(count, size) for size in sizes[:-1])  # type: ignore[assignment]
         self.warm_up = warm_up
         self.register_buffer("trained", torch.zeros((), dtype=torch.int64))
 
-    def outputs(self, rows: Tensor, training: bool = False) -> Tensor:
-        """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``.
+    def reset(self, rng: torch.Generator | None = None) -> None:
+        super().reset(rng)
+        if hasattr(self, "norms"):  # as it has once it is made
+            self.trained.fill_(0)
+            for norm in self.norms:
+                norm.reset()
+
+    def forward(self, rows: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None) -> Tensor:
+        """Return the only outputs ``(m, n)`` of critics; arguments as of `outputs`."""
+        return self.outputs(rows, dropped, networks).squeeze(-1)
+
+    def outputs(
+        self,
+        rows: Tensor,
+        dropped: Dropped | None = None,
+        networks: Sequence[int] | None = None,
+        training: bool = False,
+    ) -> Tensor:
+        """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on.
 
         Args:
             rows: What all networks see.
+            dropped: None: no units are left out here.
+            networks: Those that run; all m for None.
             training: Whether this is a training pass, which changes the running statistics.
         """
         warm = training and int(self.trained) >= self.warm_up
-        found = torch.stack([self._renormed(network, rows, training, warm) for network in range(self.count)])
+        which = range(self.count) if networks is None else networks
+        found = torch.stack([self._renormed(network, rows, training, warm) for network in which])
         self.trained += int(training)
         return found
 

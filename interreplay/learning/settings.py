@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from interreplay.settings import Number, OneOf, OrWord, Rate, Whole, Widths, YesNo, changed_default, setting
 
@@ -56,6 +57,37 @@ class ActorCriticSettings:
     huber_delta: float | None = setting(
         None, OrWord(POSITIVE, "none", None), "TD error from which on the critics' loss is linear; none: never"
     )
+    n_critics: int = setting(2, Whole(1), "number of critics")
+    target_subset: int | None = setting(
+        None,
+        OrWord(Whole(1), "all", None),
+        "critics whose minimum is the target, drawn anew for every update; all: of all",
+    )
+    critic_layer_norm: bool = setting(False, YesNo(), "normalize the hidden layers of the critics")
+    critic_dropout: float = setting(0.0, Number(0, 0.99), "share of the critics' hidden units left out of each pass")
+    actor_target: str = setting(
+        "min", OneOf("min", "mean", "first"), "of the critics' values, what the policy maximizes; first: one critic's"
+    )
+    weight_decay: float = setting(0.0, Number(0), "share of lr in which all weights shrink per update, as AdamW has it")
+    reset_interval: int | None = setting(
+        None,
+        OrWord(Whole(1), "none", None),
+        "updates after which networks and optimizers start anew, over and over; what is stored stays",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse settings that do not fit each other.
+
+        Raises:
+            ValueError: Naming them.
+        """
+        if self.target_subset is not None and self.target_subset > self.n_critics:
+            raise ValueError(f"target_subset is {self.target_subset}; expected at most n_critics, {self.n_critics}")
+        l2 = [name for name in ("actor_l2", "critic_l2") if getattr(self, name)]
+        if self.weight_decay and l2:
+            raise ValueError(
+                f"weight_decay is {self.weight_decay} and {l2[0]} {getattr(self, l2[0])}; expected one of them 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -69,12 +101,15 @@ class SACSettings(ActorCriticSettings):
         OrWord(Number(), "auto"),
         "entropy that the temperature aims at; auto is minus the action's size, of n discrete actions .98 log n",
     )
+    policy_delay: int = setting(1, Whole(1), "updates of the critics per update of the policy")
+    backup_entropy: bool = setting(True, YesNo(), "whether targets hold the entropy of the next action")
 
 
 @dataclass(frozen=True)
 class DeterministicSettings(ActorCriticSettings):
     """What algorithms with a deterministic policy have in common: noise on its actions while it trains."""
 
+    actor_target: str = changed_default(ActorCriticSettings, "actor_target", "first")
     exploration: str = setting("Gaussian", OneOf("Gaussian", "OrnsteinUhlenbeck"), "noise on actions while training")
     exploration_sigma: float = setting(0.1, Number(0), "its standard deviation per step, for actions in [-1, 1]")
     exploration_theta: float = setting(0.15, Number(0, 1), "share of Ornstein-Uhlenbeck noise that is lost per step")
@@ -84,7 +119,7 @@ class DeterministicSettings(ActorCriticSettings):
 class TD3Settings(DeterministicSettings):
     """Twin delayed DDPG, as in the published code of its authors (Fujimoto et al. 2018, arXiv:1802.09477)."""
 
-    policy_delay: int = setting(2, Whole(1), "updates of the critics per update of the policy")
+    policy_delay: int = changed_default(SACSettings, "policy_delay", 2)
     target_policy_noise: float = setting(0.2, Number(0), "standard deviation of the noise on the target policy")
     target_noise_clip: float = setting(0.5, Number(0), "bound of that noise")
 
@@ -99,42 +134,52 @@ class DDPGSettings(DeterministicSettings):
     critic_lr: float = changed_default(DeterministicSettings, "critic_lr", 1e-3)
     hiddens: tuple[int, ...] = changed_default(DeterministicSettings, "hiddens", (400, 300))
     critic_l2: float = changed_default(DeterministicSettings, "critic_l2", 1e-2)
+    n_critics: int = changed_default(DeterministicSettings, "n_critics", 1)
     exploration: str = changed_default(DeterministicSettings, "exploration", "OrnsteinUhlenbeck")
     exploration_sigma: float = changed_default(DeterministicSettings, "exploration_sigma", 0.2)
 
 
 @dataclass(frozen=True)
-class TQCSettings(ActorCriticSettings):
-    """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib."""
+class TQCSettings(SACSettings):
+    """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.
 
+    What is fixed is no setting but a class variable: targets are of all critics, and the policy maximizes their mean.
+    """
+
+    target_subset: ClassVar[None] = None  # type: ignore[misc]
+    actor_target: ClassVar[str] = "mean"  # type: ignore[misc]
     huber_delta: float = setting(1.0, POSITIVE, "TD error from which on the quantile loss is linear")
-    alpha_lr: float = changed_default(SACSettings, "alpha_lr", 3e-4)
-    initial_alpha: float = changed_default(SACSettings, "initial_alpha", 1.0)
-    target_entropy: float | str = changed_default(SACSettings, "target_entropy", "auto")
-    n_critics: int = setting(2, Whole(1), "critics; the paper has 5")
     n_quantiles: int = setting(25, Whole(1), "quantiles of each critic")
     drop_per_critic: int = setting(2, Whole(0), "largest quantiles per critic that are left out of targets")
 
+    def __post_init__(self) -> None:
+        """Refuse settings that do not fit each other.
+
+        Raises:
+            ValueError: Naming them.
+        """
+        super().__post_init__()
+        if self.drop_per_critic >= self.n_quantiles:
+            raise ValueError(
+                f"drop_per_critic is {self.drop_per_critic}; expected less than n_quantiles, {self.n_quantiles}"
+            )
+
 
 @dataclass(frozen=True)
-class CrossQSettings:
-    """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), which has no target networks."""
+class CrossQSettings(SACSettings):
+    """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), without target networks, normalized by batches alone."""
 
-    train_batch_size: int = changed_default(SACSettings, "train_batch_size", 256)
+    tau: ClassVar[float] = 1.0  # type: ignore[misc]
+    target_subset: ClassVar[None] = None  # type: ignore[misc]
+    critic_layer_norm: ClassVar[bool] = False  # type: ignore[misc]
+    critic_dropout: ClassVar[float] = 0.0  # type: ignore[misc]
     actor_lr: float = changed_default(SACSettings, "actor_lr", 1e-3)
     critic_lr: float = changed_default(SACSettings, "critic_lr", 1e-3)
     alpha_lr: float = changed_default(SACSettings, "alpha_lr", 1e-3)
-    hiddens: tuple[int, ...] = changed_default(SACSettings, "hiddens", (256, 256))
+    policy_delay: int = changed_default(SACSettings, "policy_delay", 3)
     critic_hiddens: tuple[int, ...] | str = setting(
         "auto", OrWord(Widths(), "auto"), "widths of the critics' hidden layers; auto is 8 times those of the policy"
     )
-    activation: str = changed_default(SACSettings, "activation", "relu")
-    actor_l2: float = changed_default(SACSettings, "actor_l2", 0.0)
-    critic_l2: float = changed_default(SACSettings, "critic_l2", 0.0)
-    huber_delta: float | None = changed_default(SACSettings, "huber_delta", None)
-    initial_alpha: float = changed_default(SACSettings, "initial_alpha", 1.0)
-    target_entropy: float | str = changed_default(SACSettings, "target_entropy", "auto")
-    policy_delay: int = changed_default(TD3Settings, "policy_delay", 3)
     renorm_warm_up: int = setting(
         100_000, Whole(0), "passes of each network in training with plain batch normalization before renormalization"
     )

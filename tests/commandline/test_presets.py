@@ -164,7 +164,8 @@ def test_presets_are_listed(capsys):
         ("everywhere: {kneighbors: 3}", ["'kneighbors'"]),
         ("buffer: NMR", ["'NMR'", "did you mean NMER?"]),
         ("{buffer: NMER, buffer_args: {kk: 3}}", ["'kk'", "did you mean k?"]),
-        ("everywhere: {policy_delay: 3}", ["--policy_delay is a setting of TD3"]),
+        ("everywhere: {target_noise_clip: 3}", ["--target_noise_clip is a setting of TD3"]),
+        ("everywhere: {target_subset: 3}", ["--target_subset is 3; expected at most n_critics, 2"]),
     ],
 )
 def test_a_file_of_ones_own_that_is_wrong(text, parts, tmp_path):

@@ -68,7 +68,7 @@ def test_losses_and_gradients_equal_the_definition(warm_up, done, m, monkeypatch
         (part[:, None] + 0.1 * torch.randn(N, m, OBS).double()).flatten(0, 1) for part in (rows.obs, rows.next_obs)
     ]
     if m > 1:
-        monkeypatch.setattr("interreplay.learning.crossq.views", lambda *_: (*views, m))
+        monkeypatch.setattr("interreplay.learning.sac.views", lambda *_: (*views, m))
     before, warm = copy.deepcopy(networks), done >= warm_up
     errors, report = learn(update, rows, weights, torch.Generator().manual_seed(7), row_weights)
     g = torch.Generator().manual_seed(7)
@@ -147,4 +147,19 @@ def test_a_state_brings_the_turn_and_the_report_along():
     for i in range(4):
         learn(one, batch(i), torch.ones(N).double(), torch.Generator().manual_seed(i))
     other.load_state_dict(one.state_dict())
-    assert other.updates == 4 and torch.equal(other.reported, one.reported) and one.reported.abs().sum() > 0
+    assert other.updates == 4 and torch.equal(other.policy_metrics, one.policy_metrics)
+    assert one.policy_metrics.abs().sum() > 0
+
+
+def test_resets_renew_statistics_and_counts():
+    networks, update = make(policy_delay=1, reset_interval=3)
+    for i in range(3):
+        learn(update, batch(i), torch.ones(N).double(), torch.Generator().manual_seed(i))
+        assert int(networks.critics.trained) == int(networks.actor.body.trained) == (i + 1) % 3
+    for layers in (networks.critics, networks.actor.body):
+        fresh = torch.cat([torch.cat([torch.zeros(n.mean.numel()), torch.ones(n.mean.numel())]) for n in layers.norms])
+        assert torch.equal(statistics(layers), fresh.double())
+        assert all(torch.equal(norm.scale, torch.ones_like(norm.scale)) for norm in layers.norms)
+    assert networks.log_alpha.exp().item() == pytest.approx(0.3, rel=1e-6)
+    learn(update, batch(3), torch.ones(N).double(), torch.Generator().manual_seed(3))
+    assert update.optimizers["critic"].state[networks.critics.weights[0]]["step"] == 1

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 
-from interreplay.learning.fast.quantile_huber import QuantileHuber
-from interreplay.learning.networks import Critics
+from interreplay.learning.fast.tqc import quantile_huber_gradients
+from interreplay.learning.quantiles import quantile_huber
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks
-from interreplay.learning.tqc import PlainTQCUpdate, TQCNetworks, TQCUpdate, quantile_huber
+from interreplay.learning.tqc import PlainTQCUpdate, TQCNetworks, TQCUpdate
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 from tests.learning.test_sac import keep_float64, noises, plain_policy  # noqa: F401
 
@@ -17,7 +17,7 @@ QUANTILES = 5
 
 def make(kind=PlainTQCUpdate, n_critics=3, n_quantiles=QUANTILES, **settings):
     torch.manual_seed(0)
-    networks = TQCNetworks(OBS, ACTIONS, (16, 8), 0.3, n_critics=n_critics, n_quantiles=n_quantiles).double()
+    networks = TQCNetworks(OBS, ACTIONS, (16, 8), 0.3, critics=n_critics, n_quantiles=n_quantiles).double()
     with torch.no_grad():
         for targets in networks.targets.parameters():  # other atoms than the critics'
             targets.mul_(1.5)
@@ -51,16 +51,21 @@ def naive_loss(theta, z, kappa):
 
 
 @pytest.mark.parametrize("kappa", [0.4, 1.0, 5.0])
-@pytest.mark.parametrize("function", [quantile_huber, QuantileHuber.apply])
-def test_the_quantile_huber_loss_is_the_mean_over_all_pairs(function, kappa):
+def test_the_quantile_huber_loss_is_the_mean_over_all_pairs(kappa):
     g = torch.Generator().manual_seed(0)
     theta = torch.randn(2, 4, QUANTILES, generator=g, dtype=torch.float64, requires_grad=True)
     z = 2 * torch.randn(4, 3, generator=g, dtype=torch.float64)
     weights = torch.rand(4, generator=g, dtype=torch.float64)
-    found, expected = function(theta, z, kappa), torch.stack([naive_loss(theta[:, r], z[r], kappa) for r in range(4)])
+    found, expected = (
+        quantile_huber(theta, z, kappa),
+        torch.stack([naive_loss(theta[:, r], z[r], kappa) for r in range(4)]),
+    )
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
     gradients = [torch.autograd.grad((weights * losses).sum(), theta)[0] for losses in (found, expected)]
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-15)
+    by_hand, slopes = quantile_huber_gradients(theta.detach(), z, kappa)
+    torch.testing.assert_close(by_hand, expected.detach(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(slopes * weights.unsqueeze(-1), gradients[1], rtol=1e-12, atol=1e-15)
 
 
 @torch.no_grad()
@@ -83,7 +88,7 @@ def test_losses_and_gradients_equal_naive_loops(drop, kappa, m, monkeypatch):
     rows, weights, row_weights = batch(), torch.rand(N).double(), 2 * torch.rand(N).double()
     obs, next_obs = (torch.stack([part + 0.1 * v for v in range(m)], 1) for part in (rows.obs, rows.next_obs))
     given = lambda *_: (obs.flatten(0, 1), next_obs.flatten(0, 1), m)
-    monkeypatch.setattr("interreplay.learning.tqc.views", given)
+    monkeypatch.setattr("interreplay.learning.sac.views", given)
     before, alpha = copy.deepcopy(networks), networks.log_alpha.exp().item()
     errors, report = learn(update, rows, weights, torch.Generator().manual_seed(7), row_weights)
 
@@ -117,20 +122,13 @@ def test_losses_and_gradients_equal_naive_loops(drop, kappa, m, monkeypatch):
     assert report[2].item() == pytest.approx(expected.item(), rel=1e-6)
 
 
-class OneCritic(SACNetworks):
-    """SAC's networks with a single critic."""
-
-    def make_critics(self, inputs, actions, hiddens):
-        return Critics(1, inputs + actions, hiddens)
-
-
 @pytest.mark.parametrize("kind", [PlainTQCUpdate, TQCUpdate])
 def test_one_quantile_of_one_critic_is_sac_with_half_the_critics_loss(kind):
     """τ = ½ weighs both signs alike, so the loss is ½·Huber's; one atom is its own minimum and mean."""
     one, tqc = make(kind, n_critics=1, n_quantiles=1, drop_per_critic=0)
-    other = OneCritic(OBS, ACTIONS, (16, 8), 0.3).double()
+    other = SACNetworks(OBS, ACTIONS, (16, 8), 0.3, critics=1).double()
     other.load_state_dict(one.state_dict())
-    sac = PlainSACUpdate(other, target_entropy=-3.0, tau=0.01, huber_delta=1.0)
+    sac = PlainSACUpdate(other, target_entropy=-3.0, tau=0.01, huber_delta=1.0, n_critics=1)
     rows, weights = batch(), torch.rand(N).double()
     (errors, report), (expected, told) = (learn(u, rows, weights, torch.Generator().manual_seed(1)) for u in (tqc, sac))
     torch.testing.assert_close(errors, expected, rtol=1e-12, atol=1e-12)

@@ -78,7 +78,7 @@ def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
 
     stopped.learner.update_from_sample = stop_after
     stopped.train()
-    assert stopped.stop_requested and stopped._owed > 0
+    assert stopped.stop_requested and stopped.experience.owed > 0
     stopped.save_to_path(tmp_path / "c")
     resumed = made()
     resumed.restore_from_path(tmp_path / "c")

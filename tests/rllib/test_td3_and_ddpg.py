@@ -172,6 +172,12 @@ def test_the_command_lines_defaults_are_the_configurations(trainer):
         ("DDPG", {"critic_l2": -1}, "critic_l2 is -1"),
         ("DDPG", {"exploration": "Gausian"}, "there is no exploration 'Gausian'.*Gaussian"),
         ("DDPG", {"actor_lr": 0.0}, "actor_lr is 0.0"),
+        ("SAC", {"n_critics": 0}, "n_critics is 0; expected a whole number of at least 1"),
+        ("SAC", {"critic_dropout": 1.0}, "critic_dropout is 1.0; expected a number of at least 0, at most 0.99"),
+        ("SAC", {"actor_target": "max"}, "actor_target is 'max'; expected one of min, mean, first"),
+        ("TD3", {"reset_interval": 0}, "reset_interval is 0; expected a whole number of at least 1 or 'none'"),
+        ("SAC", {"target_subset": 3}, "target_subset is 3; expected at most n_critics, 2"),
+        ("DDPG", {"weight_decay": 0.1}, "weight_decay is 0.1 and critic_l2 0.01; expected one of them 0"),
     ],
 )
 def test_bad_settings_are_refused_by_name(trainer, settings, message):

@@ -57,12 +57,26 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     )
     settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
     settings |= {name: list(value) for name, value in settings.items() if isinstance(value, tuple)}
+    check_together(trainer, settings)
     if settings["buffer_size"] < settings["train_batch_size"]:
         raise UsageError(
             f"--buffer_size {settings['buffer_size']} is smaller than one batch; "
             f"expected at least --train_batch_size, {settings['train_batch_size']}"
         )
     return SimpleNamespace(**settings)
+
+
+def check_together(trainer: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings of an algorithm that do not fit each other.
+
+    Raises:
+        UsageError: Naming them.
+    """
+    algorithm = ALGORITHMS[trainer]
+    try:
+        algorithm.settings(**{name: settings[name] for name in algorithm.defaults})
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
 
 
 def unsaid(trainer: str) -> dict[str, Any]:

@@ -28,6 +28,15 @@ def flat_size(space: gym.Space) -> int:
     return int(gym.spaces.flatdim(space))
 
 
+CRITIC_KEYS = ("n_critics", "critic_layer_norm", "critic_dropout")
+"""Settings that say what critics are."""
+
+
+def critic_settings(config: Any) -> dict[str, Any]:
+    """Return what modules take of a configuration for their critics."""
+    return {name: getattr(config, name) for name in CRITIC_KEYS if name in config.own_settings()}
+
+
 def share_statistics(nets: Any) -> None:
     """Let the target encoder, where there is one, normalize observations by the statistics of the encoder."""
     target = getattr(nets, "target_encoder", None)
@@ -45,11 +54,13 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     Attributes:
         acts_in: Kinds of action spaces.
+        n_critics: Number of critics of modules that were saved when it was no setting.
         nets: The networks, the policy among them as ``actor``, and what encodes observations for them.
     """
 
     framework = "torch"
     acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
+    n_critics: int
     nets: Any
 
     @override(RLModule)
@@ -72,6 +83,17 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     @abstractmethod
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
         """Make networks for so many numbers in observations and actions, the ``actor`` alone where `inference_only`."""
+
+    @property
+    def critic_count(self) -> int:
+        """Number of critics."""
+        return int(self.model_config.get("n_critics", self.n_critics))
+
+    @property
+    def critic_options(self) -> dict[str, Any]:
+        """Whether the critics' hidden layers are normalized, and the dropout of their units."""
+        get = self.model_config.get
+        return {"layer_norm": get("critic_layer_norm", False), "dropout": get("critic_dropout", 0.0)}
 
     @property
     def policy(self) -> Policy:

@@ -16,11 +16,11 @@ from ray.rllib.utils.metrics import (
     NUM_ENV_STEPS_TRAINED_LIFETIME,
 )
 
-from interreplay.catalogue import make_buffer
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.errors import EnvironmentFailure, NonFiniteError
+from interreplay.experience import Replay, RowSource, make_source
 from interreplay.part import Context
 from interreplay.rllib.algorithms.collectors import make_collector
 from interreplay.rllib.algorithms.goal_functions import goal_functions
@@ -35,8 +35,7 @@ class OffPolicy(Shell):
     """Sample a little, update a little, over and over; every part in this process but the remote runners.
 
     Attributes:
-        replay_buffer: The `interreplay.ReplayBuffer` that is learned from.
-        env_steps: Env steps of the whole run, over resumes.
+        experience: What is learned from, and when.
         on_progress: Called with `env_steps` after every round; cheap work only.
         config_class: Configuration of the algorithm.
     """
@@ -51,12 +50,12 @@ class OffPolicy(Shell):
     @override(Algorithm)
     def setup(self, config: Any) -> None:
         super().setup(config)
-        self.env_steps, self._owed, self.stop_requested = 0, 0.0, False
+        self.stop_requested = False
         self._reported_updates = 0
         self.on_progress: Callable[[int], None] | None = None
         self.learner = self.learner_group._learner
         self._collector = make_collector(self.config, self.env_runner_group, self.learner)
-        self.replay_buffer = self._make_buffer()
+        self.experience = self._make_experience()
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
         self._records_policy = "behavior" in self.replay_buffer.columns_wanted
         self._connect(config)
@@ -64,7 +63,27 @@ class OffPolicy(Shell):
             # The very networks that are learned: nothing to copy.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
 
-    def _make_buffer(self) -> Any:
+    @property
+    def env_steps(self) -> int:
+        """Env steps of the whole run, over resumes."""
+        return self.experience.env_steps
+
+    @property
+    def replay_buffer(self) -> RowSource:
+        """The `interreplay.ReplayBuffer`, or the mix of several, that is learned from."""
+        return self.experience.rows
+
+    def _make_experience(self) -> Replay:
+        config = self.config
+        return Replay(
+            self._make_rows(),
+            config.train_batch_size_per_learner,
+            config.updates_per_step,
+            config.num_steps_sampled_before_learning_starts,
+            config.batches_per_draw,
+        )
+
+    def _make_rows(self) -> RowSource:
         arguments = dict(self.config.replay_buffer_config)
         kind = arguments.pop("type")
         defaults = {
@@ -73,18 +92,18 @@ class OffPolicy(Shell):
             "gamma": self.config.gamma,
             "device": str(self.learner._device),
         }
-        buffer = make_buffer(kind, defaults=defaults, **arguments)
+        rows = make_source(kind, defaults, **arguments)
         batch = self.config.train_batch_size_per_learner
-        if buffer.capacity < batch:
-            raise ValueError(f"capacity is {buffer.capacity}; expected at least the batch size {batch}")
+        if rows.capacity < batch:
+            raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
         observation_space, action_space = self.single_spaces
         try:
-            buffer.check(columns_of_spaces(observation_space, action_space))
+            rows.check(columns_of_spaces(observation_space, action_space))
         except ValueError as error:
             raise ValueError(
                 f"{error}; the observation space is {observation_space}, the action space {action_space}"
             ) from None
-        return buffer
+        return rows
 
     def _connect(self, config: Any) -> None:
         """Offer the parts of the buffer what this algorithm and its environment have."""
@@ -125,15 +144,6 @@ class OffPolicy(Shell):
                 self.on_progress(self.env_steps)
         self._report()
 
-    def _ready(self) -> bool:
-        """Whether there is enough to learn from.
-
-        Env steps and stored rows are the same where a run begins and where it is resumed with its buffer. After
-        `set_state` alone the buffer is empty: it is filled again, by the policy as it is, before learning continues.
-        """
-        least = self.config.num_steps_sampled_before_learning_starts
-        return self.env_steps >= least and len(self.replay_buffer) >= min(least, self.replay_buffer.capacity)
-
     def _sample(self) -> None:
         """Add one fragment of every runner to the buffer.
 
@@ -146,11 +156,9 @@ class OffPolicy(Shell):
         length = 1 if length == "auto" else length
         progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
         collected = self._collector.collect(length, warm_up, self._records_policy, progress)
-        self.replay_buffer.truncate_episodes(collected.cut)
+        self.experience.truncate_episodes(collected.cut)
         for rows in collected.rows:
             self._add(rows)
-            if self._ready():
-                self._owed += self.config.updates_per_step * len(rows)
         if isinstance(collected.failure, EnvironmentFailure):
             raise collected.failure.located(f"env step {self.env_steps + 1}")
         if collected.failure is not None:
@@ -158,33 +166,26 @@ class OffPolicy(Shell):
         if not collected.rows:
             self._collector.wait(self.restore_lost_runners, lambda: self.stop_requested)
         if self.config.anneal_steps:
-            self.replay_buffer.anneal(self.env_steps / self.config.anneal_steps)
+            self.experience.anneal(self.env_steps / self.config.anneal_steps)
 
     def _add(self, rows: Transitions) -> None:
         try:
-            self.replay_buffer.add(rows)
+            self.experience.add(rows)
             self.learner.observe(rows)
         except NonFiniteError as error:
             step = self.env_steps + error.row + 1
             raise NonFiniteError(
                 error.column, error.row, error.value, at=f"env step {step} of {self.config.env}"
             ) from None
-        self.env_steps += len(rows)
 
     def _learn(self) -> None:
-        """Do the updates that are owed."""
-        size = self.config.train_batch_size_per_learner
-        if self._owed >= 1.0 and not self._ready():
-            return
-        if self.config.has_schedules and self._owed >= 1.0:
+        """Do the updates that are due."""
+        if self.config.has_schedules:
             self.learner.set_rates(self.config.rates(self.env_steps))
-        while self._owed >= 1.0 and not self.stop_requested:
-            count = min(int(self._owed), self.config.batches_per_draw)
-            for sample in self.replay_buffer.batches(size, count):
-                errors = self.learner.update_from_sample(sample)
-                self.replay_buffer.update(sample, errors)
-                self.diagnostics.observe(self.replay_buffer, sample, errors)
-            self._owed -= count
+        for batch in self.experience.batches(lambda: self.stop_requested):
+            errors = self.learner.update_from_sample(batch)
+            self.experience.update(batch, errors)
+            self.diagnostics.observe(self.replay_buffer, batch, errors)
 
     def _report(self) -> None:
         self.metrics.aggregate(self._collector.metrics(), key=ENV_RUNNER_RESULTS)
@@ -208,8 +209,7 @@ class OffPolicy(Shell):
         state = super().get_state(components, not_components=not_components, **kwargs)
         if self._check_component(LOOP_STATE, components, not_components):
             state[LOOP_STATE] = {
-                "env_steps": self.env_steps,
-                "owed": self._owed,
+                **self.experience.state_dict(),
                 "reported_updates": self._reported_updates,
                 "diagnostics": self.diagnostics.state_dict(),
                 "global_rng": global_rng(),
@@ -223,7 +223,7 @@ class OffPolicy(Shell):
         if LOOP_STATE not in state:
             return
         loop = state[LOOP_STATE]
-        self.env_steps, self._owed = int(loop["env_steps"]), float(loop["owed"])
+        self.experience.load_state_dict(loop)
         self._reported_updates = int(loop.get("reported_updates", self.learner.updates))
         self.learner.set_rates(self.config.rates(self.env_steps))
         self.diagnostics.load_state_dict(loop["diagnostics"])

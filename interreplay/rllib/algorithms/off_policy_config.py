@@ -5,24 +5,31 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, ClassVar
 
-import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
-from interreplay.catalogue import Kind, check_arguments, resolve
+from interreplay.catalogue import Kind
+from interreplay.experience import Mix
+from interreplay.experience.recipes import as_settings
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.host_checks import (
     adopt_iteration_lengths,
+    adopt_model_settings,
     check_host,
-    model_settings,
     wants_normalization,
 )
-from interreplay.rllib.algorithms.rllib_settings import MORE, check_rllib_settings, names_of_rllib, training_of
+from interreplay.rllib.algorithms.rllib_settings import (
+    MORE,
+    check_rllib_settings,
+    names_of_rllib,
+    rate_at,
+    training_of,
+)
 from interreplay.rllib.checkpoints.moved import settings_of_before
 from interreplay.settings import OrWord, Rate, Whole, accepted_by, check_known, defaults
 
@@ -81,19 +88,18 @@ class OffPolicyConfig(AlgorithmConfig):
         if "training" not in vars(cls):
             cls.training = training_of(cls)  # type: ignore[method-assign]
 
-    def replay(self, kind: Kind, **arguments: Any) -> Self:
-        """Choose the replay buffer.
+    def replay(self, kind: Kind | Mix, **arguments: Any) -> Self:
+        """Choose what is replayed.
 
         Args:
-            kind: Name in the catalogue such as ``"NMER"``, a class, or any factory of a `ReplayBuffer`.
+            kind: Name in the catalogue such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`.
             **arguments: Its arguments. ``seed``, ``n_step``, ``gamma`` and ``device`` follow this
                 configuration where they are not given.
 
         Raises:
             ValueError: When the name or an argument is unknown, with the nearest valid one.
         """
-        check_arguments(resolve(kind), arguments)
-        self.replay_buffer_config = {"type": kind, **arguments}
+        self.replay_buffer_config = as_settings(kind, arguments)
         return self
 
     @classmethod
@@ -151,7 +157,7 @@ class OffPolicyConfig(AlgorithmConfig):
         check_host(self)
         if wants_normalization(self):
             self.normalize_observations, self._env_to_module_connector = True, None
-        self._adopt_model_settings()
+        adopt_model_settings(self)
         super().validate()
         self._check_exploration()
         for name, field in self.own_settings().items():
@@ -173,13 +179,6 @@ class OffPolicyConfig(AlgorithmConfig):
         if self.exploration.annealed and not self.anneal_steps:
             name = type(self.exploration).__name__
             raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
-
-    def _adopt_model_settings(self) -> None:
-        """Let what ``rl_module(model_config=)`` says be settings of the configuration."""
-        given = model_settings(getattr(self, "_model_config"))  # noqa: B009 - RLlib gives it no type
-        for name in [name for name in given if name in self.own_settings()]:
-            setattr(self, name, given.pop(name))
-        self._model_config = given
 
     def rate(self, name: str) -> Any:
         """Return a learning rate, or its schedule: `lr` where there is one and `name` is at its default."""
@@ -207,11 +206,17 @@ class OffPolicyConfig(AlgorithmConfig):
         raise NotImplementedError
 
     def update_settings(self) -> dict[str, Any]:
-        """Return the arguments that the updates of all actor-critic algorithms take."""
-        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip", "grad_clip_by")
-        rates = self.rates(0)
-        own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
-        return own | {name: getattr(self, name) for name in names if hasattr(self, name)}
+        """Return what updates are given: the algorithm's settings as one dataclass, and RLlib's about gradients.
+
+        Raises:
+            ValueError: Settings do not fit each other.
+        """
+        own = {
+            field.name: getattr(self, RLLIB_NAMES.get(field.name, field.name)) for field in fields(self.settings_class)
+        }
+        rates = {f"{name}_lr": rate for name, rate in self.rates(0).items()}
+        clipping = {name: getattr(self, name) for name in ("grad_clip", "grad_clip_by")}
+        return {"settings": self.settings_class(**own | rates), **clipping}
 
     @property
     def layers(self) -> str:
@@ -249,11 +254,3 @@ class OffPolicyConfig(AlgorithmConfig):
             "normalize_observations": self.normalize_observations,
             "exploration": self.exploration,
         }
-
-
-def rate_at(rate: Any, env_steps: int) -> float:
-    """Return a learning rate, or what its schedule ``[[env_step, rate], ...]`` gives, linear between its points."""
-    if not isinstance(rate, list | tuple):
-        return float(rate)
-    steps, rates = zip(*rate, strict=True)
-    return float(np.interp(env_steps, steps, rates))

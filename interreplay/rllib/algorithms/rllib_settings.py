@@ -10,6 +10,7 @@ import inspect
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import yaml
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 
@@ -61,3 +62,11 @@ def training_of(cls: Any) -> Any:
     training.__doc__ = head + "\n".join(told)
     training.__qualname__ = f"{cls.__name__}.training"
     return training
+
+
+def rate_at(rate: Any, env_steps: int) -> float:
+    """Return a learning rate, or what its schedule ``[[env_step, rate], ...]`` gives, linear between its points."""
+    if not isinstance(rate, list | tuple):
+        return float(rate)
+    steps, rates = zip(*rate, strict=True)
+    return float(np.interp(env_steps, steps, rates))

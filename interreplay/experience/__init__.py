@@ -1,0 +1,9 @@
+"""What updates learn from: stored rows or a mix of several sources, and when a batch of them is due."""
+
+from interreplay.experience.mix import Mix
+from interreplay.experience.recipes import make_source, resolve_source
+from interreplay.experience.replay import Replay
+from interreplay.experience.shares import Shares
+from interreplay.experience.source import ExperienceSource, RowSource
+
+__all__ = ["ExperienceSource", "Mix", "Replay", "RowSource", "Shares", "make_source", "resolve_source"]

@@ -1,0 +1,189 @@
+"""Mix: every batch from several sources, by shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.buffer import ReplayBuffer
+from interreplay.catalogue import Kind, make_buffer
+from interreplay.experience.shares import Share, Shares
+from interreplay.experience.source import RowSource
+from interreplay.part import Context
+from interreplay.sample import Sample, join
+from interreplay.state_files import copy_arrays
+from interreplay.storage.columns import Columns
+from interreplay.transitions import Transitions
+
+
+class Mix:
+    """A `RowSource` of others, each with a share of every batch: online beside offline data, real beside model-made.
+
+    Half of each batch from offline data is RLPD's (Ball et al. 2023, arXiv:2302.02948); a `Mix` of one source is that
+    source, bit for bit. New rows go to all sources; those of elsewhere pass them over. The share of a source that is
+    still empty goes to the others. Errors go back to the source that drew the row.
+
+    Args:
+        sources: By name: a `RowSource`, or what makes a replay buffer: a name of the catalogue such as ``"NMER"``, a
+            class, a factory, or ``{"type": "NMER", "k": 10}``.
+        shares: Of each batch by name, see `Shares`; equal ones by default.
+        capacity: Of each replay buffer made here that does not state its own.
+        n_step: Likewise.
+        gamma: Likewise.
+        seed: Likewise; each source draws by itself.
+        device: Likewise.
+
+    Attributes:
+        sources: By name, in order; `Sample.origins` are numbers in this order.
+        shares: How batches are divided.
+
+    Raises:
+        ValueError: When there is no source, or shares do not fit.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, RowSource | Kind | Mapping[str, Any]],
+        shares: Mapping[str, Share] | None = None,
+        *,
+        capacity: int | None = None,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+        device: str = "cpu",
+    ):
+        if not sources:
+            raise ValueError("a mix of no sources; expected at least one")
+        self.recipe = {"type": "Mix", "sources": dict(sources), "shares": None if shares is None else dict(shares)}
+        self.shares = Shares(list(sources), shares)
+        common = {"n_step": n_step, "gamma": gamma, "device": device}
+        if capacity is not None:
+            common["capacity"] = capacity
+        self.sources: dict[str, RowSource] = {
+            name: _made(source, common | {"seed": seed_of(seed, number)})
+            for number, (name, source) in enumerate(sources.items())
+        }
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sources.values()))
+
+    @property
+    def capacity(self) -> int:
+        return sum(source.capacity for source in self.sources.values())
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.sources.values())).device
+
+    @property
+    def columns_wanted(self) -> frozenset[str]:
+        return frozenset[str]().union(*(source.columns_wanted for source in self.sources.values()))
+
+    @property
+    def wants_goal_functions(self) -> bool:
+        return any(source.wants_goal_functions for source in self.sources.values())
+
+    def check(self, columns: Columns) -> None:
+        for source in self.sources.values():
+            source.check(columns)
+
+    def connect(self, context: Context) -> None:
+        for source in self.sources.values():
+            source.connect(context)
+
+    def add(self, transitions: Transitions) -> None:
+        for source in self.sources.values():
+            source.add(transitions)
+
+    def truncate_episodes(self, episodes: Iterable[int]) -> None:
+        ended = list(episodes)
+        for source in self.sources.values():
+            source.truncate_episodes(ended)
+
+    def sample(self, size: int) -> Sample:
+        """Draw a batch of `size` rows, source by source.
+
+        Raises:
+            ValueError: When `size` is not positive or nothing can be drawn.
+        """
+        if size < 1:
+            raise ValueError(f"cannot sample {size} rows; expected at least 1")
+        counts = self.shares.counts(size, [name for name, source in self.sources.items() if len(source)])
+        drawn = [self.sources[name].sample(count) for name, count in counts.items()]
+        return join(drawn, [self.shares.names.index(name) for name in counts])
+
+    def batches(self, size: int, count: int) -> Iterator[Sample]:
+        for _ in range(count):
+            yield self.sample(size)
+
+    def update(self, sample: Sample, td_errors: Any) -> None:
+        errors = torch.as_tensor(td_errors).detach()
+        if errors.shape != sample.slots.shape:
+            raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
+        for source, rows, mine in self._by_source(sample, errors):
+            self.sources[source].update(rows, mine)
+
+    def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
+        for source, rows, errors in self._by_source(sample, td_errors):
+            for name, buffer, some, theirs in self.sources[source].by_buffer(rows, errors):
+                yield f"{source}/{name}" if name else source, buffer, some, theirs
+
+    def _by_source(self, sample: Sample, errors: Tensor) -> Iterator[tuple[str, Sample, Tensor]]:
+        for number, name in enumerate(self.sources):
+            rows, mask = sample.of(number)
+            if len(rows):
+                yield name, rows, errors.to(mask.device)[mask]
+
+    def anneal(self, progress: float) -> None:
+        self.shares.anneal(progress)
+        for source in self.sources.values():
+            source.anneal(progress)
+
+    def nbytes(self, columns: Columns) -> int:
+        return sum(source.nbytes(columns) for source in self.sources.values())
+
+    def state_view(self) -> dict[str, Any]:
+        """`state_dict` without copying."""
+        sources = {name: source.state_view() for name, source in self.sources.items()}
+        return {"sources": sources, "shares": self.shares.state_dict()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on."""
+        return copy_arrays(self.state_view())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state; the next batch is the one that the saved mix would have drawn.
+
+        Raises:
+            ValueError: When it is the state of other sources.
+        """
+        if list(state["sources"]) != list(self.sources):
+            raise ValueError(f"the state is of the sources {list(state['sources'])}; expected {list(self.sources)}")
+        self.shares.load_state_dict(state["shares"])
+        for name, source in self.sources.items():
+            source.load_state_dict(state["sources"][name])
+
+    def __repr__(self) -> str:
+        """Return the sources with their shares of now."""
+        shares = self.shares.current
+        return f"Mix({', '.join(f'{shares[name]:.3g} {name}: {source!r}' for name, source in self.sources.items())})"
+
+
+def seed_of(seed: int | None, number: int) -> int | None:
+    """Return the seed of a source: that of the mix for the first, one made of it for others."""
+    if seed is None or number == 0:
+        return seed
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+def _made(source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
+    if isinstance(source, str):
+        return make_buffer(source, common)
+    if isinstance(source, Mapping):
+        arguments = dict(source)
+        return make_buffer(arguments.pop("type"), common, **arguments)
+    return make_buffer(source, common) if callable(source) else source
