@@ -87,7 +87,7 @@ class RenormedMLP(BatchedMLP):
         trained: Training passes so far.
     """
 
-    norms: Sequence[BatchRenorm]  # type: ignore[assignment]
+    norms: Sequence[BatchRenorm]
     trained: Tensor
 
     def __init__(self, count: int, sizes: Sequence[int], warm_up: int):

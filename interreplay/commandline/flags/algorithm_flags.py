@@ -8,10 +8,10 @@ from typing import Any
 
 from interreplay.algorithms_table import ALGORITHMS
 from interreplay.commandline.flags.parser import Flag
-from interreplay.commandline.flags.values import reader
+from interreplay.commandline.flags.values import boolean, reader
 from interreplay.errors import UsageError
 from interreplay.learning.settings import LoopSettings
-from interreplay.settings import Widths, accepted_by
+from interreplay.settings import Widths, YesNo, accepted_by
 
 
 def _flags() -> dict[str, Flag]:
@@ -26,8 +26,9 @@ def _flags() -> dict[str, Flag]:
         only = "" if len(owners) == len(ALGORITHMS) else f"{listed(owners)} only; "
         text = f"{found.metadata['help']} ({only}{_default(name, owners)})"
         accepts = accepted_by(found)
+        read = boolean if isinstance(accepts, YesNo) else reader(accepts)
         many = isinstance(getattr(accepts, "other", accepts), Widths)
-        made[name] = Flag(name, reader(accepts), None, text, many=many)
+        made[name] = Flag(name, read, None, text, many=many)
     return made
 
 
@@ -38,10 +39,12 @@ def listed(names: Iterable[str]) -> str:
 
 
 def _default(name: str, owners: list[str]) -> str:
-    shown = {owner: _shown(ALGORITHMS[owner].defaults[name]) for owner in owners}
-    if len(set(shown.values())) == 1:
-        return f"default: {next(iter(shown.values()))}"
-    return "default: " + ", ".join(f"{value} ({owner})" for owner, value in shown.items())
+    having: dict[str, list[str]] = {}
+    for owner in owners:
+        having.setdefault(_shown(ALGORITHMS[owner].defaults[name]), []).append(owner)
+    if len(having) == 1:
+        return f"default: {next(iter(having))}"
+    return "default: " + ", ".join(f"{value} ({listed(same)})" for value, same in having.items())
 
 
 def _shown(value: Any) -> str:
