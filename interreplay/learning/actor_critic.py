@@ -99,11 +99,11 @@ class ActorCriticUpdate(Update, ABC):
         networks = None
         if size is not None and size < targets.count:
             networks = torch.randperm(targets.count, generator=rng, device=rng.device)[:size].tolist()
-        dropped = targets.draw_dropped(len(inputs), rng, size if networks else None)
+        dropped = targets.draw_dropped(inputs, rng, size if networks else None)
         return targets.outputs(inputs, dropped, networks).amin(dim=0)
 
-    def judges(self, rows: int, rng: torch.Generator) -> tuple[Dropped | None, list[int] | None]:
-        """Return what the critics leave out while they judge so many actions of the policy, and which ones judge."""
+    def judges(self, rows: Tensor, rng: torch.Generator) -> tuple[Dropped | None, list[int] | None]:
+        """Return what the critics leave out while they judge actions in rows ``(n, ...)``, and which ones judge."""
         networks = [0] if self.settings.actor_target == "first" else None
         return self.networks.critics.draw_dropped(rows, rng, networks and len(networks)), networks
 
@@ -134,8 +134,8 @@ class ActorCriticUpdate(Update, ABC):
             optimizer.load_state_dict(optimizer.state_dict() | {"state": {}})
 
     def result(self, errors: Tensor, metrics: Tensor) -> UpdateResult:
-        """Return what an update reports, for TD errors ``(critics, n)``."""
-        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach())
+        """Return what an update reports, for TD errors ``(critics, n)``; neither has a gradient."""
+        return UpdateResult(errors.mean(dim=0), metrics)
 
     def state_dict(self) -> dict[str, Any]:
         return {"updates": self.updates}
@@ -150,7 +150,7 @@ class SoftUpdate(ActorCriticUpdate):
     Args:
         networks: What is learned, with ``log_alpha`` too.
         target_entropy: In nats; None for that of the settings, of which "auto" means the networks'
-            ``automatic_entropy``.
+            ``automatic_entropy`` and "half" half of it.
         **options: Those of `ActorCriticUpdate`, settings by name among them.
     """
 
@@ -160,9 +160,11 @@ class SoftUpdate(ActorCriticUpdate):
     def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
         super().__init__(networks, **options)
         target = self.settings.target_entropy if target_entropy is None else target_entropy
-        self.target_entropy = float(networks.automatic_entropy() if target == "auto" else target)
+        share = {"auto": 1.0, "half": 0.5}.get(target)
+        self.target_entropy = float(target if share is None else share * networks.automatic_entropy())
         self.optimizers["alpha"] = self.adam([networks.log_alpha], self.settings.alpha_lr)
-        self.policy_metrics = torch.zeros(3, device=networks.log_alpha.device)
+        zero = torch.zeros_like(networks.log_alpha, requires_grad=False)
+        self.policy_metrics = (zero, zero, zero)
 
     def report(self, critic_loss: Tensor, alpha: Tensor, q_mean: Tensor) -> Tensor:
         """Return the metrics; those of the policy are of its last update.
@@ -172,13 +174,14 @@ class SoftUpdate(ActorCriticUpdate):
             alpha: The temperature at its beginning.
             q_mean: Mean of the critics' values.
         """
-        actor_loss, alpha_loss, log_prob_mean = self.policy_metrics.to(critic_loss).unbind()
+        actor_loss, alpha_loss, log_prob_mean = self.policy_metrics
         return torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob_mean])
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"policy_metrics": self.policy_metrics.cpu().numpy()}
+        return super().state_dict() | {"policy_metrics": torch.stack(self.policy_metrics).cpu().numpy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         if "policy_metrics" in state:
-            self.policy_metrics = torch.as_tensor(state["policy_metrics"], device=self.policy_metrics.device).clone()
+            kept = torch.as_tensor(state["policy_metrics"], device=self.networks.log_alpha.device).clone()
+            self.policy_metrics = (kept[0], kept[1], kept[2])

@@ -135,9 +135,7 @@ class CrossQUpdate(PlainSACUpdate):
 
     def actor_loss(self, batch: SampleLike, obs: Tensor, alpha: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         sample = self.networks.actor(obs, normal(batch.transitions.actions.flatten(1), rng), training=True)
-        values = self.judgment(
-            self.networks.critics(torch.cat([obs, sample.actions], dim=1), *self.judges(len(obs), rng))
-        )
+        values = self.judgment(self.networks.critics(torch.cat([obs, sample.actions], dim=1), *self.judges(obs, rng)))
         return weighted_mean(alpha * sample.log_probs - values, batch.row_weights), sample.log_probs.detach()
 
     def move_targets(self) -> None:

@@ -174,14 +174,14 @@ class PlainDeterministicUpdate(DeterministicUpdate):
             self.actor_loss = actor_loss.detach()
         self.reset_when_due(rng)
         metrics = torch.stack([critic_loss, self.actor_loss.to(critic_loss), (errors + target).mean()])
-        return self.result(errors, metrics)
+        return self.result(errors.detach(), metrics.detach())
 
     def critic_loss(
         self, batch: SampleLike, obs: Tensor, m: int, target: Tensor, rng: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Return the critics' loss for observations ``(n·m, d)``, and TD errors ``(critics, n)``."""
         actions, critics = repeat_for_views(batch.transitions.actions.flatten(1), m), self.networks.critics
-        values = critics(torch.cat([obs, actions], dim=1), critics.draw_dropped(len(obs), rng))
+        values = critics(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
         errors = mean_over_views(values, m) - target
         losses = batch.weights * 2.0 * half_squares(errors, self.huber_delta)
         return weighted_mean(losses, batch.row_weights).sum(), errors
@@ -189,7 +189,7 @@ class PlainDeterministicUpdate(DeterministicUpdate):
     def actor_loss_of(self, batch: SampleLike, obs: Tensor, rng: torch.Generator) -> Tensor:
         """Return the actor's loss for observations ``(n, d)``."""
         inputs = torch.cat([obs, self.networks.actor(obs)], dim=1)
-        values = self.judgment(self.networks.critics(inputs, *self.judges(len(obs), rng)))
+        values = self.judgment(self.networks.critics(inputs, *self.judges(obs, rng)))
         return -weighted_mean(values, batch.row_weights)
 
 

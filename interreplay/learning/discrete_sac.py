@@ -99,7 +99,7 @@ class PlainDiscreteSACUpdate(SoftUpdate):
         alpha = nets.log_alpha.detach().exp()
         target = self.target(rows, next_obs, m, alpha, rng)
         taken = repeat_for_views(rows.actions, m).unsqueeze(-1)
-        values = nets.critics.outputs(obs, nets.critics.draw_dropped(len(obs), rng))
+        values = nets.critics.outputs(obs, nets.critics.draw_dropped(obs, rng))
         chosen = values.gather(-1, taken.expand(len(values), -1, -1)).squeeze(-1)
         errors = mean_over_views(chosen, m) - target
         losses = batch.weights * half_squares(errors, self.huber_delta)
@@ -111,10 +111,11 @@ class PlainDiscreteSACUpdate(SoftUpdate):
             self.minimize(actor_loss, "actor")
             alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, batch.row_weights)
             self.minimize(alpha_loss, "alpha")
-            self.policy_metrics = torch.stack([actor_loss, alpha_loss, log_probs.mean()]).detach()
+            self.policy_metrics = (actor_loss.detach(), alpha_loss.detach(), log_probs.mean())
         self.move_targets()
         self.reset_when_due(rng)
-        return self.result(errors, self.report(critic_loss, alpha, (errors + target).mean()))
+        report = self.report(critic_loss, alpha, (errors + target).mean())
+        return self.result(errors.detach(), report.detach())
 
     @torch.no_grad()
     def target(self, rows: Transitions, next_obs: Tensor, m: int, alpha: Tensor, rng: torch.Generator) -> Tensor:
@@ -129,7 +130,7 @@ class PlainDiscreteSACUpdate(SoftUpdate):
         """Return the actor's loss for observations ``(n, d)``, and Σ_a π log π ``(n,)`` without its gradient."""
         log_probs = self.networks.actor(obs)
         with torch.no_grad():
-            values = self.judgment(self.networks.critics.outputs(obs, *self.judges(len(obs), rng)))
+            values = self.judgment(self.networks.critics.outputs(obs, *self.judges(obs, rng)))
         losses = (log_probs.exp() * (alpha * log_probs - values)).sum(dim=-1)
         return weighted_mean(losses, batch.row_weights), (log_probs.exp() * log_probs).sum(dim=-1).detach()
 

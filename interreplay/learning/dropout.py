@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,9 +25,12 @@ def draw_dropped(p: float, networks: int, rows: int, widths: Sequence[int], rng:
         rng: Source of randomness, on the device of the rows.
     """
     bounds = list(accumulate([rows * width for _ in range(networks) for width in widths], initial=0))
-    found = successes(bounds[-1], p, rng)
-    cuts = torch.searchsorted(found, torch.tensor(bounds, device=found.device)).tolist()
-    parts = [found[a:b] - start for (a, b), start in zip(pairwise(cuts), bounds[:-1], strict=True)]
+    found = successes(bounds[-1], p, rng).numpy(force=True)
+    cuts = np.searchsorted(found, bounds).tolist()
+    parts = [
+        torch.from_numpy(found[a:b] - start).to(rng.device)
+        for (a, b), start in zip(pairwise(cuts), bounds[:-1], strict=True)
+    ]
     return [parts[i : i + len(widths)] for i in range(0, len(parts), len(widths))]
 
 
@@ -41,8 +45,8 @@ def successes(trials: int, p: float, rng: torch.Generator) -> Tensor:
         expected = (trials - 1 - last) * p
         count = int(expected + 6.0 * math.sqrt(expected)) + 8  # enough but once in a billion times
         u = torch.rand(count, generator=rng, device=rng.device, dtype=torch.float64)
-        gaps = u.neg_().log1p_().div_(math.log1p(-p)).floor_().add_(1.0)
-        found.append(gaps.cumsum(0).long().add_(last))
+        between = u.neg_().log1p_().div_(math.log1p(-p)).long()
+        found.append(between.add_(1).cumsum(0).add_(last))
         last = int(found[-1][-1])
     numbers = found[0] if len(found) == 1 else torch.cat(found)
     return numbers[: int(torch.searchsorted(numbers, trials))]

@@ -70,18 +70,18 @@ class BatchedMLP(nn.Module):
             scale.fill_(1.0)
             shift.fill_(0.0)
 
-    def draw_dropped(self, rows: int, rng: torch.Generator, networks: int | None = None) -> Dropped | None:
-        """Draw the hidden units that a pass of so many rows leaves out; None, and nothing drawn, without dropout.
+    def draw_dropped(self, rows: Tensor, rng: torch.Generator, networks: int | None = None) -> Dropped | None:
+        """Draw the hidden units that a pass of as many rows leaves out; None, and nothing drawn, without dropout.
 
         Args:
-            rows: Their number n.
+            rows: ``(n, ...)``.
             rng: Source of randomness.
             networks: How many of the networks run; all for None.
         """
         if not self.dropout:
             return None
         widths = [weight.shape[-1] for weight in self.weights][:-1]
-        return draw_dropped(self.dropout, self.count if networks is None else networks, rows, widths, rng)
+        return draw_dropped(self.dropout, self.count if networks is None else networks, len(rows), widths, rng)
 
     def outputs(self, rows: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None) -> Tensor:
         """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on.

@@ -120,10 +120,10 @@ class PlainSACUpdate(SoftUpdate):
             self.minimize(actor_loss, "actor")
             alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, batch.row_weights)
             self.minimize(alpha_loss, "alpha")
-            self.policy_metrics = torch.stack([actor_loss, alpha_loss, log_probs.mean()]).detach()
+            self.policy_metrics = (actor_loss.detach(), alpha_loss.detach(), log_probs.mean())
         self.move_targets()
         self.reset_when_due(rng)
-        return self.result(errors, self.report(critic_loss, alpha, q_mean))
+        return self.result(errors.detach(), self.report(critic_loss, alpha, q_mean).detach())
 
     def judge(
         self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, alpha: Tensor, rng: torch.Generator
@@ -156,7 +156,7 @@ class PlainSACUpdate(SoftUpdate):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the critics' loss for observations ``(n·m, d)``, TD errors ``(critics, n)`` and the mean value."""
         actions, critics = repeat_for_views(batch.transitions.actions.flatten(1), m), self.networks.critics
-        values = critics(torch.cat([obs, actions], dim=1), critics.draw_dropped(len(obs), rng))
+        values = critics(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
         errors = mean_over_views(values, m) - target
         losses = batch.weights * half_squares(errors, self.huber_delta)
         return weighted_mean(losses, batch.row_weights).sum(), errors, (errors + target).mean()
@@ -165,7 +165,7 @@ class PlainSACUpdate(SoftUpdate):
         """Return the actor's loss for observations ``(n, d)``, and log π ``(n,)`` without its gradient."""
         sample = self.networks.actor(obs, normal(batch.transitions.actions.flatten(1), rng))
         inputs = torch.cat([obs, sample.actions], dim=1)
-        values = self.judgment(self.networks.critics(inputs, *self.judges(len(obs), rng)))
+        values = self.judgment(self.networks.critics(inputs, *self.judges(obs, rng)))
         return weighted_mean(alpha * sample.log_probs - values, batch.row_weights), sample.log_probs.detach()
 
 

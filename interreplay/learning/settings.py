@@ -98,8 +98,8 @@ class SACSettings(ActorCriticSettings):
     initial_alpha: float = setting(1.0, POSITIVE, "temperature at the start")
     target_entropy: float | str = setting(
         "auto",
-        OrWord(Number(), "auto"),
-        "entropy that the temperature aims at; auto is minus the action's size, of n discrete actions .98 log n",
+        OrWord(OrWord(Number(), "auto"), "half"),
+        "entropy aimed at; auto: minus the action's size, of n discrete ones .98 log n; half: half of it",
     )
     policy_delay: int = setting(1, Whole(1), "updates of the critics per update of the policy")
     backup_entropy: bool = setting(True, YesNo(), "whether targets hold the entropy of the next action")

@@ -68,7 +68,7 @@ class PlainTQCUpdate(PlainSACUpdate):
         targets = self.networks.targets
         sample = self.networks.actor(next_obs, normal(repeat_for_views(rows.actions.flatten(1), m), rng))
         inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
-        atoms = targets.outputs(inputs, targets.draw_dropped(len(inputs), rng))
+        atoms = targets.outputs(inputs, targets.draw_dropped(inputs, rng))
         atoms = kept_atoms(atoms, self.settings.drop_per_critic)
         if self.settings.backup_entropy:
             atoms = atoms - (alpha * sample.log_probs).unsqueeze(1)
@@ -79,7 +79,7 @@ class PlainTQCUpdate(PlainSACUpdate):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the critics' loss for observations ``(n·m, d)``, errors of the means ``(C, n)``, the mean quantile."""
         actions, critics = repeat_for_views(batch.transitions.actions.flatten(1), m), self.networks.critics
-        outputs = critics.outputs(torch.cat([obs, actions], dim=1), critics.draw_dropped(len(obs), rng))
+        outputs = critics.outputs(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
         quantiles = mean_over_views(outputs.mT, m).mT
         losses = batch.weights * quantile_huber(quantiles, target, self.settings.huber_delta)
         errors = quantiles.mean(dim=2) - target.mean(dim=1)

@@ -71,7 +71,7 @@ class FastActorCriticUpdate(ActorCriticUpdate):
         for parameter in self.encoder:
             parameter.grad = None
         critics = self.networks.critics
-        forward = critics.passes.run(critic_inputs, critics.draw_dropped(len(critic_inputs), rng))
+        forward = critics.passes.run(critic_inputs, critics.draw_dropped(critic_inputs, rng))
         with torch.no_grad():
             which = None if taken is None else taken.expand(len(forward.outputs), -1).unsqueeze(-1)
             chosen = forward.outputs if which is None else forward.outputs.gather(-1, which)
@@ -100,12 +100,13 @@ class FastActorCriticUpdate(ActorCriticUpdate):
         Returns:
             Values ``(n,)`` and gradients ``(n, actions)``.
         """
-        forward = self.networks.critics.passes.run(torch.cat([obs, actions], dim=1), *self.judges(len(obs), rng))
+        forward = self.networks.critics.passes.run(torch.cat([obs, actions], dim=1), *self.judges(obs, rng))
         outputs = forward.outputs
         slopes = -torch.as_tensor(share, dtype=outputs.dtype, device=outputs.device).unsqueeze(-1)
-        if len(outputs) == 1 or self.settings.actor_target == "mean":
-            values = outputs.mean(dim=0).mean(dim=-1, keepdim=True)  # over quantiles, too, where they are outputs
-            slopes = (slopes / (len(outputs) * outputs.shape[-1])).expand_as(outputs)
+        if forward.views.count == 1:
+            values, slopes = outputs[0], slopes.expand_as(outputs)
+        elif self.settings.actor_target == "mean":
+            values, slopes = outputs.mean(dim=0), (slopes / forward.views.count).expand_as(outputs)
         else:
             lowest, which = outputs.min(dim=0, keepdim=True)
             values = lowest[0]

@@ -165,14 +165,15 @@ class ForwardPass:
         of_rows = None if columns is None else torch.zeros_like(self.rows.detach()[:, columns])
         for number, gradient in enumerate(self.views.split(gradients)):
             weights, inputs, between = self.views.members[number].weights, self.inputs[number], self._between(number)
-            which = None if into is not None else self._rows_with(gradient, between)
+            found = None if into is None else into.members[number]
+            which = self._rows_with(gradient, between) if found is None else None
             if which is not None:
                 gradient, inputs = gradient[which], [values[which] for values in inputs]
                 between = [each.rows(which) for each in between]
             for i in reversed(range(len(weights))):
-                if into is not None:
-                    weight_gradient(inputs[i], gradient, self.dtypes[i], out=into.members[number].weights[i])
-                    torch.sum(gradient, dim=-2, keepdim=True, out=into.members[number].biases[i])
+                if found is not None:
+                    weight_gradient(inputs[i], gradient, self.dtypes[i], out=found.weights[i])
+                    torch.sum(gradient, dim=-2, keepdim=True, out=found.biases[i])
                 if i:
                     back = through(gradient, weights[i], self.dtypes[i])
                     gradient = self._through_activation(back, inputs[i])
@@ -190,7 +191,7 @@ class ForwardPass:
         if gradient.shape[-1] != 1 or self.views.at_once or any(each.drops for each in between):
             return None
         which = gradient[:, 0].nonzero().squeeze(1)
-        return None if len(which) == len(gradient) else which
+        return None if which.shape == gradient.shape[:1] else which
 
 
 class BatchedLayers(torch.autograd.Function):

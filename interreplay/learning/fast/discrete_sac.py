@@ -57,7 +57,7 @@ class FastDiscreteSACUpdate(FastSoftUpdate):
         forward = body.passes.run(obs)
         log_probs = forward.outputs.squeeze(0).log_softmax(dim=-1)
         probs = log_probs.exp()
-        values = self.judgment(self.networks.critics.outputs(obs, *self.judges(len(obs), rng)))
+        values = self.judgment(self.networks.critics.outputs(obs, *self.judges(obs, rng)))
         costs = alpha * log_probs - values
         losses = (probs * costs).sum(dim=-1)
         share = torch.as_tensor(row_loss_weights(losses, row_weights)).unsqueeze(-1)

@@ -36,7 +36,7 @@ class FastSoftUpdate(FastActorCriticUpdate, SoftUpdate):
             batch: What is learned from.
         """
         alpha_loss = self.step_alpha(log_probs, batch.row_weights)
-        self.policy_metrics = torch.stack([actor_loss, alpha_loss, log_probs.mean()])
+        self.policy_metrics = (actor_loss, alpha_loss, log_probs.mean())
 
     def finish_update(
         self, alpha: Tensor, errors: Tensor, target: Tensor, critic_loss: Tensor, rng: torch.Generator

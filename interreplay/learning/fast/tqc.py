@@ -42,7 +42,7 @@ class FastTQCUpdate(FastSACUpdate):
         """Return the atoms z ``(n, K)``, means over the m views of each next observation ``(n·m, d)``."""
         sample, targets = self.networks.actor(next_obs, noise), self.networks.targets
         inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
-        atoms = targets.outputs(inputs, targets.draw_dropped(len(inputs), rng))
+        atoms = targets.outputs(inputs, targets.draw_dropped(inputs, rng))
         atoms = kept_atoms(atoms, self.settings.drop_per_critic)
         if self.settings.backup_entropy:
             atoms = atoms - (alpha * sample.log_probs).unsqueeze(1)
@@ -61,7 +61,7 @@ class FastTQCUpdate(FastSACUpdate):
         for parameter in self.encoder:
             parameter.grad = None
         critics = self.networks.critics
-        forward = critics.passes.run(critic_inputs, critics.draw_dropped(len(critic_inputs), rng))
+        forward = critics.passes.run(critic_inputs, critics.draw_dropped(critic_inputs, rng))
         with torch.no_grad():
             quantiles = mean_over_views(forward.outputs.mT, m).mT
             losses, slopes = quantile_huber_gradients(quantiles, target, self.settings.huber_delta)
@@ -70,6 +70,18 @@ class FastTQCUpdate(FastSACUpdate):
             loss = weighted_mean(losses * batch.weights, batch.row_weights)
         self.step(critics, forward, gradients, "critic", self.critics)
         return quantiles.mean(dim=2) - target.mean(dim=1), loss
+
+    def judged(
+        self, obs: Tensor, actions: Tensor, share: Tensor | float, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        forward = self.networks.critics.passes.run(torch.cat([obs, actions], dim=1), *self.judges(obs, rng))
+        outputs = forward.outputs
+        slopes = (
+            torch.as_tensor(share, dtype=outputs.dtype, device=outputs.device).unsqueeze(-1) / -outputs[:, 0].numel()
+        )
+        of_actions = forward.backward(slopes.expand_as(outputs), columns=slice(obs.shape[1], None))
+        assert of_actions is not None
+        return outputs.mean(dim=(0, 2)), of_actions
 
     def finish_update(
         self, alpha: Tensor, errors: Tensor, target: Tensor, critic_loss: Tensor, rng: torch.Generator
