@@ -19,12 +19,23 @@ pytestmark = pytest.mark.usefixtures("cluster")
 FAST = ("NMER", "PER", "S4RL")
 
 
+OPTIONS = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "actor_target": "mean"}
+OPTIONS |= {"weight_decay": 0.01, "reset_interval": 80}
+
+
 @pytest.mark.parametrize(
-    "buffer", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in replay_buffers.__all__]
+    ("buffer", "options"),
+    [
+        *[pytest.param(name, {}, id=name) for name in FAST],
+        *[
+            pytest.param(name, OPTIONS, id=f"{name}, all options", marks=[] if name == "PER" else pytest.mark.slow)
+            for name in replay_buffers.__all__
+        ],
+    ],
 )
-def test_td3_trains_with_every_method(buffer):
+def test_td3_trains_with_every_method(buffer, options):
     env = "FetchReach-v4" if buffer == "HER" else "Pendulum-v1"
-    algorithm, results = run(config(env, buffer, trainer="TD3"))
+    algorithm, results = run(config(env, buffer, trainer="TD3").training(**options))
     learned = results[-1]["learners"]["default_policy"]
     assert learned["num_updates_lifetime"] == 101
     assert all(np.isfinite(learned[name]) for name in ("critic_loss", "actor_loss", "q_mean"))
