@@ -1,12 +1,12 @@
-"""Every flag of the command line, and the settings that they make; the body is `interreplay.commandline.flags`."""
+"""Every flag of the command line, and the settings that they make; the body is `interreplay.flags`."""
 
 from interreplay.commandline.installation import check_installation
 
 check_installation(__file__)
 
-from interreplay.algorithms_table import ALGORITHMS  # noqa: E402
-from interreplay.commandline.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS  # noqa: E402
-from interreplay.commandline.flags.training_flags import (  # noqa: E402
+from interreplay.flags.algorithm_flags import TRAINERS  # noqa: E402
+from interreplay.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS  # noqa: E402
+from interreplay.flags.training_flags import (  # noqa: E402
     make_parser,
     preset_for,
     preset_told,
@@ -15,8 +15,6 @@ from interreplay.commandline.flags.training_flags import (  # noqa: E402
     settings_resumed,
     tuned_for,
 )
-
-TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
 
 __all__ = [
     "CATALOGUE",

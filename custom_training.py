@@ -3,15 +3,14 @@
 import sys
 
 from interreplay.commandline.installation import check_installation
-from interreplay.runs.signals import before_anything_is_to_save
 
 check_installation(__file__)
+
+from interreplay.commandline.main import train  # noqa: E402
+
 if __name__ == "__main__":
-    before_anything_is_to_save()  # what is imported next takes seconds
+    sys.exit(train())  # holds signals back while it imports what takes seconds
 
 from interreplay.commandline.train import main  # noqa: E402
 
 __all__ = ["main"]
-
-if __name__ == "__main__":
-    sys.exit(main())

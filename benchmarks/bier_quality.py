@@ -4,7 +4,7 @@
 
 Two questions about a buffer filled with stored transitions (`python -m benchmarks.bier_data` collects some):
 
-* rows left out: how well are they predicted from the rest of their neighbourhood?
+* rows left out: how well are they predicted from the rest of their neighborhood?
 * the batch itself: where the environment's state can be set from an observation (HalfCheetah, Hopper, Walker2d), each
   blended state and action is put into the simulator, and both methods are compared with what happens there.
 
@@ -49,7 +49,8 @@ def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
     import torch
 
     from interreplay.synthesis.gaussian_process.holdout import evaluate
-    from interreplay.synthesis.gaussian_process.neighborhoods import features_of, targets_of
+    from interreplay.synthesis.gaussian_process.neighborhoods import targets_of
+    from interreplay.transitions import features
 
     maker, found = buffer.synthesizer, []
     for _ in range(BATCHES):
@@ -58,7 +59,7 @@ def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
         rows = buffer.storage[torch.cat([slots[:, None], near], dim=1).view(-1)]
         rows = rows.map(lambda column: column.unflatten(0, (ROWS, -1)))
         actions = rows.actions[0, 0].numel()
-        z, y = features_of(rows), targets_of(rows)
+        z, y = features(rows), targets_of(rows)
         found.append(evaluate(maker.form, maker.schedule, maker.preparation, z, y, actions, split))
     scores = {f"rmse {m}": np.sqrt(np.mean([s.rmse[m].numpy() ** 2 for s in found], axis=0)) for m in found[0].rmse}
     return scores | {f"nll {m}": np.mean([s.nll[m].numpy() for s in found], axis=0) for m in found[0].nll}
@@ -147,7 +148,7 @@ def main() -> None:
     parser.add_argument("--buffer-arg", action="append", default=[], help="argument of BIER such as kernel=rbf")
     arguments = parser.parse_args()
     single_thread()
-    from interreplay.commandline.flags.values import assignment
+    from interreplay.flags.values import assignment
 
     buffer = load(arguments.data, **dict(assignment(text) for text in arguments.buffer_arg))
     buffer.sample(ROWS)  # brings the first fit

@@ -39,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     runs = sorted(path.parent for path in args.results.glob("*/result.json"))
     for run in runs:
         keep(run, args.folder / run.name)
-    shutil.copy(args.results / "study.yaml", args.folder / "study.yaml")
+    for name in ("study.yaml", "random_returns.json"):
+        if (args.results / name).exists():
+            shutil.copy(args.results / name, args.folder / name)
     print(f"{len(runs)} runs kept in {args.folder}")
 
 

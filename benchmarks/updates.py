@@ -29,7 +29,7 @@ def transitions() -> Any:
     """Return random transitions."""
     import torch
 
-    from interreplay.transitions import Transitions
+    from interreplay import Transitions
 
     g = torch.Generator().manual_seed(0)
 

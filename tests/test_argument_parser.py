@@ -12,11 +12,11 @@ import pytest
 import argument_parser
 from argument_parser import CHANGEABLE, GROUPS, make_parser, settings_for, settings_resumed
 from custom_training import main
-from interreplay.commandline.flags import presets
-from interreplay.commandline.flags.parser import Flag, FlagParser
-from interreplay.commandline.flags.run_flags import INVOCATION, METHOD
-from interreplay.commandline.flags.values import boolean
 from interreplay.errors import UsageError
+from interreplay.flags import presets
+from interreplay.flags.parser import Flag, FlagParser
+from interreplay.flags.run_flags import INVOCATION, METHOD
+from interreplay.flags.values import boolean
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
@@ -282,7 +282,7 @@ def test_what_a_resumed_run_may_change_exists():
 
 def test_help_comes_without_ray():
     code = "import sys; sys.modules['ray'] = None; from interreplay.commandline.train import main; main(['--help'])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "--total_env_steps" in done.stdout
 

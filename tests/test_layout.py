@@ -51,15 +51,15 @@ def test_only_the_bridge_imports_ray(path):
 # Rooms from the ground up: a file imports from its own room and from rooms named before it. A folder within a folder
 # is a room of its own where it is named here.
 LAYERS = """
-errors settings randomness transitions state_files storage environments learning part sample selection credit
-neighborhood synthesis composition buffer catalogue experience diagnostics algorithms_table runs results
-commandline.flags studies cluster_checks analysis rllib.ray_folder rllib.ray_session rllib.stock rllib.checkpoints
-rllib.env_runner rllib.algorithms rllib rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
+errors runs.state_files runs.results cluster_checks runs transitions storage environments learning part selection
+credit neighborhood synthesis buffer experience diagnostics flags studies analysis.reading analysis.drawing analysis
+rllib.ray_folder rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner rllib.algorithms rllib
+rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {
     "replay_buffers": "the catalogue: one file per method",
-    "interreplay/analysis": "one step each from result files to a page, read in turn",
+    "interreplay/selection": "one way to draw rows per file, and what they share",
     "interreplay/learning": "one file per algorithm",
     "interreplay/rllib/algorithms": "one file per algorithm, and what they share",
 }

@@ -8,11 +8,11 @@ import zlib
 
 import pytest
 
-from interreplay import state_files
 from interreplay.errors import CheckpointError
+from interreplay.runs import state_files
 from interreplay.runs.resume import first_settings, restore
 from interreplay.runs.run_folder import RunFolder, read_settings
-from interreplay.state_files import manifest
+from interreplay.runs.state_files import manifest
 
 
 def fill(folder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from interreplay.analysis.reading.runs import Run, read_runs
 from interreplay.analysis.report import make_report
-from interreplay.analysis.runs import Run, read_runs
 
 __all__ = ["Run", "make_report", "read_runs"]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from interreplay.analysis.charts import styles
+from interreplay.analysis.drawing.charts import styles
 from interreplay.analysis.figures import figures
-from interreplay.analysis.runs import Run, read_runs
+from interreplay.analysis.reading.runs import Run, read_runs
 from interreplay.analysis.scores import Scores
 from interreplay.analysis.study import Section, build
 from interreplay.analysis.tables import TABLES, all_tables
@@ -46,7 +46,7 @@ def make_report(
     scores: Scores | None = None,
     title: str = "Replay methods compared",
 ) -> Report:
-    """Reads runs and writes ``index.html``, the figures as PNG and SVG, and the tables as CSV.
+    """Read runs and write ``index.html``, the figures as PNG and SVG, and the tables as CSV.
 
     Args:
         results: Folders in or below which runs are.
@@ -69,8 +69,8 @@ def make_report(
     drawn = {section.algorithm: figures(section, tables, statistic) for section in sections}
 
     # Drawing needs the extra `analysis`.
+    from interreplay.analysis.drawing.static import draw
     from interreplay.analysis.page import page
-    from interreplay.analysis.static import draw
 
     try:
         output.mkdir(parents=True, exist_ok=True)

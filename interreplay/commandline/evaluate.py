@@ -6,14 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags, check_evaluate
-from interreplay.commandline.flags.parser import OneLineParser, underscored
 from interreplay.environments.rendering import choose_working_backend
+from interreplay.flags.evaluate_flags import add_evaluate_flags, check_evaluate
+from interreplay.flags.parser import OneLineParser, underscored
 from interreplay.runs import outcome
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Plays episodes of the policy in a checkpoint.
+    """Play episodes of the policy in a checkpoint.
 
     Args:
         argv: The command line without the program's name; by default this process's own.

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interreplay.commandline.flags.training_flags import settings_for
 from interreplay.commandline.train import check_memory
 from interreplay.environments.lookup import Environment, find_environment
+from interreplay.flags.training_flags import settings_for
 from interreplay.runs.processors import check_device, check_room, check_workers, own_cpus, own_gpus
 from interreplay.studies.study import Execution, Study, cpus_per_run
 
@@ -16,7 +16,7 @@ find = functools.lru_cache(maxsize=None)(find_environment)
 
 
 def check(study: Study, here: bool) -> None:
-    """Makes every replay method once for every environment, still empty, and compares its size with what is free.
+    """Make every replay method once for every environment, still empty, and compare its size with what is free.
 
     Args:
         study: The study.
@@ -51,7 +51,7 @@ def without_updates(study: Study) -> str:
 
 
 def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:
-    """Refuses runs that would wait for CPUs or GPUs that this machine lacks.
+    """Refuse runs that would wait for CPUs or GPUs that this machine lacks.
 
     Args:
         execution: How the runs are to be carried out.

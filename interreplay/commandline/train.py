@@ -14,15 +14,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from interreplay.algorithms_table import ALGORITHMS, check_actions
-from interreplay.commandline.flags import presets
-from interreplay.commandline.flags.parser import program
-from interreplay.commandline.flags.replay_flags import list_buffers, replay_arguments
-from interreplay.commandline.flags.run_flags import CATALOGUE, DEFAULTS
-from interreplay.commandline.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, UsageError
+from interreplay.flags import presets
+from interreplay.flags.parser import program
+from interreplay.flags.replay_flags import list_buffers, replay_arguments
+from interreplay.flags.run_flags import CATALOGUE, DEFAULTS
+from interreplay.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
+from interreplay.learning.losses import check_loss
 from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
@@ -42,7 +43,7 @@ PATIENCE = 10.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a training job.
+    """Run a training job.
 
     Args:
         argv: The command line without the program's name; by default this process's own.
@@ -139,12 +140,12 @@ def first_update(settings: SimpleNamespace) -> str:
 
 
 def run_name(settings: SimpleNamespace) -> str:
-    """The beginning of the run folder's name."""
+    """Return the beginning of the run folder's name."""
     return f"{settings.trainer}_{settings.env}_{settings.buffer}_s{settings.seed}"
 
 
 def describe(settings: SimpleNamespace) -> str:
-    """The job in half a line."""
+    """Return the job in half a line."""
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = "Prioritized"
@@ -154,7 +155,7 @@ def describe(settings: SimpleNamespace) -> str:
 
 
 def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
-    """Makes the replay buffer, still empty, and compares what it will take with what is free.
+    """Make the replay buffer, still empty, and compare what it will take with what is free.
 
     Returns:
         A line that says so.
@@ -166,6 +167,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     check_actions(settings.trainer, settings.env, environment.action_space)
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
+        huber_delta, pal_alpha = (vars(settings).get(name) for name in ("huber_delta", "pal_alpha"))
+        check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
     try:
@@ -200,8 +203,11 @@ def train(
     Returns:
         The exit code.
     """
+    from interreplay.rllib.run.time_estimate import describe_updates
     from interreplay.rllib.run.train_loop import Training
 
+    if told := describe_updates(algo, settings):
+        print(told, flush=True)
     again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
     reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet)
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.catalogue import Kind, make_buffer
-from interreplay.experience.shares import Share, Shares
+from interreplay.buffer.catalogue import Kind, make_buffer
+from interreplay.buffer.sample import Sample, join
 from interreplay.experience.source import RowSource
 from interreplay.part import Context
-from interreplay.sample import Sample, join
-from interreplay.state_files import copy_arrays
+from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
+from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Transitions
 
 
@@ -42,7 +43,7 @@ class Mix:
         shares: How batches are divided.
 
     Raises:
-        ValueError: When there is no source, or shares do not fit.
+        ValueError: When there is no source, one is a mix itself, or shares do not fit.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Mix:
         if capacity is not None:
             common["capacity"] = capacity
         self.sources: dict[str, RowSource] = {
-            name: _made(source, common | {"seed": seed_of(seed, number)})
+            name: _made(name, source, common | {"seed": seed_of(seed, number)})
             for number, (name, source) in enumerate(sources.items())
         }
 
@@ -82,6 +83,18 @@ class Mix:
     @property
     def columns_wanted(self) -> frozenset[str]:
         return frozenset[str]().union(*(source.columns_wanted for source in self.sources.values()))
+
+    @property
+    def scores_wanted(self) -> frozenset[str]:
+        return frozenset[str]().union(*(source.scores_wanted for source in self.sources.values()))
+
+    @property
+    def brings_critic_loss(self) -> bool:
+        return all(source.brings_critic_loss for source in self.sources.values())
+
+    def check_offers(self, offers: Collection[str], algorithm: str) -> None:
+        for source in self.sources.values():
+            source.check_offers(offers, algorithm)
 
     @property
     def wants_goal_functions(self) -> bool:
@@ -110,27 +123,34 @@ class Mix:
         Raises:
             ValueError: When `size` is not positive or nothing can be drawn.
         """
-        if size < 1:
-            raise ValueError(f"cannot sample {size} rows; expected at least 1")
-        counts = self.shares.counts(size, [name for name, source in self.sources.items() if len(source)])
-        drawn = [self.sources[name].sample(count) for name, count in counts.items()]
-        return join(drawn, [self.shares.names.index(name) for name in counts])
+        return next(self.batches(size, 1))
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
-        for _ in range(count):
-            yield self.sample(size)
+        """Draw `count` batches, each as soon as it is asked for; sources draw theirs together where they may."""
+        if size < 1:
+            raise ValueError(f"cannot sample {size} rows; expected at least 1")
+        filled = [name for name, source in self.sources.items() if len(source)]
+        for counts, batches in groupby(self.shares.counts(size, filled) for _ in range(count)):
+            times = len(list(batches))
+            drawn = [self.sources[name].batches(rows, times) for name, rows in counts.items()]
+            origins = [self.shares.names.index(name) for name in counts]
+            for samples in zip(*drawn, strict=True):
+                yield join(samples, origins)
 
-    def update(self, sample: Sample, td_errors: Any) -> None:
+    def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
         errors = torch.as_tensor(td_errors).detach()
         if errors.shape != sample.slots.shape:
             raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
-        for source, rows, mine in self._by_source(sample, errors):
-            self.sources[source].update(rows, mine)
+        for number, source in enumerate(self.sources.values()):
+            rows, mask = sample.of(number)
+            if len(rows):
+                own = {name: torch.as_tensor(column).to(mask.device)[mask] for name, column in (scores or {}).items()}
+                source.update(rows, errors.to(mask.device)[mask], own)
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         for source, rows, errors in self._by_source(sample, td_errors):
-            for name, buffer, some, theirs in self.sources[source].by_buffer(rows, errors):
-                yield f"{source}/{name}" if name else source, buffer, some, theirs
+            for _, *found in self.sources[source].by_buffer(rows, errors):
+                yield source, *found  # type: ignore[misc]
 
     def _by_source(self, sample: Sample, errors: Tensor) -> Iterator[tuple[str, Sample, Tensor]]:
         for number, name in enumerate(self.sources):
@@ -147,12 +167,12 @@ class Mix:
         return sum(source.nbytes(columns) for source in self.sources.values())
 
     def state_view(self) -> dict[str, Any]:
-        """`state_dict` without copying."""
+        """Return `state_dict` without copying."""
         sources = {name: source.state_view() for name, source in self.sources.items()}
         return {"sources": sources, "shares": self.shares.state_dict()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to go on."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -180,10 +200,9 @@ def seed_of(seed: int | None, number: int) -> int | None:
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
-def _made(source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
-    if isinstance(source, str):
-        return make_buffer(source, common)
-    if isinstance(source, Mapping):
-        arguments = dict(source)
-        return make_buffer(arguments.pop("type"), common, **arguments)
-    return make_buffer(source, common) if callable(source) else source
+def _made(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
+    if isinstance(source, Mix):
+        raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
+    arguments = dict(source) if isinstance(source, Mapping) else {"type": source}
+    kind = arguments.pop("type")
+    return make_buffer(kind, common, **arguments) if isinstance(kind, str) or callable(kind) else kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from interreplay import catalogue
+from interreplay.buffer import catalogue
 from interreplay.experience.mix import Mix
 from interreplay.experience.source import RowSource
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,9 +12,25 @@ from torch import Tensor
 
 from interreplay.learning.dropout import Dropped
 from interreplay.learning.fast.optimizer import FastAdam
+from interreplay.learning.losses import CriticLoss, loss_of
 from interreplay.learning.networks import polyak
+from interreplay.learning.offers import (
+    ACTOR_WEIGHTS,
+    CRITIC_LOSS,
+    LARGEST_ERROR,
+    MEAN_ERROR,
+    REDUCIBLE_LOSS,
+    SCORING,
+)
 from interreplay.learning.settings import ActorCriticSettings, SACSettings
-from interreplay.learning.update import Update, UpdateResult, clip_gradients
+from interreplay.learning.update import (
+    SampleLike,
+    Update,
+    clip_gradients,
+    mean_over_views,
+    repeat_for_views,
+    views,
+)
 from interreplay.transitions import Transitions
 
 
@@ -34,9 +50,11 @@ class ActorCriticUpdate(Update, ABC):
         adam: The class of the optimizers.
         adamw: The same, for weight decay that is decoupled from the gradient.
         standard: Settings where none are given.
+        loss: The critics' loss of rows that bring none of their own.
         updates: Their number so far.
     """
 
+    offers = frozenset({MEAN_ERROR, LARGEST_ERROR, REDUCIBLE_LOSS, SCORING, ACTOR_WEIGHTS, CRITIC_LOSS})
     adam: ClassVar[Any] = torch.optim.Adam
     adamw: ClassVar[Any] = torch.optim.AdamW
     standard: ClassVar[ActorCriticSettings] = ActorCriticSettings()
@@ -51,7 +69,8 @@ class ActorCriticUpdate(Update, ABC):
         **changes: Any,
     ):
         self.settings: Any = replace(self.standard if settings is None else settings, **changes)
-        self.networks, self.tau, self.huber_delta = networks, self.settings.tau, self.settings.huber_delta
+        self.networks, self.tau = networks, self.settings.tau
+        self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha)
         self.grad_clip, self.grad_clip_by = grad_clip, grad_clip_by
         self.encoder = list(networks.encoder.parameters())
         self.actor, self.critics = list(networks.actor.parameters()), [*networks.critics.parameters(), *self.encoder]
@@ -133,9 +152,54 @@ class ActorCriticUpdate(Update, ABC):
         for optimizer in self.optimizers.values():
             optimizer.load_state_dict(optimizer.state_dict() | {"state": {}})
 
-    def result(self, errors: Tensor, metrics: Tensor) -> UpdateResult:
-        """Return what an update reports, for TD errors ``(critics, n)``; neither has a gradient."""
-        return UpdateResult(errors.mean(dim=0), metrics)
+    def loss_for(self, batch: SampleLike) -> CriticLoss:
+        """Return the critics' loss: what the rows bring, else this update's."""
+        return self.loss if batch.critic_loss is None else batch.critic_loss.or_else(self.loss)
+
+    @abstractmethod
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return q_t ``(n,)``, the mean over the m views of each encoded next observation ``(n·m, d)``."""
+
+    def taken_values(self, critics: Any, rows: Transitions, obs: Tensor, m: int) -> Tensor:
+        """Return ``(critics, n)``, values of the actions that were taken, means over the views ``(n·m, d)``."""
+        actions = repeat_for_views(rows.actions, m)
+        if not self.networks.actor.discrete:
+            return mean_over_views(critics(torch.cat([obs, actions.flatten(1)], dim=1)), m)
+        outputs = critics.outputs(obs)
+        taken = actions.expand(len(outputs), -1).unsqueeze(-1)
+        return mean_over_views(outputs.gather(-1, taken).squeeze(-1), m)
+
+    @torch.no_grad()
+    def scores(
+        self, names: Collection[str], rows: Transitions, obs: Tensor, m: int, errors: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` by their names, from what an update has computed before it moves the targets.
+
+        Args:
+            names: Some of the scores in `offers`.
+            rows: n rows.
+            obs: Their encoded observations ``(n·m, d)``.
+            m: Views of each row.
+            errors: TD errors ``(critics, n)``.
+            target: q_t ``(n,)``.
+        """
+        found = {}
+        if MEAN_ERROR in names:
+            found[MEAN_ERROR] = errors.abs().mean(dim=0)
+        if LARGEST_ERROR in names:
+            found[LARGEST_ERROR] = errors.abs().amax(dim=0)
+        if REDUCIBLE_LOSS in names:
+            seen = self.networks.target_encoder(rows.obs) if self.encoder else obs
+            others = self.taken_values(self.networks.targets, rows, seen, m) - target
+            found[REDUCIBLE_LOSS] = (errors.square() - others.square()).mean(dim=0)
+        return found
+
+    @torch.no_grad()
+    def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
+        obs, next_obs, m = views(rows, self.networks.encoder)
+        target = self.target_values(rows, next_obs, m, rng)
+        errors = self.taken_values(self.networks.critics, rows, obs, m) - target
+        return self.scores(names, rows, obs, m, errors, target)
 
     def state_dict(self) -> dict[str, Any]:
         return {"updates": self.updates}
@@ -159,9 +223,10 @@ class SoftUpdate(ActorCriticUpdate):
 
     def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
         super().__init__(networks, **options)
-        target = self.settings.target_entropy if target_entropy is None else target_entropy
-        share = {"auto": 1.0, "half": 0.5}.get(target)
-        self.target_entropy = float(target if share is None else share * networks.automatic_entropy())
+        target: Any = self.settings.target_entropy if target_entropy is None else target_entropy
+        if isinstance(target, str):
+            target = {"auto": 1.0, "half": 0.5}[target] * networks.automatic_entropy()
+        self.target_entropy = float(target)
         self.optimizers["alpha"] = self.adam([networks.log_alpha], self.settings.alpha_lr)
         zero = torch.zeros_like(networks.log_alpha, requires_grad=False)
         self.policy_metrics = (zero, zero, zero)

@@ -12,17 +12,19 @@ from torch import Tensor, nn
 from interreplay.learning.batch_renorm import RenormedMLP
 from interreplay.learning.fast.optimizer import FastAdam, FastAdamW
 from interreplay.learning.networks import GaussianActor
+from interreplay.learning.offers import REDUCIBLE_LOSS
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks
 from interreplay.learning.settings import CrossQSettings
 from interreplay.learning.squashed_gaussian import SquashedGaussianSample
 from interreplay.learning.update import (
     SampleLike,
-    half_squares,
+    actor_row_weights,
     mean_over_views,
     normal,
     repeat_for_views,
     weighted_mean,
 )
+from interreplay.transitions import Transitions
 
 WIDER = 8
 """How many times as wide as the policy's layers the critics' are by default: 2048 for 256."""
@@ -111,6 +113,7 @@ class CrossQUpdate(PlainSACUpdate):
 
     adam, adamw, beta_1 = FastAdam, FastAdamW, 0.5
     standard = CrossQSettings()
+    offers = PlainSACUpdate.offers - {REDUCIBLE_LOSS}
 
     def _optimizer(self, parameters: Sequence[Tensor], lr: float, l2: float) -> torch.optim.Optimizer:
         made = super()._optimizer(parameters, lr, l2)
@@ -118,25 +121,37 @@ class CrossQUpdate(PlainSACUpdate):
         return made
 
     def judge(
-        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, alpha: Tensor, rng: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        rows, nets = batch.transitions, self.networks
-        actions = repeat_for_views(rows.actions.flatten(1), m)
+        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        rows, actions = batch.transitions, repeat_for_views(batch.transitions.actions.flatten(1), m)
         with torch.no_grad():
-            following = nets.actor(next_obs, normal(actions, rng))
+            following = self.networks.actor(next_obs, normal(actions, rng))
         joint = torch.cat([torch.cat([obs, actions], dim=1), torch.cat([next_obs, following.actions], dim=1)])
-        values, next_values = nets.critics.outputs(joint, training=True).squeeze(-1).chunk(2, dim=1)
-        least = next_values.detach().amin(dim=0)
+        values, next_values = self.networks.critics.outputs(joint, training=True).squeeze(-1).chunk(2, dim=1)
+        target = self._target(rows, next_values.detach(), following.log_probs, m)
+        errors = mean_over_views(values, m) - target
+        losses = batch.weights * self.loss_for(batch).values(errors)
+        return weighted_mean(losses, batch.row_weights).sum(), errors, values.mean(), target
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return q_t ``(n,)`` of the frozen critics, by which rows are scored that are not learned from."""
+        following = self.networks.actor(next_obs, normal(repeat_for_views(rows.actions.flatten(1), m), rng))
+        values = self.networks.critics(torch.cat([next_obs, following.actions], dim=1))
+        return self._target(rows, values, following.log_probs, m)
+
+    def _target(self, rows: Transitions, next_values: Tensor, log_probs: Tensor, m: int) -> Tensor:
+        """Return q_t ``(n,)`` for values ``(critics, n·m)`` and log π ``(n·m,)`` of the next actions."""
+        least = next_values.amin(dim=0)
         if self.settings.backup_entropy:
-            least = least - alpha * following.log_probs
-        errors = mean_over_views(values, m) - (rows.rewards + rows.discounts * mean_over_views(least, m))
-        losses = batch.weights * half_squares(errors, self.huber_delta)
-        return weighted_mean(losses, batch.row_weights).sum(), errors, values.mean()
+            least = least - self.networks.log_alpha.detach().exp() * log_probs
+        return rows.rewards + rows.discounts * mean_over_views(least, m)
 
     def actor_loss(self, batch: SampleLike, obs: Tensor, alpha: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         sample = self.networks.actor(obs, normal(batch.transitions.actions.flatten(1), rng), training=True)
-        values = self.judgment(self.networks.critics(torch.cat([obs, sample.actions], dim=1), *self.judges(obs, rng)))
-        return weighted_mean(alpha * sample.log_probs - values, batch.row_weights), sample.log_probs.detach()
+        inputs = torch.cat([obs, sample.actions], dim=1)
+        values = self.judgment(self.networks.critics(inputs, *self.judges(obs, rng)))
+        return weighted_mean(alpha * sample.log_probs - values, actor_row_weights(batch)), sample.log_probs.detach()
 
     def move_targets(self) -> None:
         """Do nothing: there are none."""

@@ -17,7 +17,7 @@ from interreplay.learning.settings import DDPGSettings, TD3Settings
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    half_squares,
+    actor_row_weights,
     mean_over_views,
     normal,
     repeat_for_views,
@@ -139,8 +139,8 @@ class DeterministicUpdate(ActorCriticUpdate):
         """Return actions a' ``(n, actions)`` at which targets are evaluated."""
 
     @torch.no_grad()
-    def target(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        next_obs = self.target_views(rows, next_obs)
         values = self.lowest_target(torch.cat([next_obs, self.target_actions(next_obs, rng)], dim=1), rng)
         return rows.rewards + rows.discounts * mean_over_views(values.squeeze(-1), m)
 
@@ -163,8 +163,9 @@ class PlainDeterministicUpdate(DeterministicUpdate):
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows, nets = batch.transitions, self.networks
         obs, next_obs, m = views(rows, nets.encoder)
-        target = self.target(rows, self.target_views(rows, next_obs), m, rng)
+        target = self.target_values(rows, next_obs, m, rng)
         critic_loss, errors = self.critic_loss(batch, obs, m, target, rng)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.minimize(critic_loss, "critic")
         self.updates += 1
         if self.actor_due():
@@ -174,7 +175,7 @@ class PlainDeterministicUpdate(DeterministicUpdate):
             self.actor_loss = actor_loss.detach()
         self.reset_when_due(rng)
         metrics = torch.stack([critic_loss, self.actor_loss.to(critic_loss), (errors + target).mean()])
-        return self.result(errors.detach(), metrics.detach())
+        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach(), scores)
 
     def critic_loss(
         self, batch: SampleLike, obs: Tensor, m: int, target: Tensor, rng: torch.Generator
@@ -183,14 +184,14 @@ class PlainDeterministicUpdate(DeterministicUpdate):
         actions, critics = repeat_for_views(batch.transitions.actions.flatten(1), m), self.networks.critics
         values = critics(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
         errors = mean_over_views(values, m) - target
-        losses = batch.weights * 2.0 * half_squares(errors, self.huber_delta)
+        losses = batch.weights * 2.0 * self.loss_for(batch).values(errors)
         return weighted_mean(losses, batch.row_weights).sum(), errors
 
     def actor_loss_of(self, batch: SampleLike, obs: Tensor, rng: torch.Generator) -> Tensor:
         """Return the actor's loss for observations ``(n, d)``."""
         inputs = torch.cat([obs, self.networks.actor(obs)], dim=1)
         values = self.judgment(self.networks.critics(inputs, *self.judges(obs, rng)))
-        return -weighted_mean(values, batch.row_weights)
+        return -weighted_mean(values, actor_row_weights(batch))
 
 
 class DelayedUpdate(DeterministicUpdate):

@@ -17,7 +17,7 @@ from interreplay.learning.sac import SACNetworks
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    half_squares,
+    actor_row_weights,
     mean_over_views,
     repeat_for_views,
     views,
@@ -97,33 +97,33 @@ class PlainDiscreteSACUpdate(SoftUpdate):
         rows, nets = batch.transitions, self.networks
         obs, next_obs, m = views(rows, nets.encoder)
         alpha = nets.log_alpha.detach().exp()
-        target = self.target(rows, next_obs, m, alpha, rng)
+        target = self.target_values(rows, next_obs, m, rng)
         taken = repeat_for_views(rows.actions, m).unsqueeze(-1)
         values = nets.critics.outputs(obs, nets.critics.draw_dropped(obs, rng))
         chosen = values.gather(-1, taken.expand(len(values), -1, -1)).squeeze(-1)
         errors = mean_over_views(chosen, m) - target
-        losses = batch.weights * half_squares(errors, self.huber_delta)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
+        losses = batch.weights * self.loss_for(batch).values(errors)
         critic_loss = weighted_mean(losses, batch.row_weights).sum()
         self.minimize(critic_loss, "critic")
         self.updates += 1
         if self.actor_due():
             actor_loss, log_probs = self.actor_loss(batch, self.actor_views(rows, obs, m), alpha, rng)
             self.minimize(actor_loss, "actor")
-            alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, batch.row_weights)
+            alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, actor_row_weights(batch))
             self.minimize(alpha_loss, "alpha")
             self.policy_metrics = (actor_loss.detach(), alpha_loss.detach(), log_probs.mean())
         self.move_targets()
         self.reset_when_due(rng)
-        report = self.report(critic_loss, alpha, (errors + target).mean())
-        return self.result(errors.detach(), report.detach())
+        metrics = self.report(critic_loss, alpha, (errors + target).mean()).detach()
+        return UpdateResult(errors.mean(dim=0).detach(), metrics, scores)
 
     @torch.no_grad()
-    def target(self, rows: Transitions, next_obs: Tensor, m: int, alpha: Tensor, rng: torch.Generator) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
         log_probs = self.networks.actor(next_obs)
         values = self.lowest_target(self.target_views(rows, next_obs), rng)
         if self.settings.backup_entropy:
-            values = values - alpha * log_probs
+            values = values - self.networks.log_alpha.exp() * log_probs
         return rows.rewards + rows.discounts * mean_over_views((log_probs.exp() * values).sum(dim=-1), m)
 
     def actor_loss(self, batch: SampleLike, obs: Tensor, alpha: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -132,7 +132,7 @@ class PlainDiscreteSACUpdate(SoftUpdate):
         with torch.no_grad():
             values = self.judgment(self.networks.critics.outputs(obs, *self.judges(obs, rng)))
         losses = (log_probs.exp() * (alpha * log_probs - values)).sum(dim=-1)
-        return weighted_mean(losses, batch.row_weights), (log_probs.exp() * log_probs).sum(dim=-1).detach()
+        return weighted_mean(losses, actor_row_weights(batch)), (log_probs.exp() * log_probs).sum(dim=-1).detach()
 
 
 DiscreteSACUpdate = FastDiscreteSACUpdate

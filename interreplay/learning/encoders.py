@@ -56,7 +56,7 @@ class Convolutions(nn.Module):
     """Images to `FEATURES` numbers in (−1, 1).
 
     The convolutions of Mnih et al. 2015 (Nature 518, 32 8×8/4, 64 4×4/2, 64 3×3/1), with smaller kernels where images
-    are small, then one layer, layer normalisation and tanh as in Yarats et al. 2021, arXiv:1910.01741.
+    are small, then one layer, layer normalization and tanh as in Yarats et al. 2021, arXiv:1910.01741.
 
     Args:
         shape: Of one image, uint8: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or one of these behind k for k stacked

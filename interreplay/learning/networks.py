@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.dropout import Dropped, draw_dropped
-from interreplay.learning.fast.batched_layers import affine
 from interreplay.learning.fast.passes import Passes
+from interreplay.learning.fast.products import affine
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.squashed_gaussian import LOG_STD_RANGE, SquashedGaussianSample
 from interreplay.learning.update import normal

@@ -5,7 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from interreplay.learning.update import half_squares
+from interreplay.learning.actor_critic import SoftUpdate
+from interreplay.learning.losses import Huber
+from interreplay.learning.offers import CRITIC_LOSS
+from interreplay.learning.settings import TQCSettings
+from interreplay.learning.update import mean_over_views, normal, repeat_for_views
+from interreplay.transitions import Transitions
 
 
 def kept_atoms(atoms: Tensor, drop: int) -> Tensor:
@@ -31,4 +36,26 @@ def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
     levels = (torch.arange(q, dtype=quantiles.dtype, device=quantiles.device) + 0.5) / q
     errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
     slopes = (levels.unsqueeze(-1) - (errors.detach() < 0).to(errors)).abs()
-    return (slopes * half_squares(errors, kappa)).mean(dim=(0, 2, 3)) / kappa
+    return (slopes * Huber(kappa).values(errors)).mean(dim=(0, 2, 3)) / kappa
+
+
+class TruncatedTargets(SoftUpdate):
+    """Target atoms of all critics without the largest; rows may not bring another loss than the quantile one."""
+
+    standard = TQCSettings()
+    offers = SoftUpdate.offers - {CRITIC_LOSS}
+
+    @torch.no_grad()
+    def target_atoms(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return the atoms z ``(n, K)``, means over the m views of each encoded next observation ``(n·m, d)``."""
+        targets = self.networks.targets
+        sample = self.networks.actor(next_obs, normal(repeat_for_views(rows.actions.flatten(1), m), rng))
+        inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
+        atoms = targets.outputs(inputs, targets.draw_dropped(inputs, rng))
+        atoms = kept_atoms(atoms, self.settings.drop_per_critic)
+        if self.settings.backup_entropy:
+            atoms = atoms - (self.networks.log_alpha.exp() * sample.log_probs).unsqueeze(1)
+        return rows.rewards.unsqueeze(1) + rows.discounts.unsqueeze(1) * mean_over_views(atoms.mT, m).mT
+
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        return self.target_atoms(rows, next_obs, m, rng).mean(dim=1)

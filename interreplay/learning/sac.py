@@ -17,7 +17,7 @@ from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    half_squares,
+    actor_row_weights,
     mean_over_views,
     normal,
     repeat_for_views,
@@ -98,57 +98,58 @@ class PlainSACUpdate(SoftUpdate):
     With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
 
     * critics: Σ_j mean(v·w·½(Q_j(s, a) − q_t)²), w the importance weights, Q_j and q_t means over a row's views;
-      with `huber_delta` Huber's loss in place of ½δ², the same for |δ| up to it and linear beyond;
+      with `huber_delta` Huber's loss in place of ½δ², with `pal_alpha` PAL, and what the rows bring before either;
     * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) by reparametrization;
     * temperature: mean(−v·log α·(log π(a|s) + target entropy)).
 
-    v are the row weights, 1 where there are none. The L2 terms are in the gradients, not in the reported losses. The
-    minimum of the target is over the critics drawn for this update where there is a `target_subset`; that of the actor
-    may be a mean or one critic (`actor_target`); actor and temperature wait for their turn (`policy_delay`); every pass
-    of critics or targets has dropout of its own (`critic_dropout`). Arguments are those of `SoftUpdate`.
+    v are the row weights, 1 where there are none; those of actor and temperature times the actor's weights. The L2
+    terms are in the gradients, not in the reported losses. The minimum of the target is over the critics drawn for this
+    update where there is a `target_subset`; that of the actor may be a mean or one critic (`actor_target`); actor and
+    temperature wait for their turn (`policy_delay`); every pass of critics or targets has dropout of its own
+    (`critic_dropout`). Arguments are those of `SoftUpdate`.
     """
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows, nets = batch.transitions, self.networks
         obs, next_obs, m = views(rows, nets.encoder)
         alpha = nets.log_alpha.detach().exp()
-        critic_loss, errors, q_mean = self.judge(batch, obs, next_obs, m, alpha, rng)
+        critic_loss, errors, q_mean, target = self.judge(batch, obs, next_obs, m, rng)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.minimize(critic_loss, "critic")
         self.updates += 1
         if self.actor_due():
             actor_loss, log_probs = self.actor_loss(batch, self.actor_views(rows, obs, m), alpha, rng)
             self.minimize(actor_loss, "actor")
-            alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, batch.row_weights)
+            alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, actor_row_weights(batch))
             self.minimize(alpha_loss, "alpha")
             self.policy_metrics = (actor_loss.detach(), alpha_loss.detach(), log_probs.mean())
         self.move_targets()
         self.reset_when_due(rng)
-        return self.result(errors.detach(), self.report(critic_loss, alpha, q_mean).detach())
+        metrics = self.report(critic_loss, alpha, q_mean).detach()
+        return UpdateResult(errors.mean(dim=0).detach(), metrics, scores)
 
     def judge(
-        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, alpha: Tensor, rng: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the critics' loss, TD errors ``(critics, n)`` and the mean value.
+        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the critics' loss, TD errors ``(critics, n)``, the mean value and q_t ``(n,)``.
 
         Args:
             batch: What is learned from.
             obs: Encoded observations ``(n·m, d)``.
             next_obs: The next ones, without a gradient.
             m: Views of each row.
-            alpha: The temperature.
             rng: Source of the policy's noise and of dropout.
         """
-        target = self.target(batch.transitions, next_obs, m, alpha, rng)
-        return self.critic_loss(batch, obs, m, target, rng)
+        target = self.target_values(batch.transitions, next_obs, m, rng)
+        return *self.critic_loss(batch, obs, m, target, rng), target
 
     @torch.no_grad()
-    def target(self, rows: Transitions, next_obs: Tensor, m: int, alpha: Tensor, rng: torch.Generator) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
         sample = self.networks.actor(next_obs, normal(repeat_for_views(rows.actions.flatten(1), m), rng))
         inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
         values = self.lowest_target(inputs, rng).squeeze(-1)
         if self.settings.backup_entropy:
-            values = values - alpha * sample.log_probs
+            values = values - self.networks.log_alpha.exp() * sample.log_probs
         return rows.rewards + rows.discounts * mean_over_views(values, m)
 
     def critic_loss(
@@ -158,7 +159,7 @@ class PlainSACUpdate(SoftUpdate):
         actions, critics = repeat_for_views(batch.transitions.actions.flatten(1), m), self.networks.critics
         values = critics(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
         errors = mean_over_views(values, m) - target
-        losses = batch.weights * half_squares(errors, self.huber_delta)
+        losses = batch.weights * self.loss_for(batch).values(errors)
         return weighted_mean(losses, batch.row_weights).sum(), errors, (errors + target).mean()
 
     def actor_loss(self, batch: SampleLike, obs: Tensor, alpha: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -166,7 +167,7 @@ class PlainSACUpdate(SoftUpdate):
         sample = self.networks.actor(obs, normal(batch.transitions.actions.flatten(1), rng))
         inputs = torch.cat([obs, sample.actions], dim=1)
         values = self.judgment(self.networks.critics(inputs, *self.judges(obs, rng)))
-        return weighted_mean(alpha * sample.log_probs - values, batch.row_weights), sample.log_probs.detach()
+        return weighted_mean(alpha * sample.log_probs - values, actor_row_weights(batch)), sample.log_probs.detach()
 
 
 SACUpdate = FastSACUpdate

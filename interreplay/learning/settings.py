@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from interreplay.settings import Number, OneOf, OrWord, Rate, Whole, Widths, YesNo, changed_default, setting
+from interreplay.learning.setting_fields import (
+    Number,
+    OneOf,
+    OrWord,
+    Rate,
+    Whole,
+    Widths,
+    YesNo,
+    changed_default,
+    setting,
+)
 
 POSITIVE = Number(0, open_low=True)
 
@@ -56,6 +66,11 @@ class ActorCriticSettings:
     critic_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the critics' weights")
     huber_delta: float | None = setting(
         None, OrWord(POSITIVE, "none", None), "TD error from which on the critics' loss is linear; none: never"
+    )
+    pal_alpha: float | None = setting(
+        None,
+        OrWord(Number(0, 1), "none", None),
+        "exponent of PAL as the critics' loss, LAP without its sampling; none: no",
     )
     n_critics: int = setting(2, Whole(1), "number of critics")
     target_subset: int | None = setting(
@@ -143,12 +158,15 @@ class DDPGSettings(DeterministicSettings):
 class TQCSettings(SACSettings):
     """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.
 
-    What is fixed is no setting but a class variable: targets are of all critics, and the policy maximizes their mean.
+    What is fixed is no setting but a class variable: the quantile loss, targets of all critics, a policy that
+    maximizes their mean.
     """
 
+    huber_delta: ClassVar[None] = None  # type: ignore[misc]
+    pal_alpha: ClassVar[None] = None  # type: ignore[misc]
     target_subset: ClassVar[None] = None  # type: ignore[misc]
     actor_target: ClassVar[str] = "mean"  # type: ignore[misc]
-    huber_delta: float = setting(1.0, POSITIVE, "TD error from which on the quantile loss is linear")
+    kappa: float = setting(1.0, POSITIVE, "TD error from which on the quantile loss is linear")
     n_quantiles: int = setting(25, Whole(1), "quantiles of each critic")
     drop_per_critic: int = setting(2, Whole(0), "largest quantiles per critic that are left out of targets")
 

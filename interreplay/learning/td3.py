@@ -12,13 +12,14 @@ class PlainTD3Update(PlainDeterministicUpdate, DelayedUpdate):
     With q_t = r + discounts·min_j Q'_j(s', a'), a' = clip(π'(s') + clip(ε, −c, c), −1, 1), ε ~ N(0, σ²):
 
     * critics: Σ_j mean(v·w·δ_j²), δ_j = Q_j(s, a) − q_t, w the importance weights, Q_j and q_t means over a row's
-      views; with `huber_delta` twice Huber's loss in place of δ², the same for |δ| up to it and linear beyond;
+      views; with `huber_delta` twice Huber's loss in place of δ², with `pal_alpha` twice PAL, and what the rows bring
+      before either;
     * actor: mean(−v·Q_1(s, π(s))).
 
-    v are the row weights, 1 where there are none. The L2 terms are in the gradients, not in the reported losses. The
-    minimum of the target is over the critics drawn for this update where there is a `target_subset`; the actor may
-    maximize the least or the mean of them (`actor_target`); every pass of critics or targets has dropout of its own
-    (`critic_dropout`).
+    v are the row weights, 1 where there are none; the actor's times the actor's weights. The L2 terms are in the
+    gradients, not in the reported losses. The minimum of the target is over the critics drawn for this update where
+    there is a `target_subset`; the actor may maximize the least or the mean of them (`actor_target`); every pass of
+    critics or targets has dropout of its own (`critic_dropout`).
     """
 
 

@@ -11,11 +11,10 @@ from torch import Tensor
 from interreplay.learning.dropout import Dropped
 from interreplay.learning.fast.tqc import FastTQCUpdate
 from interreplay.learning.networks import BatchedMLP
-from interreplay.learning.quantiles import kept_atoms, quantile_huber
+from interreplay.learning.quantiles import TruncatedTargets, quantile_huber
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks
 from interreplay.learning.settings import TQCSettings
-from interreplay.learning.update import SampleLike, mean_over_views, normal, repeat_for_views, weighted_mean
-from interreplay.transitions import Transitions
+from interreplay.learning.update import SampleLike, mean_over_views, repeat_for_views, weighted_mean
 
 
 class QuantileCritics(BatchedMLP):
@@ -47,43 +46,29 @@ class TQCNetworks(SACNetworks):
         return QuantileCritics(count, [inputs + actions, *hiddens, self.n_quantiles], layer_norm, dropout)
 
 
-class PlainTQCUpdate(PlainSACUpdate):
+class PlainTQCUpdate(TruncatedTargets, PlainSACUpdate):
     """The update of TQC in plain PyTorch: that of SAC with other targets, critics' loss and judgment.
 
     The atoms of all C target critics at (s', a'), a' ~ π(·|s'), are sorted, and the largest C·drop of them left out;
     with what remains, z_k = r + discounts·(atom_k − α log π(a'|s')):
 
-    * critics: mean(v·w·`quantile_huber`), θ and z means over a row's views, κ is `huber_delta`;
+    * critics: mean(v·w·`quantile_huber`), θ and z means over a row's views, κ the setting `kappa`;
     * actor: mean(v·(α log π(a|s) − mean of all atoms at (s, a))).
 
     Errors, which serve as priorities, are those of the means: mean of θ_j less mean of z, in the unit of returns as
     those of all other algorithms are. The quantile loss would stay large where returns are random, however well known.
     """
 
-    standard = TQCSettings()
-
-    @torch.no_grad()
-    def target(self, rows: Transitions, next_obs: Tensor, m: int, alpha: Tensor, rng: torch.Generator) -> Tensor:
-        """Return the atoms z ``(n, K)``, means over the m views of each next observation ``(n·m, d)``."""
-        targets = self.networks.targets
-        sample = self.networks.actor(next_obs, normal(repeat_for_views(rows.actions.flatten(1), m), rng))
-        inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
-        atoms = targets.outputs(inputs, targets.draw_dropped(inputs, rng))
-        atoms = kept_atoms(atoms, self.settings.drop_per_critic)
-        if self.settings.backup_entropy:
-            atoms = atoms - (alpha * sample.log_probs).unsqueeze(1)
-        return rows.rewards.unsqueeze(1) + rows.discounts.unsqueeze(1) * mean_over_views(atoms.mT, m).mT
-
-    def critic_loss(
-        self, batch: SampleLike, obs: Tensor, m: int, target: Tensor, rng: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the critics' loss for observations ``(n·m, d)``, errors of the means ``(C, n)``, the mean quantile."""
+    def judge(
+        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         actions, critics = repeat_for_views(batch.transitions.actions.flatten(1), m), self.networks.critics
+        target = self.target_atoms(batch.transitions, next_obs, m, rng)
         outputs = critics.outputs(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
         quantiles = mean_over_views(outputs.mT, m).mT
-        losses = batch.weights * quantile_huber(quantiles, target, self.settings.huber_delta)
-        errors = quantiles.mean(dim=2) - target.mean(dim=1)
-        return weighted_mean(losses, batch.row_weights), errors, quantiles.mean()
+        losses = batch.weights * quantile_huber(quantiles, target, self.settings.kappa)
+        mean = target.mean(dim=1)
+        return weighted_mean(losses, batch.row_weights), quantiles.mean(dim=2) - mean, quantiles.mean(), mean
 
 
 TQCUpdate = FastTQCUpdate

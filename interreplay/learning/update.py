@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from interreplay.learning.encoders import Normalized
+from interreplay.learning.losses import CriticLoss
 from interreplay.transitions import Transitions
 
 
@@ -59,13 +60,6 @@ def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
     return (values * weights).mean(dim=-1)
 
 
-def half_squares(errors: Tensor, huber_delta: float | None) -> Tensor:
-    """Return ½e² of errors of any shape; with `huber_delta` d Huber's loss: d·(|e| − ½d) where |e| > d."""
-    if huber_delta is None:
-        return 0.5 * errors.square()
-    return nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=huber_delta)
-
-
 def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "global_norm") -> None:
     """Bound the gradients of one optimizer's parameters, in place.
 
@@ -95,6 +89,8 @@ class SampleLike(Protocol):
         transitions: n rows with ``discounts``.
         weights: Importance weights ``(n,)`` for the critics' loss.
         row_weights: Weights ``(n,)`` with mean 1 for every loss, or None for equal ones.
+        actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature, or None for equal ones.
+        critic_loss: The critics' loss of these rows, or None for the algorithm's own.
     """
 
     @property
@@ -103,6 +99,10 @@ class SampleLike(Protocol):
     def weights(self) -> Tensor: ...
     @property
     def row_weights(self) -> Tensor | None: ...
+    @property
+    def actor_weights(self) -> Tensor | None: ...
+    @property
+    def critic_loss(self) -> CriticLoss | None: ...
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,15 @@ class Batch:
     transitions: Transitions
     weights: Tensor
     row_weights: Tensor | None = None
+    actor_weights: Tensor | None = None
+    critic_loss: CriticLoss | None = None
+
+
+def actor_row_weights(batch: SampleLike) -> Tensor | None:
+    """Return the weights ``(n,)`` of the rows for the losses of the actor and the temperature, None for equal ones."""
+    if batch.actor_weights is None or batch.row_weights is None:
+        return batch.row_weights if batch.actor_weights is None else batch.actor_weights
+    return batch.actor_weights * batch.row_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +130,12 @@ class UpdateResult:
     Attributes:
         errors: ``(n,)``, detached; their magnitudes serve as priorities. Of critics the mean of their TD errors.
         metrics: The numbers that `Update.metrics` names, one tensor, detached.
+        scores: Columns ``(n,)`` by name, detached: those of `Update.scores_wanted`.
     """
 
     errors: Tensor
     metrics: Tensor
+    scores: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Update(ABC):
@@ -133,10 +144,14 @@ class Update(ABC):
     Attributes:
         optimizers: By name; their state belongs into checkpoints.
         metrics: Names of the numbers that `update` reports, in order.
+        offers: Names in `interreplay.learning.offers` of what it can do for a replay method.
+        scores_wanted: Names of the scores that it computes with every update; whoever wants some sets it.
     """
 
     optimizers: dict[str, torch.optim.Optimizer]
     metrics: tuple[str, ...]
+    offers: frozenset[str] = frozenset()
+    scores_wanted: frozenset[str] = frozenset()
 
     @abstractmethod
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
@@ -146,6 +161,16 @@ class Update(ABC):
             batch: n rows and their weights.
             rng: Source of the policy's noise, on the device of the rows.
         """
+
+    def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` of rows by their names, some of `offers`, by forward passes alone.
+
+        Args:
+            rows: n rows with ``discounts``.
+            names: Of the scores.
+            rng: Source of the policy's noise, on the device of the rows.
+        """
+        raise NotImplementedError(f"{type(self).__name__} scores no rows")
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the next update depends on beside networks, optimizers and `rng`."""

@@ -2,7 +2,7 @@
 
 Distance: Euclidean in z / std(z), z = [s; a], std over all rows stored now (Sander 2022, arXiv 2205.09117,
 which recomputes neighbors as the buffer grows). An exact search per batch takes 5 ms per anchor at 10⁶ rows, so on
-the CPU neighbors come from a graph that is kept up to date (see `docs/decisions/0002-neighbour-table.md`);
+the CPU neighbors come from a graph that is kept up to date (see `docs/decisions/0002-neighbor-table.md`);
 on a GPU they are searched for exactly.
 """
 
@@ -75,6 +75,7 @@ class KNN(Neighborhood):
             chosen = torch.from_numpy(self._columns((near >= 0).sum(1).cpu().numpy(), rng)).to(near.device)
             return torch.where(chosen >= 0, near.gather(1, chosen.clamp(min=0)), -1)
         graph = self._graph(storage)
+        graph.settle(storage, slots.numpy())
         if self.draw == 1 and graph.complete(slots.numpy()):
             column = (rng.random(len(slots)) * self.k).astype(np.int64)
             return torch.from_numpy(graph.table.slots_of(graph.table.pick(slots.numpy(), column)).reshape(-1, 1))
@@ -88,7 +89,9 @@ class KNN(Neighborhood):
         """Slots ``(n, k)`` int64 of the k nearest rows of `slots` ``(n,)``, nearest first; −1 beyond the last."""
         if storage.device.type != "cpu":
             return nearest(storage, slots, self.k)
-        ages, order = self._graph(storage).candidates(slots.numpy())
+        graph = self._graph(storage)
+        graph.settle(storage, slots.numpy())
+        ages, order = graph.candidates(slots.numpy())
         columns = np.broadcast_to(np.arange(self.k), (len(ages), self.k))
         return torch.from_numpy(self._pick(ages, order, np.where(columns < order[:, -1:], columns, -1)))
 

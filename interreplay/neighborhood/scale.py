@@ -82,9 +82,16 @@ class RunningStandardizer:
         self.moments.sums[0], self.moments.squares[0] = state["sums"]
 
 
-def drift(std: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest |ln(std / other)| over dimensions ``(d,)``; infinite where just one of both is constant."""
-    varying = (std > 0) & (other > 0)
-    if not np.array_equal(std > 0, other > 0):
-        return float("inf")
-    return float(np.abs(np.log(std[varying] / other[varying])).max(initial=0.0))
+def drift(std: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return how differently two scales order distances: the root mean square of ln(std / other) over dimensions.
+
+    Args:
+        std: Standard deviations ``(..., d)``.
+        other: Others ``(d,)``.
+
+    Returns:
+        Of shape ``(...)``; infinite where a dimension is constant in just one of both.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(std == other, 0.0, np.log(std / other))
+    return np.sqrt((ratio * ratio).mean(-1))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.randomness import standard_normal
+from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_integers
 from interreplay.synthesis.moments import StoredSpread, parts
@@ -82,7 +82,7 @@ class Noise(Synthesizer):
         return Synthesized(self._rebuilt(anchors, {name: x + e.to(x) for (name, x), e in pieces}))
 
     def _rebuilt(self, anchors: Transitions, flat: dict[str, Tensor]) -> Transitions:
-        """`anchors` with the numbers of `flat`, as `parts` gave them."""
+        """Return `anchors` with the numbers of `flat`, as `parts` gave them."""
 
         def observation(which: str, like: Any) -> Any:
             if not isinstance(like, dict):

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from interreplay.analysis.curves import Curves, align, together
-from interreplay.analysis.runs import FINISHED, Run
-from interreplay.analysis.settings import Description
+from interreplay.analysis.reading.runs import FINISHED, Run
+from interreplay.analysis.reading.settings import Description
 
 
 def run(steps, values):

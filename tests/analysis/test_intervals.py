@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from interreplay.results.intervals import improvement, interval, iqm, mean, ratio
+from interreplay.runs.results.intervals import improvement, interval, iqm, mean, ratio
 
 
 def test_mean_is_over_environments_then_runs():

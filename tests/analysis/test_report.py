@@ -8,7 +8,7 @@ from PIL import Image
 from run_folders import ours, study
 
 from interreplay.analysis.__main__ import main
-from interreplay.analysis.charts import BASELINE, apart, styles
+from interreplay.analysis.drawing.charts import BASELINE, apart, styles
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from interreplay.analysis.settings import Description, describe, method_names
+from interreplay.analysis.reading.settings import Description, describe, method_names
 
 
 def of(env="Hopper-v5", buffer="NMER", settings=None, **arguments):

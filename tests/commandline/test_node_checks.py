@@ -166,5 +166,7 @@ def test_the_command_line(monkeypatch, capsys):
 
 
 def test_an_unknown_flag():
-    done = subprocess.run([sys.executable, smoketest.__file__, "--clustre"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, smoketest.__file__, "--clustre"], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 2 and "--clustre" in done.stderr

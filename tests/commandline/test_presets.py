@@ -10,8 +10,8 @@ import pytest
 
 from argument_parser import CATALOGUE, TRAINERS, make_parser, preset_told, settings_for, tuned_for
 from custom_training import main
-from interreplay.commandline.flags import presets
 from interreplay.errors import UsageError
+from interreplay.flags import presets
 
 
 def given(line: str):

@@ -13,9 +13,9 @@ import pytest
 
 from cluster_run import main as cluster_run
 from interreplay.commandline import main as interreplay
-from interreplay.commandline.flags.evaluate_flags import add_evaluate_flags
-from interreplay.commandline.flags.parser import OneLineParser
-from interreplay.commandline.flags.training_flags import make_parser, settings_for
+from interreplay.flags.evaluate_flags import add_evaluate_flags
+from interreplay.flags.parser import OneLineParser
+from interreplay.flags.training_flags import make_parser, settings_for
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from argument_parser import GROUPS
-from interreplay.commandline.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
-from interreplay.commandline.flags.original_flags import GONE
+from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
+from interreplay.flags.original_flags import GONE
 from replay_buffers import __all__ as METHODS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -28,6 +28,7 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
     "defaults": ({}, 0, False, False),
     "loss extras": (EXTRAS, 0, False, True),
     "views": ({"tau": 0.05}, 3, False, True),
+    "PAL": ({"pal_alpha": 0.4}, 0, False, True),
     "encoder": ({"grad_clip": 0.5}, 0, True, False),
     "tanh": ({"activation": "tanh"}, 0, False, True),
     "clipped values": ({"grad_clip": 0.01, "grad_clip_by": "value"}, 0, False, False),
@@ -54,7 +55,7 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
 }
 ALL = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "policy_delay": 2}
 ALL |= {"actor_target": "mean", "weight_decay": 0.01, "reset_interval": 7}
-WITHOUT = {"DDPG": ("policy_delay",), "TQC": ("target_subset", "actor_target")}
+WITHOUT = {"DDPG": ("policy_delay",), "TQC": ("target_subset", "actor_target", "huber_delta", "pal_alpha")}
 """Settings that an algorithm does not have."""
 MODULES = ("sac", "discrete_sac", "deterministic", "fast.sac", "fast.discrete_sac", "fast.deterministic")
 

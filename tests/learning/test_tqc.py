@@ -84,7 +84,7 @@ def naive_target(networks, rows, next_obs, noise, alpha, drop, r):
 
 @pytest.mark.parametrize(("drop", "kappa", "m"), [(0, 1.0, 1), (2, 1.0, 1), (4, 0.3, 1), (2, 1.0, 3)])
 def test_losses_and_gradients_equal_naive_loops(drop, kappa, m, monkeypatch):
-    networks, update = make(drop_per_critic=drop, huber_delta=kappa)
+    networks, update = make(drop_per_critic=drop, kappa=kappa)
     rows, weights, row_weights = batch(), torch.rand(N).double(), 2 * torch.rand(N).double()
     obs, next_obs = (torch.stack([part + 0.1 * v for v in range(m)], 1) for part in (rows.obs, rows.next_obs))
     given = lambda *_: (obs.flatten(0, 1), next_obs.flatten(0, 1), m)
@@ -142,7 +142,7 @@ def test_one_quantile_of_one_critic_is_sac_with_half_the_critics_loss(kind):
 
 def test_without_a_cut_the_target_is_the_mean_of_the_critics_where_sac_takes_the_least():
     """One quantile of each of three critics, errors within κ: SAC's gradient towards the targets' mean, over 2·3."""
-    networks, update = make(n_quantiles=1, drop_per_critic=0, huber_delta=1e6)
+    networks, update = make(n_quantiles=1, drop_per_critic=0, kappa=1e6)
     rows, noise = batch(), noises(7)[0]
     before, alpha = copy.deepcopy(networks), networks.log_alpha.exp().item()
     learn(update, rows, torch.ones(N).double(), torch.Generator().manual_seed(7))

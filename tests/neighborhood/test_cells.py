@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from interreplay.neighborhood.knn_index import exact_search, inverted_file
 from interreplay.neighborhood.knn_index.cell_search import Search
+from interreplay.neighborhood.knn_index.exact_search import ExactSearch
 from interreplay.neighborhood.knn_index.inverted_file import InvertedFile
+
+
+@pytest.fixture(autouse=True)
+def many_cells(monkeypatch):
+    """Cells from 6,000 rows on, not from 131,072."""
+    monkeypatch.setattr(inverted_file, "EXACT", 6_000)
 
 
 def filled(n: int, d: int = 5, seed: int = 0) -> tuple[InvertedFile, np.ndarray]:
@@ -37,6 +45,48 @@ def test_a_search_of_all_cells_finds_what_is_near_and_in_whose_reach_it_lies(n, 
     assert pairs(cells, slots, 0.3) == set(zip(*(axis.tolist() for axis in np.nonzero(near)), strict=True))
 
 
+@pytest.mark.parametrize("n", [1, 20, 65, 5000])
+@pytest.mark.parametrize("queries", [1, 70])
+@pytest.mark.parametrize("at_a_time", [128, 1 << 14])
+def test_exact_search_finds_what_is_near_and_in_whose_reach_it_lies(n, queries, at_a_time, monkeypatch):
+    monkeypatch.setattr(exact_search, "SAMPLE", at_a_time)
+    monkeypatch.setattr(exact_search, "ROWS", at_a_time)
+    cells, vectors = filled(n)
+    slots = np.random.default_rng(1).choice(n, min(n, queries), replace=False)
+    far = np.arange(n)[:: max(n // 7, 1)]
+    cells.reach[cells.place[far]] = 1.1
+    squared = ((vectors[slots, None] - vectors[None]) ** 2).sum(-1)
+    squared[np.arange(len(slots)), slots] = np.inf
+    reach = np.full(n, -1.0)
+    reach[far] = 1.1
+    search = ExactSearch(cells, slots, 10)
+    query, places, found = search.run()
+    assert np.allclose(squared[query, cells.slots[places]], found, rtol=1e-5, atol=1e-6)
+    wanted = (squared < np.minimum(search.radius, 1e9)[:, None] * (1 - 1e-5)) | (squared < reach)
+    assert set(zip(*np.nonzero(wanted), strict=True)) <= set(zip(query, cells.slots[places], strict=True))
+    assert ((squared <= search.radius[:, None] * (1 + 1e-5)).sum(1) >= min(10, n - 1)).all()
+    assert len(set(zip(query, places, strict=True))) == len(query) <= 1.2 * wanted.sum() + 10 * len(slots)
+
+
+def test_exact_search_goes_on_with_rows_that_come_and_go():
+    cells, vectors = filled(1000)
+    more = np.random.default_rng(3).normal(size=(400, 5)).astype(np.float32)
+    for slot in range(0, 900, 3):
+        cells.remove(slot)
+    cells.extend(np.arange(1000, 1400), more)
+    assert cells.whole and cells.pages[0, : -(-1100 // 64)].tolist() == list(range(-(-1100 // 64)))
+    everything = dict(enumerate(np.concatenate([vectors, more])))
+    stored = np.array([slot for slot in range(1400) if slot >= 900 or slot % 3])
+    assert sorted(cells.stored.tolist()) == stored.tolist()
+    ten = stored[::110]
+    query, places, squared = ExactSearch(cells, ten, 10).run()
+    for number, slot in enumerate(ten.tolist()):
+        exact = sorted(
+            ((everything[slot] - everything[other]) ** 2).sum() for other in stored.tolist() if other != slot
+        )
+        assert np.allclose(np.sort(squared[query == number])[:10], exact[:10], rtol=1e-4)
+
+
 def test_rows_come_and_go():
     cells, vectors = filled(7000, d=3)
     rng, stored = np.random.default_rng(0), dict(enumerate(vectors))
@@ -48,7 +98,7 @@ def test_rows_come_and_go():
             stored[slot] = rng.normal(size=3).astype(np.float32)
             cells.insert(slot, stored[slot])
     names = np.array(sorted(stored))
-    assert (cells.stored == names).all() and cells.counts.sum() == len(stored)
+    assert (np.sort(cells.stored) == names).all() and cells.counts.sum() == len(stored)
     assert (cells.rows(names) == np.stack([stored[name] for name in names.tolist()])).all()
     truth = ((cells.rows(names[:20])[:, None] - cells.rows(names)[None]) ** 2).sum(-1) < 0.05
     truth[np.arange(20), np.arange(20)] = False

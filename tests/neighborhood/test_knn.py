@@ -11,9 +11,10 @@ from builders import feed
 
 from interreplay import Transitions
 from interreplay.neighborhood.knn import KNN
+from interreplay.neighborhood.knn_index import inverted_file
 from interreplay.neighborhood.knn_index.brute_force import nearest
-from interreplay.state_files import copy_arrays
 from interreplay.storage.ring import Storage
+from interreplay.storage.state_copies import copy_arrays
 
 
 def transitions(z: np.ndarray) -> Transitions:
@@ -29,6 +30,12 @@ def transitions(z: np.ndarray) -> Transitions:
         truncated=nothing,
         episode=np.arange(n) % 3,  # interleaved
     )
+
+
+@pytest.fixture
+def cells(monkeypatch):
+    """Cells from 6,000 rows on, not from 131,072."""
+    monkeypatch.setattr(inverted_file, "EXACT", 6_000)
 
 
 class World:
@@ -110,7 +117,7 @@ def test_recall_during_growth(data, batch):
 
 
 @pytest.mark.parametrize("batch", [1, 64])
-def test_recall_with_many_cells(batch):
+def test_recall_with_many_cells(batch, cells):
     world = World(10_000)
     rows = walks(8000, d=6)
     world.add(rows[:7000], 1000)
@@ -154,7 +161,7 @@ def test_scale_of_one_dimension_triples(wrapped, sudden):
     assert world.storage.features(torch.arange(len(world.storage))).numpy()[:, 2].std() > 2.9 * std
 
 
-def test_scale_triples_in_a_large_ring():
+def test_scale_triples_in_a_large_ring(cells):
     world = World(9000)
     world.add(normal(12_000, d=6), 3000)
     more = normal(2000, d=6, seed=9)
@@ -252,8 +259,10 @@ def test_two_runs_are_equal_bit_for_bit():
     assert torch.equal(*results)
 
 
+@pytest.mark.parametrize("exact", [200, 1 << 17])
 @pytest.mark.parametrize("rows", [1, 333, 2500, pytest.param(8100, marks=pytest.mark.slow)])
-def test_a_restored_run_continues_bit_for_bit(rows):
+def test_a_restored_run_continues_bit_for_bit(rows, exact, monkeypatch):
+    monkeypatch.setattr(inverted_file, "EXACT", exact)
     data, more = walks(rows, seed=5), walks(200, seed=6)
     world = World(7000)
     world.add(data, 97)
@@ -269,6 +278,65 @@ def test_a_restored_run_continues_bit_for_bit(rows):
             drawn.append(each.knn.neighbor_slots(each.storage, slots, np.random.default_rng(0)))
         assert torch.equal(*drawn)
     same(world.knn.state_dict(), other.knn.state_dict())
+
+
+def test_rows_wait_until_one_of_them_is_drawn():
+    world = World(8000)
+    world.add(normal(4000), 4000)
+    graph = world.knn.graph
+    for row in normal(5, seed=1):
+        world.add(row[None], 2)
+    assert graph.pending == [4000, 4001, 4002, 4003, 4004] and (graph.cells.place[4000:4005] < 0).all()
+    world.knn.neighbor_slots(world.storage, torch.arange(4000), world.rng)
+    assert len(graph.pending) == 5, "none of them was drawn"
+    assert world.recall(np.arange(4000, 4005)) == 1.0 and graph.pending == []
+    assert world.recall() >= 0.99
+
+
+def test_rows_do_not_wait_when_they_move_the_scale():
+    world = World(8000)
+    world.add(normal(4000), 4000)
+    far = np.zeros((2, 8))
+    far[1, 3] = 9.5  # its square is 90, and .02 of 4,000 is 80
+    world.add(far[:1], 2)
+    assert world.knn.graph.pending == [4000] and world.knn.graph.cells.place[4000] < 0
+    world.add(far[1:], 2)
+    assert (world.knn.graph.cells.place[4000:4002] >= 0).all()
+
+
+def test_one_cell_becomes_many_and_many_become_one(monkeypatch):
+    world, rows = World(10_000), walks(4000, d=5)
+    world.add(rows[:2000], 500)
+    assert world.knn.graph.cells.whole
+    monkeypatch.setattr(inverted_file, "EXACT", 2_500)
+    world.add(rows[2000:3000], 100)
+    assert not world.knn.graph.cells.whole and world.recall() >= 0.97
+    state = copy_arrays({"storage": world.storage.state_dict(), "knn": world.knn.state_dict()})
+    monkeypatch.setattr(
+        inverted_file, "EXACT", 1 << 17
+    )  # as if cells had been made by a version that made them earlier
+    world = World(10_000)
+    world.storage.load_state_dict(state["storage"])
+    world.knn.load_state_dict(state["knn"])
+    assert not world.knn.graph.cells.whole and world.recall() >= 0.97
+    world.add(walks(2000, d=5, seed=1), 100)
+    assert world.knn.graph.cells.whole and world.recall() >= 0.97
+
+
+def test_a_state_from_before_rows_waited_outside_the_cells():
+    """There, rows not searched for were in the cells already, and no sum of their moves was kept."""
+    world = World(8000)
+    world.add(normal(4000), 4000)
+    world.add(normal(3, seed=1), 3)
+    world.knn.graph._take_in(world.storage)
+    state = copy_arrays(world.knn.state_dict())
+    del state["graph"]["moved"]
+    other = World(8000)
+    other.storage.load_state_dict(world.storage.state_dict())
+    other.knn.load_state_dict(state)
+    assert other.knn.graph.pending == [4000, 4001, 4002]
+    other.add(normal(40, seed=2), 7)
+    assert other.recall() >= 0.99 and len(other.knn.graph.cells.stored) + len(other.knn.graph.pending) >= 4043
 
 
 def same(one: Any, other: Any) -> None:
@@ -331,7 +399,9 @@ def test_rows_that_were_not_observed_are_reported():
 
 
 @pytest.mark.slow
-def test_recall_in_a_large_wrapped_ring_in_many_dimensions():
+@pytest.mark.parametrize("exact", [6_000, 1 << 17])
+def test_recall_in_a_large_wrapped_ring_in_many_dimensions(exact, monkeypatch):
+    monkeypatch.setattr(inverted_file, "EXACT", exact)
     world = World(40_000)
     world.add(walks(100_000, d=20), 5000)
     world.add(walks(3000, d=20, seed=1))

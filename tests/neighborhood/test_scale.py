@@ -33,6 +33,8 @@ def test_constant_dimensions_become_zero_and_come_back():
 
 
 def test_drift():
-    assert drift(np.array([1.0, 0.0]), np.array([3.0, 0.0])) == pytest.approx(np.log(3))
+    assert drift(np.array([1.0, 0.0]), np.array([3.0, 0.0])) == pytest.approx(np.log(3) / 2**0.5)
     assert drift(np.array([1.0, 0.0]), np.array([1.0, 1e-9])) == np.inf
     assert drift(np.zeros(2), np.zeros(2)) == 0
+    several = drift(np.array([[1.0, 2.0], [0.0, 2.0], [1.0, 0.5]]), np.array([1.0, 1.0]))
+    assert several == pytest.approx([np.log(2) / 2**0.5, np.inf, np.log(2) / 2**0.5])

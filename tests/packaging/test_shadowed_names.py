@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import replay_buffers
-from interreplay import catalogue
+from interreplay.buffer import catalogue
 
 NAMES = ("argument_parser", "custom_training", "cluster_run", "enjoy", "smoketest")
 
@@ -39,7 +39,7 @@ def test_where_nothing_is_in_the_way_both_ways_lead_to_the_same_classes():
 def test_a_name_means_our_method_beside_a_package_of_the_user_s(folder):
     code = """
 import replay_buffers
-from interreplay.catalogue import make_buffer, methods
+from interreplay.buffer.catalogue import make_buffer, methods
 assert replay_buffers.MINE == 7
 buffer = make_buffer("NMER", capacity=100, k=3, seed=0)
 assert type(buffer) is methods()["NMER"] and type(buffer).__name__ == "NMER"
@@ -53,14 +53,15 @@ assert again.MINE == 7
 
 
 def test_before_the_user_s_package_is_imported_too(folder):
-    code = "from interreplay.catalogue import methods; print(*methods()); import replay_buffers; replay_buffers.MINE"
+    code = "from interreplay.buffer.catalogue import methods; print(*methods())"
+    code += "; import replay_buffers; replay_buffers.MINE"
     done = call("-c", code, folder=folder)
     assert done.returncode == 0 and done.stdout.split() == list(replay_buffers.__all__), done.stderr
 
 
 def test_a_single_file_of_that_name_is_not_ours_either(tmp_path):
     (tmp_path / "replay_buffers.py").write_text("raise RuntimeError('of the user')\n")
-    done = call("-c", "from interreplay.catalogue import methods; print(*methods())", folder=tmp_path)
+    done = call("-c", "from interreplay.buffer.catalogue import methods; print(*methods())", folder=tmp_path)
     assert done.returncode == 0 and done.stdout.split() == list(replay_buffers.__all__), done.stderr
 
 

@@ -21,7 +21,8 @@ from interreplay.analysis import __main__ as analysis
 from interreplay.rllib import SAC
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.moved import MOVED
-from tests.rllib.test_training import cluster  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data" / "before_the_move"

@@ -5,9 +5,11 @@ import pytest
 import torch
 from gymnasium.spaces import Discrete, MultiDiscrete
 
+from tests.rllib.small_runs import config
 from tests.rllib.spaces_envs import Line
 from tests.rllib.test_checkpoints import assert_same_run
-from tests.rllib.test_training import cluster, config  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 class Steps(Line):

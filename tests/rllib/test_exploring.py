@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from interreplay.learning.exploration import EpsilonGreedy, Gaussian, Random, Sampled
+from tests.rllib.small_runs import config, run, weights
 from tests.rllib.test_checkpoints import assert_same_run
-from tests.rllib.test_training import cluster, config, run, weights  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 PLAIN = {"SAC": "PlainSACUpdate", "TQC": "PlainTQCUpdate", "TD3": "PlainTD3Update", "DDPG": "PlainDDPGUpdate"}
 

@@ -18,7 +18,8 @@ import pytest
 import torch
 
 from interreplay.rllib import SACConfig, TD3Config
-from tests.rllib.test_training import cluster  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden.json"
 RUNS = {

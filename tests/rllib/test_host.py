@@ -20,6 +20,8 @@ from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.registry import ALGORITHMS
 from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.algorithms.tqc import TQCConfig
+from ray.rllib.connectors import connector_v2
+from ray.rllib.connectors.module_to_env import NormalizeAndClipActions
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
 DOTTED = "ray.rllib.utils.replay_buffers.prioritized_episode_buffer.PrioritizedEpisodeReplayBuffer"
@@ -117,6 +119,17 @@ def test_tqc_is_importable_and_a_sac():
 def test_the_rllib_command_is_gone():
     scripts = importlib.metadata.distribution("ray").entry_points.select(group="console_scripts")
     assert "ray" in scripts.names and "rllib" not in scripts.names
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["as the tests have it", "as RLlib has it"])
+def test_connectors_take_their_arguments_from_the_frame_that_made_them(kept, monkeypatch):
+    """And nothing else of what ``inspect.stack`` finds: tests/conftest.py leaves the rest out."""
+    if not kept:
+        monkeypatch.setattr(connector_v2, "inspect", inspect)
+    made = NormalizeAndClipActions(normalize_actions=False, clip_actions=True)
+    assert made.get_ctor_args_and_kwargs()[1] | made._ctor_kwargs == made._ctor_kwargs
+    assert (made._ctor_kwargs["normalize_actions"], made._ctor_kwargs["clip_actions"]) == (False, True)
+    assert isinstance(connector_v2.inspect, SimpleNamespace) == kept
 
 
 def test_local_mode_raises():

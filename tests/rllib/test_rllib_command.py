@@ -18,8 +18,10 @@ from interreplay.rllib.command.callbacks import ProgressTable
 from interreplay.rllib.command.experiment_files import read_file, read_settings
 from interreplay.rllib.command.experiments import configured
 from interreplay.rllib.command.resources import Room, check_room, request
-from interreplay.rllib.evaluation.play import Watching, watch
-from tests.rllib.test_training import cluster, config  # noqa: F401
+from interreplay.rllib.evaluation.play import PlaybackOptions, watch
+from tests.rllib.small_runs import config
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 @pytest.mark.parametrize(
@@ -135,10 +137,10 @@ def trained(tmp_path_factory):
 
 def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path):
     with pytest.raises(UsageError, match="made by SAC, not PPO"):
-        watch(trained, Watching("PPO", episodes=1))
+        watch(trained, PlaybackOptions("PPO", episodes=1))
     (tmp_path / "rllib_checkpoint.json").write_text("{}")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        watch(tmp_path, Watching(episodes=1))
+        watch(tmp_path, PlaybackOptions(episodes=1))
 
 
 @pytest.mark.slow
@@ -157,17 +159,17 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
     shell = [sys.executable, "-m", "interreplay.rllib.command.main"]
     command = [*shell, *"train --run SAC --env Pendulum-v1 --num-cpus 2 --local-dir r".split()]
     settings = "{num_steps_sampled_before_learning_starts: 50, steps_per_iteration: 100, hiddens: [8, 8]}"
-    command += ["--stop", "{env_steps: 9000}", "--config", settings]
+    command += ["--stop", "{env_steps: 5000}", "--config", settings]
 
     def stopped_by(number: int, *more: str) -> tuple[int, str, int]:
         before = len(env_steps(tmp_path))
         process = subprocess.Popen([*command, *more], cwd=tmp_path, stderr=-1, stdout=-3, text=True)
         try:
-            end = time.monotonic() + 240
+            end = time.monotonic() + 500
             while len(env_steps(tmp_path)) < before + 2 and time.monotonic() < end:
                 time.sleep(0.05)
             process.send_signal(number)
-            err = process.communicate(timeout=240)[1]
+            err = process.communicate(timeout=500)[1]
         finally:
             process.kill()
         return process.returncode, err, env_steps(tmp_path)[-1]
@@ -175,13 +177,13 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
     code, err, reached = stopped_by(signal.SIGTERM)
     assert code == 75 and "rllib: stopped; all trials were saved; go on with the same command and --resume" in err
     assert "Traceback" not in err and "SIGTERM" not in err and len(err.splitlines()) <= 3, err
-    assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and reached < 9000
+    assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and reached < 5000
     code, err, further = stopped_by(signal.SIGINT, "--resume")
-    assert code == 130 and "all trials were saved" in err and reached < further < 9000
+    assert code == 130 and "all trials were saved" in err and reached < further < 5000
     done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "9,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
-    assert env_steps(tmp_path) == list(range(100, 9001, 100))  # none was done twice
+    assert "5,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
+    assert env_steps(tmp_path) == list(range(100, 5001, 100))  # none was done twice
     watched = subprocess.run(
         [*shell, *"evaluate r --run SAC --episodes 2".split()],
         cwd=tmp_path,

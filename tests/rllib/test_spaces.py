@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from tests.rllib import spaces_envs
-from tests.rllib.test_training import cluster, config, same, weights  # noqa: F401
+from tests.rllib.small_runs import config, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 LIGHT = [kind for kind in spaces_envs.KINDS if "Image" not in kind]
 

@@ -7,9 +7,13 @@ import torch
 import replay_buffers
 from interreplay.errors import CheckpointError
 from interreplay.rllib import CrossQ, CrossQConfig, TQCConfig
-from tests.rllib.test_training import cluster, config, run, same, weights  # noqa: F401
+from tests.rllib.small_runs import config, run, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 TRAINERS = ("TQC", "CrossQ")
+LACKING = {("ReLo", "CrossQ"): "reducible_loss", ("LA3P", "TQC"): "critic_loss"}
+"""What a method needs that an algorithm does not have: targets to compare with, another loss than that of quantiles."""
 FAST = {("NMER", "TQC"), ("S4RL", "CrossQ"), ("HER", "CrossQ"), ("PER", "CrossQ")}
 
 
@@ -19,6 +23,7 @@ FAST = {("NMER", "TQC"), ("S4RL", "CrossQ"), ("HER", "CrossQ"), ("PER", "CrossQ"
         pytest.param(buffer, trainer, marks=[] if (buffer, trainer) in FAST else pytest.mark.slow)
         for buffer in replay_buffers.__all__
         for trainer in TRAINERS
+        if (buffer, trainer) not in LACKING
     ],
 )
 def test_they_train_with_every_method(buffer, trainer):
@@ -34,6 +39,14 @@ def test_they_train_with_every_method(buffer, trainer):
         assert len(algorithm.replay_buffer.selector.priorities(torch.arange(150)).unique()) > 50
 
 
+@pytest.mark.parametrize(("buffer", "trainer"), LACKING)
+def test_what_a_method_lacks_is_named(buffer, trainer):
+    with pytest.raises(
+        ValueError, match=f"{LACKING[buffer, trainer]}.*{trainer}|{trainer}.*{LACKING[buffer, trainer]}"
+    ):
+        config(buffer=buffer, trainer=trainer).build_algo()
+
+
 def test_their_configurations_are_as_short_as_any():
     for kind in (TQCConfig, CrossQConfig):
         made = kind().replay("NMER", k=10)
@@ -44,10 +57,10 @@ def test_their_configurations_are_as_short_as_any():
 
 
 def test_networks_are_as_the_settings_say():
-    made = config(trainer="TQC").training(n_critics=3, n_quantiles=7, drop_per_critic=1, huber_delta=0.5)
+    made = config(trainer="TQC").training(n_critics=3, n_quantiles=7, drop_per_critic=1, kappa=0.5)
     algorithm = made.build_algo()
     update, nets = algorithm.learner._update_rule, algorithm.learner.single_module.nets
-    assert (update.settings.drop_per_critic, update.huber_delta) == (1, 0.5)
+    assert (update.settings.drop_per_critic, update.settings.kappa) == (1, 0.5)
     assert tuple(nets.critics.weights[-1].shape) == (3, 32, 7) == tuple(nets.targets.weights[-1].shape)
     made = config(trainer="CrossQ").training(policy_delay=2, renorm_warm_up=7, activation="tanh")
     algorithm = made.build_algo()
@@ -118,7 +131,7 @@ def test_remote_runners_act_with_the_statistics_that_were_learned():
 @pytest.mark.parametrize(
     ("trainer", "settings", "message"),
     [
-        ("TQC", {"huber_delta": None}, "huber_delta is None; expected a number above 0$"),
+        ("TQC", {"kappa": None}, "kappa is None; expected a number above 0$"),
         ("TQC", {"drop_per_critic": 25}, "drop_per_critic is 25; expected less than n_quantiles, 25"),
         ("TQC", {"n_quantiles": 0}, "n_quantiles is 0; expected a whole number of at least 1"),
         ("CrossQ", {"critic_hiddens": "wide"}, "critic_hiddens is 'wide'; expected whole numbers"),
@@ -132,7 +145,14 @@ def test_bad_settings_are_refused_by_name(trainer, settings, message):
 
 @pytest.mark.parametrize(
     ("trainer", "settings"),
-    [("CrossQ", {"tau": 0.1}), ("CrossQ", {"n_quantiles": 2}), ("TQC", {"critic_hiddens": (8,)})],
+    [
+        ("CrossQ", {"tau": 0.1}),
+        ("CrossQ", {"critic_layer_norm": True}),
+        ("TQC", {"target_subset": 1}),
+        ("TQC", {"huber_delta": 1.0}),
+        ("CrossQ", {"n_quantiles": 2}),
+        ("TQC", {"critic_hiddens": (8,)}),
+    ],
 )
 def test_settings_of_another_algorithm_are_refused(trainer, settings):
     with pytest.raises(TypeError, match=f"no setting '{next(iter(settings))}'"):

@@ -7,8 +7,8 @@ import textwrap
 import pytest
 
 from interreplay.commandline import study as cluster_run
-from interreplay.commandline.flags.values import split
 from interreplay.errors import UsageError
+from interreplay.flags.values import split
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study_folder import StudyFolder
 

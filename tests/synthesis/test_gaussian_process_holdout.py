@@ -6,7 +6,7 @@ import torch
 from builders import make
 from naive_gp import predict, random_hyper
 
-from interreplay import state_files
+from interreplay.storage.state_copies import copy_arrays
 from interreplay.synthesis.gaussian_process import Fit, Form, HoldOut, Local, MonteCarlo, Preparation
 from interreplay.synthesis.gaussian_process.holdout import evaluate, nearest_blend
 from replay_buffers import BIER
@@ -81,7 +81,7 @@ def test_a_buffer_tells_its_scores_now_and_then_and_draws_the_same():
     assert {"holdout_nll_gp_reward", "holdout_nll_blend_ds1", "holdout_rmse_ratio", "holdout_nll_gain"} <= found.keys()
     assert not any(name.startswith("holdout") for name in alone.synthesizer.statistics())
     again = BIER(capacity=300, holdout_split=0.2)
-    again.load_state_dict(state_files.copy_arrays(watched.state_dict()))
+    again.load_state_dict(copy_arrays(watched.state_dict()))
     assert again.synthesizer.statistics() == found
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from builders import identical, make, same_sample
 
-from interreplay import state_files
+from interreplay.runs import state_files
 from interreplay.synthesis.gaussian_process import Fit, GaussianProcess, Local, QueuedGaussianProcess
 from interreplay.synthesis.gaussian_process.queue import fingerprint
 from replay_buffers import BIER

@@ -11,7 +11,7 @@ from interreplay.learning.actor_critic import ActorCriticUpdate
 from interreplay.learning.fast.batched_layers import ForwardPass
 from interreplay.learning.fast.optimizer import FastAdam, FastAdamW
 from interreplay.learning.networks import BatchedMLP
-from interreplay.learning.update import SampleLike, clip_gradients, half_squares, mean_over_views, weighted_mean
+from interreplay.learning.update import SampleLike, clip_gradients, mean_over_views, weighted_mean
 
 
 def spread_over_views(gradients: Tensor, m: int) -> Tensor:
@@ -76,9 +76,10 @@ class FastActorCriticUpdate(ActorCriticUpdate):
             which = None if taken is None else taken.expand(len(forward.outputs), -1).unsqueeze(-1)
             chosen = forward.outputs if which is None else forward.outputs.gather(-1, which)
             errors = mean_over_views(chosen.squeeze(-1), m) - target
-            slopes = errors if self.huber_delta is None else errors.clamp(-self.huber_delta, self.huber_delta)
+            critic_loss = self.loss_for(batch)
+            slopes = critic_loss.slopes(errors)
             slopes = slopes * (batch.weights * row_loss_weights(target, batch.row_weights) * self.scale)
-            losses = self.scale * half_squares(errors, self.huber_delta)
+            losses = self.scale * critic_loss.values(errors)
             loss = weighted_mean(losses * batch.weights, batch.row_weights).sum()
             gradients = spread_over_views(slopes, m).unsqueeze(-1)
             if which is not None:

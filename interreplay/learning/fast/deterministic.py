@@ -7,7 +7,14 @@ from torch import Tensor
 
 from interreplay.learning.deterministic import DelayedUpdate, DeterministicUpdate, ImmediateUpdate
 from interreplay.learning.fast.actor_critic import FastActorCriticUpdate, row_loss_weights
-from interreplay.learning.update import SampleLike, UpdateResult, repeat_for_views, views, weighted_mean
+from interreplay.learning.update import (
+    SampleLike,
+    UpdateResult,
+    actor_row_weights,
+    repeat_for_views,
+    views,
+    weighted_mean,
+)
 
 
 class FastDeterministicUpdate(FastActorCriticUpdate, DeterministicUpdate):
@@ -19,15 +26,16 @@ class FastDeterministicUpdate(FastActorCriticUpdate, DeterministicUpdate):
         rows = batch.transitions
         obs, next_obs, m = views(rows, self.networks.encoder)
         actions = repeat_for_views(rows.actions.flatten(1), m)
-        target = self.target(rows, self.target_views(rows, next_obs), m, rng)
+        target = self.target_values(rows, next_obs, m, rng)
         errors, critic_loss = self.step_critics(torch.cat([obs, actions], dim=1), m, target, batch, rng)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.updates += 1
         if self.actor_due():
-            self.actor_loss = self.step_actor(self.actor_views(rows, obs, m), batch.row_weights, rng)
+            self.actor_loss = self.step_actor(self.actor_views(rows, obs, m), actor_row_weights(batch), rng)
             self.move_targets()
         self.reset_when_due(rng)
         metrics = torch.stack([critic_loss, self.actor_loss.to(critic_loss), (errors + target).mean()])
-        return self.result(errors, metrics)
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
 
     @torch.no_grad()
     def step_actor(self, obs: Tensor, row_weights: Tensor | None, rng: torch.Generator) -> Tensor:

@@ -10,6 +10,7 @@ from interreplay.learning.fast.sac import FastSoftUpdate
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
+    actor_row_weights,
     mean_over_views,
     repeat_for_views,
     views,
@@ -26,21 +27,21 @@ class FastDiscreteSACUpdate(FastSoftUpdate):
         obs, next_obs, m = views(rows, self.networks.encoder)
         taken = repeat_for_views(rows.actions, m)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.target(rows, next_obs, m, alpha, rng)
+        target = self.target_values(rows, next_obs, m, rng)
         errors, critic_loss = self.step_critics(obs, m, target, batch, rng, taken)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.updates += 1
         if self.actor_due():
-            losses = self.step_policy(self.actor_views(rows, obs, m), alpha, batch.row_weights, rng)
+            losses = self.step_policy(self.actor_views(rows, obs, m), alpha, actor_row_weights(batch), rng)
             self.finish_policy(*losses, batch)
-        return self.finish_update(alpha, errors, target, critic_loss, rng)
+        return self.finish_update(alpha, errors, target, critic_loss, scores, rng)
 
     @torch.no_grad()
-    def target(self, rows: Transitions, next_obs: Tensor, m: int, alpha: Tensor, rng: torch.Generator) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
         log_probs = self.networks.actor(next_obs)
         values = self.lowest_target(self.target_views(rows, next_obs), rng)
         if self.settings.backup_entropy:
-            values = values - alpha * log_probs
+            values = values - self.networks.log_alpha.exp() * log_probs
         expected = (log_probs.exp() * values).sum(dim=-1)
         return rows.rewards + rows.discounts * mean_over_views(expected, m)
 

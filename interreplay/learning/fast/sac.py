@@ -15,6 +15,7 @@ from interreplay.learning.squashed_gaussian import SquashedGaussianSample
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
+    actor_row_weights,
     mean_over_views,
     normal,
     repeat_for_views,
@@ -35,11 +36,17 @@ class FastSoftUpdate(FastActorCriticUpdate, SoftUpdate):
             log_probs: log π ``(n,)``, or what stands for it.
             batch: What is learned from.
         """
-        alpha_loss = self.step_alpha(log_probs, batch.row_weights)
+        alpha_loss = self.step_alpha(log_probs, actor_row_weights(batch))
         self.policy_metrics = (actor_loss, alpha_loss, log_probs.mean())
 
     def finish_update(
-        self, alpha: Tensor, errors: Tensor, target: Tensor, critic_loss: Tensor, rng: torch.Generator
+        self,
+        alpha: Tensor,
+        errors: Tensor,
+        target: Tensor,
+        critic_loss: Tensor,
+        scores: dict[str, Tensor],
+        rng: torch.Generator,
     ) -> UpdateResult:
         """Move the targets, and start anew where that is due.
 
@@ -48,11 +55,13 @@ class FastSoftUpdate(FastActorCriticUpdate, SoftUpdate):
             errors: TD errors ``(critics, n)``.
             target: q_t ``(n,)``.
             critic_loss: Before the step.
+            scores: What is wanted of the rows.
             rng: Source of what starts anew.
         """
         self.move_targets()
         self.reset_when_due(rng)
-        return self.result(errors, self.report(critic_loss, alpha, (errors + target).mean()))
+        metrics = self.report(critic_loss, alpha, (errors + target).mean())
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
 
     @torch.no_grad()
     def step_alpha(self, log_probs: Tensor, row_weights: Tensor | None) -> Tensor:
@@ -71,27 +80,40 @@ class FastSACUpdate(FastSoftUpdate):
         rows = batch.transitions
         obs, next_obs, m = views(rows, self.networks.encoder)
         actions = rows.actions.flatten(1)
-        repeated = repeat_for_views(actions, m)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.target(rows, next_obs, m, normal(repeated, rng), alpha, rng)
-        errors, critic_loss = self.step_critics(torch.cat([obs, repeated], dim=1), m, target, batch, rng)
+        critic_inputs = torch.cat([obs, repeat_for_views(actions, m)], dim=1)
+        errors, critic_loss, target = self.learn_values(critic_inputs, next_obs, m, batch, rng)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.updates += 1
         if self.actor_due():
             noise = normal(actions, rng)
-            losses = self.step_actor(self.actor_views(rows, obs, m), noise, alpha, batch.row_weights, rng)
+            losses = self.step_actor(self.actor_views(rows, obs, m), noise, alpha, actor_row_weights(batch), rng)
             self.finish_policy(*losses, batch)
-        return self.finish_update(alpha, errors, target, critic_loss, rng)
+        return self.finish_update(alpha, errors, target, critic_loss, scores, rng)
+
+    def learn_values(
+        self, critic_inputs: Tensor, next_obs: Tensor, m: int, batch: SampleLike, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Step the critics; return TD errors ``(critics, n)`` before the step, the loss, and q_t ``(n,)``.
+
+        Args:
+            critic_inputs: Rows [s; a] ``(n·m, inputs)``.
+            next_obs: Encoded next observations ``(n·m, d)``.
+            m: Views of each row.
+            batch: What is learned from.
+            rng: Source of the policy's noise and of dropout.
+        """
+        target = self.target_values(batch.transitions, next_obs, m, rng)
+        return *self.step_critics(critic_inputs, m, target, batch, rng), target
 
     @torch.no_grad()
-    def target(
-        self, rows: Transitions, next_obs: Tensor, m: int, noise: Tensor, alpha: Tensor, rng: torch.Generator
-    ) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        noise = normal(repeat_for_views(rows.actions.flatten(1), m), rng)
         sample = self.networks.actor(next_obs, noise)
         critic_inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
         values = self.lowest_target(critic_inputs, rng).squeeze(-1)
         if self.settings.backup_entropy:
-            values = values - alpha * sample.log_probs
+            values = values - self.networks.log_alpha.exp() * sample.log_probs
         return rows.rewards + rows.discounts * mean_over_views(values, m)
 
     @torch.no_grad()

@@ -7,10 +7,8 @@ from torch import Tensor, nn
 
 from interreplay.learning.fast.actor_critic import row_loss_weights, spread_over_views
 from interreplay.learning.fast.sac import FastSACUpdate
-from interreplay.learning.quantiles import kept_atoms
-from interreplay.learning.settings import TQCSettings
-from interreplay.learning.update import SampleLike, UpdateResult, mean_over_views, weighted_mean
-from interreplay.transitions import Transitions
+from interreplay.learning.quantiles import TruncatedTargets
+from interreplay.learning.update import SampleLike, mean_over_views, weighted_mean
 
 
 def quantile_huber_gradients(quantiles: Tensor, target: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
@@ -30,46 +28,25 @@ def quantile_huber_gradients(quantiles: Tensor, target: Tensor, kappa: float) ->
     return (errors.mul_(slopes).sum(dim=(0, 3)) * levels).sum(dim=-1) * scale, gradients
 
 
-class FastTQCUpdate(FastSACUpdate):
+class FastTQCUpdate(TruncatedTargets, FastSACUpdate):
     """The update of TQC that `interreplay.learning.tqc.PlainTQCUpdate` defines."""
 
-    standard = TQCSettings()
-
-    @torch.no_grad()
-    def target(
-        self, rows: Transitions, next_obs: Tensor, m: int, noise: Tensor, alpha: Tensor, rng: torch.Generator
-    ) -> Tensor:
-        """Return the atoms z ``(n, K)``, means over the m views of each next observation ``(n·m, d)``."""
-        sample, targets = self.networks.actor(next_obs, noise), self.networks.targets
-        inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
-        atoms = targets.outputs(inputs, targets.draw_dropped(inputs, rng))
-        atoms = kept_atoms(atoms, self.settings.drop_per_critic)
-        if self.settings.backup_entropy:
-            atoms = atoms - (alpha * sample.log_probs).unsqueeze(1)
-        return rows.rewards.unsqueeze(1) + rows.discounts.unsqueeze(1) * mean_over_views(atoms.mT, m).mT
-
-    def step_critics(
-        self,
-        critic_inputs: Tensor,
-        m: int,
-        target: Tensor,
-        batch: SampleLike,
-        rng: torch.Generator,
-        taken: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Step the critics towards atoms ``(n, K)``; return errors of the means ``(C, n)`` and the loss."""
+    def learn_values(
+        self, critic_inputs: Tensor, next_obs: Tensor, m: int, batch: SampleLike, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
         for parameter in self.encoder:
             parameter.grad = None
-        critics = self.networks.critics
+        target, critics = self.target_atoms(batch.transitions, next_obs, m, rng), self.networks.critics
         forward = critics.passes.run(critic_inputs, critics.draw_dropped(critic_inputs, rng))
         with torch.no_grad():
             quantiles = mean_over_views(forward.outputs.mT, m).mT
-            losses, slopes = quantile_huber_gradients(quantiles, target, self.settings.huber_delta)
+            losses, slopes = quantile_huber_gradients(quantiles, target, self.settings.kappa)
             share = batch.weights * row_loss_weights(losses, batch.row_weights)
             gradients = spread_over_views((slopes * share.unsqueeze(-1)).mT, m).mT.contiguous()
             loss = weighted_mean(losses * batch.weights, batch.row_weights)
         self.step(critics, forward, gradients, "critic", self.critics)
-        return quantiles.mean(dim=2) - target.mean(dim=1), loss
+        mean = target.mean(dim=1)
+        return quantiles.mean(dim=2) - mean, loss, mean
 
     def judged(
         self, obs: Tensor, actions: Tensor, share: Tensor | float, rng: torch.Generator
@@ -82,8 +59,3 @@ class FastTQCUpdate(FastSACUpdate):
         of_actions = forward.backward(slopes.expand_as(outputs), columns=slice(obs.shape[1], None))
         assert of_actions is not None
         return outputs.mean(dim=(0, 2)), of_actions
-
-    def finish_update(
-        self, alpha: Tensor, errors: Tensor, target: Tensor, critic_loss: Tensor, rng: torch.Generator
-    ) -> UpdateResult:
-        return super().finish_update(alpha, errors, target.mean(dim=1), critic_loss, rng)

@@ -89,7 +89,7 @@ class Search:
         near |= distances < reach + NOISE * np.minimum(rows[:, -2], 1e6) * (reach > 0)
         flat = np.flatnonzero(near)
         if len(flat) > CAP * len(queries):
-            flat = _capped(near, distances)
+            flat = capped(near, distances)
         query, column = np.divmod(flat, near.shape[1])
         places = pages[column // PAGE] * PAGE + column % PAGE
         self.hits.append(np.stack([queries[query], places]))
@@ -103,7 +103,7 @@ class Search:
         return query, places, squared
 
 
-def _capped(near: np.ndarray, distances: np.ndarray) -> np.ndarray:
+def capped(near: np.ndarray, distances: np.ndarray) -> np.ndarray:
     """Flat indices of the hits `near` ``(q, m)``, of each query the nearest 256."""
     for query in np.flatnonzero(near.sum(1) > CAP):
         hits = np.flatnonzero(near[query])

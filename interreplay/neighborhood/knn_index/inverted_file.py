@@ -10,12 +10,13 @@ from interreplay.neighborhood.knn_index.kmeans import assign, centers_of, sweep_
 
 PAGE = 64  # rows per page
 MAX_CELLS = 1024
+EXACT = 1 << 17  # rows below which all of them are searched: exact, and no dearer than cells for a few rows at a time
 FAR = 1e30  # squared length of what is not there
 
 
 def cells_for(count: int) -> int:
-    """How many cells suit `count` rows: √N, one (exact search) below 6000 rows, at most 1024."""
-    return 1 if count < 6000 else min(int(round(count**0.5)), MAX_CELLS)
+    """How many cells suit `count` rows: √N, one (exact search) below 131,072 rows, at most 1024."""
+    return 1 if count < EXACT else min(int(round(count**0.5)), MAX_CELLS)
 
 
 def share_for(count: int) -> float:
@@ -119,6 +120,22 @@ class InvertedFile:
         self.slots[at], self.place[slot] = slot, at
         self.counts[cell] += 1
 
+    def extend(self, slots: np.ndarray, vectors: np.ndarray) -> None:
+        """Put rows `vectors` ``(n, d)`` into the cells of an index; their reaches are −1."""
+        if not self.whole:
+            for slot, vector in zip(slots.tolist(), vectors, strict=True):
+                self.insert(slot, vector)
+            return
+        start = int(self.counts[0])
+        stop = start + len(slots)
+        for rank in range(-(-start // PAGE), -(-stop // PAGE)):
+            self.counts[0] = rank * PAGE
+            self._new_page(0)  # pages of an only cell follow each other
+        self.counts[0] = stop
+        self.vectors[start:stop, : self.dims] = vectors
+        self.vectors[start:stop, self.dims] = np.einsum("ij,ij->i", vectors, vectors)
+        self.slots[start:stop], self.place[slots] = slots, np.arange(start, stop)
+
     def remove(self, slot: int) -> None:
         """Take one row out; the last row of its cell takes its place."""
         at = int(self.place[slot])
@@ -136,6 +153,11 @@ class InvertedFile:
             self.pages[cell, rank] = -1
             self.spare.append(page)
 
+    @property
+    def whole(self) -> bool:
+        """Whether there is one cell, in which rows lie side by side."""
+        return len(self.centers) == 1
+
     def rows(self, slots: np.ndarray) -> np.ndarray:
         """Vectors ``(n, d)`` of stored `slots` ``(n,)``."""
         return self.vectors.take(self.place[slots], axis=0)[:, : self.dims]
@@ -152,7 +174,9 @@ class InvertedFile:
 
     @property
     def stored(self) -> np.ndarray:
-        """Slots ``(n,)`` of the rows in here, ascending."""
+        """Slots ``(n,)`` of the rows in here: as they lie in an only cell, else ascending."""
+        if self.whole:
+            return self.slots[: int(self.counts[0])].astype(np.int64)
         return np.flatnonzero(self.place >= 0)
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from interreplay.neighborhood.knn_index.cell_search import Search
+from interreplay.neighborhood.knn_index.exact_search import ExactSearch
 from interreplay.neighborhood.knn_index.inverted_file import InvertedFile
 from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
 from interreplay.neighborhood.scale import RunningStandardizer, drift
 
-SEARCH_DRIFT = 0.15  # |ln std ratio| from which on candidates are searched anew; 10 of 32 survive .2 with recall .999
+SEARCH_DRIFT = 0.15  # drift from which on candidates are searched anew; 10 of 32 survive .2 with recall .999
 BLOCK = 2048  # lists handled at a time
+RANKED = 256  # lists ranked at a time: their candidates stay in the cache
 AHEAD = 1024  # lists looked at beyond those asked for, when some of these were ranked in an earlier scale
 
 
@@ -51,34 +53,27 @@ class CandidateLists:
 
     def judge(self) -> None:
         """Find out which searches still serve and which lists are fit for use."""
-        self.valid = np.array([drift(std, self.scale.std) < SEARCH_DRIFT for std in self.stds])
+        self.valid = drift(self.stds, self.scale.std) < SEARCH_DRIFT
         self.valid[0] = False
-        self.fit = self.valid[self.queried] & (self.ranked == self.epoch)
-
-    def forget(self, slots: np.ndarray) -> None:
-        """Leave `slots` without a list."""
-        self.queried[slots], self.fit[slots] = 0, False
-        self.table.clear(slots)
+        used = slice(0, self.table.count)
+        self.fit[used] = self.valid[self.queried[used]] & (self.ranked[used] == self.epoch)
 
     def complete(self, slots: np.ndarray) -> bool:
-        """Whether the first k candidates of all `slots` ``(n,)`` are their k nearest, without a look at each.
+        """Whether the first k candidates of all `slots` ``(n,)``, mended, are their k nearest, without a look at each.
 
-        So it is while nothing was overwritten, where no list needs anything and all are long enough.
+        So it is while nothing was overwritten, where all lists are long enough.
         """
-        if self.table.written > self.table.capacity or not self.fit.take(slots).all():
+        if self.table.written > self.table.capacity:
             return False
         return not (self.table.pick(slots, self.k - 1) == EMPTY).any()
 
     def candidates(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates of `slots` ``(n,)``, right as of now.
+        """Candidates of `slots` ``(n,)``, mended.
 
         Returns:
             Their ages ``(n, width)``, nearest first, and the number of live ones up to and with each, float32
             ``(n, width)``.
         """
-        if not self.fit.take(slots).all():
-            self._mend(np.unique(slots))
-            self.tidy(AHEAD)
         ages, order = self.table.count_live(self.table.keys.take(slots, axis=0))
         short = order[:, -1] < min(self.k, self.table.count - 1)
         if short.any():
@@ -86,10 +81,16 @@ class CandidateLists:
             ages, order = self.table.count_live(self.table.keys.take(slots, axis=0))
         return ages, order
 
-    def _mend(self, slots: np.ndarray) -> None:
-        """Make the lists of `slots`, each once, fit for use."""
+    def mend(self, slots: np.ndarray) -> None:
+        """Make the lists of `slots` ``(n,)`` fit for use."""
+        if self.fit.take(slots).all():
+            return
+        slots = np.unique(slots)
         self.search(slots[~self.valid[self.queried[slots]]])
-        self.rank(slots[self.ranked[slots] != self.epoch])
+        earlier = slots[self.ranked[slots] != self.epoch]
+        if len(earlier):
+            self.rank(earlier)
+            self.tidy(AHEAD)
 
     def tidy(self, rows: int) -> None:
         """Of the next `rows` rows in turn, rank the lists whose distances are of an earlier scale."""
@@ -104,7 +105,7 @@ class CandidateLists:
             self.search(slots, probes)
             enough = self.table.live(self.table.keys[slots]).sum(1) >= min(self.k, self.table.count - 1)
             slots = slots[~enough]
-            if not len(slots):
+            if self.cells.whole or not len(slots):
                 return
 
     def search(self, slots: np.ndarray, probes: int | None = None) -> None:
@@ -112,21 +113,31 @@ class CandidateLists:
         if not len(slots):
             return
         self.rank(slots[(self.queried[slots] > 0) & (self.ranked[slots] != self.epoch)])
-        search = Search(self.cells, slots, self.width, self._radius(slots), probes or self.cells.probes)
+        search: Search | ExactSearch
+        if self.cells.whole:
+            search = ExactSearch(self.cells, slots, self.width)
+        else:
+            search = Search(self.cells, slots, self.width, self._radius(slots), probes or self.cells.probes)
         query, places, squared = search.run()
-        found = self.cells.slots[places].astype(np.int64)
-        inside = squared <= search.radius[query]
-        keys = pack(squared[inside], self.table.write_of(found[inside]))
-        self._offer(slots[query[inside]], keys, 4 * self.width)
-        kept = self.table.merge(slots, np.empty((len(slots), 0), np.uint64))
-        full = kept[:, -1] != EMPTY
-        self.cells.reach[self.cells.place[slots]] = np.where(full, squared_of(kept[:, -1]), search.radius)
+        own, found = slots.take(query), self.cells.slots.take(places).astype(np.int64)
+        inside = squared <= search.radius.take(query)
+        mine = own[inside], pack(squared[inside], self.table.write_of(found[inside]))
+        reach = self.cells.reach.take(places)
+        self.cells.reach[search.places] = search.radius
+        if not self.cells.whole:  # then of a pair searched for one may be found by the other alone
+            self._offer(*mine, 4 * self.width)
+            reach = self.cells.reach.take(places)
+        wanted = squared < reach
         self.queried[slots] = self.ranked[slots] = self.epoch
         self.seen[slots], self.fit[slots] = self.table.written, True
-        wanted = squared < self.cells.reach[places]
         targets = found[wanted]
-        self.rank(np.unique(targets[self.ranked[targets] != self.epoch]))
-        self._offer(targets, pack(squared[wanted], self.table.write_of(slots[query[wanted]])), 8)
+        self.rank(np.unique(targets[self.ranked.take(targets) != self.epoch]))
+        theirs = targets, pack(squared[wanted], self.table.write_of(own[wanted]))
+        if self.cells.whole:
+            slots, keys = (np.concatenate(pair) for pair in zip(mine, theirs, strict=True))
+            self._offer(slots, keys, self.width)
+        else:
+            self._offer(*theirs, 8)
 
     def _radius(self, slots: np.ndarray) -> np.ndarray:
         """Squared radius ``(q,)`` that should hold `width` rows; NaN where the list does not tell."""
@@ -143,28 +154,29 @@ class CandidateLists:
         groups, turns, lines = by_group(slots, keys, limit)
         ends = np.searchsorted(turns, np.arange(turns.max(initial=-1) + 2))
         for start, end in zip(ends[:-1], ends[1:], strict=True):
-            kept = self.table.merge(groups[start:end], lines[start:end])
-            places = self.cells.place[groups[start:end]]
-            full = kept[:, -1] != EMPTY
-            self.cells.reach[places[full]] = squared_of(kept[full, -1])
+            last = self.table.merge(groups[start:end], lines[start:end])[:, -1]
+            full = last != EMPTY
+            self.cells.reach[self.cells.place[groups[start:end][full]]] = squared_of(last[full])
 
     def rank(self, slots: np.ndarray) -> None:
         """Take the distances of the candidates of `slots` ``(n,)``, each once, in the scale of now."""
-        for start in range(0, len(slots), BLOCK):
-            self._rank(slots[start : start + BLOCK])
+        for start in range(0, len(slots), RANKED):
+            self._rank(slots[start : start + RANKED])
 
     def _rank(self, slots: np.ndarray) -> None:
-        keys = self.table.keys[slots]
+        keys = self.table.keys.take(slots, axis=0)
         live = self.table.live(keys)
-        row, column = np.nonzero(live)
-        other = self.table.slots_of(keys[row, column])
-        difference = self.cells.rows(other) - self.cells.rows(slots)[row]
-        fresh = np.full_like(keys, EMPTY)
-        fresh[row, column] = pack(np.einsum("ij,ij->i", difference, difference), keys[row, column])
+        other = np.where(live, self.table.slots_of(keys), slots[:, None])
+        vectors, place = self.cells.vectors, self.cells.place
+        difference = vectors.take(place.take(other.ravel()), axis=0).reshape(*other.shape, -1)
+        difference -= vectors.take(place.take(slots), axis=0)[:, None]  # with what is beside the vectors: twice as fast
+        difference = difference[..., : self.cells.dims]
+        squared = np.einsum("ijk,ijk->ij", difference, difference)
         before = np.where(live, squared_of(keys), -1.0).max(1)
-        after = np.where(live, squared_of(fresh), -1.0).max(1)
-        fresh.sort(axis=1)
-        self.table.keys[slots] = fresh
+        after = np.where(live, squared, -1.0).max(1)
+        keys = np.where(live, pack(squared, keys), EMPTY)
+        keys.sort(axis=1)
+        self.table.keys[slots] = keys
         self.ranked[slots] = self.epoch
         self.fit[slots] = self.valid[self.queried[slots]]
         known = (before > 0) & (after > 0)

@@ -73,6 +73,8 @@ class NeighborTable:
 
     def slots_of(self, keys: np.ndarray) -> np.ndarray:
         """Slots, int64, of live `keys`."""
+        if self.written <= self.capacity:
+            return (keys & LOW).astype(np.int64)
         return self.slots_aged(self.ages(keys))
 
     def slots_aged(self, ages: np.ndarray) -> np.ndarray:
@@ -93,14 +95,19 @@ class NeighborTable:
         Returns:
             Their candidates ``(n, width)``, live ones first, nearest first.
         """
-        both = np.concatenate([self.keys[slots], offers], axis=1)
-        both[~self.live(both)] = EMPTY
+        both = np.concatenate([self.keys.take(slots, axis=0), offers], axis=1)
+        if self.written > self.capacity:
+            both[~self.live(both)] = EMPTY
         both.sort(axis=1)
-        twice = ((both[:, 1:] ^ both[:, :-1]) & LOW) == 0
+        writes = both.view(np.uint32)[:, 0::2]
+        twice = writes[:, 1:] == writes[:, :-1]
         twice &= both[:, 1:] != EMPTY
-        if twice.any():
-            both[:, 1:][twice] = EMPTY
-            both.sort(axis=1)
+        some = np.flatnonzero(twice.any(axis=1))
+        if len(some):
+            lines = both[some]
+            lines[:, 1:][twice[some]] = EMPTY
+            lines.sort(axis=1)
+            both[some] = lines
         kept = both[:, : self.width]
         self.keys[slots] = kept
         return kept
@@ -127,13 +134,19 @@ def by_group(groups: np.ndarray, keys: np.ndarray, limit: int) -> tuple[np.ndarr
         that the lines of one turn are together) and keys ``(lines, at most limit)``, padded with `EMPTY`.
     """
     order = np.argsort(groups, kind="stable")
-    groups, keys = groups[order], keys[order]
-    first = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])[: len(groups)]
-    rank = np.arange(len(groups)) - np.repeat(first, np.diff(np.r_[first, len(groups)]))
-    turn, column = np.divmod(rank, limit)
+    groups, keys = groups.take(order), keys.take(order)
+    first = np.ones(len(groups), bool)
+    np.not_equal(groups[1:], groups[:-1], out=first[1:])
+    number = np.arange(len(groups))
+    column = number - np.maximum.accumulate(np.where(first, number, 0))
+    most = int(column.max(initial=-1)) + 1
+    if most <= limit:
+        lines = np.full((int(first.sum()), most), EMPTY)
+        lines[np.cumsum(first) - 1, column] = keys
+        return groups[first], np.zeros(len(lines), np.int64), lines
+    turn, column = np.divmod(column, limit)
     starts = np.flatnonzero(column == 0)
-    line = np.cumsum(column == 0) - 1
-    lines = np.full((len(starts), int(column.max(initial=-1)) + 1), EMPTY)
-    lines[line, column] = keys
+    lines = np.full((len(starts), limit), EMPTY)
+    lines[np.cumsum(column == 0) - 1, column] = keys
     again = np.argsort(turn[starts], kind="stable")
     return groups[starts][again], turn[starts][again], lines[again]

@@ -9,9 +9,9 @@ from torch import nn
 
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.exploration import make_exploration
+from interreplay.learning.setting_fields import defaults
 from interreplay.rllib.algorithms.module import OffPolicyModule, critic_settings
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
-from interreplay.settings import defaults
 
 NOISE = {"Gaussian": ("sigma",), "OrnsteinUhlenbeck": ("sigma", "theta")}
 """The arguments of explorations that are settings of their own."""

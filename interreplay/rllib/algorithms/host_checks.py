@@ -10,9 +10,9 @@ from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 from interreplay.errors import accepted_names
+from interreplay.learning.setting_fields import Number, OneOf
 from interreplay.rllib.algorithms.module import CRITIC_KEYS, OffPolicyModule
 from interreplay.rllib.env_runner.runner import ColumnRunner
-from interreplay.settings import Number, OneOf
 
 MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations", *CRITIC_KEYS)
 """What networks take from ``rl_module(model_config=)``, beside RLlib's ``fcnet_hiddens`` and ``fcnet_activation``."""

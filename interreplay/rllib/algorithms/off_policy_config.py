@@ -11,10 +11,12 @@ from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
-from interreplay.catalogue import Kind
+from interreplay.buffer.catalogue import Kind
 from interreplay.experience import Mix
 from interreplay.experience.recipes import as_settings
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
+from interreplay.learning.losses import check_loss
+from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.host_checks import (
@@ -31,7 +33,6 @@ from interreplay.rllib.algorithms.rllib_settings import (
     training_of,
 )
 from interreplay.rllib.checkpoints.moved import settings_of_before
-from interreplay.settings import OrWord, Rate, Whole, accepted_by, check_known, defaults
 
 RLLIB_NAMES = {
     "learning_starts": "num_steps_sampled_before_learning_starts",
@@ -162,6 +163,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self._check_exploration()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
+        check_loss(*(getattr(self, name, None) for name in ("huber_delta", "pal_alpha")))
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
@@ -206,17 +208,11 @@ class OffPolicyConfig(AlgorithmConfig):
         raise NotImplementedError
 
     def update_settings(self) -> dict[str, Any]:
-        """Return what updates are given: the algorithm's settings as one dataclass, and RLlib's about gradients.
-
-        Raises:
-            ValueError: Settings do not fit each other.
-        """
-        own = {
-            field.name: getattr(self, RLLIB_NAMES.get(field.name, field.name)) for field in fields(self.settings_class)
-        }
-        rates = {f"{name}_lr": rate for name, rate in self.rates(0).items()}
-        clipping = {name: getattr(self, name) for name in ("grad_clip", "grad_clip_by")}
-        return {"settings": self.settings_class(**own | rates), **clipping}
+        """Return what updates are given: the algorithm's settings, or a refusal, and RLlib's clipping."""
+        names = {f.name: RLLIB_NAMES.get(f.name, f.name) for f in fields(self.settings_class)}
+        own = {name: getattr(self, attribute) for name, attribute in names.items()}
+        own |= {f"{name}_lr": rate for name, rate in self.rates(0).items()}
+        return {"settings": self.settings_class(**own)} | {n: getattr(self, n) for n in ("grad_clip", "grad_clip_by")}
 
     @property
     def layers(self) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 
-from interreplay.settings import accepted_by
+from interreplay.learning.setting_fields import accepted_by
 
 TABLE: dict[str, Any] = yaml.safe_load((files("interreplay.rllib.algorithms") / "rllib_settings.yaml").read_text())
 

@@ -6,26 +6,39 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from interreplay import state_files
+from interreplay.buffer import ReplayBuffer
 from interreplay.errors import CheckpointError
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
+from interreplay.runs import state_files
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-    from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
-
-T = TypeVar("T", bound="CheckpointedAlgorithm")
+T = TypeVar("T")
 IDENTITY = "interreplay.json"
 BUFFER = "replay_buffer"
 RLLIB = "rllib_files.json"
 
 
-def identity(algorithm: CheckpointedAlgorithm) -> dict[str, str]:
-    """What a checkpoint of this algorithm fits: the same environment, algorithm and buffer."""
+class Saved(Protocol):
+    """An algorithm, as far as its checkpoints hold more than RLlib's own part.
+
+    Attributes:
+        config: Its configuration.
+        single_spaces: Spaces of observations and actions of one environment.
+        replay_buffer: Saved with it.
+    """
+
+    config: Any
+    single_spaces: Any
+    replay_buffer: ReplayBuffer
+
+
+def identity(algorithm: Saved) -> dict[str, str]:
+    """Return what a checkpoint of this algorithm fits: the same environment, algorithm and buffer."""
     observation_space, action_space = algorithm.single_spaces
     arguments = dict(algorithm.config.replay_buffer_config)
     kind = arguments.pop("type")
@@ -40,7 +53,7 @@ def identity(algorithm: CheckpointedAlgorithm) -> dict[str, str]:
     }
 
 
-def save(algorithm: CheckpointedAlgorithm, path: Any, save_rllib: Callable[[str], Any]) -> str:
+def save(algorithm: Saved, path: Any, save_rllib: Callable[[str], Any]) -> str:
     """Write a checkpoint into the folder `path`, which appears whole or not at all."""
     target = Path(tempfile.mkdtemp(prefix="interreplay_") if path is None else path).absolute()
 
@@ -54,9 +67,7 @@ def save(algorithm: CheckpointedAlgorithm, path: Any, save_rllib: Callable[[str]
     return str(target)
 
 
-def restore(
-    algorithm: CheckpointedAlgorithm, path: Any, restore_rllib: Callable[[str], Any], trusted: bool = False
-) -> None:
+def restore(algorithm: Saved, path: Any, restore_rllib: Callable[[str], Any], trusted: bool = False) -> None:
     """Continue from a checkpoint; one from elsewhere cannot run anything, unless it is trusted.
 
     Raises:
@@ -88,7 +99,7 @@ def make(
     config = stored_config(folder, trusted, whole=True) if config is None else config
     if not (isinstance(config.algo_class, type) and issubclass(config.algo_class, cls)):
         raise ValueError(f"the checkpoint {folder} is of {config.algo_class}; expected {cls.__name__}")
-    algorithm: T = config.build_algo()
+    algorithm: Any = config.build_algo()
     try:
         algorithm.restore_from_path(folder, trusted=trusted)
     except BaseException:
@@ -108,7 +119,7 @@ def check_part(path: Any) -> None:
     safe_pickle.check(Path(path))
 
 
-def check_fits(algorithm: CheckpointedAlgorithm, folder: Path) -> None:
+def check_fits(algorithm: Saved, folder: Path) -> None:
     """Raise CheckpointError unless the checkpoint belongs to such an algorithm."""
     try:
         saved = json.loads((folder / IDENTITY).read_text())

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 MOVED = {
+    "interreplay.catalogue": "interreplay.buffer.catalogue",
     "interreplay.rllib.algorithm": "interreplay.rllib.algorithms.off_policy",
     "interreplay.rllib.config": "interreplay.rllib.algorithms.off_policy_config",
     "interreplay.rllib.ddpg": "interreplay.rllib.algorithms.ddpg",
@@ -26,6 +27,7 @@ MOVED = {
     "interreplay.rllib.tune_progress": "interreplay.rllib.tune.callbacks",
     "interreplay.rllib.tune_trial": "interreplay.rllib.tune.trainable",
     "interreplay.rllib.video": "interreplay.rllib.evaluation.video",
+    "interreplay.sample": "interreplay.buffer.sample",
 }
 """Modules with classes that pickles of commit d2c55bd and before may name, and where they lie since."""
 
@@ -46,7 +48,7 @@ def settings_of_before(state: Mapping[str, Any], known: Collection[str]) -> dict
 
 
 def current(module: str) -> str:
-    """The name that a module has today."""
+    """Return the name that a module has today."""
     return MOVED.get(module, module)
 
 

@@ -1,6 +1,7 @@
 """Pickles in checkpoints: looked through before they are loaded, since loading one may run anything.
 
-RLlib writes the state of an algorithm as pickles; the replay buffer is not among them, see `interreplay.state_files`.
+RLlib writes the state of an algorithm as pickles; the replay buffer is not among them, see
+`interreplay.runs.state_files`.
 Those of a checkpoint that a run is resumed from name nothing but arrays and containers. The one that says what the
 algorithm was also names classes; these are noted by name, not imported, and nothing can call them. What names more is
 refused, unless it is trusted.
@@ -19,7 +20,7 @@ from ray import cloudpickle
 from interreplay.errors import CheckpointError
 from interreplay.learning.exploration import Exploration
 from interreplay.rllib.checkpoints.moved import current
-from interreplay.state_files import manifest
+from interreplay.runs.state_files import manifest
 
 CONSTRUCTOR = "class_and_ctor_args.pkl"
 """RLlib reads it in `from_checkpoint` alone, at the top of the folder; those of parts are never read."""

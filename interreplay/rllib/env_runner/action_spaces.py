@@ -18,10 +18,10 @@ class Actions(Protocol):
     shape: tuple[int, ...]
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
-        """Actions ``(n, *shape)`` of the environment for kept ones."""
+        """Return actions ``(n, *shape)`` of the environment for kept ones."""
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """`count` kept actions, uniformly random."""
+        """Return `count` kept actions, uniformly random."""
 
 
 class ActionScale(Actions):
@@ -41,7 +41,7 @@ class ActionScale(Actions):
         self.dtype = space.dtype
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
-        """Actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
+        """Return actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
         scaled = self._start + (actions + 1.0) * self._half
         return np.minimum(np.maximum(scaled, self.low), self.high).astype(self.dtype)  # np.clip takes twice as long
 

@@ -25,7 +25,7 @@ WRAPPERS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RescaleAction",
 
 
 def chain(env: gym.Env) -> list[gym.Env]:
-    """The environment and its wrappers, the outermost first."""
+    """Return the environment and its wrappers, the outermost first."""
     layers = [env]
     while isinstance(layers[-1], gym.Wrapper):
         layers.append(layers[-1].env)
@@ -33,7 +33,7 @@ def chain(env: gym.Env) -> list[gym.Env]:
 
 
 def can_save(env: gym.Env) -> bool:
-    """Whether `save_env` captures everything this environment will do."""
+    """Return whether `save_env` captures everything this environment will do."""
     *wrappers, core = chain(env)
     return core.__class__.__module__.startswith(KNOWN) and all(
         type(w).__name__ in WRAPPERS and type(w).__module__.startswith("gymnasium.") for w in wrappers
@@ -41,7 +41,7 @@ def can_save(env: gym.Env) -> bool:
 
 
 def save_env(env: gym.Env) -> list[dict[str, Any]]:
-    """The state of every layer, made of plain values and arrays."""
+    """Return the state of every layer, made of plain values and arrays."""
     return [_save_layer(layer) for layer in chain(env)]
 
 
@@ -70,7 +70,7 @@ def _save_layer(layer: gym.Env) -> dict[str, Any]:
 
 
 def _within(layer: gym.Env) -> dict[str, gym.Env]:
-    """Environments that an environment, which is no wrapper, is made of."""
+    """Return environments that an environment, which is no wrapper, is made of."""
     if isinstance(layer, gym.Wrapper):
         return {}
     return {name: value for name, value in vars(layer).items() if isinstance(value, gym.Env)}
@@ -87,7 +87,7 @@ def _restore_layer(layer: gym.Env, state: dict[str, Any]) -> None:
 
 
 def _save_mujoco(model: Any, data: Any) -> dict[str, np.ndarray]:
-    """MuJoCo's integration state, and every derived array, which observations and rewards may read."""
+    """Return MuJoCo's integration state, and every derived array, which observations and rewards may read."""
     import mujoco
 
     spec = mujoco.mjtState.mjSTATE_INTEGRATION

@@ -9,13 +9,13 @@ from pathlib import Path
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from interreplay import state_files
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.rllib.algorithms.off_policy import OffPolicy
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
 from interreplay.rllib.evaluation.environment import check_environment
-from interreplay.state_files.manifest import MANIFEST
+from interreplay.runs import state_files
+from interreplay.runs.state_files.manifest import MANIFEST
 
 METADATA = "rllib_checkpoint.json"
 _NUMBERED = re.compile(r"checkpoint_\d+")

@@ -17,7 +17,7 @@ from ray.rllib.utils import replay_buffers as stock_buffers
 from ray.rllib.utils.serialization import deserialize_type
 from typing_extensions import Self
 
-from interreplay.catalogue import Kind, check_arguments, resolve
+from interreplay.buffer.catalogue import Kind, check_arguments, resolve
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.checks import check_recipe
 
@@ -109,7 +109,7 @@ class BufferCheckpoints(Algorithm):
     """
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **options: Any) -> dict[str, Any]:
-        """The state of the algorithm, and that of its replay buffer."""
+        """Return the state of the algorithm, and that of its replay buffer."""
         state = super().get_state(components, not_components=not_components, **options)
         if self._keeps and self._check_component(COMPONENT, components, not_components):
             state[COMPONENT] = self.local_replay_buffer.get_state()
@@ -126,65 +126,35 @@ class BufferCheckpoints(Algorithm):
         return isinstance(self.local_replay_buffer, ReplayBuffer) and self.config.store_buffer_in_checkpoints
 
 
-class StockSACConfig(ReplayMixin, SACConfig):
-    """RLlib's own SAC, with our replay buffers."""
+def with_replay(config: Any, algorithm: Any) -> tuple[Any, Any]:
+    """Return a stock configuration and its algorithm as classes that use our replay buffers.
 
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class or StockSAC)
+    Args:
+        config: RLlib's configuration.
+        algorithm: RLlib's algorithm.
 
+    Returns:
+        ``StockSACConfig`` and ``StockSAC`` of ``SACConfig`` and ``SAC``; to be assigned to these names, by which
+        checkpoints find them.
+    """
 
-class StockSAC(BufferCheckpoints, SAC):
-    """RLlib's own SAC, its replay buffer kept in checkpoints."""
+    class Config(ReplayMixin, config):
+        def __init__(self, algo_class: type | None = None):
+            super().__init__(algo_class or Stock)
 
-    @classmethod
-    def get_default_config(cls) -> StockSACConfig:
-        """The configuration of this class."""
-        return StockSACConfig()
+    class Stock(BufferCheckpoints, algorithm):
+        @classmethod
+        def get_default_config(cls) -> Any:
+            """Return the configuration of this class."""
+            return Config()
 
-
-class StockTQCConfig(ReplayMixin, TQCConfig):
-    """RLlib's own TQC, with our replay buffers."""
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class or StockTQC)
-
-
-class StockTQC(BufferCheckpoints, TQC):
-    """RLlib's own TQC, its replay buffer kept in checkpoints."""
-
-    @classmethod
-    def get_default_config(cls) -> StockTQCConfig:
-        """The configuration of this class."""
-        return StockTQCConfig()
+    for made, stock in ((Config, config), (Stock, algorithm)):
+        made.__name__ = made.__qualname__ = f"Stock{stock.__name__}"
+        made.__doc__ = f"RLlib's own {algorithm.__name__}, with our replay buffers."
+    return Config, Stock
 
 
-class StockCQLConfig(ReplayMixin, CQLConfig):
-    """RLlib's own CQL, with our replay buffers between the recorded episodes and the learner."""
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class or StockCQL)
-
-
-class StockCQL(CQL):
-    """RLlib's own CQL."""
-
-    @classmethod
-    def get_default_config(cls) -> StockCQLConfig:
-        """The configuration of this class."""
-        return StockCQLConfig()
-
-
-class StockDQNConfig(ReplayMixin, DQNConfig):
-    """RLlib's own DQN, with our replay buffers."""
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class or StockDQN)
-
-
-class StockDQN(BufferCheckpoints, DQN):
-    """RLlib's own DQN, its replay buffer kept in checkpoints."""
-
-    @classmethod
-    def get_default_config(cls) -> StockDQNConfig:
-        """The configuration of this class."""
-        return StockDQNConfig()
+StockSACConfig, StockSAC = with_replay(SACConfig, SAC)
+StockTQCConfig, StockTQC = with_replay(TQCConfig, TQC)
+StockDQNConfig, StockDQN = with_replay(DQNConfig, DQN)
+StockCQLConfig, StockCQL = with_replay(CQLConfig, CQL)

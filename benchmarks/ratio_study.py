@@ -1,0 +1,144 @@
+"""What a study of update ratios found, in tables and a figure: ``python -m benchmarks.ratio_study FOLDER``.
+
+FOLDER holds the runs, as Tune or `benchmarks.keep_study` left them, and what random actions return:
+``python -m benchmarks.random_returns FOLDER/random_returns.json ENV ...``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from benchmarks.measure import table
+from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, area, bootstrapped, estimate, holm
+from benchmarks.ratio_statistics import interaction as interaction_of
+from interreplay.analysis.reading.results import read_results
+
+CLAIMS = {"TD3": 1.94, "SAC": 1.29}
+"""Sander et al. 2022 (arXiv:2205.09117): NMER's return beside uniform replay's."""
+COLORS = dict(zip(ARMS, ("#9aa5b1", "#3e4c59", "#f0b429", "#c65d21"), strict=True))
+
+
+def curves(folder: Path) -> pd.DataFrame:
+    """Return the evaluations of all runs: ``env``, ``arm``, ``seed``, ``steps``, ``value``; one row each."""
+    rows = []
+    for run in sorted(path.parent for path in folder.glob("*/params.json")):
+        settings = json.loads((run / "params.json").read_text())
+        ratio = settings.get("updates_per_step", settings.get("round_robin_weights"))
+        found = read_results(run).table.dropna(subset=["evaluation"])
+        for steps, value in zip(found["env_steps"], found["evaluation"], strict=True):
+            rows.append((settings["env"], f"{settings['buffer']}-{ratio:g}", settings["seed"], steps, value))
+    return pd.DataFrame(rows, columns=["env", "arm", "seed", "steps", "value"])
+
+
+def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task]:
+    """Return the areas of each task, by arm and in the order of seeds."""
+    tasks: dict[str, Task] = {}
+    for env, rows in found.groupby("env"):
+        arms = {}
+        for arm, runs in rows.groupby("arm"):
+            each = [run.sort_values("steps") for _, run in runs.groupby("seed")]
+            arms[str(arm)] = np.array(
+                [area(run["steps"].to_numpy(float), run["value"].to_numpy(float), random[str(env)]) for run in each]
+            )
+        tasks[str(env)] = arms
+    return tasks
+
+
+def effects(tasks: Sequence[Task]) -> dict[str, Estimate]:
+    """Return the two primary effects, p-values by Holm, and the secondary ones without correction."""
+    found = {name: estimate(tasks, name) for name in CONTRASTS}
+    corrected = holm({name: found[name].p for name in ("A", "B")})
+    found |= {name: Estimate(e.ratio, e.low, e.high, corrected.get(name, e.p)) for name, e in found.items()}
+    low, high = np.exp(bootstrapped(tasks, interaction_of))
+    return found | {"20 against 1": Estimate(float(np.exp(interaction_of(tasks))), float(low), float(high))}
+
+
+def describe(tasks: Mapping[str, Task], found: Mapping[str, Estimate]) -> str:
+    """Return the areas of every seed, and the effects, as markdown."""
+    rows = [
+        [env, arm, ", ".join(f"{value:,.0f}" for value in areas), f"{areas.mean():,.0f}"]
+        for env, arms in tasks.items()
+        for arm, areas in arms.items()
+    ]
+    named = {"A": "A: NMER-20 : Uniform at the better ratio", "B": "B: NMER-20 : Uniform-20"}
+    named |= {"at 1": "NMER-1 : Uniform-1", "20 against 1": "interaction with the ratio"}
+    lines = [
+        [named[name], f"{e.ratio:.2f}", f"{e.low:.2f} to {e.high:.2f}", "–" if np.isnan(e.p) else f"{e.p:.3f}"]
+        for name, e in found.items()
+    ]
+    areas = table(["task", "arm", "area above random of every seed", "mean"], rows)
+    return areas + "\n\n" + table(["effect", "ratio", "95 % interval", "p (Holm for A and B)"], lines)
+
+
+def draw(found: pd.DataFrame, effects: Mapping[str, Estimate], random: Mapping[str, float], trainer: str) -> plt.Figure:
+    """Return the figure: a learning curve per task, every seed thin, and the effects with their intervals."""
+    envs = list(dict.fromkeys(found["env"]))
+    figure, axes = plt.subplots(1, len(envs) + 1, figsize=(4 * len(envs) + 4.4, 3.6), layout="constrained")
+    for axis, env in zip(axes, envs, strict=False):
+        for arm in ARMS:
+            runs = found[(found["env"] == env) & (found["arm"] == arm)]
+            for _, run in runs.groupby("seed"):
+                axis.plot(run["steps"], run["value"], color=COLORS[arm], lw=0.6, alpha=0.5)
+            means = runs.groupby("steps")["value"].mean()
+            axis.plot(means.index, means, color=COLORS[arm], lw=2.2, label=arm)
+        axis.axhline(random[env], color="0.6", lw=0.8, ls=":")
+        axis.set(title=env.removeprefix("dm_control/"), xlabel="env steps")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("evaluation return")
+    axes[0].legend(frameon=False, fontsize=8)
+    _draw_effects(axes[-1], effects, trainer)
+    return figure
+
+
+def _draw_effects(axis: plt.Axes, effects: Mapping[str, Estimate], trainer: str) -> None:
+    names = {
+        "A": "A: NMER at 20 against\nUniform at its better ratio",
+        "B": "B: both at 20",
+        "at 1": "both at 1",
+        "20 against 1": "effect at 20\nover effect at 1",
+    }
+    for place, (name, e) in enumerate(reversed(effects.items())):
+        strong = name in "AB"
+        axis.plot([e.low, e.high], [place, place], color="#c65d21" if strong else "0.5", lw=2)
+        axis.plot(e.ratio, place, "o", color="#c65d21" if strong else "0.5")
+    axis.set_yticks(range(len(effects)), [names[name] for name in reversed(effects)], fontsize=8)
+    axis.axvline(1, color="0.3", lw=1)
+    axis.axvline(CLAIMS[trainer], color="0.3", lw=1, ls="--")
+    axis.text(CLAIMS[trainer], len(effects) - 0.45, " as published", fontsize=7, color="0.3")
+    axis.set(xscale="log", xlabel="area under the curve, ratio (95 % interval)", ylim=(-0.6, len(effects) - 0.2))
+    axis.xaxis.set_major_locator(FixedLocator([0.25, 0.5, 0.7, 1, 1.4, 2, 3, 5]))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the tables and write the figure."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ratio_study", description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--figure", type=Path, help="where to draw it")
+    args = parser.parse_args(argv)
+    found = curves(args.folder)
+    played = json.loads((args.folder / "random_returns.json").read_text())
+    random = {env: value["mean"] for env, value in played.items()}
+    tasks = tasks_of(found, random)
+    found_effects = effects(list(tasks.values()))
+    print(describe(tasks, found_effects))
+    if args.figure is not None:
+        trainer = json.loads(next(args.folder.glob("*/params.json")).read_text())["trainer"]
+        draw(found, found_effects, random, trainer).savefig(args.figure, dpi=150)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Charts as data, and who draws them: Matplotlib for files, Plotly for the page."""

@@ -1,0 +1,92 @@
+"""The flags of the algorithms' and the loop's settings, made from the dataclasses that state them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from interreplay.errors import UsageError
+from interreplay.flags.parser import Flag
+from interreplay.flags.values import boolean, reader
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.setting_fields import Widths, YesNo, accepted_by
+from interreplay.learning.settings import LoopSettings
+
+
+def _flags() -> dict[str, Flag]:
+    """Return a flag for each setting of any algorithm; its help names each algorithm's default, and which have it."""
+    having: dict[str, list[str]] = {}
+    for name, algorithm in ALGORITHMS.items():
+        for found in fields(algorithm.settings):
+            having.setdefault(found.name, []).append(name)
+    made = {}
+    for name, owners in having.items():
+        (found,) = (f for f in fields(ALGORITHMS[owners[0]].settings) if f.name == name)
+        only = "" if len(owners) == len(ALGORITHMS) else f"{listed(owners)} only; "
+        text = f"{found.metadata['help']} ({only}{_default(name, owners)})"
+        accepts = accepted_by(found)
+        read = boolean if isinstance(accepts, YesNo) else reader(accepts)
+        many = isinstance(getattr(accepts, "other", accepts), Widths)
+        made[name] = Flag(name, read, None, text, many=many)
+    return made
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names such as "SAC, TQC and CrossQ"."""
+    *others, last = names
+    return " and ".join([", ".join(others), last]) if others else last
+
+
+def _default(name: str, owners: list[str]) -> str:
+    having: dict[str, list[str]] = {}
+    for owner in owners:
+        having.setdefault(_shown(ALGORITHMS[owner].defaults[name]), []).append(owner)
+    if len(having) == 1:
+        return f"default: {next(iter(having))}"
+    return "default: " + ", ".join(f"{value} ({listed(same)})" for value, same in having.items())
+
+
+def _shown(value: Any) -> str:
+    return (
+        ",".join(map(str, value)) if isinstance(value, tuple) else str(value).lower() if value is None else str(value)
+    )
+
+
+ALGORITHM_FLAGS = _flags()
+TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
+"""Configuration in `interreplay.rllib` of each algorithm that ``--trainer`` names."""
+
+
+_LOOP = {found.name: found for found in fields(LoopSettings)}
+
+
+def loop_flag(name: str, **options: Any) -> Flag:
+    """Return the flag of a setting of the loop; `options` are attributes of the flag that differ from the field's."""
+    found = _LOOP[name]
+    stated = {"type": reader(accepted_by(found)), "default": found.default, "help": found.metadata["help"]}
+    return Flag(name, **(stated | options))
+
+
+def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
+    """Return the settings of an algorithm where no flag says another.
+
+    Args:
+        given: Flags and values that were given.
+        trainer: The algorithm.
+
+    Raises:
+        UsageError: A flag of another algorithm, or of another kind of exploration.
+    """
+    own = ALGORITHMS[trainer].defaults
+    for name in ALGORITHM_FLAGS:
+        if name in given and name not in own:
+            having = listed(other for other, found in ALGORITHMS.items() if name in found.defaults)
+            raise UsageError(f"--{name} is a setting of {having}; {trainer} does not have it")
+    kind = given.get("exploration", own.get("exploration"))
+    if "exploration_theta" in given and kind == "Gaussian":
+        raise UsageError("--exploration_theta needs --exploration OrnsteinUhlenbeck")
+    if kind == own.get("exploration"):
+        return own
+    others = (a.defaults["exploration_sigma"] for a in ALGORITHMS.values() if a.defaults.get("exploration") == kind)
+    return own | {"exploration_sigma": next(others)}

@@ -1,0 +1,167 @@
+"""A parser whose flags are a table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from interreplay.errors import UsageError, did_you_mean
+from interreplay.flags.values import boolean
+
+SCOPES = {
+    "learning": "a setting that changes what is learned",
+    "method": "a part of the replay method and its arguments",
+    "identity": "which run it is: algorithm, environment, seed",
+    "execution": "how and where it runs, what is written of it",
+    "invocation": "this one start of the program, no setting of a run",
+}
+
+
+METAVARS = {"buffer_arg": "NAME=VALUE", "round_robin_weights": "X"}
+"""What ``--help`` shows in place of a value whose reader does not know it."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of the command line.
+
+    Attributes:
+        name: Its name without dashes, words joined by ``_``; both ``--a_b`` and ``--a-b`` are understood.
+        type: Turns the text into the value; raises ``argparse.ArgumentTypeError``.
+        default: The value when the flag is not given.
+        help: What it does, as printed by ``--help``.
+        aliases: Further names.
+        many: Whether it takes several words, handed to ``type`` joined by spaces.
+        repeat: Whether it may be given several times, collecting a list.
+        scope: What it is about, see `SCOPES`.
+        changeable: Whether a resumed run may be given another value.
+        in_study: What says it in a study instead of a setting, "" for nothing; None where a setting does.
+    """
+
+    name: str
+    type: Callable[[str], Any]
+    default: Any
+    help: str
+    aliases: tuple[str, ...] = ()
+    many: bool = False
+    repeat: bool = False
+    scope: str = "learning"
+    changeable: bool = False
+    in_study: str | None = None
+
+    def __post_init__(self) -> None:
+        assert self.scope in SCOPES, self.scope
+
+
+def scoped(scope: str, flags: Sequence[Flag]) -> tuple[Flag, ...]:
+    """Return the same flags with another scope."""
+    return tuple(replace(flag, scope=scope) for flag in flags)
+
+
+class _Joined(argparse.Action):
+    """Hands all words of a flag to its type at once, so that ``1 20`` and ``[1, 20]`` are read alike."""
+
+    def __init__(self, *args: Any, convert: Callable[[str], Any], **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._convert = convert
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        try:
+            setattr(namespace, self.dest, self._convert(" ".join(values)))
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the program with exit code 2 and one line."""
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+
+
+class FlagParser(OneLineParser):
+    """Reads flags from tables; the result holds only the flags that were given.
+
+    Args:
+        groups: The flags by the title under which ``--help`` lists them.
+        gone: Flags that other versions had, and what to do instead.
+        elsewhere: Flags that other programs have for what is done otherwise here, and how it is done.
+        **kwargs: As for ``argparse.ArgumentParser``.
+    """
+
+    def __init__(
+        self,
+        groups: Mapping[str, Sequence[Flag]],
+        gone: Mapping[str, str] | None = None,
+        elsewhere: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, **kwargs)
+        self._gone, self._elsewhere = gone or {}, elsewhere or {}
+        for title, flags in groups.items():
+            group = self.add_argument_group(title)
+            for flag in flags:
+                names = [f"--{name}" for name in (flag.name, *flag.aliases)]
+                group.add_argument(*names, dest=flag.name, help=_help(flag), **_reading(flag))
+
+    def given(self, argv: Sequence[str]) -> dict[str, Any]:
+        """Return the flags in ``argv`` and their values.
+
+        Args:
+            argv: The command line without the program's name.
+        """
+        known, unknown = self.parse_known_args([underscored(word) for word in argv])
+        if unknown:
+            self.error(self._unknown(unknown[0].split("=")[0]))
+        return vars(known)
+
+    def _unknown(self, word: str) -> str:
+        if word.startswith("--") and word[2:] in self._gone:
+            return f"{word} of the original work: {self._gone[word[2:]]}"
+        options = [option for option in self._option_string_actions if option.startswith("--")]
+        hint = self._elsewhere.get(word.lstrip("-")) or did_you_mean(word, options)
+        kind = "flag" if word.startswith("-") else "argument"
+        return (
+            f"unknown {kind} {word}; {hint}{' ' if hint.endswith('?') else '; ' if hint else ''}--help lists every flag"
+        )
+
+
+class RaisingFlagParser(FlagParser):
+    """Raises what another parser would end the program with."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `UsageError`."""
+        raise UsageError(message)
+
+
+def underscored(word: str) -> str:
+    """Return a flag's name with ``_`` between its words; other words as they are."""
+    name, equals, value = word.partition("=")
+    return "--" + name[2:].replace("-", "_") + equals + value if name.startswith("--") and len(name) > 2 else word
+
+
+def _reading(flag: Flag) -> dict[str, Any]:
+    metavar = getattr(flag.type, "metavar", None) or METAVARS.get(flag.name) or flag.name.rsplit("_", 1)[-1].upper()
+    if flag.type is boolean:
+        return {"type": flag.type, "nargs": "?", "const": True, "metavar": "True|False"}
+    if flag.many:
+        return {"action": _Joined, "nargs": "+", "convert": flag.type, "metavar": metavar}
+    return {"type": flag.type, "action": "append" if flag.repeat else "store", "metavar": metavar}
+
+
+def _help(flag: Flag) -> str:
+    plain = isinstance(flag.default, str | int | float | tuple) and flag.default != () and flag.type is not boolean
+    shown = ",".join(map(str, flag.default)) if isinstance(flag.default, tuple) else flag.default
+    return (f"{flag.help} (default: {shown})" if plain else flag.help).replace("%", "%%")
+
+
+def program() -> str:
+    """Return how this program was started, for a line that says how to start it again."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None:
+        return f"python -m {spec.name}"
+    return f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else sys.argv[0].rsplit("/", 1)[-1]

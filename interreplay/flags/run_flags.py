@@ -1,0 +1,239 @@
+"""The flags of a run: type, default, what each does and is about, and what the original work's flags mean here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from interreplay.buffer.catalogue import methods
+from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, loop_flag
+from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
+from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
+from interreplay.flags.parser import Flag, scoped
+from interreplay.flags.values import assignment, boolean, choice, number, updates_per_step, whole
+from interreplay.learning.algorithms_table import ALGORITHMS
+
+CATALOGUE = methods()
+
+GROUPS: dict[str, tuple[Flag, ...]] = {
+    "what to train": (
+        Flag("trainer", str, "SAC", f"algorithm: {', '.join(ALGORITHMS)}", scope="identity", in_study="trainers"),
+        Flag(
+            "env",
+            str,
+            "InvertedPendulum-v5",
+            "Gymnasium id, also module:Env-v0; retired versions mean the newest; many change defaults, and say so",
+            scope="identity",
+            in_study="envs",
+        ),
+        Flag(
+            "preset",
+            str,
+            None,
+            "defaults by environment and algorithm, also a .yaml file; the environment's own if none is given",
+            scope="identity",
+        ),
+        Flag(
+            "list_presets",
+            boolean,
+            False,
+            "print the presets, one line each, and do nothing else",
+            scope="invocation",
+            in_study="",
+        ),
+        Flag("horizon", whole(1), None, "steps after which an episode is cut off (default: the environment's own)"),
+        Flag(
+            "total_env_steps",
+            whole(1),
+            15_000,
+            "environment steps of the whole run, those before a --resume included",
+            scope="execution",
+            changeable=True,
+        ),
+        Flag("seed", whole(0), 0, "two runs with one seed give one result", scope="identity", in_study="seeds"),
+        Flag(
+            "resume",
+            Path,
+            None,
+            "go on from this run's folder or from one of its checkpoint_* folders",
+            scope="invocation",
+            in_study="--resume",
+        ),
+        Flag(
+            "trust_checkpoint",
+            boolean,
+            False,
+            "load a --resume whose pickles name code; it could run anything",
+            scope="invocation",
+            in_study="",
+        ),
+    ),
+    "replay": (
+        Flag(
+            "buffer",
+            str,
+            None,
+            f"replay method: {', '.join(CATALOGUE)} (default: Uniform)",
+            scope="method",
+            in_study="buffers",
+        ),
+        Flag(
+            "list_buffers",
+            boolean,
+            False,
+            "print the replay methods, one line each, and do nothing else",
+            scope="invocation",
+            in_study="",
+        ),
+        Flag(
+            "buffer_arg",
+            assignment,
+            (),
+            "argument of the replay method, such as k=10; may be repeated",
+            repeat=True,
+            scope="method",
+            in_study="buffers",
+        ),
+        Flag("buffer_size", whole(1), 1_000_000, "transitions to keep", aliases=("capacity",)),
+        loop_flag("learning_starts"),
+        ALGORITHM_FLAGS["train_batch_size"],
+        loop_flag(
+            "updates_per_step",
+            type=updates_per_step,
+            help="updates per environment step, or a,b: b updates per a steps",
+            aliases=("round_robin_weights",),
+            many=True,
+        ),
+        loop_flag("n_step"),
+        loop_flag("normalize_observations", type=boolean),
+    ),
+    "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
+    "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
+    "learner": (
+        Flag("gamma", number(0, 1), 0.99, "discount factor"),
+        *(flag for name, flag in ALGORITHM_FLAGS.items() if name != "train_batch_size"),
+    ),
+    "sampling and machine": (
+        Flag("num_workers", whole(0), 0, "processes that sample; 0 samples in this one"),
+        Flag("num_envs_per_worker", whole(1), 1, "environments per sampling process"),
+        Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
+        Flag(
+            "device",
+            choice("cpu", "cuda"),
+            "cpu",
+            "where the networks are trained and the buffer lives",
+            scope="execution",
+        ),
+        Flag(
+            "threads",
+            whole(1),
+            1,
+            "CPU threads of the learner",
+            scope="execution",
+            changeable=True,
+            in_study="cpus_per_trial",
+        ),
+        Flag(
+            "hang_timeout",
+            number(0),
+            1800.0,
+            "seconds without an env step or an update until the process ends itself; 0 for never",
+            scope="invocation",
+            changeable=True,
+            in_study="hang_timeout",
+        ),
+        loop_flag("matrix_dtype"),
+    ),
+    "evaluation and results": (
+        loop_flag("steps_per_iteration", aliases=("timesteps_per_iteration",), scope="execution"),
+        Flag(
+            "evaluation_interval",
+            whole(0),
+            1,
+            "iterations between evaluations with deterministic actions; 0 for none",
+            scope="execution",
+            changeable=True,
+        ),
+        Flag("evaluation_num_episodes", whole(1), 5, "episodes per evaluation", scope="execution", changeable=True),
+        loop_flag("on_manifold_rows", scope="execution"),
+        Flag(
+            "checkpoint_freq",
+            whole(0),
+            5,
+            "iterations between checkpoints; 0 for one at the end only",
+            scope="execution",
+            changeable=True,
+        ),
+        Flag(
+            "keep_checkpoints",
+            whole(1),
+            2,
+            "how many of the newest checkpoints stay",
+            scope="execution",
+            changeable=True,
+        ),
+        Flag(
+            "local_dir",
+            Path,
+            Path("results"),
+            "folder in which the run's own folder is made",
+            scope="execution",
+            changeable=True,
+            in_study="--results_dir",
+        ),
+        Flag(
+            "wandb",
+            str,
+            None,
+            "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it on disk",
+            scope="execution",
+            changeable=True,
+        ),
+        Flag(
+            "mlflow",
+            str,
+            None,
+            "also log to this experiment of MLflow; with URI/ before it, at that place",
+            scope="execution",
+            changeable=True,
+        ),
+        Flag(
+            "video_to_tensorboard",
+            boolean,
+            False,
+            "a film of the first episode of every evaluation",
+            scope="execution",
+            changeable=True,
+        ),
+        Flag(
+            "quiet",
+            boolean,
+            False,
+            "no progress; only the first lines, the summary and errors",
+            scope="execution",
+            changeable=True,
+            in_study="",
+        ),
+    ),
+}
+
+FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
+DEFAULTS = {name: flag.default for name, flag in FLAGS.items()}
+ALIASES = {alias: name for name, flag in FLAGS.items() for alias in flag.aliases}
+
+
+def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same settings by their names of today; files and checkpoints may have older ones."""
+    return {ALIASES.get(name, name): value for name, value in settings.items()}
+
+
+def with_scope(*scopes: str) -> frozenset[str]:
+    """Return the names of the flags of these scopes."""
+    return frozenset(name for name, flag in FLAGS.items() if flag.scope in scopes)
+
+
+INVOCATION = with_scope("invocation")
+METHOD = with_scope("method")
+CHANGEABLE = frozenset(name for name, flag in FLAGS.items() if flag.changeable)
+"""Settings that a resumed run may change; everything else is the checkpoint's."""

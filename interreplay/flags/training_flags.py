@@ -1,0 +1,151 @@
+"""From the flags that were given to the settings of a run: defaults, presets, and what a resumed run may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from interreplay.environments.lookup import find_environment
+from interreplay.errors import UsageError, accepted_names
+from interreplay.flags import presets
+from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, algorithm_settings
+from interreplay.flags.original_flags import ELSEWHERE, GONE
+from interreplay.flags.parser import FlagParser
+from interreplay.flags.replay_flags import names_method, replay_for
+from interreplay.flags.run_flags import (
+    CATALOGUE,
+    CHANGEABLE,
+    DEFAULTS,
+    FLAGS,
+    GROUPS,
+    INVOCATION,
+    METHOD,
+    by_name,
+    with_scope,
+)
+from interreplay.learning.algorithms_table import ALGORITHMS
+
+
+def make_parser() -> FlagParser:
+    """Return the parser of the whole command line."""
+    return FlagParser(
+        GROUPS,
+        GONE,
+        ELSEWHERE,
+        description="Train an RLlib agent with a replay method. Flags are accepted with - or _ between their words.",
+    )
+
+
+def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
+    """Return the settings of a new run: defaults, a preset's, then what was given; plain values only, ready for JSON.
+
+    Args:
+        given: Flags and values as `FlagParser.given` returns them.
+
+    Raises:
+        UsageError: Values that do not fit each other, or name nothing.
+    """
+    given = by_name(given)
+    trainer = given.get("trainer", DEFAULTS["trainer"])
+    if trainer not in ALGORITHMS:
+        raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}")
+    preset, said = preset_for(given), {**tuned_for(given), **given}
+    settings = unsaid(trainer) | algorithm_settings(said, trainer)
+    settings |= {name: value for name, value in said.items() if name in settings} | presets.replay(
+        preset, given, CATALOGUE
+    )
+    settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
+    settings |= {name: list(value) for name, value in settings.items() if isinstance(value, tuple)}
+    check_together(trainer, settings)
+    if settings["buffer_size"] < settings["train_batch_size"]:
+        raise UsageError(
+            f"--buffer_size {settings['buffer_size']} is smaller than one batch; "
+            f"expected at least --train_batch_size, {settings['train_batch_size']}"
+        )
+    return SimpleNamespace(**settings)
+
+
+def check_together(trainer: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings of an algorithm that do not fit each other.
+
+    Raises:
+        UsageError: Naming them.
+    """
+    algorithm = ALGORITHMS[trainer]
+    try:
+        algorithm.settings(**{name: settings[name] for name in algorithm.defaults})
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
+
+
+def unsaid(trainer: str) -> dict[str, Any]:
+    """Return the settings of a run of an algorithm of which nothing is said."""
+    elsewhere = METHOD | INVOCATION | ALGORITHM_FLAGS.keys()
+    return {name: value for name, value in DEFAULTS.items() if name not in elsewhere} | ALGORITHMS[trainer].defaults
+
+
+def preset_for(given: Mapping[str, Any]) -> presets.Preset:
+    """Return the preset that was asked for, or the environment's."""
+    return presets.load(given["preset"]) if "preset" in given else presets.automatic(given.get("env", DEFAULTS["env"]))
+
+
+def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the preset's settings that no flag overrides.
+
+    Args:
+        given: Flags and values that were given.
+
+    Raises:
+        UsageError: The preset says something that no flag would accept.
+    """
+    preset = preset_for(given)
+    found = by_name(preset.settings(*(given.get(name, DEFAULTS[name]) for name in ("trainer", "env"))))
+    refused = with_scope("method", "invocation") | {"trainer", "env", "preset"}
+    accepted = {name: flag.type for name, flag in FLAGS.items() if name not in refused}
+    return presets.converted(preset.name, presets.fitting(found, given), accepted)
+
+
+def preset_told(given: Mapping[str, Any]) -> str:
+    """Return a line that says which defaults a preset changed, "" where it changed none."""
+    kind = {name: given[name] for name in ("trainer", "env") if name in given}
+    plain, tuned = (vars(settings_for(line)) for line in (kind | {"preset": presets.NONE}, given))
+    changed = {name: value for name, value in tuned_for(given).items() if plain.get(name) != tuned[name]}
+    told = f"preset {given['preset']}" if "preset" in given else "defaults for this environment"
+    return f"{told}: {presets.shown(changed)}" if changed else ""
+
+
+def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleNamespace:
+    """Return the settings of a resumed run: the checkpoint's, with those changes that a running job can take.
+
+    Args:
+        saved: The settings in the checkpoint.
+        given: Flags and values that were given beside ``--resume``.
+
+    Raises:
+        UsageError: A flag that differs from the checkpoint and cannot be changed.
+    """
+    saved = unsaid(saved.get("trainer", DEFAULTS["trainer"])) | by_name(saved)
+    asked = replay_resumed(saved, given) if METHOD & given.keys() else {}
+    asked |= {name: value for name, value in given.items() if name not in METHOD}
+    if "env" in asked:
+        asked["env"] = find_environment(asked["env"]).name
+    asked |= {name: list(value) for name, value in asked.items() if isinstance(value, tuple)}
+    for name in asked.keys() - CHANGEABLE - INVOCATION:
+        if asked[name] != saved.get(name):
+            raise UsageError(
+                f"the checkpoint was made with {name} {saved.get(name)}, not {asked[name]}; leave the flag out"
+            )
+    changes = {name: asked[name] for name in CHANGEABLE & asked.keys() - {"local_dir"}}
+    return SimpleNamespace(**saved | changes)
+
+
+def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what flags about replay say beside ``--resume``; what they leave open is the checkpoint's."""
+    asked = replay_for(given if names_method(given) else {**given, "buffer": saved["buffer"]}, CATALOGUE)
+    asked["buffer_args"] = saved["buffer_args"] | asked["buffer_args"]
+    if "prioritized_replay" not in given:
+        asked["prioritized"] = saved["prioritized"]
+    if "interp_prio_update" not in given:
+        asked["credit_both"] = saved["credit_both"]
+    return asked

@@ -1,0 +1,116 @@
+"""How the values of flags are read; each reader raises ``argparse.ArgumentTypeError`` that says what it accepts."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
+
+_OPENING, _CLOSING = "{[(", "}])"
+
+
+def boolean(text: str) -> bool:
+    """Read True or False in the usual spellings."""
+    values = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    if text.lower() not in values:
+        raise argparse.ArgumentTypeError(f"must be True or False, got {text!r}")
+    return values[text.lower()]
+
+
+def reader(accepts: Accepts) -> Callable[[str], Any]:
+    """Return a reader of what a setting accepts."""
+
+    def read(text: str) -> Any:
+        try:
+            return accepts.read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    read.metavar = accepts.metavar  # type: ignore[attr-defined]
+    return read
+
+
+def number(low: float, high: float = float("inf"), *, open_low: bool = False) -> Callable[[str], float]:
+    """Return a reader of numbers between two bounds; arguments as `Number` has them."""
+    return reader(Number(low, high, open_low=open_low))
+
+
+def whole(low: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers of at least `low`, also written like ``1e6`` or ``1_000_000``."""
+    return reader(Whole(low))
+
+
+def choice(*names: str) -> Callable[[str], str]:
+    """Return a reader of one of some names."""
+    return reader(OneOf(*names))
+
+
+def updates_per_step(text: str) -> float:
+    """Read ``n`` (updates per environment step) or ``a,b`` (b updates per a steps)."""
+    try:
+        values = [float(word) for word in _words(text)]
+    except ValueError:
+        values = []
+    if len(values) not in (1, 2) or not all(0 < value < 1e6 for value in values):
+        raise argparse.ArgumentTypeError(f"must be a number above 0 or a pair such as 1,20, got {text!r}")
+    return values[0] if len(values) == 1 else values[1] / values[0]
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """Read ``name=value`` with a value as `literal` reads it."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise argparse.ArgumentTypeError(f"must look like k=10, got {text!r}")
+    return name.strip(), literal(value.strip())
+
+
+def literal(text: str) -> Any:
+    """Read a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``); all else is a string."""
+    words = {"true": True, "false": False, "none": None, "null": None, "~": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, int | float | str | list) else text
+
+
+def _words(text: str) -> list[str]:
+    return text.strip().strip("[]()").replace(",", " ").split()
+
+
+def split(text: str) -> list[str]:
+    """Return the words between commas or spaces that stand outside of all brackets.
+
+    Args:
+        text: Such as ``"Uniform,NMER{k: 10, alpha: 1} PER"``.
+    """
+    words, depth = [""], 0
+    for letter in text:
+        depth += (letter in _OPENING) - (letter in _CLOSING)
+        if depth == 0 and (letter == "," or letter.isspace()):
+            words.append("")
+        else:
+            words[-1] += letter
+    return [word for word in words if word]
+
+
+def search(text: str) -> dict[str, str]:
+    """Return distributions from a command line, such as ``k=randint(3,30),alpha=uniform(.2,2)``, by what they are for.
+
+    Raises:
+        argparse.ArgumentTypeError: They are none.
+    """
+    found = {}
+    for word in split(text):
+        name, equals, distribution = word.partition("=")
+        if not (equals and name.isidentifier() and distribution):
+            raise argparse.ArgumentTypeError(f"must look like k=randint(3,30), got {word!r}")
+        found[name] = distribution
+    return found

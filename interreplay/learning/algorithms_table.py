@@ -1,0 +1,67 @@
+"""The table of algorithms: configuration, settings, and the actions that each learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+
+from interreplay.errors import UsageError
+from interreplay.learning.setting_fields import defaults
+from interreplay.learning.settings import CrossQSettings, DDPGSettings, SACSettings, TD3Settings, TQCSettings
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One algorithm.
+
+    Attributes:
+        config: Name of its configuration in `interreplay.rllib`.
+        settings: Dataclass of its settings.
+        actions: Kinds of action spaces that it learns.
+    """
+
+    config: str
+    settings: type
+    actions: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Default of each of its settings by name."""
+        return defaults(self.settings)
+
+
+ALGORITHMS = {
+    "SAC": Algorithm("SACConfig", SACSettings, (gym.spaces.Box, gym.spaces.Discrete)),
+    "TQC": Algorithm("TQCConfig", TQCSettings),
+    "CrossQ": Algorithm("CrossQConfig", CrossQSettings),
+    "TD3": Algorithm("TD3Config", TD3Settings),
+    "DDPG": Algorithm("DDPGConfig", DDPGSettings),
+}
+
+
+_KINDS: dict[type[gym.Space], str] = {
+    gym.spaces.Box: "a Box of continuous actions",
+    gym.spaces.Discrete: "Discrete ones",
+}
+
+
+def check_actions(trainer: str, env: str, space: gym.Space, flag: str = "--trainer") -> None:
+    """Refuse actions that an algorithm does not learn.
+
+    Args:
+        trainer: The algorithm.
+        env: The environment's id, for the message.
+        space: Of its actions.
+        flag: That names the algorithm, for the message.
+
+    Raises:
+        UsageError: Naming the space.
+    """
+    if isinstance(space, ALGORITHMS[trainer].actions):
+        return
+    learning = ", ".join(name for name, algorithm in ALGORITHMS.items() if isinstance(space, algorithm.actions))
+    kinds = " or ".join(_KINDS[kind] for kind in ALGORITHMS[trainer].actions)
+    hint = f"{flag} {learning} learns it" if learning else "rllib train --run PPO may learn it"
+    raise UsageError(f"{trainer} acts in {kinds}; {env} has {space}; {hint}")

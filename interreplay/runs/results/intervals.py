@@ -1,0 +1,90 @@
+"""Point estimates and bootstrap intervals, all through SciPy.
+
+The bootstrap is stratified as in Agarwal et al. 2021 (arXiv:2108.13264): the runs of each environment are resampled
+among themselves. `scipy.stats.bootstrap` does this when each environment is a sample of its own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Array = NDArray[np.float64]
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+
+
+def mean(*strata: Array, axis: int = -1) -> Any:
+    """Return the mean over environments of the mean over runs."""
+    return np.mean([np.mean(stratum, axis=axis) for stratum in strata], axis=0)
+
+
+def iqm(*strata: Array, axis: int = -1) -> Any:
+    """Return the interquartile mean of all runs of all environments: the mean of the middle half."""
+    return stats.trim_mean(np.concatenate(strata, axis=axis), 0.25, axis=axis)
+
+
+STATISTICS: dict[str, Callable[..., Any]] = {"mean": mean, "iqm": iqm}
+
+
+def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int = 0) -> tuple[Any, Any]:
+    """Return the 95 % percentile interval of a statistic.
+
+    Args:
+        statistic: Called with arrays like `strata` and ``axis=-1``.
+        strata: One array ``(..., runs)`` per environment (and method); each is resampled by itself.
+        seed: Of the resampling.
+
+    Returns:
+        Lower and upper bound; NaN where a stratum has fewer than two runs, which tell nothing about the spread, and
+        where the statistic of some resamples is no number.
+    """
+    if min(stratum.shape[-1] for stratum in strata) < 2:
+        shape = np.shape(statistic(*strata, axis=-1))
+        return np.full(shape, np.nan)[()], np.full(shape, np.nan)[()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # said of resamples without a number
+        found = stats.bootstrap(
+            tuple(strata),
+            statistic,
+            n_resamples=RESAMPLES,
+            vectorized=True,
+            axis=-1,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
+    return found.low, found.high
+
+
+def improvement(pairs: int) -> Callable[..., Any]:
+    """Return the probability that a run of one method beats one of another, averaged over environments; ties count half.
+
+    Args:
+        pairs: Number of environments; the statistic takes the first method's runs in each, then the second's.
+    """
+
+    def statistic(*strata: Array, axis: int = -1) -> Any:
+        shares = []
+        for ours, theirs in zip(strata[:pairs], strata[pairs:], strict=True):
+            u = stats.mannwhitneyu(ours, theirs, axis=axis, method="asymptotic").statistic
+            shares.append(u / (ours.shape[axis] * theirs.shape[axis]))
+        return np.mean(shares, axis=0)
+
+    return statistic
+
+
+def ratio(pairs: int) -> Callable[..., Any]:
+    """Return one method's `mean` over another's, NaN where that is not positive; arguments as of `improvement`."""
+
+    def statistic(*strata: Array, axis: int = -1) -> Any:
+        below = np.asarray(mean(*strata[pairs:], axis=axis))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(below > 0, np.asarray(mean(*strata[:pairs], axis=axis)) / below, np.nan)[()]
+
+    return statistic

@@ -1,0 +1,164 @@
+"""Manifests: the files of a folder with their sizes and checksums, so that damage, and files added later, are found."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from interreplay.errors import CheckpointError
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+BLOCK = 1 << 20  # bytes read at a time for a checksum
+_UNLISTED_BEFORE = "settings.json"
+"""Written beside the manifest, not into it, while manifests had no checksum of their own."""
+
+Entry = tuple[int, int]
+"""Size in bytes and checksum of a file."""
+
+
+def seal(folder: Path) -> None:
+    """Flush every file to disk and write the manifest."""
+    _write(folder, {str(path.relative_to(folder)): _flushed(path) for path in _files(folder) if path.name != MANIFEST})
+    for path in (folder, *(p for p in folder.rglob("*") if p.is_dir())):
+        sync(path)
+
+
+def add(folder: Path, name: str, text: str) -> None:
+    """Write one more file into a folder that is sealed; one that is not becomes so."""
+    (folder / name).write_text(text)
+    if (folder / MANIFEST).exists():
+        _write(folder, read(folder)[0] | {name: _flushed(folder / name)})
+        sync(folder)
+    else:
+        seal(folder)
+
+
+def check(folder: Path, trusted: bool = False) -> None:
+    """Compare a folder with its manifest.
+
+    Args:
+        folder: What `seal` sealed.
+        trusted: Whether it may hold further files, and links.
+
+    Raises:
+        CheckpointError: A file, or the manifest, is missing or damaged, or there is one that nobody sealed.
+    """
+    entries, whole = read(folder)
+    if not trusted:
+        known = {*entries, MANIFEST, *([] if whole else [_UNLISTED_BEFORE])}
+        check_links(folder)
+        for path in _files(folder):
+            relative = path.relative_to(folder)
+            if str(relative) not in known and not any(part.startswith(".") for part in relative.parts):
+                raise CheckpointError(f"{path} is not listed in {MANIFEST}: it was put there after the checkpoint")
+    for name, entry in entries.items():
+        _check_file(folder / name, entry)
+
+
+def check_one(folder: Path, name: str) -> None:
+    """Compare one file with the manifest; those of before, which list no settings, let them pass.
+
+    Raises:
+        CheckpointError: It, or the manifest, is missing or damaged.
+    """
+    entries, whole = read(folder)
+    if name in entries:
+        _check_file(folder / name, entries[name])
+    elif whole:
+        raise CheckpointError(f"{folder / name} is not listed in {MANIFEST}")
+
+
+def check_links(folder: Path) -> None:
+    """Raise CheckpointError where a folder holds symbolic links: what they lead to could be changed at any time."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if (path := Path(place) / name).is_symlink():
+                raise CheckpointError(f"{path} is a symbolic link; expected a file or a folder")
+
+
+def read(folder: Path) -> tuple[dict[str, Entry], bool]:
+    """Return the files that the manifest lists, and whether it has a checksum of its own, as all have by now.
+
+    Raises:
+        CheckpointError: It cannot be read, or is damaged.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{folder} is not a complete checkpoint: {MANIFEST} cannot be read") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise CheckpointError(f"{path} is damaged: expected the files of the checkpoint by name")
+    if manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{folder} has the format {manifest.get('format')}; expected {FORMAT}")
+    whole = "checksum" in manifest
+    if set(manifest) - {"format", "files", "checksum"} or (whole and manifest["checksum"] != _own(manifest["files"])):
+        raise CheckpointError(f"{path} has another checksum than when it was saved: the checkpoint is damaged")
+    return {_inside(folder, name): _entry(path, value) for name, value in manifest["files"].items()}, whole
+
+
+def _inside(folder: Path, name: str) -> str:
+    parts = PurePosixPath(name).parts
+    if not parts or parts[0] == "/" or ".." in parts or "\0" in name:
+        raise CheckpointError(f"{folder / MANIFEST} lists {name!r}; expected the name of a file in the checkpoint")
+    return name
+
+
+def _entry(path: Path, value: Any) -> Entry:
+    if not isinstance(value, list) or len(value) != 2 or not all(type(part) is int for part in value):
+        raise CheckpointError(f"{path} is damaged: {value!r} is no size and checksum")
+    return value[0], value[1]
+
+
+def _write(folder: Path, entries: dict[str, Entry]) -> None:
+    text = json.dumps({"format": FORMAT, "files": entries, "checksum": _own(entries)})
+    work = folder / f".{MANIFEST}"
+    work.write_text(text)
+    sync(work)
+    work.replace(folder / MANIFEST)
+
+
+def _own(entries: dict[str, Any]) -> int:
+    """Return the checksum of a manifest."""
+    return zlib.crc32(json.dumps([FORMAT, sorted(entries.items())]).encode())
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _flushed(path: Path) -> Entry:
+    sync(path)
+    return path.stat().st_size, _checksum(path)
+
+
+def _check_file(path: Path, entry: Entry) -> None:
+    size, checksum = entry
+    found = path.stat().st_size if path.is_file() else None
+    if found != size:
+        raise CheckpointError(
+            f"{path} has {found if found is not None else 'no'} bytes; expected {size}: the checkpoint is damaged"
+        )
+    if _checksum(path) != checksum:
+        raise CheckpointError(f"{path} has another checksum than when it was saved: the checkpoint is damaged")
+
+
+def _checksum(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            value = zlib.crc32(block, value)
+    return value
+
+
+def sync(path: Path) -> None:
+    """Have a file or folder written to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,19 @@
+"""Copies of states: nested dicts and lists of arrays and plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+
+def copy_arrays(state: Any) -> Any:
+    """Return a copy of a state that shares no memory with it."""
+    if isinstance(state, dict):
+        return {key: copy_arrays(value) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [copy_arrays(value) for value in state]
+    if isinstance(state, Tensor):
+        return state.clone()
+    return state.copy() if isinstance(state, np.ndarray) else state

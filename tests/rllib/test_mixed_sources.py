@@ -1,0 +1,52 @@
+"""A mix of sources in RLlib: arguments, diagnostics of each, checkpoints, refusals."""
+
+import pytest
+
+from interreplay import Mix
+from interreplay.rllib import SACConfig
+from replay_buffers import NMER
+from tests.rllib.small_runs import config, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def mixed(mix=None):
+    if mix is None:
+        mix = Mix({"near": {"type": "NMER", "k": 3}, "hard": "PER"}, {"hard": (0.5, 0.1)})
+    made = config()
+    made.replay(mix, capacity=1_000)
+    return made.training(anneal_steps=200)
+
+
+def test_learning_from_a_mix_and_resuming_it(tmp_path):
+    straight = mixed().build_algo()
+    results = [straight.train() for _ in range(3)]
+    stopped = mixed().build_algo()
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    resumed = mixed().build_algo()
+    resumed.restore_from_path(tmp_path / "c")
+    for _ in range(2):
+        resumed.train()
+    assert same(weights(straight), weights(resumed))
+    assert type(straight).from_checkpoint(tmp_path / "c").config.replay_buffer_config["shares"] == {"hard": (0.5, 0.1)}
+    told = results[-1]["replay_buffer"]
+    assert told["near/neighbor_distance"] > 0 and told["hard/weight_ess"] > 0 and "neighbor_distance" not in told
+    assert straight.replay_buffer.shares.current == pytest.approx({"near": 0.9, "hard": 0.1})
+    assert told["hard/replays_per_row"] < told["near/replays_per_row"]
+
+
+def test_arguments_and_refusals():
+    by_name = SACConfig().replay("Mix", sources={"near": "NMER"}, shares={"near": 1.0}).replay_buffer_config
+    assert by_name == {"type": "Mix", "sources": {"near": "NMER"}, "shares": {"near": 1.0}}
+    with pytest.raises(ValueError, match="Mix takes no argument 'share'"):
+        SACConfig().replay("Mix", sources={"near": "NMER"}, share={"near": 1.0})
+    with pytest.raises(ValueError, match="expected Box|expected float"):
+        mixed(Mix({"near": "NMER"})).environment("CartPole-v1").build_algo()
+
+
+def test_a_ready_mix_is_taken_as_its_sources_are():
+    buffer = NMER(capacity=500, k=2, seed=0)
+    algorithm = mixed(Mix({"only": buffer})).build_algo()
+    algorithm.train()
+    assert algorithm.replay_buffer.capacity == 500
