@@ -100,8 +100,8 @@ class OffPolicy(Shell):
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
         rows.check_offers(self.learner.offers | {SUCCESS_COLUMN}, type(self).__name__)
         brought_by = type(rows).__name__ if rows.brings_critic_loss else None
-        own = (getattr(self.config, name, None) for name in ("huber_delta", "pal_alpha"))
-        check_loss(*own, brought_by=brought_by)
+        huber_delta, pal_alpha = (getattr(self.config, name, None) for name in ("huber_delta", "pal_alpha"))
+        check_loss(huber_delta, pal_alpha, brought_by)
         observation_space, action_space = self.single_spaces
         try:
             rows.check(columns_of_spaces(observation_space, action_space))
