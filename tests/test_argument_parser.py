@@ -245,8 +245,12 @@ def test_defaults_of_an_algorithm_give_way_to_flags():
 
 def test_help_tells_the_default_of_every_algorithm():
     text = " ".join(make_parser().format_help().split())
-    assert "default: 0.005 (SAC), 0.005 (TD3), 0.001 (DDPG)" in text
-    assert "(SAC only; default: 1.0)" in text and "(TD3 and DDPG only; default: 0.15)" in text
+    assert "default: 0.005 (SAC, TQC and TD3), 0.001 (DDPG)" in text
+    assert (
+        "(SAC, TQC and CrossQ only; default: 1.0)" in text
+        and "(TQC only; default: 25)" in text
+        and "(TD3 and DDPG only; default: 0.15)" in text
+    )
 
 
 def saved():

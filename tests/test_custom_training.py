@@ -269,7 +269,7 @@ def check_error(text: str, parts: list[str]) -> None:
     [
         (["--env", "HalfCheeta-v5"], ["'HalfCheeta-v5'", "did you mean HalfCheetah-v5"]),
         (["--buffer", "NMERR"], ["'NMERR'", "did you mean NMER?"]),
-        (["--trainer", "TD3", "--alpha_lr", ".1"], ["--alpha_lr is a setting of SAC"]),
+        (["--trainer", "TD3", "--alpha_lr", ".1"], ["--alpha_lr is a setting of SAC, TQC and CrossQ"]),
         (["--trainer", "TD3", "--buffer", "Elite", "--buffer-arg", "distance=kl"], ['"ln"', "no distribution"]),
         (["--buffer", "NMER", "--buffer-arg", "kk=3"], ["'kk'", "did you mean k?"]),
         (["--buffer", "NMER", "--buffer-arg", "k=0"], ["k", "0"]),

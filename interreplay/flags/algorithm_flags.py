@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -29,8 +29,15 @@ def _flags() -> dict[str, Flag]:
         text = f"{found.metadata['help']} ({only}{_default(name, owners)})"
         accepts = accepted_by(found)
         read = boolean if isinstance(accepts, YesNo) else reader(accepts)
-        made[name] = Flag(name, read, None, text, many=isinstance(accepts, Widths))
+        many = isinstance(getattr(accepts, "other", accepts), Widths)
+        made[name] = Flag(name, read, None, text, many=many)
     return made
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names such as "SAC, TQC and CrossQ"."""
+    *others, last = names
+    return " and ".join([", ".join(others), last]) if others else last
 
 
 def _default(name: str, owners: list[str]) -> str:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.dropout import Dropped
+from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.losses import CriticLoss, loss_of
 from interreplay.learning.networks import polyak
 from interreplay.learning.offers import (
@@ -40,7 +41,7 @@ class ActorCriticUpdate(Update, ABC):
     Args:
         networks: What is learned, with ``actor``, ``critics`` and ``encoder``, and a ``reset`` that draws all but the
             encoder anew; where the encoder has parameters, which the critics' loss trains, also with
-            ``target_encoder``.
+            ``target_encoder``. ``targets`` without parameters are none.
         settings: Those of the algorithm; None for its defaults. Of a learning rate with a schedule the first one.
         grad_clip: Bound of the gradients of the actor and of those of the critics, or None.
         grad_clip_by: What it bounds, see `clip_gradients`.
@@ -75,7 +76,7 @@ class ActorCriticUpdate(Update, ABC):
         self.encoder = list(networks.encoder.parameters())
         self.actor, self.critics = list(networks.actor.parameters()), [*networks.critics.parameters(), *self.encoder]
         self.targets: list[Tensor] = list(networks.targets.parameters())
-        if self.encoder:
+        if self.encoder and self.targets:
             self.targets += networks.target_encoder.parameters()
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             "actor": self._optimizer(self.actor, self.settings.actor_lr, self.settings.actor_l2),
@@ -93,10 +94,10 @@ class ActorCriticUpdate(Update, ABC):
         optimizer = self.optimizers[name]
         parameters = optimizer.param_groups[0]["params"]
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            parameter.grad = gradient
+            parameter.grad = gradient.contiguous()  # as the fused kernel reads it
         if name in ("actor", "critic"):
             clip_gradients(parameters, self.grad_clip, self.grad_clip_by)
-        optimizer.step()
+        optimizer.apply() if isinstance(optimizer, FastAdam) else optimizer.step()
 
     def target_views(self, rows: Transitions, next_obs: Tensor) -> Tensor:
         """Return what target networks see of the next observations: `next_obs` where the encoder has no parameters."""

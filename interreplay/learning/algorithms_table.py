@@ -12,6 +12,7 @@ from interreplay.errors import UsageError
 from interreplay.learning.setting_fields import defaults
 from interreplay.learning.settings import (
     C51Settings,
+    CrossQSettings,
     DDPGSettings,
     DDQNSettings,
     DQNSettings,
@@ -21,6 +22,7 @@ from interreplay.learning.settings import (
     RainbowSettings,
     SACSettings,
     TD3Settings,
+    TQCSettings,
 )
 
 
@@ -52,6 +54,8 @@ _DISCRETE = (gym.spaces.Discrete,)
 
 ALGORITHMS = {
     "SAC": Algorithm("SACConfig", SACSettings, (gym.spaces.Box, gym.spaces.Discrete)),
+    "TQC": Algorithm("TQCConfig", TQCSettings),
+    "CrossQ": Algorithm("CrossQConfig", CrossQSettings),
     "TD3": Algorithm("TD3Config", TD3Settings),
     "DDPG": Algorithm("DDPGConfig", DDPGSettings),
     "DQN": Algorithm("DQNConfig", DQNSettings, _DISCRETE),

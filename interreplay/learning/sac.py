@@ -59,8 +59,7 @@ class SACNetworks(nn.Module):
             return
         shape = critics, inputs, actions, hiddens, layer_norm, dropout
         self.critics = self.make_critics(*shape)
-        self.targets = self.make_critics(*shape).requires_grad_(False)
-        self.targets.load_state_dict(self.critics.state_dict())
+        self.targets = self.make_targets(*shape)
         self.initial_alpha = initial_alpha
         self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
 
@@ -73,6 +72,12 @@ class SACNetworks(nn.Module):
     ) -> BatchedMLP:
         """Make so many critics."""
         return Critics(count, inputs + actions, hiddens, layer_norm, dropout)
+
+    def make_targets(self, *shape: Any) -> nn.Module:
+        """Make the critics' targets, which equal them; arguments as of `make_critics`."""
+        targets = self.make_critics(*shape).requires_grad_(False)
+        targets.load_state_dict(self.critics.state_dict())
+        return targets
 
     def automatic_entropy(self) -> float:
         """Return the entropy in nats that the temperature aims at by default: minus the size of an action."""
@@ -108,8 +113,7 @@ class PlainSACUpdate(SoftUpdate):
         rows, nets = batch.transitions, self.networks
         obs, next_obs, m = views(rows, nets.encoder)
         alpha = nets.log_alpha.detach().exp()
-        target = self.target_for(batch, next_obs, m, rng)
-        critic_loss, errors, q_mean = self.critic_loss(batch, obs, m, target, rng)
+        critic_loss, errors, q_mean, target = self.judge(batch, obs, next_obs, m, rng)
         scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.minimize(critic_loss, "critic")
         self.updates += 1
@@ -123,6 +127,21 @@ class PlainSACUpdate(SoftUpdate):
         self.reset_when_due(rng)
         metrics = self.report(critic_loss, alpha, q_mean).detach()
         return UpdateResult(errors.mean(dim=0).detach(), metrics, scores)
+
+    def judge(
+        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the critics' loss, TD errors ``(critics, n)``, the mean value and q_t ``(n,)``.
+
+        Args:
+            batch: What is learned from.
+            obs: Encoded observations ``(n·m, d)``.
+            next_obs: The next ones, without a gradient.
+            m: Views of each row.
+            rng: Source of the policy's noise and of dropout.
+        """
+        target = self.target_for(batch, next_obs, m, rng)
+        return *self.critic_loss(batch, obs, m, target, rng), target
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:

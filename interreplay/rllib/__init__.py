@@ -11,6 +11,7 @@ from interreplay.rllib.checkpoints.moved import find_moved_modules
 
 find_moved_modules()
 
+from interreplay.rllib.algorithms.crossq import CrossQ, CrossQConfig
 from interreplay.rllib.algorithms.ddpg import DDPG, DDPGConfig
 from interreplay.rllib.algorithms.dqn import DQN, DQNConfig
 from interreplay.rllib.algorithms.dqn_variants import (
@@ -31,28 +32,33 @@ from interreplay.rllib.algorithms.sac import SAC, SACConfig
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.configs import ReplayMixin
 from interreplay.rllib.algorithms.td3 import TD3, TD3Config
+from interreplay.rllib.algorithms.tqc import TQC, TQCConfig
 
 __all__ = [
     "C51",
-    "DDPG",
-    "DDQN",
-    "DQN",
-    "QRDQN",
-    "SAC",
-    "TD3",
     "C51Config",
+    "CrossQ",
+    "CrossQConfig",
+    "DDPG",
     "DDPGConfig",
+    "DDQN",
     "DDQNConfig",
+    "DQN",
     "DQNConfig",
     "DuelingDQN",
     "DuelingDQNConfig",
     "NoisyDQN",
     "NoisyDQNConfig",
+    "QRDQN",
     "QRDQNConfig",
     "Rainbow",
     "RainbowConfig",
     "ReplayBuffer",
     "ReplayMixin",
+    "SAC",
     "SACConfig",
+    "TD3",
     "TD3Config",
+    "TQC",
+    "TQCConfig",
 ]

@@ -12,12 +12,14 @@ from interreplay.learning.discrete_sac import DiscreteSACNetworks, DiscreteSACUp
 from interreplay.learning.networks import BatchedMLP
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
 from interreplay.learning.td3 import PlainTD3Update, TD3Update
+from interreplay.learning.tqc import PlainTQCUpdate, TQCNetworks, TQCUpdate
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
 UPDATES, HIDDENS, WIDTH = 50, (16, 8), 7
 ALGORITHMS = {
     "SAC": (SACNetworks, SACUpdate, PlainSACUpdate, {"target_entropy": -3.0, "alpha_lr": 3e-3}),
     "discrete SAC": (DiscreteSACNetworks, DiscreteSACUpdate, PlainDiscreteSACUpdate, {"target_entropy": 0.9}),
+    "TQC": (TQCNetworks, TQCUpdate, PlainTQCUpdate, {"target_entropy": -3.0}),
     "TD3": (DeterministicNetworks, TD3Update, PlainTD3Update, {}),
     "DDPG": (DeterministicNetworks, DDPGUpdate, PlainDDPGUpdate, {}),
 }
@@ -53,6 +55,8 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
 }
 ALL = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "policy_delay": 2}
 ALL |= {"actor_target": "mean", "weight_decay": 0.01, "reset_interval": 7}
+WITHOUT = {"DDPG": ("policy_delay",), "TQC": ("target_subset", "actor_target", "huber_delta", "pal_alpha")}
+"""Settings that an algorithm does not have."""
 MODULES = ("sac", "discrete_sac", "deterministic", "fast.sac", "fast.discrete_sac", "fast.deterministic")
 
 
@@ -118,7 +122,7 @@ def assert_equal(fast, plain):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_fifty_updates_are_equal(algorithm, case):
     settings, views, encoder, weighted = CASES[case]
-    settings = {name: value for name, value in settings.items() if (algorithm, name) != ("DDPG", "policy_delay")}
+    settings = {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
     _, fast_kind, plain_kind, own = ALGORITHMS[algorithm]
     settings = {**own, **settings}
     activation = settings.pop("activation", "relu")
@@ -145,9 +149,7 @@ def test_fifty_updates_are_equal(algorithm, case):
 def test_one_continues_where_the_other_stopped(algorithm, options):
     """Networks and optimizers of a checkpoint serve either."""
     _, *kinds, own = ALGORITHMS[algorithm]
-    own, ends = own | options, []
-    if algorithm == "DDPG":
-        own.pop("policy_delay", None)
+    own, ends = own | {n: v for n, v in options.items() if n not in WITHOUT.get(algorithm, ())}, []
     for order in (kinds, kinds[::-1]):
         networks, states = make(algorithm, settings=own), None
         for kind in order:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from interreplay.rllib import DDPGConfig, SACConfig, TD3Config
+from interreplay.flags import presets
+from interreplay.learning.settings import SACSettings
+from interreplay.rllib import CrossQConfig, DDPGConfig, SACConfig, TD3Config, TQCConfig
 
-CONFIGS = {"SAC": SACConfig, "TD3": TD3Config, "DDPG": DDPGConfig}
+CONFIGS = {"SAC": SACConfig, "TQC": TQCConfig, "CrossQ": CrossQConfig, "TD3": TD3Config, "DDPG": DDPGConfig}
 
 
 def config(env="Pendulum-v1", buffer="Uniform", seed=0, trainer="SAC", **arguments):
@@ -22,6 +24,16 @@ def config(env="Pendulum-v1", buffer="Uniform", seed=0, trainer="SAC", **argumen
         )
         .debugging(seed=seed)
     )
+
+
+def of_preset(name, env="Pendulum-v1", buffer="Uniform"):
+    """The same with what a preset says of critics and ratios; fewer updates per step, resets and turns within a run."""
+    said = presets.load(name).settings("SAC", env)
+    own = {key: said[key] for key in said.keys() & SACSettings.__dataclass_fields__.keys() - {"hiddens"}}
+    own |= {"train_batch_size": 32, "policy_delay": min(4, own.get("policy_delay", 1))}
+    if "reset_interval" in own:
+        own["reset_interval"] = 90
+    return config(env, buffer).training(**own, updates_per_step=1.5)
 
 
 def weights(algorithm):

@@ -93,8 +93,8 @@ def test_remote_runners():
     algorithm.stop()
 
 
-@pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
-def test_deterministic_policies_refuse_them(trainer):
+@pytest.mark.parametrize("trainer", ["TD3", "DDPG", "TQC", "CrossQ"])
+def test_other_algorithms_refuse_them(trainer):
     with pytest.raises(ValueError, match=r"the action space is Discrete\(2\); expected a Box of continuous actions$"):
         config("CartPole-v1", trainer=trainer).build_algo()
 

@@ -29,6 +29,8 @@ pytestmark = pytest.mark.usefixtures("cluster")
     [
         ("SAC", "Pendulum-v1", "interreplay.rllib.algorithms.sac"),
         ("TD3", "Pendulum-v1", "interreplay.rllib.algorithms.td3"),
+        ("TQC", "Pendulum-v1", "interreplay.rllib.algorithms.tqc"),
+        ("CrossQ", "Pendulum-v1", "interreplay.rllib.algorithms.crossq"),
         ("SAC", "CartPole-v1", "interreplay.rllib.algorithms.sac"),
         ("SAC-stock", "CartPole-v1", "ray.rllib.algorithms.sac.sac"),
         ("SAC-stock", "Pendulum-v1", "ray.rllib.algorithms.sac.sac"),
@@ -54,6 +56,7 @@ def test_retired_environments_are_replaced_and_said():
     [
         ("SACK", "Pendulum-v1", ["'SACK'", "did you mean SAC?", "PPO"]),
         ("TD3", "CartPole-v1", ["TD3 acts in a Box of continuous actions", "Discrete(2)", "--run SAC"]),
+        ("CrossQ", "CartPole-v1", ["CrossQ acts in a Box of continuous actions", "Discrete(2)", "--run SAC"]),
         ("SAC", "Pendulumm-v1", ["Pendulumm-v1", "Pendulum-v1"]),
     ],
 )

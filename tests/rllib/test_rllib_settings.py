@@ -11,7 +11,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-from interreplay.rllib import DDPGConfig, SACConfig, TD3Config
+from interreplay.rllib import CrossQConfig, DDPGConfig, SACConfig, TD3Config, TQCConfig
 from interreplay.rllib.algorithms.rllib_settings import TABLE
 
 READ, REFUSED = set(TABLE["read"]), set(TABLE["refused"])
@@ -56,7 +56,7 @@ def test_a_setting_that_would_be_ignored_is_refused_by_name(name):
         made.validate()
 
 
-@pytest.mark.parametrize("kind", [SACConfig, TD3Config, DDPGConfig])
+@pytest.mark.parametrize("kind", [SACConfig, TQCConfig, CrossQConfig, TD3Config, DDPGConfig])
 def test_the_defaults_are_not_refused(kind):
     config(kind).validate()
 

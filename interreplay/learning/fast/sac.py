@@ -81,9 +81,8 @@ class FastSACUpdate(FastSoftUpdate):
         obs, next_obs, m = views(rows, self.networks.encoder)
         actions = rows.actions.flatten(1)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.target_for(batch, next_obs, m, rng)
         critic_inputs = torch.cat([obs, repeat_for_views(actions, m)], dim=1)
-        errors, critic_loss = self.step_critics(critic_inputs, m, target, batch, rng)
+        errors, critic_loss, target = self.learn_values(critic_inputs, next_obs, m, batch, rng)
         scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.updates += 1
         if self.actor_due():
@@ -91,6 +90,21 @@ class FastSACUpdate(FastSoftUpdate):
             losses = self.step_actor(self.actor_views(rows, obs, m), noise, alpha, actor_row_weights(batch), rng)
             self.finish_policy(*losses, batch)
         return self.finish_update(alpha, errors, target, critic_loss, scores, rng)
+
+    def learn_values(
+        self, critic_inputs: Tensor, next_obs: Tensor, m: int, batch: SampleLike, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Step the critics; return TD errors ``(critics, n)`` before the step, the loss, and q_t ``(n,)``.
+
+        Args:
+            critic_inputs: Rows [s; a] ``(n·m, inputs)``.
+            next_obs: Encoded next observations ``(n·m, d)``.
+            m: Views of each row.
+            batch: What is learned from.
+            rng: Source of the policy's noise and of dropout.
+        """
+        target = self.target_for(batch, next_obs, m, rng)
+        return *self.step_critics(critic_inputs, m, target, batch, rng), target
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:

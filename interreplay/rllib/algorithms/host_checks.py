@@ -62,6 +62,24 @@ def adopt_iteration_lengths(config: Any) -> None:
         )
 
 
+def adopt_model_settings(config: Any) -> None:
+    """Let what ``rl_module(model_config=)`` says be settings of the configuration.
+
+    Args:
+        config: An `OffPolicyConfig`, which is changed.
+
+    Raises:
+        ValueError: For what its networks do not have.
+    """
+    own = config.own_settings()
+    for name, value in model_settings(config._model_config).items():
+        if name not in own:
+            title = type(config).__name__.removesuffix("Config")
+            raise ValueError(f"model_config: {title} has no {name!r}; {accepted_names(name, own)}")
+        setattr(config, name, value)
+    config._model_config = {}
+
+
 def _check_module(config: AlgorithmConfig) -> None:
     spec = config._rl_module_spec
     module = getattr(spec, "module_class", None)

@@ -34,7 +34,7 @@ CRITIC_KEYS = ("n_critics", "critic_layer_norm", "critic_dropout")
 
 def critic_settings(config: Any) -> dict[str, Any]:
     """Return what modules take of a configuration for their critics."""
-    return {name: getattr(config, name) for name in CRITIC_KEYS}
+    return {name: getattr(config, name) for name in CRITIC_KEYS if name in config.own_settings()}
 
 
 def share_statistics(nets: Any) -> None:
@@ -72,7 +72,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         given = self.model_config.get("exploration")  # which modules saved before there was one do not have
         self._exploration: Exploration = copy.deepcopy(given) or (Sampled() if self.policy.stochastic else Gaussian())
         self._exploration.check(self.policy)
-        if not self.inference_only and any(True for _ in encoder.parameters()):
+        if not self.inference_only and all(any(True for _ in net.parameters()) for net in (encoder, self.nets.targets)):
             self.nets.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
             share_statistics(self.nets)
         for layers in self.nets.modules():

@@ -21,11 +21,16 @@ from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.host_checks import (
     adopt_iteration_lengths,
+    adopt_model_settings,
     check_host,
-    model_settings,
     wants_normalization,
 )
-from interreplay.rllib.algorithms.rllib_settings import MORE, check_rllib_settings, names_of_rllib, training_of
+from interreplay.rllib.algorithms.rllib_settings import (
+    MORE,
+    check_rllib_settings,
+    names_of_rllib,
+    training_of,
+)
 from interreplay.rllib.checkpoints.moved import settings_of_before
 
 RLLIB_NAMES = {
@@ -152,7 +157,7 @@ class OffPolicyConfig(AlgorithmConfig):
         check_host(self)
         if wants_normalization(self):
             self.normalize_observations, self._env_to_module_connector = True, None
-        self._adopt_model_settings()
+        adopt_model_settings(self)
         super().validate()
         self._check_exploration()
         for name, field in self.own_settings().items():
@@ -185,13 +190,6 @@ class OffPolicyConfig(AlgorithmConfig):
         steps = self.exploration.steps or self.anneal_steps
         return env_steps / steps if steps else None
 
-    def _adopt_model_settings(self) -> None:
-        """Let what ``rl_module(model_config=)`` says be settings of the configuration."""
-        given = model_settings(getattr(self, "_model_config"))  # noqa: B009 - RLlib gives it no type
-        for name in [name for name in given if name in self.own_settings()]:
-            setattr(self, name, given.pop(name))
-        self._model_config = given
-
     def rate(self, name: str) -> Any:
         """Return a learning rate, or its schedule: `lr` where there is one and `name` is at its default."""
         default = self.own_settings()[name].default
@@ -223,6 +221,11 @@ class OffPolicyConfig(AlgorithmConfig):
         own = {name: getattr(self, attribute) for name, attribute in names.items()}
         own |= {f"{name}_lr": rate for name, rate in self.rates(0).items()}
         return {"settings": self.settings_class(**own)} | {n: getattr(self, n) for n in ("grad_clip", "grad_clip_by")}
+
+    @property
+    def layers(self) -> str:
+        """The networks' layers, which those of a checkpoint must equal."""
+        return str(list(self.hiddens))
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 from ray.rllib.core.rl_module.rl_module import RLModule
@@ -23,10 +23,17 @@ UPDATES = {False: (PlainSACUpdate, SACUpdate), True: (PlainDiscreteSACUpdate, Di
 
 
 class SACModule(OffPolicyModule):
-    """Actor, critics, targets and temperature; ``model_config`` also has ``initial_alpha``."""
+    """Actor, critics, targets and temperature; ``model_config`` also has ``initial_alpha``.
+
+    Attributes:
+        networks: For continuous actions.
+        own_keys: What `networks` take of ``model_config`` by name, beside what all do.
+    """
 
     n_critics = SACSettings.n_critics
-    acts_in = (gym.spaces.Box, gym.spaces.Discrete)
+    acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box, gym.spaces.Discrete)
+    networks: type[SACNetworks] = SACNetworks
+    own_keys: tuple[str, ...] = ()
 
     @property
     def discrete(self) -> bool:
@@ -36,10 +43,9 @@ class SACModule(OffPolicyModule):
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
         hiddens, alpha = self.model_config["hiddens"], self.model_config["initial_alpha"]
-        kind = DiscreteSACNetworks if self.discrete else SACNetworks
-        return kind(
-            inputs, actions, hiddens, alpha, self.inference_only, critics=self.critic_count, **self.critic_options
-        )
+        kind = DiscreteSACNetworks if self.discrete else self.networks
+        options = self.critic_options | {name: self.model_config[name] for name in self.own_keys}
+        return kind(inputs, actions, hiddens, alpha, self.inference_only, critics=self.critic_count, **options)
 
 
 class SACConfig(OffPolicyConfig):
@@ -54,7 +60,7 @@ class SACConfig(OffPolicyConfig):
     ```
     """
 
-    settings_class = SACSettings
+    settings_class: ClassVar[type] = SACSettings
     module_class = SACModule
 
     def __init__(self, algo_class: type | None = None):

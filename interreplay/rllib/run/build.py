@@ -46,7 +46,7 @@ def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
     """Return the settings that not all algorithms share, defaults included, as the configuration takes them."""
     own = {name: getattr(settings, name) for name in ALGORITHMS[settings.trainer].defaults}
     own["train_batch_size_per_learner"] = own.pop("train_batch_size")
-    if own["huber_delta"] == "none":  # as it was written down before
+    if own.get("huber_delta") == "none":  # as it was written down before
         own["huber_delta"] = None
     return own
 
