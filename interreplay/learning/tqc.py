@@ -57,6 +57,7 @@ class PlainTQCUpdate(TruncatedTargets, PlainSACUpdate):
 
     Errors, which serve as priorities, are those of the means: mean of θ_j less mean of z, in the unit of returns as
     those of all other algorithms are. The quantile loss would stay large where returns are random, however well known.
+    A loss or targets that rows bring along are of means; here they are passed over.
     """
 
     def judge(
