@@ -62,7 +62,8 @@ class LayerViews:
             norms = [(scale[i], shift[i]) for scale, shift in zip(*split[2:], strict=True)]
             if not self.at_once:  # ``(out,)``, as kernels want them
                 norms = [(scale[0], shift[0]) for scale, shift in norms]
-            self.members.append(Member(*([values[i] for values in part] for part in split[:2]), norms))
+            own_weights, own_biases = ([values[i] for values in part] for part in split[:2])
+            self.members.append(Member(own_weights, own_biases, norms))
 
     def split(self, values: Tensor) -> Sequence[Tensor]:
         """Return values ``(m, ...)`` of each member."""
