@@ -1,4 +1,7 @@
-"""Runs and studies made before modules moved (by commit d2c55bd) are resumed, evaluated and reported as ever."""
+"""Runs and studies made before modules moved (by commit d2c55bd) are resumed, evaluated and reported as ever.
+
+How the run goes on (``run_resumed.json``) is what that commit made of it with the index of decision 14 put in.
+"""
 
 from __future__ import annotations
 
