@@ -10,9 +10,12 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests run in as many processes as there are cores, at most four: each starts a Ray of its own. One sees prints and breakpoints.
+TESTERS ?= logical
+PYTEST = $(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 4 --dist worksteal
 CODE := interreplay replay_buffers tests cluster_deployment docs $(wildcard *.py benchmarks examples)
 
-.PHONY: help install train test check smoke bench docs notebooks format clean
+.PHONY: help install train test check types quick smoke bench docs notebooks format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -37,13 +40,19 @@ train: install
 	$(BIN)/python custom_training.py --trainer SAC --knn_baseline $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
+# Types are checked beside the tests.
 check: install
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
+	$(MAKE) --no-print-directory -j 2 types quick
+
+types: install
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not slow and not slurm" $(ARGS)
+
+quick: install
+	$(PYTEST) -m "not slow and not slurm" $(ARGS)
 
 smoke: install
 	$(BIN)/python smoketest.py

@@ -4,6 +4,7 @@ from interreplay.commandline.installation import check_installation
 
 check_installation(__file__)
 
+from interreplay.flags.algorithm_flags import TRAINERS  # noqa: E402
 from interreplay.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS  # noqa: E402
 from interreplay.flags.training_flags import (  # noqa: E402
     make_parser,
@@ -14,9 +15,6 @@ from interreplay.flags.training_flags import (  # noqa: E402
     settings_resumed,
     tuned_for,
 )
-from interreplay.learning.algorithms_table import ALGORITHMS  # noqa: E402
-
-TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
 
 __all__ = [
     "CATALOGUE",

@@ -2,7 +2,7 @@
 
     python -m benchmarks.bier [--rows 50000] [--repeats 40]
 
-HalfCheetah-v5, random behaviour: 18 targets, 23 features, k 10, batch 256. All in this process on one thread, in turn.
+HalfCheetah-v5, random behavior: 18 targets, 23 features, k 10, batch 256. All in this process on one thread, in turn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.measure import interleaved, single_thread, table
 
 ORIGINAL = {"float32": 1.5, "float64": 9.0}
-"""Seconds that the original's batched fit took for one epoch of 64 neighbourhoods, as reported with the task."""
+"""Seconds that the original's batched fit took for one epoch of 64 neighborhoods, as reported with the task."""
 
 
 def sac_update(buffer: Any) -> Callable[[], object]:
@@ -76,7 +76,7 @@ def directly(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], obj
 
 
 def seconds_per_epoch(x: Any, y: Any, per_target: bool, epochs: int = 10) -> float:
-    """Seconds that one epoch of a fit of these neighbourhoods takes, the model's setting up included."""
+    """Seconds that one epoch of a fit of these neighborhoods takes, the model's setting up included."""
     from interreplay.synthesis.gaussian_process.fit import Fit, fit
     from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
 

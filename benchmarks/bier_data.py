@@ -1,4 +1,4 @@
-"""Transitions of random and of trained behaviour, for `benchmarks.bier_quality`.
+"""Transitions of random and of trained behavior, for `benchmarks.bier_quality`.
 
     python -m benchmarks.bier_data [--env HalfCheetah-v5] [--rows 10000] [--steps 40000] [--folder data]
 
@@ -29,7 +29,7 @@ def newest(buffer: Any, rows: int) -> dict[str, np.ndarray]:
     return {name: getattr(found, name).numpy() for name in names}
 
 
-def random_behaviour(env: str, rows: int) -> dict[str, np.ndarray]:
+def random_behavior(env: str, rows: int) -> dict[str, np.ndarray]:
     """Transitions of uniformly random actions."""
     from benchmarks.training import fill
     from replay_buffers import Uniform
@@ -39,7 +39,7 @@ def random_behaviour(env: str, rows: int) -> dict[str, np.ndarray]:
     return newest(buffer, rows)
 
 
-def trained_behaviour(env: str, rows: int, steps: int) -> tuple[dict[str, np.ndarray], float]:
+def trained_behavior(env: str, rows: int, steps: int) -> tuple[dict[str, np.ndarray], float]:
     """The newest rows after training, and the mean return of the last episodes."""
     from interreplay.rllib import SACConfig
 
@@ -62,8 +62,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.getLogger("ray").setLevel(logging.ERROR)
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    np.savez(arguments.folder / f"{arguments.env}-random.npz", **random_behaviour(arguments.env, arguments.rows))
-    columns, score = trained_behaviour(arguments.env, arguments.rows, arguments.steps)
+    np.savez(arguments.folder / f"{arguments.env}-random.npz", **random_behavior(arguments.env, arguments.rows))
+    columns, score = trained_behavior(arguments.env, arguments.rows, arguments.steps)
     np.savez(arguments.folder / f"{arguments.env}-trained.npz", **columns)
     print(f"{arguments.env}: {arguments.rows} rows each; mean return after {arguments.steps} steps {score:.0f}")
 

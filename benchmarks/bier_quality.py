@@ -4,7 +4,7 @@
 
 Two questions about a buffer filled with stored transitions (`python -m benchmarks.bier_data` collects some):
 
-* rows left out: how well are they predicted from the rest of their neighbourhood?
+* rows left out: how well are they predicted from the rest of their neighborhood?
 * the batch itself: where the environment's state can be set from an observation (HalfCheetah, Hopper, Walker2d), each
   blended state and action is put into the simulator, and both methods are compared with what happens there.
 
@@ -49,16 +49,16 @@ def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
     import torch
 
     from interreplay.synthesis.gaussian_process.holdout import evaluate
-    from interreplay.synthesis.gaussian_process.neighborhoods import features_of, targets_of
+    from interreplay.synthesis.gaussian_process.neighborhoods import targets_of
 
     maker, found = buffer.synthesizer, []
     for _ in range(BATCHES):
         slots = torch.from_numpy(buffer.rng.integers(0, len(buffer), ROWS))
         near = buffer.neighborhood.neighbor_slots(buffer.storage, slots, buffer.rng)
-        rows = buffer.storage[torch.cat([slots[:, None], near], dim=1).view(-1)]
-        rows = rows.map(lambda column: column.unflatten(0, (ROWS, -1)))
+        slots = torch.cat([slots[:, None], near], dim=1).view(-1)
+        rows = buffer.storage[slots].map(lambda column: column.unflatten(0, (ROWS, -1)))
         actions = rows.actions[0, 0].numel()
-        z, y = features_of(rows), targets_of(rows)
+        z, y = buffer.storage.features(slots).unflatten(0, (ROWS, -1)), targets_of(rows)
         found.append(evaluate(maker.form, maker.schedule, maker.preparation, z, y, actions, split))
     scores = {f"rmse {m}": np.sqrt(np.mean([s.rmse[m].numpy() ** 2 for s in found], axis=0)) for m in found[0].rmse}
     return scores | {f"nll {m}": np.mean([s.nll[m].numpy() for s in found], axis=0) for m in found[0].nll}

@@ -5,8 +5,8 @@
 Rows are those of HalfCheetah-v5 under random actions, or what a file holds that `benchmarks.nmer --data` wrote.
 Buffers are full; batches of 256 are drawn from them in turn, in one process on one thread. Then 2,000 rows are added
 one by one and 2,000 in portions of 100, both beyond the capacity, with updates of SAC (batch 256, two layers of 256) in
-between. Upkeep is what the neighbourhood takes, in processor time; storing the rows does not count. The last table
-says which share of the rows is not in the cluster of its nearest centre, in the scale that the clusters use and in the
+between. Upkeep is what the neighborhood takes, in processor time; storing the rows does not count. The last table
+says which share of the rows is not in the cluster of its nearest center, in the scale that the clusters use and in the
 scale of now.
 """
 
@@ -63,7 +63,7 @@ def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[f
 
 
 def stale(buffer: Any) -> tuple[float, float]:
-    """Shares of rows that are not in the cluster of their nearest centre: in the clusters' scale, in that of now."""
+    """Shares of rows that are not in the cluster of their nearest center: in the clusters' scale, in that of now."""
     import torch
 
     clustering, slots = buffer.neighborhood.clustering, np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
@@ -76,7 +76,7 @@ def stale(buffer: Any) -> tuple[float, float]:
 
 
 def spread(buffer: Any) -> float:
-    """Mean squared distance of a row to its cluster's centre, per dimension, in standardised z; 1 for one cluster."""
+    """Mean squared distance of a row to its cluster's center, per dimension, in standardized z; 1 for one cluster."""
     import torch
 
     clustering, slots = buffer.neighborhood.clustering, np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
@@ -130,7 +130,7 @@ def main() -> None:
     head = ["upkeep", "ms per 1,000 rows", "ms per refresh", "ms per SAC update", "refresh per row ÷ update"]
     print(table([*head, "filling by 1,000, s"], lines) + "\n")
     lines = [[n, *(f"{share:.4f}" for share in stale(buffers[n])), f"{spread(buffers[n]):.3f}"] for n in filling]
-    print(table(["rows not with their nearest centre", "scale in use", "scale of now", "d² per dim."], lines))
+    print(table(["rows not with their nearest center", "scale in use", "scale of now", "d² per dim."], lines))
 
 
 if __name__ == "__main__":

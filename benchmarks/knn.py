@@ -1,4 +1,4 @@
-"""What the neighbours of NMER cost, and how right they are: the table in `docs/decisions/0002-neighbour-table.md`.
+"""What the neighbors of NMER cost, and how right they are: the table in `docs/decisions/0002-neighbor-table.md`.
 
     OMP_NUM_THREADS=1 python -m benchmarks.knn --sizes 10000 100000 1000000
 
@@ -18,10 +18,9 @@ import gymnasium
 import numpy as np
 import torch
 
-from interreplay import Transitions
+from interreplay import Storage, Transitions
 from interreplay.neighborhood.knn import KNN
 from interreplay.neighborhood.knn_index.brute_force import nearest
-from interreplay.storage.ring import Storage
 
 K = 10
 
@@ -56,7 +55,7 @@ def transitions(z: np.ndarray) -> Transitions:
 
 
 def recall(storage: Storage, knn: KNN, sample: int) -> float:
-    """Share of the k neighbours that are among the k nearest by exact search, mean over a sample of the rows."""
+    """Share of the k neighbors that are among the k nearest by exact search, mean over a sample of the rows."""
     slots = torch.from_numpy(np.random.default_rng(0).choice(len(storage), sample, replace=False))
     found, exact = knn.neighbors(storage, slots), nearest(storage, slots, K)
     return float((found[:, :, None] == exact[:, None, :]).any(2).float().mean())
@@ -83,7 +82,7 @@ def fill(storage: Storage, knn: KNN, z: np.ndarray) -> float:
 def step(storage: Storage, knn: KNN, z: np.ndarray, rng: np.random.Generator) -> tuple[float, np.ndarray]:
     """Add `z` row by row with a gather after each; microseconds of `evict` and `observe` per row and of each gather.
 
-    Gathers ``(n, 2)``: of neighbours' slots, and of the anchors' rows, which is what a plain buffer does.
+    Gathers ``(n, 2)``: of neighbors' slots, and of the anchors' rows, which is what a plain buffer does.
     """
     spent, gathers = 0.0, []
     for row in range(len(z)):
@@ -139,7 +138,7 @@ def main() -> None:
         z = simulate(max(arguments.sizes) + 2 * arguments.steps, arguments.seed)
         if arguments.data:
             np.save(arguments.data, z)
-    print("| rows | phase | recall@10 | µs/added row | µs/256 neighbours, median | mean | µs/256 rows | bytes/row |")
+    print("| rows | phase | recall@10 | µs/added row | µs/256 neighbors, median | mean | µs/256 rows | bytes/row |")
     print("|---|---|---|---|---|---|---|---|")
     for size in arguments.sizes:
         measure(z, size, min(arguments.steps, size // 4), arguments.sample)

@@ -28,10 +28,16 @@ GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0, "FetchReach-v4": 0
 STEPS = {"InvertedPendulum-v5": 8_000, "Pendulum-v1": 6_000, "HalfCheetah-v5": 50_000, "FetchReach-v4": 20_000}
 OTHER_STEPS = {"InvertedPendulum-v5": 10_000, "Pendulum-v1": 6_000}
 """Of other algorithms than SAC."""
+QUANTILE_AND_RENORM_STEPS = {"Pendulum-v1": 8_000}
+"""Of TQC and CrossQ."""
 BUFFERS = {"FetchReach-v4": ["Uniform", "HER"]}
 """Compared where no others are asked for: Uniform and NMER, and where there are goals to relabel, Uniform and HER."""
-FLAGS = {("SAC", "HalfCheetah-v5"): {"preset": "none"}}
-"""HalfCheetah runs with the paper's settings, the others with the presets that the command line chooses for them."""
+FLAGS = {
+    ("SAC", "HalfCheetah-v5"): {"preset": "none"},
+    ("CrossQ", "Pendulum-v1"): {"critic_hiddens": "256,256"},
+}
+"""HalfCheetah runs with the paper's settings, the others with the presets that the command line chooses for them, and
+CrossQ with critics that two cores can carry."""
 VARIANTS = {"bfloat16": {"buffer": "Uniform", "matrix_dtype": "bfloat16"}}
 """What may stand for a buffer in `--buffers`: a name, and the flags that it means."""
 COLUMNS = {
@@ -47,10 +53,16 @@ def data_of(trainer: str) -> Path:
     return DATA if trainer == "SAC" else DATA / trainer
 
 
+def steps_of(trainer: str) -> dict[str, int]:
+    """Env steps of an algorithm's runs by environment."""
+    return {"SAC": STEPS, "TQC": QUANTILE_AND_RENORM_STEPS, "CrossQ": QUANTILE_AND_RENORM_STEPS}.get(
+        trainer, OTHER_STEPS
+    )
+
+
 def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> list[str]:
     """What a user would type."""
-    steps = STEPS if trainer == "SAC" else OTHER_STEPS
-    flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps[env]}
+    flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps_of(trainer)[env]}
     flags |= VARIANTS.get(buffer, {"buffer": buffer})
     flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "local_dir": folder}
     flags |= FLAGS.get((trainer, env), {})
@@ -153,7 +165,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
     arguments = parser.parse_args()
-    arguments.envs = arguments.envs or list(STEPS if arguments.trainer == "SAC" else OTHER_STEPS)
+    arguments.envs = arguments.envs or list(steps_of(arguments.trainer))
     buffers = {env: arguments.buffers or BUFFERS.get(env, ["Uniform", "NMER"]) for env in arguments.envs}
     for env in [] if arguments.draw else arguments.envs:
         for seed in arguments.seeds:

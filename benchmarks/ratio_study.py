@@ -22,7 +22,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from benchmarks.measure import table
 from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, area, bootstrapped, estimate, holm
 from benchmarks.ratio_statistics import interaction as interaction_of
-from interreplay.analysis.results import read_results
+from interreplay.analysis.reading.results import read_results
 
 CLAIMS = {"TD3": 1.94, "SAC": 1.29}
 """Sander et al. 2022 (arXiv:2205.09117): NMER's return beside uniform replay's."""

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         chance = "–" if better is None else f"{better['probability']:.2f} ({better['low']:.2f} to {better['high']:.2f})"
         ratio = "1" if row["method"] == "Uniform" else between(row, "ratio")
         rows.append([f"{key[0]} {key[1]}", row["measure"], str(row["runs"]), between(row, "iqm"), ratio, chance])
-    names = ["all tasks", "of", "runs", "normalised IQM", "× Uniform", "probability of improvement over Uniform"]
+    names = ["all tasks", "of", "runs", "normalized IQM", "× Uniform", "probability of improvement over Uniform"]
     print(table(names, rows))
 
 

@@ -28,7 +28,7 @@ def steps(kind: str, updates: int) -> int:
 
 
 def ours(env: str, buffer: str, trainer: str = "SAC", updates: int = 1, prefill: int = 1_000, **settings: Any) -> Any:
-    """Our algorithm, its buffer holding `prefill` rows of random behaviour."""
+    """Our algorithm, its buffer holding `prefill` rows of random behavior."""
     from interreplay import rllib
 
     config = getattr(rllib, f"{trainer}Config")().environment(env).debugging(seed=0)

@@ -25,12 +25,11 @@ from benchmarks.measure import interleaved, single_thread, table
 OBS, ACTIONS, BATCH, GAMMA, TAU = 17, 6, 256, 0.99, 0.005
 
 
-def rows() -> Any:
-    """Return a batch of random transitions."""
+def transitions() -> Any:
+    """Return random transitions."""
     import torch
 
-    from interreplay.learning.update import Batch
-    from interreplay.transitions import Transitions
+    from interreplay import Transitions
 
     g = torch.Generator().manual_seed(0)
 
@@ -38,7 +37,7 @@ def rows() -> Any:
         return torch.randn(*shape, generator=g)
 
     none = torch.zeros(BATCH, dtype=torch.bool)
-    transitions = Transitions(
+    return Transitions(
         obs=normal(BATCH, OBS),
         actions=normal(BATCH, ACTIONS).tanh(),
         rewards=normal(BATCH),
@@ -47,26 +46,41 @@ def rows() -> Any:
         truncated=none,
         discounts=torch.full((BATCH,), GAMMA),
     )
-    return Batch(transitions, torch.ones(BATCH))
 
 
-def ours(trainer: str, kind: str = "", matrix_dtype: str = "float32") -> Callable[[], object]:
-    """Return our update of an algorithm, "Plain" for the one that defines it."""
+def ours(trainer: str, kind: str = "", matrix_dtype: str = "float32", **settings: Any) -> Callable[[], object]:
+    """Return our update of an algorithm.
+
+    Args:
+        trainer: The algorithm.
+        kind: "Plain" for the update that defines it.
+        matrix_dtype: Of the products between hidden layers.
+        **settings: Of the algorithm, by name.
+    """
     import torch
 
-    from interreplay.learning.networks import MATRIX_DTYPES, BatchedMLP
-
     learning = importlib.import_module(f"interreplay.learning.{trainer.lower()}")
+    wanted = (("n_critics", "critics"), ("critic_layer_norm", "layer_norm"), ("critic_dropout", "dropout"))
+    shape = {argument: settings[name] for name, argument in wanted if name in settings}
     if trainer == "SAC":
-        networks, settings = learning.SACNetworks(OBS, ACTIONS), {"target_entropy": -ACTIONS}
+        networks, settings = learning.SACNetworks(OBS, ACTIONS, **shape), settings | {"target_entropy": -ACTIONS}
     else:
         deterministic = importlib.import_module("interreplay.learning.deterministic")
-        networks, settings = deterministic.DeterministicNetworks(OBS, ACTIONS), {}
+        networks = deterministic.DeterministicNetworks(OBS, ACTIONS, **shape)
     for layers in networks.modules():
-        if isinstance(layers, BatchedMLP):
-            layers.matrix_dtype = MATRIX_DTYPES[matrix_dtype]
-    update = getattr(learning, f"{kind}{trainer}Update")(networks, **settings)
-    batch, rng = rows(), torch.Generator().manual_seed(0)
+        if matrix_dtype != "float32" and hasattr(layers, "matrix_dtype"):
+            layers.matrix_dtype = getattr(torch, matrix_dtype)
+    return called(getattr(learning, f"{kind}{trainer}Update")(networks, **settings))
+
+
+def called(update: Any) -> Callable[[], object]:
+    """Return an update of a fixed batch, as this checkout calls it, or as those before `Batch` did."""
+    import torch
+
+    rows, weights, rng = transitions(), torch.ones(BATCH), torch.Generator().manual_seed(0)
+    if hasattr(update, "apply"):
+        return lambda: update.apply(rows, weights, rng)
+    batch = importlib.import_module("interreplay.learning.update").Batch(rows, weights)
     return lambda: update.update(batch, rng)
 
 
@@ -101,7 +115,7 @@ class Plain:
         groups = self.actor.parameters(), self.critics.parameters(), [self.log_alpha]
         self.adams = [torch.optim.Adam(parameters, lr=3e-4) for parameters in groups]
         self.critic_loss, self.actor_loss = wrap(self._critic_loss), wrap(self._actor_loss)
-        self.batch = rows().transitions
+        self.batch = transitions()
 
     def sample(self, obs: Any, noise: Any) -> tuple[Any, Any]:
         from torch.nn.functional import softplus

@@ -155,7 +155,7 @@ for row in zip(sizes, table, exact, added, recall, strict=True):
 # **The answer.** Near means near in state and action, each number by its own spread. The table answers in the same
 # time whatever the size of the buffer, for a fraction of a millisecond per added row, and finds nearly all of the true
 # neighbors; at 10⁶ rows it still does (`python -m benchmarks.knn`, [decision
-# 2](../docs/decisions/0002-neighbour-table.md)).
+# 2](../docs/decisions/0002-neighbor-table.md)).
 
 # %%
 assert means["state and action, scaled (NMER)"] < min(v for name, v in means.items() if "NMER" not in name)

@@ -162,7 +162,7 @@ show(figure, "gp_stability")
 # ## Throughput
 #
 # A batch of 256 is 256 neighborhoods × 18 targets (HalfCheetah: the reward and 17 changes of state) × one query: 4,608
-# small processes. They are solved as one batch of Cholesky factorisations: one per neighborhood where the targets
+# small processes. They are solved as one batch of Cholesky factorizations: one per neighborhood where the targets
 # share a kernel, else one per target. A loop over the neighborhoods, the obvious way, is the comparison.
 
 

@@ -1,4 +1,4 @@
-"""Replay buffers made of parts: select anchors, gather their neighbors, synthesise a batch, learn from it."""
+"""Replay buffers made of parts: select anchors, gather their neighbors, synthesize a batch, learn from it."""
 
 from __future__ import annotations
 

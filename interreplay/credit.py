@@ -14,13 +14,13 @@ class PriorityUpdate(ABC):
     """Weights of sampled rows, and what their TD errors do to the selector."""
 
     def check(self, selector: Selector) -> None:  # noqa: B027
-        """Raises ValueError when the selector lacks what this credit needs; the default needs nothing."""
+        """Raise ValueError when the selector lacks what this credit needs; the default needs nothing."""
 
     @abstractmethod
     def weights(
         self, storage: Stored, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
     ) -> Tensor:
-        """Importance weights ``(n,)``.
+        """Return importance weights ``(n,)``.
 
         Args:
             storage: Where the rows lie.

@@ -30,7 +30,7 @@ class NonFiniteError(InterreplayError, ValueError):
         self.column, self.row, self.value, self.at = column, row, value, at
 
     def __reduce__(self) -> tuple[type, tuple[str, int, float, str | None]]:
-        """Ray copies and pickles exceptions."""
+        """Return how it is made again: Ray copies and pickles exceptions."""
         return type(self), (self.column, self.row, self.value, self.at)
 
 
@@ -64,7 +64,7 @@ class EnvironmentFailure(InterreplayError):
         return found
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str | None]]:
-        """Ray copies and pickles exceptions."""
+        """Return how it is made again: Ray copies and pickles exceptions."""
         return type(self), (self.env, self.cause_text, self.at)
 
 

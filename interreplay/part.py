@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,10 @@ from torch import Tensor
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import OneStep, ReadView
 from interreplay.storage.ring import Storage
-from interreplay.transitions import Observation
+from interreplay.transitions import Observation, Transitions
+
+Score = Callable[[Transitions, Collection[str]], Mapping[str, Tensor]]
+"""Rows and names to scores ``(n,)`` by these names."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Context:
         observation_space: Of one environment.
         action_space: Of one environment.
         device: On which the policy computes.
+        score: Rows ``(n, ...)`` with ``discounts`` and names of scores to these ``(n,)`` under the networks of now, by
+            forward passes alone; the names are in `interreplay.learning.offers`.
     """
 
     policy: Callable[[Observation], Tensor] | None = None
@@ -37,6 +42,7 @@ class Context:
     observation_space: Any = None
     action_space: Any = None
     device: torch.device | None = None
+    score: Score | None = None
 
 
 GOALS = "hindsight_goals"
@@ -51,7 +57,10 @@ class Part:
             large batch are as good as several batches.
         follows_episodes: Whether this part looks at what came before or after a row in its episode.
         columns_wanted: Names of extra columns that this part would have recorded with each row, where an algorithm can:
-            ``"behavior"``, what the policy gave when it acted.
+            ``"behavior"``, what the policy gave when it acted, and ``"success"``, whether infos speak of success.
+        scores_wanted: Names of scores that this part would have with the TD errors of each batch, where an algorithm
+            can: those in `interreplay.learning.offers`.
+        needs: Names there of what this part cannot do without.
         wants_goal_functions: Whether `connect` should bring the environment's ``compute_reward``.
         view: How this part reads rows, where what it makes of them depends on that.
     """
@@ -59,6 +68,8 @@ class Part:
     independent_rows = True
     follows_episodes: bool = False
     columns_wanted: frozenset[str] = frozenset()
+    scores_wanted: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
     wants_goal_functions: bool = False
     view: ReadView = OneStep()
 
@@ -89,15 +100,15 @@ class Part:
         """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Bytes that this part takes beside a full storage of rows with `features` numbers in z = [s; a]."""
+        """Return bytes that this part takes beside a full storage of rows with `features` numbers in z = [s; a]."""
         return 0
 
     def statistics(self) -> dict[str, float]:
-        """Numbers that describe the part now, for the results of a run."""
+        """Return numbers that describe the part now, for the results of a run."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on; arrays may share memory with the part."""
+        """Return everything needed to go on; arrays may share memory with the part."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -119,8 +130,8 @@ def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
     return slots if len(slots) == count else None
 
 
-def check_answer(part: Part, answer: object, expected: type, how: str) -> None:
-    """Raise TypeError when a part's answer is of another type than the contract has it.
+def wrong_answer(part: Part, answer: object, expected: type, how: str) -> TypeError:
+    """Return the error for a part's answer that is of another type than the contract has it.
 
     Args:
         part: Whose it is.
@@ -128,9 +139,8 @@ def check_answer(part: Part, answer: object, expected: type, how: str) -> None:
         expected: The type.
         how: Its arguments, for the message.
     """
-    if not isinstance(answer, expected):
-        name, given = type(part).__name__, type(answer).__name__
-        raise TypeError(f"{name} returned a {given}; expected {expected.__name__}{how}")
+    name, given = type(part).__name__, type(answer).__name__
+    return TypeError(f"{name} returned a {given}; expected {expected.__name__}{how}")
 
 
 def standard_normal(shape: Sequence[int], rng: np.random.Generator, device: torch.device) -> Tensor:

@@ -16,7 +16,7 @@ ArrayLike = Any
 
 
 def as_tensor(values: ArrayLike) -> Tensor:
-    """A tensor over `values`, sharing memory with numpy arrays and tensors where it can."""
+    """Return a tensor over `values`, sharing memory with numpy arrays and tensors where it can."""
     if isinstance(values, Tensor):
         return values
     array = np.asarray(values)
@@ -32,12 +32,12 @@ def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Ob
 
 
 def observation_parts(obs: Observation) -> dict[str, Tensor]:
-    """The named tensors of an observation; a plain one is the single part ``""``."""
+    """Return the named tensors of an observation; a plain one is the single part ``""``."""
     return dict(obs) if isinstance(obs, dict) else {"": obs}
 
 
 def join_parts(parts: dict[str, Tensor]) -> Observation:
-    """The inverse of `observation_parts`."""
+    """Return the inverse of `observation_parts`."""
     return parts[""] if set(parts) == {""} else parts
 
 
@@ -108,7 +108,7 @@ class Transitions:
         return int(self.rewards.shape[0])
 
     def columns(self) -> dict[str, Tensor]:
-        """Every column by name; parts of a Dict observation as ``obs.part``, extras as ``extras.name``."""
+        """Return every column by name; parts of a Dict observation as ``obs.part``, extras as ``extras.name``."""
         found: dict[str, Tensor] = {}
         for name in NAMES:
             value = getattr(self, name)
@@ -119,7 +119,7 @@ class Transitions:
         return found
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Transitions:
-        """The same transitions with `fn` applied to every column."""
+        """Return the same transitions with `fn` applied to every column."""
         changed: dict[str, Any] = {}
         for name in NAMES:
             value = getattr(self, name)
@@ -133,11 +133,11 @@ class Transitions:
         return self.map(lambda column: column[index])
 
     def replace(self, **columns: Any) -> Transitions:
-        """The same transitions with some columns exchanged for ones of the same length."""
+        """Return the same transitions with some columns exchanged for ones of the same length."""
         return unchecked(**(self.__dict__ | columns))
 
     def blend(self, other: Transitions, mix: Tensor) -> Transitions:
-        """λ·self + (1 − λ)·other over obs, actions, rewards and next_obs; the rest is self's.
+        """Return λ·self + (1 − λ)·other over obs, actions, rewards and next_obs; the rest is self's.
 
         A row blended with itself comes back bit for bit.
 
@@ -161,7 +161,7 @@ class Transitions:
         )
 
     def where(self, keep: Tensor, other: Transitions) -> Transitions:
-        """Rows of self where `keep` ``(n,)`` is true, of `other` elsewhere (columns that both have)."""
+        """Return rows of self where `keep` ``(n,)`` is true, of `other` elsewhere (columns that both have)."""
 
         def choose(mine: Tensor, theirs: Tensor) -> Tensor:
             return torch.where(keep.reshape(keep.shape + (1,) * (mine.dim() - keep.dim())), mine, theirs)
@@ -198,8 +198,23 @@ def cat(rows: Sequence[Transitions]) -> Transitions:
     return unchecked(**joined)
 
 
+def flat_parts(observation: Observation, lead: int) -> list[Tensor]:
+    """Return the parts of an observation, all dimensions behind the first `lead` as one."""
+    parts = observation_parts(observation).values()
+    return [part.flatten(lead) if part.dim() > lead else part.unsqueeze(-1) for part in parts]
+
+
+def features(rows: Transitions) -> Tensor:
+    """Return z = [s; a] of rows ``(n, ...)`` or ``(n, k, ...)``: ``(n, d)`` or ``(n, k, d)``.
+
+    All parts of s, in the order of the observation. Of stored rows, `Storage.features` gives z.
+    """
+    lead = rows.rewards.dim()
+    return torch.cat([*flat_parts(rows.obs, lead), *flat_parts(rows.actions, lead)], dim=-1)
+
+
 def unchecked(**columns: Any) -> Transitions:
-    """Transitions from tensors that are already right; skips the checks of the public constructor."""
+    """Return transitions from tensors that are already right; skips the checks of the public constructor."""
     made = object.__new__(Transitions)
     made.__dict__.update({"extras": {}} | columns)
     return made

@@ -8,7 +8,7 @@ from interreplay.selection.elite import Policy
 class Elite(ReplayBuffer):
     """Of ⌊λn⌋ uniform candidates n that the current policy might have produced and that were replayed least.
 
-    Off-policyness is the distance between what the behaviour policy gave, ``extras["behavior"]`` of the added
+    Off-policyness is the distance between what the behavior policy gave, ``extras["behavior"]`` of the added
     transitions or else their actions, and what the current policy gives for the same observation. Costs λ times the
     reads of a uniform batch, a sort, 8 bytes per row and one evaluation of the policy on all candidates per batch. Use
     it with algorithms that suffer from old data, such as those with n-step returns or V-trace; exploration noise in

@@ -15,11 +15,11 @@ class HER(ReplayBuffer):
     r = compute_reward(s'.achieved_goal, s'.desired_goal). An episode that missed its goal then shows how to reach
     others. Costs a second gather and one call of compute_reward for the batch. Use it where rewards are sparse; with
     dense ones, or where goals do not differ between episodes, there is little to gain. With `neighborhood`, rows
-    are blended after that, each end relabelled from its own episode, and rewards are computed from the blended
+    are blended after that, each end relabeled from its own episode, and rewards are computed from the blended
     goals: ``HER(neighborhood=KNN(k=10))`` is NMER in hindsight.
 
     Args:
-        k: Relabelled rows per row that keeps its goal; 0 is `Uniform`.
+        k: Relabeled rows per row that keeps its goal; 0 is `Uniform`.
         strategy: Goals are achieved at the row's own or a later step, ``"future"``; at the episode's last,
             ``"final"``; or anywhere in it, ``"episode"``.
         compute_reward: The environment's, ``(achieved, desired, info) -> (n,)``. Under RLlib it is found.

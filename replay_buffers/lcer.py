@@ -14,7 +14,7 @@ VARIANTS = {"center": ClusterCenter, "member": ClusterMember}
 class LCER(ReplayBuffer):
     """Each anchor blended with its cluster's mean or with another member: λ·anchor + (1 − λ)·partner, λ ~ U(0, 1).
 
-    Clusters are those of k-means in z = [s; a], standardised by what is stored now. With the center, the partner is the
+    Clusters are those of k-means in z = [s; a], standardized by what is stored now. With the center, the partner is the
     mean transition (s, a, r, s') of the rows in the anchor's cluster and a noise of a hundredth of their deviation: it
     smooths rewards and outcomes within a cluster. With a member, it is a random other one: a blend of two real rows.
 

@@ -9,7 +9,7 @@ class S4RL(ReplayBuffer):
     """States a little changed, actions and rewards as they are; by default s̃ = λs + (1 − λ)s', λ ~ Beta(.4, .4).
 
     Costs a few operations per view; with m views the learner evaluates its critics m times as often. Meant for fixed
-    data sets, where there is no new experience to smooth the critic; online it is a regulariser. ``"dropout"`` and
+    data sets, where there is no new experience to smooth the critic; online it is a regularizer. ``"dropout"`` and
     ``"switch"`` make states that no body can be in.
 
     Args:

@@ -1,4 +1,4 @@
-"""Random transitions: rows of several episodes, in the order in which vectorised environments would give them."""
+"""Random transitions: rows of several episodes, in the order in which vectorized environments would give them."""
 
 from __future__ import annotations
 

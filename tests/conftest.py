@@ -1,11 +1,18 @@
-"""One thread for every test; `builders` beside this file makes the data."""
+"""What all tests share: one thread, one Ray for each process of tests; `builders` beside this file makes the data."""
 
 from __future__ import annotations
 
+import inspect
+import os
 import sys
+from types import SimpleNamespace
 
-import pytest
-import torch
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the commands that tests start, too
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+CPUS = 4
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,3 +26,37 @@ def _no_watch_on_the_machine():
     if trainable := sys.modules.get("ray.tune.trainable.trainable"):
         monitor = trainable.UtilMonitor
         trainable.UtilMonitor = lambda start: monitor(start=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _frames_without_their_sources():
+    """Connectors ask ``inspect.stack`` who made them, which looks up the source of every frame, pytest's many included.
+
+    RLlib makes a dozen of them for each algorithm: more than half of the time that a short run takes in a test.
+    """
+    if connector := sys.modules.get("ray.rllib.connectors.connector_v2"):
+        connector.inspect = SimpleNamespace(stack=calling_frames, getargvalues=inspect.getargvalues)
+
+
+def calling_frames() -> list[SimpleNamespace]:
+    """Return the frames of ``inspect.stack()``, as far as a caller needs no more than their ``frame``."""
+    frame, found = sys._getframe(1), []
+    while frame is not None:
+        found.append(SimpleNamespace(frame=frame))
+        frame = frame.f_back
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Start the Ray that all tests of a process share, with CPUs for two remote runners and for what others left.
+
+    A command that was called before may have started a smaller one.
+    """
+    import ray
+
+    if ray.is_initialized() and ray.cluster_resources().get("CPU", 0) < CPUS:
+        ray.shutdown()
+    if not ray.is_initialized():
+        quiet = {"include_dashboard": False, "log_to_driver": False}
+        ray.init(num_cpus=CPUS, object_store_memory=200 * 2**20, **quiet)

@@ -134,11 +134,18 @@ OTHER = {
     "device": "cpu",
     "exploration": "Gaussian",
     "activation": "tanh",
+    "actor_target": "mean",
+    "critic_dropout": ".5",
     "hiddens": "8,8",
     "kernel": "rbf",
     "mean_type": "zero",
     "matern_nu": ".5",
     "holdout_split": ".5",
+    "optimizer": "RMSprop",
+    "encoder": "nature",
+    "distribution": "quantiles",
+    "atoms": "2",
+    "value_range": "-1,1",
 }
 
 
@@ -149,6 +156,21 @@ def test_dashes_and_underscores_are_the_same(name):
     underscores, dashes = given(f"--{name} {value}"), given(f"--{name.replace('_', '-')}={value}")
     assert underscores == dashes
     assert list(underscores) == [name]
+
+
+def test_two_numbers_may_be_negative():
+    assert given("--value_range -10,10")["value_range"] == given("--value-range=-10,10")["value_range"] == (-10.0, 10.0)
+
+
+def test_an_algorithm_brings_its_replay_method_and_length_of_returns():
+    shown = lambda line: settings_for(given(f"--env CartPole-v1 --trainer {line}"))
+    rainbow, dqn = shown("Rainbow"), shown("DQN")
+    assert (rainbow.buffer, rainbow.buffer_args, rainbow.n_step, rainbow.dueling) == ("PER", {"alpha": 0.5}, 3, True)
+    assert (dqn.buffer, dqn.buffer_args, dqn.n_step, dqn.value_range) == ("Uniform", {}, 1, [-10.0, 10.0])
+    other = shown("Rainbow --buffer CER --n_step 1 --double False")
+    assert (other.buffer, other.buffer_args, other.n_step, other.double) == ("CER", {}, 1, False)
+    assert shown("Rainbow --buffer-arg beta=.5").buffer_args == {"alpha": 0.5, "beta": 0.5}
+    assert shown("DQN --prioritized_replay").buffer == "PER"
 
 
 def test_booleans_stand_alone_or_with_a_value():
@@ -215,7 +237,7 @@ def test_defaults_of_an_algorithm_give_way_to_flags():
     assert (td3.hiddens, td3.policy_delay, td3.exploration, td3.exploration_sigma) == ([256, 256], 2, "Gaussian", 0.1)
     assert (ddpg.hiddens, ddpg.actor_lr, ddpg.critic_lr, ddpg.tau) == ([64, 64], 1e-4, 1e-3, 1e-3)
     assert (ddpg.exploration, ddpg.exploration_sigma, ddpg.train_batch_size) == ("OrnsteinUhlenbeck", 0.4, 64)
-    assert not hasattr(td3, "alpha_lr") and not hasattr(ddpg, "policy_delay") and not hasattr(shown(""), "policy_delay")
+    assert not hasattr(td3, "alpha_lr") and not hasattr(ddpg, "policy_delay") and shown("").policy_delay == 1
     # Another kind of noise comes with its own scale.
     assert shown("--trainer DDPG --exploration Gaussian").exploration_sigma == 0.1
     assert shown("--trainer TD3 --exploration OrnsteinUhlenbeck --exploration_theta .3").exploration_sigma == 0.2
@@ -223,8 +245,12 @@ def test_defaults_of_an_algorithm_give_way_to_flags():
 
 def test_help_tells_the_default_of_every_algorithm():
     text = " ".join(make_parser().format_help().split())
-    assert "default: 0.005 (SAC), 0.005 (TD3), 0.001 (DDPG)" in text
-    assert "(SAC only; default: 1.0)" in text and "(TD3 and DDPG only; default: 0.15)" in text
+    assert "default: 0.005 (SAC, TQC and TD3), 0.001 (DDPG)" in text
+    assert (
+        "(SAC, TQC and CrossQ only; default: 1.0)" in text
+        and "(TQC only; default: 25)" in text
+        and "(TD3 and DDPG only; default: 0.15)" in text
+    )
 
 
 def saved():
@@ -276,7 +302,7 @@ def test_what_a_resumed_run_may_change_exists():
 
 def test_help_comes_without_ray():
     code = "import sys; sys.modules['ray'] = None; from interreplay.commandline.train import main; main(['--help'])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "--total_env_steps" in done.stdout
 

@@ -49,12 +49,40 @@ class HERWithLCER(HER):
         super().__init__(neighborhood=ClusterCenter(n_clusters=5), **arguments)
 
 
+def size_of_reward(rows, names):
+    """Scores of rows by any names."""
+    return {name: rows.rewards.abs() for name in names}
+
+
+class LaBER(replay_buffers.LaBER):
+    """Has to know the errors of an algorithm."""
+
+    def __init__(self, **arguments):
+        super().__init__(score=size_of_reward, **arguments)
+
+
+class ERE(replay_buffers.ERE):
+    """Draws from fewer rows than a test has."""
+
+    def __init__(self, **arguments):
+        super().__init__(c_min=5, **arguments)
+
+
+class EventTables(replay_buffers.EventTables):
+    """Has tables that are full enough to be drawn from."""
+
+    def __init__(self, **arguments):
+        super().__init__(events=["reward > 1", "terminated"], shares=[0.15, 0.05], history=2, **arguments)
+
+
 GOALS = {"obs_shape": {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}}
 HINDSIGHT = {"HER": HER, "HER with NMER": HERWithNMER, "HER with LCER": HERWithLCER}
 VARIANTS = {name: getattr(replay_buffers, name) for name in replay_buffers.__all__} | HINDSIGHT
+VARIANTS |= {"LaBER": LaBER, "ERE, few": ERE, "EventTables, short": EventTables}
 VARIANTS["LCER, member"] = lambda **arguments: replay_buffers.LCER(variant="member", **arguments)
 NEVER_DRAWS = {"Online"}  # what it selects does not depend on a seed
-RANKS_ROWS = {"Attentive", "Elite"}  # how often a row is kept depends on all others; what is told is the candidates'
+RANKS_ROWS = {"Attentive", "Elite", "LaBER"}  # how often a row is kept depends on all others; told is the candidates'
+WEIGHS_OTHERWISE = {"LaBER", "LA3P"}  # weights above 1, or 0 for rows that only the actor learns from
 # As a user without an algorithm would try it: nothing is on- or off-policy then, which is said once.
 pytestmark = pytest.mark.filterwarnings("ignore:Elite has no policy")
 KINDS = {
@@ -89,8 +117,13 @@ def use(buffer: ReplayBuffer, rounds: int = 3) -> None:
     for step in range(rounds):
         buffer.add(episodes.transitions(7))
         sample = buffer.sample(32)
-        buffer.update(sample, np.random.default_rng(step).normal(size=32))
+        learn(buffer, sample, np.random.default_rng(step).normal(size=32))
         buffer.anneal((step + 1) / 10)
+
+
+def learn(buffer: ReplayBuffer, sample, errors) -> None:
+    """Report errors ``(n,)``, and as scores what the method wants of them."""
+    buffer.update(sample, errors, {name: np.asarray(errors) ** 2 for name in buffer.scores_wanted})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,7 +142,11 @@ def test_shapes_dtypes_and_finiteness(recipe, kind, rows):
     for name in ("slots", "weights", "neighbor_slots", "probabilities"):
         assert getattr(sample, name).shape == (64,), name
     assert sample.slots.dtype == sample.neighbor_slots.dtype == torch.int64
-    assert sample.weights.dtype == torch.float32 and ((sample.weights > 0) & (sample.weights <= 1)).all()
+    assert sample.weights.dtype == torch.float32 and torch.isfinite(sample.weights).all()
+    otherwise = recipe.__name__ in WEIGHS_OTHERWISE
+    assert otherwise or ((sample.weights > 0) & (sample.weights <= 1)).all()
+    for weights in (sample.weights, sample.actor_weights):
+        assert weights is None or ((weights >= 0).all() and weights.shape == (64,))
     assert sample.mix is None or (sample.mix.shape == (64,) and ((sample.mix >= 0) & (sample.mix <= 1)).all())
 
 
@@ -125,13 +162,14 @@ def test_only_rows_that_were_written_are_drawn(recipe):
 
 
 def test_every_row_is_drawn_as_often_as_is_said(recipe):
-    if recipe.__name__ in RANKS_ROWS:
-        pytest.skip("reports the probability of a candidate")
     buffer, counts, probabilities = filled(recipe, capacity=30), np.zeros(30), np.zeros(30)
     for _ in range(100):
         sample = buffer.sample(128)
         counts += np.bincount(sample.slots.numpy(), minlength=30)
         probabilities[sample.slots.numpy()] = sample.probabilities.numpy()
+    if recipe.__name__ in RANKS_ROWS:
+        assert np.allclose(probabilities[counts > 0], 1 / 30), "that of a candidate"
+        return
     assert probabilities.sum() == pytest.approx(1.0, rel=1e-5)
     assert chisquare(counts, probabilities / probabilities.sum() * counts.sum()).pvalue > 1e-4
 
@@ -158,8 +196,8 @@ def test_several_batches_are_as_good_as_one_at_a_time(recipe):
         alone = next(expected)
         same_sample(batch, alone)
         errors = np.random.default_rng(step).normal(size=8)
-        buffer.update(batch, errors)
-        twin.update(alone, errors)
+        learn(buffer, batch, errors)
+        learn(twin, alone, errors)
 
 
 def test_a_draw_is_split_into_equal_parts_only(recipe):
@@ -181,7 +219,7 @@ def test_sampling_leaves_the_storage_untouched(recipe):
         sample = buffer.sample(64)
         for column in sample.transitions.columns().values():
             column.zero_()
-        buffer.update(sample, np.ones(64))
+        learn(buffer, sample, np.ones(64))
     identical(buffer.storage[slots], rows)
     assert torch.equal(buffer.storage.state_dict()["rows"], before["rows"])
     assert buffer.storage.written == before["written"]
@@ -258,7 +296,7 @@ def test_updates_after_everything_was_overwritten_change_nothing(recipe):
     other.sample(64)
     for buffer in (one, other):
         buffer.add(make(100, seed=3, **rows_for(recipe)))
-    one.update(sample, np.full(64, 1e3))
+    learn(one, sample, np.full(64, 1e3))
     same_sample(one.sample(64), other.sample(64))
 
 

@@ -67,6 +67,7 @@ def test_it_trains_and_goes_on(buffer, tmp_path, capsys):
 
 
 @installed
+@pytest.mark.slow
 def test_rllib_imports_it_without_a_word_where_there_is_no_screen():
     code = "import interreplay.rllib, sys; sys.exit('dm_control' not in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=without_screen())

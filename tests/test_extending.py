@@ -28,8 +28,5 @@ def test_the_parts_of_the_page():
 
 
 @pytest.mark.slow
-def test_the_whole_page():
-    ray = pytest.importorskip("ray")
-    if not ray.is_initialized():
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+def test_the_whole_page(cluster):
     run(BLOCKS)

@@ -72,7 +72,7 @@ def held(storage):
     rows = storage[torch.arange(len(storage))]
     images = {image.tobytes() for name in ("obs", "next_obs") for s in getattr(rows, name).numpy() for image in s}
     images |= {name for _, known in frames._running.values() for name in known}
-    return int((frames._holders > 0).sum()), len(images)
+    return int((frames._refcounts > 0).sum()), len(images)
 
 
 def test_every_frame_is_kept_once_and_no_longer_than_needed():
@@ -138,7 +138,7 @@ def test_images_that_are_no_stacks_stay_as_they_are():
     identical(without_ids(odd[torch.arange(4)]), without_ids(stack(kept)))
 
 
-def test_a_picture_of_one_colour_is_no_stack():
+def test_a_picture_of_one_color_is_no_stack():
     """Its rows of pixels move on as frames would."""
     black = torch.zeros(3, 24, 24, 3, dtype=torch.uint8)
     assert not shared(black, black)

@@ -51,7 +51,7 @@ def test_only_the_bridge_imports_ray(path):
 # Rooms from the ground up: a file imports from its own room and from rooms named before it. A folder within a folder
 # is a room of its own where it is named here.
 LAYERS = """
-errors runs.state_files runs.results runs.cluster_checks runs transitions storage environments learning part selection
+errors runs.state_files runs.results cluster_checks runs transitions storage environments learning part selection
 credit neighborhood synthesis buffer experience diagnostics flags studies analysis.reading analysis.drawing analysis
 rllib.ray_folder rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner rllib.algorithms rllib
 rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
@@ -59,6 +59,7 @@ rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
 FILES_PER_FOLDER = 12
 MORE_FILES = {
     "replay_buffers": "the catalogue: one file per method",
+    "interreplay/selection": "one way to draw rows per file, and what they share",
     "interreplay/learning": "one file per algorithm",
     "interreplay/rllib/algorithms": "one file per algorithm, and what they share",
 }
@@ -189,6 +190,16 @@ def test_nothing_names_a_path_of_one_machine(path):
         return
     found = [match[1] for match in MACHINE_PATH.finditer(path.read_text(errors="ignore"))]
     assert not found
+
+
+BRITISH = re.compile(
+    r"(?<![a-z])(neighbo[u]r|behavio[u]r|colo[u]r|cent[r]e|normali[s]|optimi[s]er|synthe[s]ise|factori[s])"
+)
+
+
+@pytest.mark.parametrize("path", [path for path in tracked_texts() if "egg-info" not in name_of(path)], ids=name_of)
+def test_spelling_is_american(path):
+    assert BRITISH.findall(path.read_text(errors="ignore").lower()) == []
 
 
 def test_the_catalogue_lists_every_recipe():

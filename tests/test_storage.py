@@ -36,7 +36,7 @@ def without_ids(transitions: Transitions) -> Transitions:
 
 
 @pytest.mark.parametrize("numpy", [True, False], ids=["numpy", "torch"])
-@pytest.mark.parametrize("capacity", [1, 2, 7, 64])
+@pytest.mark.parametrize("capacity", [1, 2, 7, 30])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_added_is_what_comes_back(kind, capacity, numpy, monkeypatch):
     monkeypatch.setattr(row_table, "shares_numpy", lambda device: numpy)  # without numpy: as on other devices

@@ -18,7 +18,7 @@ from interreplay.flags.values import number
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser."""
+    """Return the parser."""
     parser = OneLineParser(prog="interreplay report", description=__doc__, allow_abbrev=False)
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="folders in or below which runs are")
     parser.add_argument("--output", type=Path, default=Path("report"), help="folder to write to (default: %(default)s)")
@@ -54,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Makes a report.
+    """Make a report.
 
     Args:
         argv: The command line without the program's name; by default this process's own.
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def summary(report: Report) -> str:
-    """What was found and written, in a few lines."""
+    """Return what was found and written, in a few lines."""
     states = Counter(run.state for run in report.runs)
     lines = [f"{len(report.runs)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}"]
     lines += [

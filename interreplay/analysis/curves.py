@@ -30,34 +30,34 @@ class Curves:
     values: Array
 
     def upto(self, steps: float) -> Curves:
-        """The part up to some steps."""
+        """Return the part up to some steps."""
         kept = self.steps <= steps
         return Curves(self.steps[kept], self.values[:, kept])
 
     def means(self) -> Array:
-        """Of each run the mean over steps, the area under its curve by the length of the range: ``(runs,)``."""
+        """Return of each run the mean over steps, the area under its curve by the length of the range: ``(runs,)``."""
         length = self.steps[-1] - self.steps[0]
         return integrate.trapezoid(self.values, self.steps, axis=1) / length if length else self.values[:, 0]
 
     def finals(self) -> Array:
-        """Of each run the mean over the last tenth of the steps, the last value at least: ``(runs,)``."""
+        """Return of each run the mean over the last tenth of the steps, the last value at least: ``(runs,)``."""
         start = self.steps[-1] - LAST * (self.steps[-1] - self.steps[0])
         return self.values[:, self.steps >= start].mean(axis=1)
 
     def reached(self, threshold: float) -> Array:
-        """The steps at which each run was first at or above a threshold, infinity where it never was: ``(runs,)``."""
+        """Return when each run was first at or above a threshold, in steps, infinity for never: ``(runs,)``."""
         above = self.values >= threshold
         return np.where(above.any(axis=1), self.steps[above.argmax(axis=1)], np.inf)
 
 
 def points(run: Run, column: str) -> tuple[Array, Array]:
-    """Steps and values of one run where it has any."""
+    """Return steps and values of one run where it has any."""
     rows = run.results[["env_steps", column]].dropna()
     return rows["env_steps"].to_numpy(dtype=float), rows[column].to_numpy(dtype=float)
 
 
 def align(runs: Sequence[Run], column: str) -> Curves | None:
-    """Runs at the steps at which any of them was looked at, within the range that all of them have.
+    """Return runs at the steps at which any of them was looked at, within the range that all of them have.
 
     Between its own steps a run is taken to be linear. More than 200 steps are thinned to 200 evenly spaced ones.
 
@@ -78,7 +78,7 @@ def align(runs: Sequence[Run], column: str) -> Curves | None:
 
 
 def together(curves: dict[str, Curves]) -> tuple[dict[str, Curves], float]:
-    """The curves of several methods over the steps that all of them have, and the last of these steps."""
+    """Return the curves of several methods over the steps that all of them have, and the last of these steps."""
     low = max(c.steps[0] for c in curves.values())
     high = min(c.steps[-1] for c in curves.values())
     inside: dict[str, Any] = {}

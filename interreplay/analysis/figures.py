@@ -24,7 +24,7 @@ DIAGNOSTICS = {
 
 
 def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -> list[Figure]:
-    """All figures of an algorithm that there is something for."""
+    """Return all figures of an algorithm that there is something for."""
     own = {
         name: table[table["algorithm"] == section.algorithm] if "algorithm" in table else table
         for name, table in tables.items()
@@ -53,19 +53,19 @@ def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -
 
 
 def _file_name(text: str) -> str:
-    """Ids of environments may hold slashes and colons."""
+    """Return an id as a file name; ids of environments may hold slashes and colons."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
 
 
 AGGREGATE = (
-    "Dots: interquartile mean of all runs in all environments; lines: 95 % intervals. Returns are normalised, see the "
+    "Dots: interquartile mean of all runs in all environments; lines: 95 % intervals. Returns are normalized, see the "
     "scale below. Where intervals overlap much, the runs do not tell the methods apart."
 )
 IMPROVEMENT = (
     "How likely a run of the method is better than one of {baseline}, averaged over environments, with 95 % "
     "intervals. One half: no difference."
 )
-PROFILES = "The share of runs, over all environments, with a normalised final return above τ. Higher is better."
+PROFILES = "The share of runs, over all environments, with a normalized final return above τ. Higher is better."
 TIME = (
     "Wall-clock time of training, evaluation included, as the runs reported it. Comparable only between runs on one "
     "kind of machine with the same load."
@@ -73,7 +73,7 @@ TIME = (
 
 
 def learning(section: Section, table: pd.DataFrame, statistic: str, stem: str) -> Figure:
-    """One panel per environment."""
+    """Return one panel per environment."""
     name = {"mean": "Mean", "iqm": "Interquartile mean"}[statistic]
     caption = f"{name} of the runs that count, band: 95 % bootstrap interval. Thin: single runs that do not count."
     charts = []
@@ -114,7 +114,7 @@ def _aggregate(section: Section, table: pd.DataFrame) -> list[Chart]:
         rows = table[table["measure"] == kind] if len(table) else table
         dots = [Dot(row.method, row.method, row.iqm, row.iqm_low, row.iqm_high) for row in rows.itertuples()]
         if dots:
-            charts.append(Chart(title, "normalised IQM", dots=dots))
+            charts.append(Chart(title, "normalized IQM", dots=dots))
     return charts
 
 
@@ -135,7 +135,7 @@ def _profiles(table: pd.DataFrame) -> list[Chart]:
         Line(str(method), str(method), part["tau"].to_numpy(), *(part[c].to_numpy() for c in ("share", "low", "high")))
         for method, part in (table.groupby("method", sort=False) if len(table) else ())
     ]
-    return [Chart("All environments", "normalised final return τ", "share of runs above τ", lines)] if lines else []
+    return [Chart("All environments", "normalized final return τ", "share of runs above τ", lines)] if lines else []
 
 
 def _diagnostics(algorithm: str, table: pd.DataFrame, stem: str) -> list[Figure]:

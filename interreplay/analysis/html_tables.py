@@ -12,7 +12,7 @@ import pandas as pd
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], label: str, kind: str = "") -> str:
-    """A table that scrolls sideways where it is too wide, also by keyboard; cells are HTML already."""
+    """Return a table that scrolls sideways where it is too wide, also by keyboard; cells are HTML already."""
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
     body = "".join(_row(row, len(header)) for row in rows)
     scroll = f'<div class="scroll" role="region" tabindex="0" aria-label="{html.escape(label, quote=True)}">'
@@ -20,14 +20,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], label: str, kind
 
 
 def _row(cells: Sequence[str], columns: int) -> str:
-    """A row; one cell alone is the heading of the rows below."""
+    """Return a row; one cell alone is the heading of the rows below."""
     if len(cells) == 1:
         return f'<tr><th scope="rowgroup" colspan="{columns}">{cells[0]}</th></tr>'
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
 def number(value: Any) -> str:
-    """Four significant digits, a dash where there is no number."""
+    """Return four significant digits, a dash where there is no number."""
     if value is None or not np.isfinite(value):
         return "–"
     size = abs(value)
@@ -35,14 +35,14 @@ def number(value: Any) -> str:
 
 
 def with_interval(row: Any, name: str, suffix: str = "") -> str:
-    """A value with its interval below."""
+    """Return a value with its interval below."""
     value, low, high = (getattr(row, name + end, np.nan) for end in ("", "_low", "_high"))
     bounds = f"<small>{number(low)} to {number(high)}</small>" if np.isfinite(low) else ""
     return f"{number(value)}{suffix if np.isfinite(value) else ''}{bounds}"
 
 
 def efficiency(rows: pd.DataFrame, baseline: str | None) -> str:
-    """Per environment and method; see `tables.efficiency_table`."""
+    """Return a row per environment and method; see `tables.efficiency_table`."""
     header = ["Method", "Runs", "Mean over steps", "Final return", "Steps to threshold"]
     header += [f"Area ÷ {baseline}", f"Steps: {baseline} ÷ method"] if baseline else []
     cells = []
@@ -69,7 +69,7 @@ def _steps(row: Any) -> str:
 
 
 def overall(aggregate: pd.DataFrame, improvement: pd.DataFrame, baseline: str | None) -> str:
-    """Over all environments, one row per method."""
+    """Return, over all environments, one row per method."""
     header = ["Method", "Runs", "Area, IQM", "Final, IQM", "Area, mean", "Final, mean"]
     header += [f"Area ÷ {baseline}", f"P(area better than {baseline})"] if baseline else []
     cells = []
@@ -93,7 +93,7 @@ def _probability(improvement: pd.DataFrame, method: Any) -> str:
 
 
 def runs(rows: pd.DataFrame) -> str:
-    """Every run; those that count are folded away."""
+    """Return every run; those that count are folded away."""
     ordered = rows.sort_values(["algorithm", "env", "method", "seed"], kind="stable")
     out, counted = ordered[~ordered["counted"]], ordered[ordered["counted"]]
     shown = _runs(out, "Runs that do not count") if len(out) else "<p>All runs count.</p>"
@@ -122,7 +122,7 @@ def _runs(rows: pd.DataFrame, label: str) -> str:
 
 
 def scale(rows: pd.DataFrame) -> str:
-    """What 0 and 1 are."""
+    """Return what 0 and 1 are."""
     cells = [
         [
             *(html.escape(str(v)) for v in (row.env, row.algorithm)),

@@ -31,7 +31,7 @@ def page(
     figures: dict[str, list[Figure]],
     styles: Styles,
 ) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         title: Its headline.
@@ -102,13 +102,13 @@ def _section(
         parts += ["<h3>Sample efficiency</h3>", html_tables.efficiency(own["efficiency"], section.baseline)]
     if len(own["aggregate"]):
         environments = _many(int(own["aggregate"]["environments"].iloc[0]), "environment")
-        parts += [f"<h3>{environments} together, normalised returns</h3>"]
+        parts += [f"<h3>{environments} together, normalized returns</h3>"]
         parts += [html_tables.overall(own["aggregate"], own["improvement"], section.baseline)]
     return "\n".join([*parts, *drawn])
 
 
 def _notes(section: Section) -> list[str]:
-    """What is to be said of environments, once where it is the same."""
+    """Return what is to be said of environments, once where it is the same."""
     said: dict[str, list[str]] = {}
     for task in section.tasks:
         for note in task.notes:

@@ -46,7 +46,7 @@ def make_report(
     scores: Scores | None = None,
     title: str = "Replay methods compared",
 ) -> Report:
-    """Reads runs and writes ``index.html``, the figures as PNG and SVG, and the tables as CSV.
+    """Read runs and write ``index.html``, the figures as PNG and SVG, and the tables as CSV.
 
     Args:
         results: Folders in or below which runs are.

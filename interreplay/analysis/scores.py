@@ -48,12 +48,12 @@ class Scale:
     how: str
 
     def normalized(self, values: Any) -> Any:
-        """Returns as shares of the way from `low` to `high`."""
+        """Return values as shares of the way from `low` to `high`."""
         return (values - self.low) / (self.high - self.low)
 
 
 def read_scores(path: Path) -> dict[str, dict[str, float]]:
-    """Scores of environments: ``{"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}``, each of them optional.
+    """Read scores of environments: ``{"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}``, each optional.
 
     Raises:
         UsageError: The file cannot be read or says something else.
@@ -76,7 +76,7 @@ def read_scores(path: Path) -> dict[str, dict[str, float]]:
 def find_scale(
     env: str, measure: str, shared: Mapping[str, Curves], runs: Sequence[Run], scores: Scores
 ) -> Scale | None:
-    """The scale of an environment: given, or from random actions (0) to the best method's mean final return (1).
+    """Return the scale of an environment: given, or from random actions (0) to the best method's mean final return (1).
 
     Args:
         env: The environment.
@@ -107,7 +107,7 @@ def find_scale(
 
 
 def _start(shared: Mapping[str, Curves], runs: Sequence[Run]) -> tuple[float, str]:
-    """The mean return of random actions, where runs report any; else the first value of the curves."""
+    """Return the mean return of random actions, where runs report any; else the first value of the curves."""
     random: list[float] = []
     for run in runs:
         begins = run.description.settings.get("learning_starts")

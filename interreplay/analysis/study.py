@@ -62,7 +62,7 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
     def everywhere(self) -> tuple[list[str], list[Task]]:
-        """The methods that ran in all environments in which anything can be compared, and these environments."""
+        """Return the methods that ran in all environments in which anything can be compared, and these environments."""
         tasks = [task for task in self.tasks if task.shared and task.scale is not None]
         return [m for m in self.methods if tasks and all(m in task.shared for task in tasks)], tasks
 
@@ -70,7 +70,7 @@ class Section:
 def build(
     runs: Sequence[Run], *, baseline: str = "Uniform", measure: str = "auto", count: str = "finished", scores: Scores
 ) -> list[Section]:
-    """Sorts runs into sections.
+    """Sort runs into sections.
 
     Args:
         runs: All runs.
@@ -94,7 +94,7 @@ def build(
 
 
 def counts(run: Run, count: str) -> bool:
-    """Whether a run is part of averages."""
+    """Return whether a run is part of averages."""
     return not run.repeats and (run.state == FINISHED or count == "all")
 
 

@@ -19,12 +19,12 @@ PROFILE_POINTS = 101
 
 
 def judged(curves: Curves, kind: str) -> Array:
-    """Of each run what `JUDGED` calls by this name ``(runs,)``."""
+    """Return of each run what `JUDGED` calls by this name ``(runs,)``."""
     return curves.means() if kind == "auc" else curves.finals()
 
 
 def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame:
-    """Every run that was found, those that do not count included."""
+    """Return every run that was found, those that do not count included."""
     counted = {id(run): values for s in sections for task in s.tasks for run, values in _each(task)}
     measures = {section.algorithm: MEASURES[section.measure] for section in sections}
     return pd.DataFrame(
@@ -48,13 +48,13 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
 
 
 def _each(task: Task) -> Iterator[tuple[Run, tuple[float, float]]]:
-    """Every run that counts, with what `JUDGED` lists."""
+    """Yield every run that counts, with what `JUDGED` lists."""
     for method, runs in task.counted.items():
         yield from zip(runs, zip(*(judged(task.own[method], kind) for kind in JUDGED), strict=True), strict=True)
 
 
 def curves_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Mean and IQM with intervals, by method and steps."""
+    """Return mean and IQM with intervals, by method and steps."""
     return pd.DataFrame([row for section in sections for task in section.tasks for row in _curves(section, task)])
 
 
@@ -70,7 +70,7 @@ def _curves(section: Section, task: Task) -> Iterator[dict[str, Any]]:
 
 
 def efficiency_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Per environment and method: area, final return, steps to the threshold, each also relative to the baseline."""
+    """Return per environment and method area, final return, steps to the threshold, also relative to the baseline."""
     return pd.DataFrame(
         [
             _efficiency(section, task, method)
@@ -107,7 +107,7 @@ def _over(above: float, below: float) -> float:
 
 
 def scale_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """What 0, 1 and the threshold are in each environment, and why."""
+    """Return what 0, 1 and the threshold are in each environment, and why."""
     return pd.DataFrame(
         [
             {"algorithm": section.algorithm, "env": task.env, **vars(task.scale)}
@@ -119,7 +119,7 @@ def scale_table(sections: Sequence[Section]) -> pd.DataFrame:
 
 
 def strata(section: Section, method: str, kind: str) -> list[Array]:
-    """The normalised values of a method's runs, one array per environment that all methods ran in."""
+    """Return the normalized values of a method's runs, one array per environment that all methods ran in."""
     return [
         task.scale.normalized(judged(task.shared[method], kind))
         for task in section.everywhere()[1]
@@ -128,7 +128,7 @@ def strata(section: Section, method: str, kind: str) -> list[Array]:
 
 
 def aggregate_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Over all environments: mean and IQM of the normalised values, and means relative to the baseline's."""
+    """Return, over all environments, mean and IQM of the normalized values, and means relative to the baseline's."""
     rows = []
     for section in sections:
         methods, tasks = section.everywhere()
@@ -150,7 +150,7 @@ def aggregate_table(sections: Sequence[Section]) -> pd.DataFrame:
 
 
 def improvement_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Probability that a run of a method is better than one of the baseline."""
+    """Return the probability that a run of a method is better than one of the baseline."""
     rows = []
     for section in sections:
         methods, tasks = section.everywhere()
@@ -167,7 +167,7 @@ def improvement_table(sections: Sequence[Section]) -> pd.DataFrame:
 
 
 def profile_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Performance profiles: the share of runs whose normalised final return is above τ."""
+    """Return performance profiles: the share of runs whose normalized final return is above τ."""
     frames = []
     for section in sections:
         methods, _ = section.everywhere()
@@ -185,12 +185,12 @@ def profile_table(sections: Sequence[Section]) -> pd.DataFrame:
 
 
 def diagnostics_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """What the replay buffers reported, averaged over the runs of a method."""
+    """Return what the replay buffers reported, averaged over the runs of a method."""
     return _averaged(sections, lambda runs: sorted({c for run in runs for c in run.results if c.startswith(REPLAY)}))
 
 
 def time_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Seconds of training behind each step, averaged over the runs of a method."""
+    """Return seconds of training behind each step, averaged over the runs of a method."""
     return _averaged(sections, lambda runs: ["seconds"])
 
 
@@ -228,5 +228,5 @@ TABLES = {
 
 
 def all_tables(runs: Sequence[Run], sections: Sequence[Section]) -> dict[str, pd.DataFrame]:
-    """Every table by its name."""
+    """Return every table by its name."""
     return {"runs": runs_table(runs, sections)} | {name: make(sections) for name, make in TABLES.items()}

@@ -24,7 +24,7 @@ HOME = Path(__file__).resolve().parents[2] / NAME
 
 
 def methods() -> dict[str, Recipe]:
-    """The replay methods of the catalogue by name.
+    """Return the replay methods of the catalogue by name.
 
     `replay_buffers` builds on this package; that it is looked up here, when it is asked for, is the only import upward.
     Where somebody else's package of that name comes first on the path, our files are loaded under another name.
@@ -38,7 +38,7 @@ def methods() -> dict[str, Recipe]:
 
 
 def _is_ours() -> bool:
-    """Whether an import of the catalogue's name finds this package's neighbor."""
+    """Return whether an import of the catalogue's name finds this package's neighbor."""
     module = sys.modules.get(NAME)
     spec = importlib.util.find_spec(NAME) if module is None else None
     file = spec.origin if module is None and spec else getattr(module, "__file__", None)
@@ -61,7 +61,7 @@ def _is_recipe(value: Any, module: ModuleType) -> bool:
 
 
 def resolve(kind: Kind) -> Recipe:
-    """The recipe that `kind` means: a name of the catalogue, or a class or factory as it is.
+    """Return the recipe that `kind` means: a name of the catalogue, or a class or factory as it is.
 
     Raises:
         ValueError: When the name is unknown, with the nearest valid one, or `kind` is something else.
@@ -93,7 +93,7 @@ def check_arguments(recipe: Callable[..., Any], arguments: Mapping[str, Any]) ->
 
 
 def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> ReplayBuffer:
-    """A replay buffer from a name, a class or a factory with its arguments; a ready one is returned as it is.
+    """Return a replay buffer from a name, a class or a factory with its arguments; a ready one is returned as it is.
 
     Args:
         kind: What to make.

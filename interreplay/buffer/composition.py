@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import torch
 from torch import Tensor
 
+from interreplay.learning.offers import CRITIC_LOSS
 from interreplay.neighborhood import Neighborhood
 from interreplay.part import Context
 from interreplay.selection import Selector
-from interreplay.storage.columns import Columns, features
+from interreplay.storage.columns import Columns, num_features
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
 from interreplay.synthesis import Synthesizer
@@ -99,6 +100,33 @@ class Composition:
         return frozenset[str]().union(*(part.columns_wanted for part in self.parts.values()))
 
     @property
+    def scores_wanted(self) -> frozenset[str]:
+        """Names of the scores of rows that parts would have with the TD errors of a batch; see `Part`."""
+        return frozenset[str]().union(*(part.scores_wanted for part in self.parts.values()))
+
+    @property
+    def brings_critic_loss(self) -> bool:
+        """Whether rows come with a loss of the critics."""
+        return self.selector.critic_loss is not None or CRITIC_LOSS in self.selector.needs
+
+    def check_offers(self, offers: Collection[str], algorithm: str) -> None:
+        """Refuse an algorithm that lacks what a part cannot do without.
+
+        Args:
+            offers: Names of what it has, see `interreplay.learning.offers`.
+            algorithm: What it is called in the message.
+
+        Raises:
+            ValueError: Naming what is lacking.
+        """
+        lacking = sorted(frozenset[str]().union(*(part.needs for part in self.parts.values())) - set(offers))
+        if lacking:
+            method, what = type(self).__name__, " and ".join(lacking)
+            raise ValueError(
+                f"{method} needs {what} of the algorithm; {algorithm} has none; expected our SAC, TD3 or DDPG"
+            )
+
+    @property
     def wants_goal_functions(self) -> bool:
         """Whether a part computes rewards itself, and needs the environment's functions for it."""
         return any(part.wants_goal_functions for part in self.parts.values())
@@ -118,9 +146,9 @@ class Composition:
             part.check(columns)
 
     def nbytes(self, columns: Columns) -> int:
-        """Bytes that the full buffer will take for rows of these columns, one long episode assumed."""
+        """Return bytes that the full buffer will take for rows of these columns, one long episode assumed."""
         return Storage.nbytes_of(self.capacity, columns) + sum(
-            part.nbytes(self.capacity, features(columns)) for part in self.parts.values()
+            part.nbytes(self.capacity, num_features(columns)) for part in self.parts.values()
         )
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:

@@ -29,16 +29,11 @@ class Gathered(NamedTuple):
     alone: Tensor | None
 
 
-def read_anchors(view: ReadView, storage: Storage, slots: Tensor) -> Gathered:
-    """Return the rows in `slots` ``(n,)`` without neighbors."""
-    anchors, none = view.read(storage, slots), torch.full_like(slots, NO_NEIGHBOR)
-    return Gathered(anchors, anchors, none, none < 0)
-
-
 def read_neighbors(view: ReadView, storage: Storage, slots: Tensor, found: Neighbors) -> Gathered:
     """Return the rows in `slots` ``(n,)`` with their neighbors, of which stored ones are read with them."""
     if not found.slots.shape[1]:
-        gathered = read_anchors(view, storage, slots)
+        anchors, none = view.read(storage, slots), torch.full_like(slots, NO_NEIGHBOR)
+        gathered = Gathered(anchors, anchors, none, none < 0)
     elif found.rows is not None:
         first = found.slots[:, 0]
         gathered = Gathered(view.read(storage, slots), found.rows, first, first == NO_NEIGHBOR)

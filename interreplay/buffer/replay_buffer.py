@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer.composition import Composition
-from interreplay.buffer.gathering import Gathered, read_anchors, read_neighbors
+from interreplay.buffer.gathering import Gathered, read_neighbors
 from interreplay.buffer.sample import Sample
 from interreplay.credit import AnchorPriority, PriorityUpdate
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import check_answer, evict
+from interreplay.part import evict, wrong_answer
 from interreplay.selection import Selector, Uniform
 from interreplay.storage.columns import columns_of
 from interreplay.storage.read_views import read_view
@@ -26,7 +26,7 @@ from interreplay.transitions import Transitions
 
 
 class ReplayBuffer(Composition):
-    """Selects anchors, gathers their neighbors and synthesises a batch.
+    """Selects anchors, gathers their neighbors and synthesizes a batch.
 
     Args:
         capacity: Number of transitions to keep; the oldest make room.
@@ -107,11 +107,12 @@ class ReplayBuffer(Composition):
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         self.check_links()
-        slots, drawn = self.selector.select(self.storage, size, self.rng)
+        drawn = self.selector.draw(self.storage, size, self.rng)
         self.synthesizer.prepare(self.storage, self.rng)
-        found = self._gather(slots)
+        found = self._gather(drawn.slots)
         made = self.synthesizer(found.anchors, found.neighbors, self.rng)
-        check_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
+        if not isinstance(made, Synthesized):
+            raise wrong_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
         rows, mix, partners = made.rows, made.mix, found.partners
         if mix is not None:
             mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
@@ -121,16 +122,22 @@ class ReplayBuffer(Composition):
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, found.anchors.terminated))
         if rows.discounts is None:
             rows = rows.replace(discounts=self.view.gamma * (~rows.terminated).to(rows.rewards.dtype))
-        weights = self.credit.weights(self.storage, self.selector, slots, drawn, partners, mix)
+        slots, probabilities, weights = drawn.slots, drawn.probabilities, drawn.weights
+        if weights is None:
+            weights = self.credit.weights(self.storage, self.selector, slots, probabilities, partners, mix)
         written = self.storage.written
-        return Sample(rows, slots, weights, partners, mix, drawn, written, made.variances, made.row_weights)
+        targets = drawn.targets if rows is found.anchors else None  # of other rows they are others
+        known = made.variances, made.row_weights, drawn.actor_weights, drawn.critic_loss, targets, drawn.origins
+        return Sample(rows, slots, weights, partners, mix, probabilities, written, *known)
 
     def _gather(self, slots: Tensor) -> Gathered:
         """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
         if not self.synthesizer.uses_neighbors:
-            return read_anchors(self.view, self.storage, slots)
+            anchors, none = self.view.read(self.storage, slots), torch.full_like(slots, NO_NEIGHBOR)
+            return Gathered(anchors, anchors, none, none < 0)
         found = self.neighborhood.gather(self.storage, slots, self.rng)
-        check_answer(self.neighborhood, found, Neighbors, "(slots)")
+        if not isinstance(found, Neighbors):
+            raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")
         if found.rows is None:
             found = replace(found, slots=self.synthesizer.arrange(self.storage, slots, found.slots))
         return read_neighbors(self.view, self.storage, slots, found)
@@ -150,7 +157,7 @@ class ReplayBuffer(Composition):
             for _ in range(count):
                 yield self.sample(size)
 
-    def update(self, sample: Sample, td_errors: Any) -> None:
+    def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
         """Tell the selector how large the errors of a batch were.
 
         Rows overwritten since the batch was drawn are passed over.
@@ -158,30 +165,37 @@ class ReplayBuffer(Composition):
         Args:
             sample: What `sample` returned.
             td_errors: δ ``(n,)``, signed or absolute, numpy or torch.
+            scores: More of what an update found out of the rows, ``(n,)`` by name: `scores_wanted` has the names.
 
         Raises:
-            ValueError: When `td_errors` is not of shape ``(n,)``.
+            ValueError: When `td_errors` or a score is not of shape ``(n,)``, or one that is needed is missing.
         """
-        errors = torch.as_tensor(td_errors).detach().to(self.device)
-        if errors.shape != sample.slots.shape:
-            raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
+        named = {name: self._column(sample, name, column) for name, column in (scores or {}).items()}
+        errors = self.selector.errors_of(self._column(sample, "td_errors", td_errors), named)
         slots, partners, mix = sample.slots, sample.neighbor_slots, sample.mix
-        if self.storage.written != sample.written:
+        if self.storage.written != sample.write_count:
             partners = torch.where(self._kept(partners, sample), partners, NO_NEIGHBOR)
             kept = self._kept(slots, sample)
             slots, partners, errors = slots[kept], partners[kept], errors[kept]
             mix = mix[kept] if mix is not None else None
         self.credit.update(self.selector, slots, partners, mix, errors)
 
+    def _column(self, sample: Sample, name: str, values: Any) -> Tensor:
+        """Return what was said of the rows of a batch as ``(n,)`` on the buffer's device."""
+        column = torch.as_tensor(values).detach().to(self.device)
+        if column.shape != sample.slots.shape:
+            raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {tuple(sample.slots.shape)}")
+        return column
+
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         """Take a batch apart by the buffers that its rows came from: all of them from this one, which has no name."""
         yield "", self, sample, td_errors
 
     def _kept(self, slots: Tensor, sample: Sample) -> Tensor:
-        return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.written)
+        return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.write_count)
 
     def state_view(self) -> dict[str, Any]:
-        """`state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
+        """Return `state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
         return {
             "storage": self.storage.state_dict(),
             "rng": self.rng.bit_generator.state,
@@ -189,7 +203,7 @@ class ReplayBuffer(Composition):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on as if nothing had happened, in nested dicts of arrays and plain values."""
+        """Return everything needed to go on as if nothing had happened, in nested dicts of arrays and plain values."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interreplay.learning.losses import ByRows, CriticLoss
 from interreplay.transitions import Transitions, cat
 
 
@@ -23,12 +24,16 @@ class Sample:
         neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was, or none that is stored.
         mix: λ ``(n,)``, the anchor's share in each row, or None when the method blends nothing.
         probabilities: Probability ``(n,)`` with which each anchor was drawn.
-        written: Number of rows ever added when the batch was drawn; of several sources ``(n,)``, each row's own.
+        write_count: Number of rows ever added when the batch was drawn; of several sources ``(n,)``, each row's own.
         variances: Predictive variances of [r; Δs] ``(n, 1 + d_s)`` where rows are predicted, 0 for rows that are their
             anchor; None where nothing is predicted.
         row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
-        origins: Numbers ``(n,)`` of the sources that rows were drawn from, None where there is but one; slots and
-            `written` are those of the source.
+        actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature alone, or None.
+        critic_loss: The critics' loss of these rows, where the method has one; None for the algorithm's own.
+        targets: What the critics are to learn ``(n,)``, for the next update alone, where drawing the rows has computed
+            it; None for not.
+        origins: Numbers ``(n,)`` of the sources that rows were drawn from, or within one source of the selectors; None
+            where there is but one. Slots and `write_count` are those of the source.
     """
 
     transitions: Transitions
@@ -37,16 +42,24 @@ class Sample:
     neighbor_slots: Tensor
     mix: Tensor | None
     probabilities: Tensor
-    written: int | Tensor
+    write_count: int | Tensor
     variances: Tensor | None = None
     row_weights: Tensor | None = None
+    actor_weights: Tensor | None = None
+    critic_loss: CriticLoss | None = None
+    targets: Tensor | None = None
     origins: Tensor | None = None
+
+    @property
+    def written(self) -> int | Tensor:
+        """`write_count`, by the name that it had."""
+        return self.write_count
 
     def __len__(self) -> int:
         return len(self.slots)
 
     def split(self, size: int) -> list[Sample]:
-        """The same rows as batches of `size`, in order; views, no copies.
+        """Return the same rows as batches of `size`, in order; views, no copies.
 
         Raises:
             ValueError: When `size` does not divide the number of rows.
@@ -60,16 +73,17 @@ class Sample:
     def rows(self, which: slice | Tensor) -> Sample:
         """Return some of the rows: a slice of them, or those of a mask ``(n,)``."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        loss = columns.pop("critic_loss")
         chosen: dict[str, Any] = {k: v if v is None or isinstance(v, int) else v[which] for k, v in columns.items()}
-        return Sample(**chosen)
+        return Sample(**chosen, critic_loss=None if loss is None else loss.of_rows(which))
 
     def of(self, origin: int) -> tuple[Sample, Tensor]:
         """Return the rows of one source as it drew them, and the mask ``(n,)`` of these."""
-        assert self.origins is not None and isinstance(self.written, Tensor)
+        assert self.origins is not None and isinstance(self.write_count, Tensor)
         mask = self.origins == origin
         found = self.rows(mask)
-        assert isinstance(found.written, Tensor)
-        return replace(found, written=int(found.written[0]) if len(found) else 0, origins=None), mask
+        assert isinstance(found.write_count, Tensor)
+        return replace(found, write_count=int(found.write_count[0]) if len(found) else 0, origins=None), mask
 
     def __repr__(self) -> str:
         """Return the number of rows, how many of them are blended, and the shapes of the columns."""
@@ -97,12 +111,21 @@ def join(samples: Sequence[Sample], origins: Sequence[int]) -> Sample:
         "neighbor_slots": _joined(samples, "neighbor_slots"),
         "mix": _joined(samples, "mix", torch.ones_like),
         "probabilities": torch.cat([sample.probabilities * (len(sample) / total) for sample in samples]),
-        "written": torch.cat([torch.full_like(sample.slots, sample.written) for sample in samples]),  # type: ignore[arg-type]
+        "write_count": torch.cat([torch.full_like(sample.slots, sample.write_count) for sample in samples]),  # type: ignore[arg-type]
         "variances": _joined(samples, "variances"),
         "row_weights": _joined(samples, "row_weights", torch.ones_like),
+        "actor_weights": _joined(samples, "actor_weights", torch.ones_like),
+        "critic_loss": _joined_losses(samples),
         "origins": torch.cat([torch.full_like(s.slots, o) for s, o in zip(samples, origins, strict=True)]),
     }
     return Sample(**columns)
+
+
+def _joined_losses(samples: Sequence[Sample]) -> CriticLoss | None:
+    """Return the critics' losses of all samples as one, None where none brings any."""
+    if all(sample.critic_loss is None for sample in samples):
+        return None
+    return ByRows(tuple((len(sample), sample.critic_loss) for sample in samples))
 
 
 def _joined(samples: Sequence[Sample], name: str, fill: Callable[[Tensor], Tensor] = torch.zeros_like) -> Tensor | None:

@@ -13,7 +13,7 @@ from interreplay.runs import outcome
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Plays episodes of the policy in a checkpoint.
+    """Play episodes of the policy in a checkpoint.
 
     Args:
         argv: The command line without the program's name; by default this process's own.

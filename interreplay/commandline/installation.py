@@ -14,7 +14,7 @@ MODULES = {"pyyaml": "yaml"}  # of packages that are imported by another name
 
 
 def requirements() -> list[str]:
-    """What setup.cfg asks for, or the installed package's own record of it."""
+    """Return what setup.cfg asks for, or the installed package's own record of it."""
     config = configparser.ConfigParser()
     if config.read(ROOT / "setup.cfg"):
         return [line for line in config["options"]["install_requires"].splitlines() if line and line[0] != "#"]
@@ -23,12 +23,12 @@ def requirements() -> list[str]:
 
 
 def distribution(requirement: str) -> str:
-    """The name at the beginning of a requirement."""
+    """Return the name at the beginning of a requirement."""
     return "".join(c if c.isalnum() or c in "-_." else " " for c in requirement).split()[0]
 
 
 def missing() -> list[str]:
-    """Required packages that this Python cannot find."""
+    """Return required packages that this Python cannot find."""
     names = [distribution(text) for text in requirements()]
     return [name for name in names if not _found(MODULES.get(name, name))]
 

@@ -22,7 +22,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Hands the rest of the command line to a part.
+    """Hand the rest of the command line to a part.
 
     Args:
         argv: The command line without the program's name; by default this process's own.
@@ -46,19 +46,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command() -> int:
-    """The console script `interreplay`."""
+    """Run the console script `interreplay`."""
     if sys.argv[1:2] in (["train"], ["cluster"]):
         before_anything_is_to_save()  # what they import takes seconds
     return main()
 
 
 def train() -> int:
-    """The console script `interreplay-train`."""
+    """Run the console script `interreplay-train`."""
     return _at_once("train")
 
 
 def cluster() -> int:
-    """The console script `interreplay-cluster`."""
+    """Run the console script `interreplay-cluster`."""
     return _at_once("cluster")
 
 
@@ -68,12 +68,12 @@ def _at_once(name: str) -> int:
 
 
 def available() -> dict[str, str]:
-    """The parts that are installed, and what they are for."""
+    """Return the parts that are installed, and what they are for."""
     return {name: text for name, (module, text) in COMMANDS.items() if _exists(module)}
 
 
 def usage() -> str:
-    """How to call it."""
+    """Return how to call it."""
     last = "interreplay COMMAND --help tells its flags, interreplay --version the version."
     lines = [f"  {name:<10} {text}" for name, text in available().items()]
     return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", last])

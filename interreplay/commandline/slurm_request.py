@@ -48,7 +48,7 @@ class Job:
     nodes: int = 1
 
     def bytes(self) -> float:
-        """Memory, infinite where nothing is said of it or all of the node is asked for."""
+        """Return memory, infinite where nothing is said of it or all of the node is asked for."""
         match = re.fullmatch(r"(\d+)([KMGT]?)", self.mem)
         return int(match[1]) * UNITS[match[2] or "M"] if match and int(match[1]) else float("inf")
 
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def mentions(study: Study, job: Job) -> Iterator[str]:
-    """Lines about what in a job does not fit the runs of a study."""
+    """Yield lines about what in a job does not fit the runs of a study."""
     settings = [settings_for(run.given()) for run in study.runs]
     yield from _about_gpus(study.execution, job, {each.device for each in settings} - {"cpu"})
     cpus = study.execution.cpus_per_trial + max(each.num_workers for each in settings)
@@ -110,7 +110,7 @@ def _about_memory(study: Study, job: Job, settings: Sequence[SimpleNamespace], c
 
 
 def buffer_bytes(settings: SimpleNamespace) -> int:
-    """Bytes of memory that the replay buffer of a run takes when it is full, 0 on another device.
+    """Return bytes of memory that the replay buffer of a run takes when it is full, 0 on another device.
 
     Raises:
         UsageError: It cannot be made, or there is no such environment.

@@ -31,7 +31,7 @@ class Failure(Exception):
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Runs all checks, one line each; returns the exit code."""
+    """Run all checks, one line each; return the exit code."""
     description = __doc__.splitlines()[0].replace("``", "")
     parser = OneLineParser(prog="smoketest.py", description=description, allow_abbrev=False)
     parser.add_argument("--cluster", action="store_true", help="check this node of a cluster; best inside of a job")
@@ -52,39 +52,46 @@ def main(argv: Sequence[str] = ()) -> int:
 
 
 def checks() -> Iterator[tuple[str, Callable[[], str]]]:
-    """The checks in the order in which they build on each other."""
+    """Yield the checks in the order in which they build on each other."""
     yield "python", python_version
     for text in requirements():
         yield distribution(text), lambda text=text: package(text)  # type: ignore[misc]
     yield "mujoco steps", mujoco_steps
     try:
-        names = list(importlib.import_module("interreplay.buffer.catalogue").methods())
+        names = list(catalogue())
     except Exception:
-        yield "replay buffers", lambda: str(importlib.import_module("interreplay.buffer.catalogue").methods())
+        yield "replay buffers", lambda: str(catalogue())
         names = []
     for name in names:
         yield f"buffer {name}", lambda name=name: buffer_samples(name)  # type: ignore[misc]
     yield "training", training
 
 
+def catalogue() -> dict[str, Any]:
+    """Return the replay methods by name."""
+    from interreplay.buffer.catalogue import methods  # imports PyTorch, which may be what is broken
+
+    return methods()
+
+
 def cluster_checks(results: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    """The checks of this node; ``results`` is where results will go."""
+    """Yield the checks of this node; ``results`` is where results will go."""
     try:
-        module = importlib.import_module("interreplay.runs.cluster_checks.checks")
+        from interreplay.cluster_checks import checks as node
     except Exception as error:
         broken = error
         yield "installation", lambda: raise_again(broken)
     else:
-        yield from module.checks(ROOT / "cluster_deployment", results)
+        yield from node.checks(ROOT / "cluster_deployment", results)
 
 
 def raise_again(error: Exception) -> str:
-    """A check that fails with an error from before."""
+    """Return a check that fails with an error from before."""
     raise error
 
 
 def python_version() -> str:
-    """Python is new enough."""
+    """Check that Python is new enough."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < (3, 10):  # noqa: UP036 - an older one may run this file
         raise Failure(f"{version} is older than 3.10", "make clean install PYTHON=python3.11")
@@ -92,7 +99,7 @@ def python_version() -> str:
 
 
 def package(requirement: str) -> str:
-    """A package is there, in a version that will do, and can be imported."""
+    """Check that a package is there, in a version that will do, and can be imported."""
     name = distribution(requirement)
     mend = f'{sys.executable} -m pip install "{requirement}"'
     try:
@@ -115,7 +122,7 @@ def package(requirement: str) -> str:
 
 
 def mujoco_steps() -> str:
-    """A MuJoCo environment can be made and stepped."""
+    """Check that a MuJoCo environment can be made and stepped."""
     env = importlib.import_module("gymnasium").make(ENV)
     env.reset(seed=0)
     for _ in range(10):
@@ -125,7 +132,7 @@ def mujoco_steps() -> str:
 
 
 def buffer_samples(name: str) -> str:
-    """A replay method takes transitions and gives finite ones back."""
+    """Check that a replay method takes transitions and gives finite ones back."""
     np, interreplay = importlib.import_module("numpy"), importlib.import_module("interreplay")
     rng, n = np.random.default_rng(0), 300
     ends = np.arange(1, n + 1) % 50 == 0
@@ -135,7 +142,7 @@ def buffer_samples(name: str) -> str:
     if name == "HER":  # learns from goals only
         arguments = {"compute_reward": lambda achieved, desired, info: -abs(achieved - desired).sum(axis=-1)}
         before, after = with_goals(before), with_goals(after)
-    recipe = importlib.import_module("interreplay.buffer.catalogue").methods()[name]
+    recipe = catalogue()[name]
     buffer = recipe(capacity=1_000, seed=0, **arguments)
     buffer.add(
         interreplay.Transitions(obs=before, next_obs=after, terminated=ends, truncated=np.zeros(n, bool), **rows)
@@ -147,12 +154,12 @@ def buffer_samples(name: str) -> str:
 
 
 def with_goals(obs: Any) -> dict[str, Any]:
-    """Observations of which two numbers are what is achieved, and two what is wanted."""
+    """Return observations of which two numbers are what is achieved, and two what is wanted."""
     return {"observation": obs, "achieved_goal": obs[:, :2], "desired_goal": obs[:, 2:]}
 
 
 def training() -> str:
-    """SAC trains for 600 steps, and a checkpoint brings it back."""
+    """Check that SAC trains for 600 steps, and a checkpoint brings it back."""
     importlib.import_module("interreplay.rllib.ray_session").prepare_host(threads=1, workers=0)
     config = importlib.import_module("interreplay.rllib").SACConfig().environment(ENV).replay("NMER", capacity=10_000)
     config.training(num_steps_sampled_before_learning_starts=200, train_batch_size_per_learner=64, hiddens=(64, 64))
@@ -171,12 +178,12 @@ def training() -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message."""
+    """Return the first line of an error's message."""
     return (str(error).splitlines() or [""])[0]
 
 
 def hint(error: BaseException) -> str:
-    """What to do about an error: what it says of that itself, or a guess."""
+    """Return what to do about an error: what it says of that itself, or a guess."""
     if hasattr(error, "mend"):
         return str(error.mend)
     if isinstance(error, ImportError) and error.name:

@@ -39,7 +39,7 @@ LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a study.
+    """Run a study.
 
     Args:
         argv: The command line without the program's name; by default this process's own.
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> FlagParser:
-    """The parser: the study's own flags, and those of ``custom_training`` that a study does not say otherwise."""
+    """Make the parser of the study's own flags and those of ``custom_training`` that it does not state otherwise."""
     settings = {title: tuple(flag for flag in flags if flag.in_study is None) for title, flags in GROUPS.items()}
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
@@ -66,7 +66,7 @@ def make_parser() -> FlagParser:
 
 
 def act(given: Mapping[str, Any]) -> int:
-    """Does what the flags ask for; returns the exit code."""
+    """Do what the flags ask for; return the exit code."""
     if listed := asked_list(given):
         print(listed)
         return 0
@@ -108,13 +108,13 @@ def act(given: Mapping[str, Any]) -> int:
 
 
 def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
-    """The study in the folder that ``--resume`` names."""
+    """Return the study in the folder that ``--resume`` names."""
     folder = StudyFolder.at(given["resume"])
     return folder.read(), folder
 
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
-    """The study that a file, an inputs file or flags describe."""
+    """Return the study that a file, an inputs file or flags describe."""
     settings = {name: given[name] for name, flag in FLAGS.items() if name in given and flag.in_study is None}
     if "inputs" in given:
         parser = RaisingFlagParser(GROUPS, prog="inputs")
@@ -141,7 +141,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
 
 
 def searched(runs: list[Run], given: Mapping[str, Any]) -> list[Run]:
-    """The runs, those that take searched settings as often as there are draws."""
+    """Return the runs, those that take searched settings as often as there are draws."""
     search = given["search"]
     if search is None:
         return runs
@@ -153,18 +153,18 @@ def searched(runs: list[Run], given: Mapping[str, Any]) -> list[Run]:
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings from flags as a study file would have them."""
+    """Return settings from flags as a study file would have them."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
 def settings_of(study: Study, folder: StudyFolder, run: Run) -> dict[str, Any]:
-    """A run's settings, as ``custom_training`` would have them, with the threads that it is given here."""
+    """Return a run's settings, as ``custom_training`` would have them, with the threads that it is given here."""
     settings: SimpleNamespace = settings_for(run.given())
     return vars(settings) | {"threads": study.execution.cpus_per_trial, "local_dir": str(folder.path)}
 
 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:
-    """Runs one run here; returns the exit code."""
+    """Run one run here; return the exit code."""
     run = study.runs[number]
     from interreplay.rllib.tune.single_run import run_single
 
@@ -178,7 +178,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
 
 
 def run_all(study: Study, folder: StudyFolder, address: str) -> int:
-    """Runs what is not finished yet through Ray Tune, then prints the table; returns the exit code."""
+    """Run what is not finished yet through Ray Tune, then print the table; return the exit code."""
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
     print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.place}", flush=True)
@@ -202,7 +202,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
 
 
 def summary(study: Study, folder: StudyFolder, code: int) -> int:
-    """Writes and prints the tables; returns the exit code."""
+    """Write and print the tables; return the exit code."""
     rows, table = report.write(folder, study.runs)
     where = f"{folder.place}/{report.TABLE}"
     print(f"\n{report.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")

@@ -16,7 +16,7 @@ find = functools.lru_cache(maxsize=None)(find_environment)
 
 
 def check(study: Study, here: bool) -> None:
-    """Makes every replay method once for every environment, still empty, and compares its size with what is free.
+    """Make every replay method once for every environment, still empty, and compare its size with what is free.
 
     Args:
         study: The study.
@@ -51,7 +51,7 @@ def without_updates(study: Study) -> str:
 
 
 def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:
-    """Refuses runs that would wait for CPUs or GPUs that this machine lacks.
+    """Refuse runs that would wait for CPUs or GPUs that this machine lacks.
 
     Args:
         execution: How the runs are to be carried out.

@@ -58,13 +58,13 @@ class Diagnostics:
             self._found.setdefault(f"{name}/{number}" if name else number, []).append(value)
 
     def collect(self) -> dict[str, float]:
-        """Means since the last call."""
+        """Return means since the last call."""
         means = {name: float(np.mean(values)) for name, values in self._found.items()}
         self._found = {}
         return means
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to go on."""
         found = {name: list(values) for name, values in self._found.items()}
         state = {"rng": self._rng.bit_generator.state, "batches": self._batches, "found": found}
         return state | {"drawn": sum(self._drawn.values()), "drawn_by_buffer": dict(self._drawn)}
@@ -78,7 +78,7 @@ class Diagnostics:
 
 
 def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: Tensor) -> dict[str, float]:
-    """Numbers about one batch.
+    """Return numbers about one batch.
 
     Args:
         buffer: Where it was drawn from.
@@ -123,7 +123,7 @@ def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: T
 
 
 def describe_blends(buffer: ReplayBuffer, sample: Sample, mix: Tensor, uniform: Tensor) -> dict[str, float]:
-    """The numbers of `describe` for methods that blend."""
+    """Return the numbers of `describe` for methods that blend."""
     blended = mix < 1
     quantiles = torch.quantile(mix.float(), torch.tensor([0.1, 0.5, 0.9], device=mix.device)).tolist()
     numbers = {"mix_mean": float(mix.mean()), **dict(zip(("mix_q10", "mix_q50", "mix_q90"), quantiles, strict=True))}
@@ -142,7 +142,7 @@ def describe_blends(buffer: ReplayBuffer, sample: Sample, mix: Tensor, uniform: 
 
 
 def same_share(episodes: Tensor) -> float:
-    """Share of the pairs of rows that have one id, for ids ``(n,)``."""
+    """Return the share of the pairs of rows that have one id, for ids ``(n,)``."""
     counts = episodes.unique(return_counts=True)[1].double()
     n = len(episodes)
     return float((counts * (counts - 1)).sum() / max(1, n * (n - 1)))

@@ -14,7 +14,7 @@ from interreplay.storage.columns import Columns, column_of
 
 
 def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
-    """What a stored row of an environment is made of; float64 is kept as float32.
+    """Return what a stored row of an environment is made of; float64 is kept as float32.
 
     Args:
         observation_space: Of one environment; a Dict or Tuple gives one column per part.
@@ -44,7 +44,7 @@ def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
 def estimate(
     observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer, stacks: Sequence[str] = ()
 ) -> int:
-    """Bytes that `buffer` will take when it is full of rows of an environment.
+    """Return bytes that `buffer` will take when it is full of rows of an environment.
 
     Args:
         observation_space: Of one environment.
@@ -58,4 +58,6 @@ def estimate(
         columns |= {name: (tuple(frame), dtype), f"{name} numbers": ((count,), torch.int32)}
     if "behavior" in buffer.columns_wanted:  # rows tell what the policy gave: mean and log std of each action
         columns["extras.behavior"] = ((2 * gym.spaces.flatdim(action_space),), torch.float32)
+    if "success" in buffer.columns_wanted:
+        columns["extras.success"] = ((), torch.bool)
     return buffer.nbytes(columns)

@@ -43,12 +43,12 @@ class OnManifold:
         self.env.reset(seed=0)
 
     def of_batch(self, sample: Sample) -> dict[str, float]:
-        """The errors of the first blended rows of a batch; nothing where none is blended."""
+        """Return the errors of the first blended rows of a batch; nothing where none is blended."""
         blended = torch.arange(len(sample)) if sample.mix is None else torch.nonzero(sample.mix < 1).flatten()
         return self(sample.transitions[blended[: self.rows]]) if len(blended) else {}
 
     def __call__(self, rows: Transitions) -> dict[str, float]:
-        """Errors over the n `rows`, their actions in [−1, 1].
+        """Return errors over the n `rows`, their actions in [−1, 1].
 
         Returns:
             ``on_manifold_state_error``: root mean square of s' − s'_simulated over that of s'_simulated − s, each

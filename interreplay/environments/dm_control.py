@@ -31,7 +31,7 @@ class FlatObservation(gym.ObservationWrapper):
         self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
 
     def observation(self, observation: object) -> np.ndarray:
-        """The vector ``(d,)`` of an observation."""
+        """Return the vector ``(d,)`` of an observation."""
         return np.asarray(gym.spaces.flatten(self.env.observation_space, observation), dtype=np.float32)
 
 

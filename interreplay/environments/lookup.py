@@ -40,7 +40,7 @@ class Environment(NamedTuple):
 
 
 def find_environment(asked: str) -> Environment:
-    """The environment that an id means today; retired versions mean the newest one.
+    """Return the environment that an id means today; retired versions mean the newest one.
 
     Args:
         asked: A registered id such as ``HalfCheetah-v5``, also as ``module:Env-v0``.
@@ -83,13 +83,13 @@ def _made(name: str, asked: str) -> gym.Env:
 
 
 def _described(error: Exception) -> str:
-    """An error with the place in somebody's code that raised it."""
+    """Return an error with the place in somebody's code that raised it."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
 
 
 def _stacks(env: gym.Env) -> tuple[str, ...]:
-    """Parts of the observation that move on by one frame in a step, seen in one step where there are images."""
+    """Return parts of the observation that move on by one frame in a step, seen in one step where there are images."""
     if not any(isinstance(part, gym.spaces.Box) and part.dtype == np.uint8 for part in _parts(env.observation_space)):
         return ()
     obs, _ = env.reset(seed=0)
@@ -136,7 +136,7 @@ def _import_module(asked: str) -> None:
 
 
 def _current_name(asked: str) -> tuple[str, str]:
-    """Returns the id to make and why it is not the one that was asked for."""
+    """Return the id to make and why it is not the one that was asked for."""
     prefix, colon, bare = asked.rpartition(":")
     try:
         namespace, name, version = parse_env_id(bare)
@@ -150,7 +150,7 @@ def _current_name(asked: str) -> tuple[str, str]:
 
 
 def _is_retired(name: str) -> bool:
-    """Whether a version is registered no more, only as a function that explains its absence, or for mujoco-py."""
+    """Return whether a version is registered only as a function that explains its absence, or for mujoco-py."""
     spec = gym.registry.get(name)
     if spec is None:
         return True

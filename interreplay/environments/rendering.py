@@ -16,7 +16,7 @@ LIBRARIES = {"egl": ("libEGL.so.1", "libEGL.so"), "osmesa": ("libOSMesa.so.8", "
 
 
 def has_screen() -> bool:
-    """Whether a window can be opened, as far as the environment variables tell."""
+    """Return whether a window can be opened, as far as the environment variables tell."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
@@ -35,7 +35,7 @@ def choose_backend() -> str:
 
 
 def choose_working_backend() -> str:
-    """The same, but the choice is tried in a process of its own, and the other taken where it does not work.
+    """Return the same choice, but it is tried in a process of its own, and the other taken where it does not work.
 
     To be called before MuJoCo is imported. What is set already stays.
     """

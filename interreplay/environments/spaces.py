@@ -12,7 +12,7 @@ KINDS = gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.sp
 
 
 def leaves(space: gym.Space) -> dict[str, gym.Space]:
-    """The parts of an observation space by name; a space without parts is the single part ``""``.
+    """Return the parts of an observation space by name; a space without parts is the single part ``""``.
 
     Parts of a Dict keep their keys, those of a Tuple are numbered, and names of nested ones are joined by ``/``.
 
@@ -32,7 +32,7 @@ def leaves(space: gym.Space) -> dict[str, gym.Space]:
 
 
 def named_parts(observation: Any) -> Any:
-    """A batch of observations with its parts on one level, named as in `leaves`; one without parts as it is."""
+    """Return a batch of observations with its parts on one level, named as in `leaves`; one without parts as it is."""
     if isinstance(observation, Mapping | tuple):
         return dict(_walk(observation, ""))
     return observation

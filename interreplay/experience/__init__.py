@@ -3,7 +3,7 @@
 from interreplay.experience.mix import Mix
 from interreplay.experience.recipes import make_source, resolve_source
 from interreplay.experience.replay import Replay
-from interreplay.experience.shares import Shares
 from interreplay.experience.source import ExperienceSource, RowSource
+from interreplay.selection.shares import Shares
 
 __all__ = ["ExperienceSource", "Mix", "Replay", "RowSource", "Shares", "make_source", "resolve_source"]

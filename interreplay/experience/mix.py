@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -13,9 +13,9 @@ from torch import Tensor
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, make_buffer
 from interreplay.buffer.sample import Sample, join
-from interreplay.experience.shares import Share, Shares
 from interreplay.experience.source import RowSource
 from interreplay.part import Context
+from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Transitions
@@ -85,6 +85,18 @@ class Mix:
         return frozenset[str]().union(*(source.columns_wanted for source in self.sources.values()))
 
     @property
+    def scores_wanted(self) -> frozenset[str]:
+        return frozenset[str]().union(*(source.scores_wanted for source in self.sources.values()))
+
+    @property
+    def brings_critic_loss(self) -> bool:
+        return all(source.brings_critic_loss for source in self.sources.values())
+
+    def check_offers(self, offers: Collection[str], algorithm: str) -> None:
+        for source in self.sources.values():
+            source.check_offers(offers, algorithm)
+
+    @property
     def wants_goal_functions(self) -> bool:
         return any(source.wants_goal_functions for source in self.sources.values())
 
@@ -125,12 +137,15 @@ class Mix:
             for samples in zip(*drawn, strict=True):
                 yield join(samples, origins)
 
-    def update(self, sample: Sample, td_errors: Any) -> None:
+    def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
         errors = torch.as_tensor(td_errors).detach()
         if errors.shape != sample.slots.shape:
             raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
-        for source, rows, mine in self._by_source(sample, errors):
-            self.sources[source].update(rows, mine)
+        for number, source in enumerate(self.sources.values()):
+            rows, mask = sample.of(number)
+            if len(rows):
+                own = {name: torch.as_tensor(column).to(mask.device)[mask] for name, column in (scores or {}).items()}
+                source.update(rows, errors.to(mask.device)[mask], own)
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         for source, rows, errors in self._by_source(sample, td_errors):
@@ -152,12 +167,12 @@ class Mix:
         return sum(source.nbytes(columns) for source in self.sources.values())
 
     def state_view(self) -> dict[str, Any]:
-        """`state_dict` without copying."""
+        """Return `state_dict` without copying."""
         sources = {name: source.state_view() for name, source in self.sources.items()}
         return {"sources": sources, "shares": self.shares.state_dict()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to go on."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from torch import Tensor
-
 from interreplay.buffer.sample import Sample
 from interreplay.experience.source import RowSource
+from interreplay.learning.update import UpdateResult
 from interreplay.transitions import Transitions
 
 
@@ -64,8 +63,8 @@ class Replay:
             yield from self.rows.batches(self.batch_size, count)
             self.owed -= count
 
-    def update(self, batch: Sample, errors: Tensor) -> None:
-        self.rows.update(batch, errors)
+    def update(self, batch: Sample, result: UpdateResult) -> None:
+        self.rows.update(batch, result.errors, result.scores)
 
     def anneal(self, progress: float) -> None:
         self.rows.anneal(progress)

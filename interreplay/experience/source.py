@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.sample import Sample
+from interreplay.learning.update import UpdateResult
 from interreplay.part import Context
 from interreplay.storage.columns import Columns
 from interreplay.transitions import Transitions
@@ -22,6 +23,8 @@ class RowSource(Protocol):
         capacity: Rows that can be stored.
         device: On which batches are made.
         columns_wanted: Names of the extra columns that it would have recorded with each row; see `Part`.
+        scores_wanted: Names of the scores of rows that it would have with the errors of a batch; see `Part`.
+        brings_critic_loss: Whether rows come with a loss of the critics.
         wants_goal_functions: Whether `connect` should bring the environment's ``compute_reward``.
     """
 
@@ -32,6 +35,10 @@ class RowSource(Protocol):
     @property
     def columns_wanted(self) -> frozenset[str]: ...
     @property
+    def scores_wanted(self) -> frozenset[str]: ...
+    @property
+    def brings_critic_loss(self) -> bool: ...
+    @property
     def wants_goal_functions(self) -> bool: ...
 
     def __len__(self) -> int:
@@ -40,6 +47,9 @@ class RowSource(Protocol):
 
     def check(self, columns: Columns) -> None:
         """Refuse rows that it cannot work with; raise ValueError that names the column."""
+
+    def check_offers(self, offers: Collection[str], algorithm: str) -> None:
+        """Refuse an algorithm that lacks what a replay method needs; raise ValueError that names it."""
 
     def connect(self, context: Context) -> None:
         """Take what it can use of an algorithm and its environment."""
@@ -58,8 +68,8 @@ class RowSource(Protocol):
         """Draw several batches, each learned from before the next where priorities follow errors."""
         ...
 
-    def update(self, sample: Sample, td_errors: Any) -> None:
-        """Take note of the errors ``(n,)`` of a batch that came from here."""
+    def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
+        """Take note of the errors ``(n,)`` and the scores ``(n,)`` of a batch that came from here."""
 
     def anneal(self, progress: float) -> None:
         """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
@@ -109,8 +119,8 @@ class ExperienceSource(Protocol):
         """
         ...
 
-    def update(self, batch: Sample, errors: Tensor) -> None:
-        """Take note of the errors ``(n,)`` of a batch."""
+    def update(self, batch: Sample, result: UpdateResult) -> None:
+        """Take note of what an update found out of a batch."""
 
     def anneal(self, progress: float) -> None:
         """Move schedules to `progress`, the share of the run that is done, 0 to 1."""

@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.flags.parser import Flag
-from interreplay.flags.values import reader
-from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.setting_fields import Widths, accepted_by
+from interreplay.flags.values import boolean, reader
+from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS
+from interreplay.learning.setting_fields import Widths, YesNo, accepted_by
 from interreplay.learning.settings import LoopSettings
 
 
 def _flags() -> dict[str, Flag]:
-    """A flag for each setting of any algorithm; its help names each algorithm's default, and which have it."""
+    """Return a flag for each setting of any algorithm; its help names each algorithm's default, and which have it."""
     having: dict[str, list[str]] = {}
     for name, algorithm in ALGORITHMS.items():
         for found in fields(algorithm.settings):
+            if found.name in _LOOP:
+                continue  # a default of its own for a flag of the loop
             having.setdefault(found.name, []).append(name)
     made = {}
     for name, owners in having.items():
         (found,) = (f for f in fields(ALGORITHMS[owners[0]].settings) if f.name == name)
-        only = "" if len(owners) == len(ALGORITHMS) else f"{' and '.join(owners)} only; "
+        only = "" if len(owners) == len(ALGORITHMS) else f"{_owners(owners)} only; "
         text = f"{found.metadata['help']} ({only}{_default(name, owners)})"
         accepts = accepted_by(found)
-        made[name] = Flag(name, reader(accepts), None, text, many=isinstance(accepts, Widths))
+        read = boolean if isinstance(accepts, YesNo) else reader(accepts)
+        many = isinstance(getattr(accepts, "other", accepts), Widths)
+        made[name] = Flag(name, read, None, text, many=many)
     return made
 
 
+def listed(names: Iterable[str]) -> str:
+    """Return names such as "SAC, TQC and CrossQ"."""
+    *others, last = names
+    return " and ".join([", ".join(others), last]) if others else last
+
+
 def _default(name: str, owners: list[str]) -> str:
-    shown = {owner: _shown(ALGORITHMS[owner].defaults[name]) for owner in owners}
-    if len(set(shown.values())) == 1:
-        return f"default: {next(iter(shown.values()))}"
-    return "default: " + ", ".join(f"{value} ({owner})" for owner, value in shown.items())
+    having: dict[str, list[str]] = {}
+    for owner in owners:
+        having.setdefault(_shown(ALGORITHMS[owner].defaults[name]), []).append(owner)
+    if len(having) == 1:
+        return f"default: {next(iter(having))}"
+    return "default: " + ", ".join(f"{value} ({_owners(names)})" for value, names in having.items())
+
+
+def _owners(names: list[str]) -> str:
+    """Some algorithms, all of DQN's variants in one word."""
+    if {*names} >= VARIANTS:
+        names = [*(name for name in names if name not in VARIANTS), "DQN with its variants"]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _shown(value: Any) -> str:
@@ -43,21 +62,23 @@ def _shown(value: Any) -> str:
     )
 
 
-ALGORITHM_FLAGS = _flags()
-
-
 _LOOP = {found.name: found for found in fields(LoopSettings)}
+ALGORITHM_FLAGS = _flags()
+TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
+"""Configuration in `interreplay.rllib` of each algorithm that ``--trainer`` names."""
 
 
 def loop_flag(name: str, **options: Any) -> Flag:
     """Return the flag of a setting of the loop; `options` are attributes of the flag that differ from the field's."""
     found = _LOOP[name]
-    stated = {"type": reader(accepted_by(found)), "default": found.default, "help": found.metadata["help"]}
+    others = [f"{owner}: {a.defaults[name]}" for owner, a in ALGORITHMS.items() if name in a.defaults]
+    text = found.metadata["help"] + (f" ({', '.join(others)})" if others else "")
+    stated = {"type": reader(accepted_by(found)), "default": found.default, "help": text}
     return Flag(name, **(stated | options))
 
 
 def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
-    """The settings of an algorithm where no flag says another.
+    """Return the settings of an algorithm where no flag says another.
 
     Args:
         given: Flags and values that were given.
@@ -69,8 +90,10 @@ def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]
     own = ALGORITHMS[trainer].defaults
     for name in ALGORITHM_FLAGS:
         if name in given and name not in own:
-            having = " and ".join(other for other, found in ALGORITHMS.items() if name in found.defaults)
-            raise UsageError(f"--{name} is a setting of {having}; {trainer} does not have it")
+            having = _owners([other for other, found in ALGORITHMS.items() if name in found.defaults])
+            like = [f"--{one}" for one in own if one.endswith("lr")] if name.endswith("lr") else []
+            hint = f", it has {', '.join(like)}" if like else ""
+            raise UsageError(f"--{name} is a setting of {having}; {trainer} does not have it{hint}")
     kind = given.get("exploration", own.get("exploration"))
     if "exploration_theta" in given and kind == "Gaussian":
         raise UsageError("--exploration_theta needs --exploration OrnsteinUhlenbeck")

@@ -13,7 +13,7 @@ EPISODES, VIDEO_EPISODES = 10, 3
 
 
 def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
-    """The checkpoint and what to do with it."""
+    """Add the flags of a checkpoint and of what to do with it."""
     add = parser.add_argument
     add("checkpoint", type=Path, help="a checkpoint, or the folder of a run: its newest; of any algorithm")
     add("--run", help="algorithm that made it; the checkpoint knows, so this is checked only")

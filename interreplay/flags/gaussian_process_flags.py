@@ -29,7 +29,7 @@ SCALINGS = {"standardize_gpr_x": "standardize", "normalize": "minmax"}
 
 
 def smoothness(text: str) -> float:
-    """Reads ν of the Matérn kernel."""
+    """Read ν of the Matérn kernel."""
     if text not in ("0.5", ".5", "1.5", "2.5"):
         raise argparse.ArgumentTypeError(f"must be .5, 1.5 or 2.5, got {text!r}")
     return float(text)
@@ -68,7 +68,7 @@ GAUSSIAN_PROCESS_FLAGS = (
 
 
 def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, tuple[str, Any]]]:
-    """Arguments of BIER, each with the flag that says it: ``(flag, (argument, value))``.
+    """Return arguments of BIER, each with the flag that says it: ``(flag, (argument, value))``.
 
     Raises:
         UsageError: Flags that contradict each other, or ask for what there is not.

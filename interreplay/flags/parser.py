@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +58,7 @@ class Flag:
 
 
 def scoped(scope: str, flags: Sequence[Flag]) -> tuple[Flag, ...]:
-    """The same flags with another scope."""
+    """Return the same flags with another scope."""
     return tuple(replace(flag, scope=scope) for flag in flags)
 
 
@@ -79,7 +80,7 @@ class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Ends the program with exit code 2 and one line."""
+        """End the program with exit code 2 and one line."""
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
@@ -101,6 +102,7 @@ class FlagParser(OneLineParser):
         **kwargs: Any,
     ):
         super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, **kwargs)
+        self._negative_number_matcher = re.compile(r"-[\d.][\d.,e+-]*$")  # -10,10 is a value, too
         self._gone, self._elsewhere = gone or {}, elsewhere or {}
         for title, flags in groups.items():
             group = self.add_argument_group(title)
@@ -109,7 +111,7 @@ class FlagParser(OneLineParser):
                 group.add_argument(*names, dest=flag.name, help=_help(flag), **_reading(flag))
 
     def given(self, argv: Sequence[str]) -> dict[str, Any]:
-        """The flags in ``argv`` and their values.
+        """Return the flags in ``argv`` and their values.
 
         Args:
             argv: The command line without the program's name.
@@ -134,12 +136,12 @@ class RaisingFlagParser(FlagParser):
     """Raises what another parser would end the program with."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises `UsageError`."""
+        """Raise `UsageError`."""
         raise UsageError(message)
 
 
 def underscored(word: str) -> str:
-    """A flag's name with ``_`` between its words; other words as they are."""
+    """Return a flag's name with ``_`` between its words; other words as they are."""
     name, equals, value = word.partition("=")
     return "--" + name[2:].replace("-", "_") + equals + value if name.startswith("--") and len(name) > 2 else word
 
@@ -160,7 +162,7 @@ def _help(flag: Flag) -> str:
 
 
 def program() -> str:
-    """How this program was started, for a line that says how to start it again."""
+    """Return how this program was started, for a line that says how to start it again."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None:
         return f"python -m {spec.name}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,11 @@ class Preset:
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def knows(self, env: str) -> bool:
-        """Whether it has settings for this environment alone."""
+        """Return whether it has settings for this environment alone."""
         return any(fnmatchcase(bare(env), pattern) for pattern in self.environments)
 
     def settings(self, trainer: str, env: str) -> dict[str, Any]:
-        """Flags and values for an algorithm on an environment: the more particular ones win.
+        """Return flags and values for an algorithm on an environment: the more particular ones win.
 
         Raises:
             UsageError: It is not for this algorithm.
@@ -62,17 +62,17 @@ DEFAULTS = Preset(NONE, about="the defaults of --help, whatever the environment"
 
 
 def bare(env: str) -> str:
-    """An environment's name without module and version."""
+    """Return an environment's name without module and version."""
     return env.rpartition(":")[2].rsplit("-v", 1)[0]
 
 
 def names() -> list[str]:
-    """The presets that come with the package."""
+    """Return the presets that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def load(name: str) -> Preset:
-    """A preset by its name, or one's own by the path of its file.
+    """Return a preset by its name, or one's own by the path of its file.
 
     Raises:
         UsageError: There is none, or it cannot be read.
@@ -109,13 +109,13 @@ def _checked(name: str, contents: Any) -> Preset:
 
 
 def automatic(env: str) -> Preset:
-    """The preset that an environment asks for; the one without settings where none does."""
+    """Return the preset that an environment asks for; the one without settings where none does."""
     loaded = (load(name) for name in names())
     return next((preset for preset in loaded if preset.automatic and preset.knows(env)), DEFAULTS)
 
 
 def listed() -> str:
-    """The presets, a line each: name, what it is, and for which environments."""
+    """Return the presets, a line each: name, what it is, and for which environments."""
     presets = [*(load(name) for name in names()), DEFAULTS]
     width = max(len(preset.name) for preset in presets)
     return "\n".join(f"{preset.name:<{width}}  {preset.about}{_scope(preset)}" for preset in presets)
@@ -127,19 +127,19 @@ def _scope(preset: Preset) -> str:
 
 
 def shown(settings: Mapping[str, Any]) -> str:
-    """Flags and values as one would type them."""
+    """Return flags and values as one would type them."""
     text = {flag: ",".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for flag, v in settings.items()}
     return " ".join(f"--{flag} {value}" for flag, value in text.items())
 
 
 def fitting(settings: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:
-    """The settings of a preset that given flags leave in force; a kind of noise that was given has its own scale."""
+    """Return a preset's settings that given flags leave in force; a kind of noise that was given has its own scale."""
     replaced = {*given} | ({"exploration_sigma", "exploration_theta"} if "exploration" in given else set())
     return {flag: value for flag, value in settings.items() if flag not in replaced}
 
 
 def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
-    """The settings of a preset as flags would give them.
+    """Return the settings of a preset as flags would give them.
 
     Args:
         name: Of the preset.
@@ -160,8 +160,18 @@ def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Cal
     return values
 
 
+def with_method(preset: Preset, trainer: str) -> Preset:
+    """A preset with the replay method of an algorithm, where it names none itself."""
+    row = ALGORITHMS[trainer]
+    return (
+        preset
+        if preset.buffer or not row.buffer_args
+        else replace(preset, buffer=row.buffer, buffer_args=row.buffer_args)
+    )
+
+
 def replay(preset: Preset, given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """What flags and preset say about replay: the preset's method where no flag names one, its arguments with that.
+    """Return flags and preset about replay: the preset's method where no flag names one, its arguments with that.
 
     Arguments, result and errors are those of `replay_for`.
     """

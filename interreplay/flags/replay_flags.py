@@ -28,6 +28,7 @@ ELSEWHERE |= {
     "selector": "--prioritized_replay",
     "credit": "--interp_prio_update",
     "termination_fn": "the Python interface",
+    "score": "the algorithm, which scores rows itself,",
     "compute_reward": "the environment",
     "compute_terminated": "the environment",
     "neighborhood": "the Python interface",
@@ -48,7 +49,7 @@ CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
 
 
 def replay_for(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Translates the flags about replay, the original work's included.
+    """Translate the flags about replay, the original work's included.
 
     Args:
         given: Flags and values that were given.
@@ -85,13 +86,13 @@ def replay_for(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., A
 
 
 def names_method(given: Mapping[str, Any]) -> bool:
-    """Whether flags name a replay method."""
+    """Return whether flags name a replay method."""
     chosen = any(given.get(name) for name in ("buffer", *CHOOSING_FLAGS))
     return chosen or given.get("custom_replay_buffer") is False
 
 
 def replay_arguments(settings: SimpleNamespace) -> dict[str, Any]:
-    """The replay method's arguments, with parts in place of their names."""
+    """Return the replay method's arguments, with parts in place of their names."""
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = Prioritized(**settings.prioritized)
@@ -101,7 +102,7 @@ def replay_arguments(settings: SimpleNamespace) -> dict[str, Any]:
 
 
 def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
-    """Arguments of the selector `Prioritized`."""
+    """Return arguments of the selector `Prioritized`."""
     flags = [flag for flag in (*PRIORITY_ARGUMENTS, "use_importance_sampling") if flag in given]
     if flags and not prioritized:
         raise UsageError(f"--{flags[0]} needs --prioritized_replay")
@@ -150,7 +151,7 @@ def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[st
 
 
 def list_buffers(catalogue: Mapping[str, Any]) -> str:
-    """The replay methods, a line each: name and what the first line of its documentation says."""
+    """Return the replay methods, a line each: name and what the first line of its documentation says."""
     width = max(map(len, catalogue))
     described = {name: (inspect.getdoc(method) or "").split("\n")[0] for name, method in catalogue.items()}
     return "\n".join(f"{name:<{width}}  {line}" for name, line in described.items())

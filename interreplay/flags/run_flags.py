@@ -224,12 +224,12 @@ ALIASES = {alias: name for name, flag in FLAGS.items() for alias in flag.aliases
 
 
 def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same settings by their names of today; files and checkpoints may have older ones."""
+    """Return the same settings by their names of today; files and checkpoints may have older ones."""
     return {ALIASES.get(name, name): value for name, value in settings.items()}
 
 
 def with_scope(*scopes: str) -> frozenset[str]:
-    """The names of the flags of these scopes."""
+    """Return the names of the flags of these scopes."""
     return frozenset(name for name, flag in FLAGS.items() if flag.scope in scopes)
 
 

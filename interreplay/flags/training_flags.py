@@ -28,7 +28,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 
 
 def make_parser() -> FlagParser:
-    """The parser of the whole command line."""
+    """Return the parser of the whole command line."""
     return FlagParser(
         GROUPS,
         GONE,
@@ -38,7 +38,7 @@ def make_parser() -> FlagParser:
 
 
 def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
-    """The settings of a new run: defaults, a preset's, then what was given; plain values only, ready for JSON.
+    """Return the settings of a new run: defaults, a preset's, then what was given; plain values only, ready for JSON.
 
     Args:
         given: Flags and values as `FlagParser.given` returns them.
@@ -50,13 +50,13 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     trainer = given.get("trainer", DEFAULTS["trainer"])
     if trainer not in ALGORITHMS:
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}")
-    preset, said = preset_for(given), {**tuned_for(given), **given}
+    preset, said = presets.with_method(preset_for(given), trainer), {**tuned_for(given), **given}
     settings = unsaid(trainer) | algorithm_settings(said, trainer)
-    settings |= {name: value for name, value in said.items() if name in settings} | presets.replay(
-        preset, given, CATALOGUE
-    )
+    settings |= {name: value for name, value in said.items() if name in settings}
+    settings |= presets.replay(preset, given, CATALOGUE)
     settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
-    settings |= {"hiddens": list(settings["hiddens"])}
+    settings = plain(settings)
+    check_together(trainer, settings)
     if settings["buffer_size"] < settings["train_batch_size"]:
         raise UsageError(
             f"--buffer_size {settings['buffer_size']} is smaller than one batch; "
@@ -65,19 +65,37 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     return SimpleNamespace(**settings)
 
 
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as JSON would give them back: several numbers are a list."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+
+def check_together(trainer: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings of an algorithm that do not fit each other.
+
+    Raises:
+        UsageError: Naming them.
+    """
+    algorithm = ALGORITHMS[trainer]
+    try:
+        algorithm.settings(**{name: settings[name] for name in algorithm.defaults})
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
+
+
 def unsaid(trainer: str) -> dict[str, Any]:
-    """The settings of a run of an algorithm of which nothing is said."""
+    """Return the settings of a run of an algorithm of which nothing is said."""
     elsewhere = METHOD | INVOCATION | ALGORITHM_FLAGS.keys()
     return {name: value for name, value in DEFAULTS.items() if name not in elsewhere} | ALGORITHMS[trainer].defaults
 
 
 def preset_for(given: Mapping[str, Any]) -> presets.Preset:
-    """The preset that was asked for, or the environment's."""
+    """Return the preset that was asked for, or the environment's."""
     return presets.load(given["preset"]) if "preset" in given else presets.automatic(given.get("env", DEFAULTS["env"]))
 
 
 def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The preset's settings that no flag overrides.
+    """Return the preset's settings that no flag overrides.
 
     Args:
         given: Flags and values that were given.
@@ -93,7 +111,7 @@ def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preset_told(given: Mapping[str, Any]) -> str:
-    """A line that says which defaults a preset changed, "" where it changed none."""
+    """Return a line that says which defaults a preset changed, "" where it changed none."""
     kind = {name: given[name] for name in ("trainer", "env") if name in given}
     plain, tuned = (vars(settings_for(line)) for line in (kind | {"preset": presets.NONE}, given))
     changed = {name: value for name, value in tuned_for(given).items() if plain.get(name) != tuned[name]}
@@ -102,7 +120,7 @@ def preset_told(given: Mapping[str, Any]) -> str:
 
 
 def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleNamespace:
-    """The settings of a resumed run: the checkpoint's, with those changes that a running job can take.
+    """Return the settings of a resumed run: the checkpoint's, with those changes that a running job can take.
 
     Args:
         saved: The settings in the checkpoint.
@@ -116,8 +134,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
     asked |= {name: value for name, value in given.items() if name not in METHOD}
     if "env" in asked:
         asked["env"] = find_environment(asked["env"]).name
-    if "hiddens" in asked:
-        asked["hiddens"] = list(asked["hiddens"])
+    asked = plain(asked)
     for name in asked.keys() - CHANGEABLE - INVOCATION:
         if asked[name] != saved.get(name):
             raise UsageError(
@@ -128,7 +145,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
 
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What flags about replay say beside ``--resume``; what they leave open is the checkpoint's."""
+    """Return what flags about replay say beside ``--resume``; what they leave open is the checkpoint's."""
     asked = replay_for(given if names_method(given) else {**given, "buffer": saved["buffer"]}, CATALOGUE)
     asked["buffer_args"] = saved["buffer_args"] | asked["buffer_args"]
     if "prioritized_replay" not in given:

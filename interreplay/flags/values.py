@@ -13,7 +13,7 @@ _OPENING, _CLOSING = "{[(", "}])"
 
 
 def boolean(text: str) -> bool:
-    """Reads True or False in the usual spellings."""
+    """Read True or False in the usual spellings."""
     values = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
     if text.lower() not in values:
         raise argparse.ArgumentTypeError(f"must be True or False, got {text!r}")
@@ -21,7 +21,7 @@ def boolean(text: str) -> bool:
 
 
 def reader(accepts: Accepts) -> Callable[[str], Any]:
-    """A reader of what a setting accepts."""
+    """Return a reader of what a setting accepts."""
 
     def read(text: str) -> Any:
         try:
@@ -34,22 +34,22 @@ def reader(accepts: Accepts) -> Callable[[str], Any]:
 
 
 def number(low: float, high: float = float("inf"), *, open_low: bool = False) -> Callable[[str], float]:
-    """A reader of numbers between two bounds; arguments as `Number` has them."""
+    """Return a reader of numbers between two bounds; arguments as `Number` has them."""
     return reader(Number(low, high, open_low=open_low))
 
 
 def whole(low: int) -> Callable[[str], int]:
-    """A reader of whole numbers of at least `low`, also written like ``1e6`` or ``1_000_000``."""
+    """Return a reader of whole numbers of at least `low`, also written like ``1e6`` or ``1_000_000``."""
     return reader(Whole(low))
 
 
 def choice(*names: str) -> Callable[[str], str]:
-    """A reader of one of some names."""
+    """Return a reader of one of some names."""
     return reader(OneOf(*names))
 
 
 def updates_per_step(text: str) -> float:
-    """Reads ``n`` (updates per environment step) or ``a,b`` (b updates per a steps)."""
+    """Read ``n`` (updates per environment step) or ``a,b`` (b updates per a steps)."""
     try:
         values = [float(word) for word in _words(text)]
     except ValueError:
@@ -60,7 +60,7 @@ def updates_per_step(text: str) -> float:
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """Reads ``name=value`` with a value as `literal` reads it."""
+    """Read ``name=value`` with a value as `literal` reads it."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip().isidentifier():
         raise argparse.ArgumentTypeError(f"must look like k=10, got {text!r}")
@@ -68,7 +68,7 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """Reads a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``); all else is a string."""
+    """Read a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``); all else is a string."""
     words = {"true": True, "false": False, "none": None, "null": None, "~": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -86,7 +86,7 @@ def _words(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """The words between commas or spaces that stand outside of all brackets.
+    """Return the words between commas or spaces that stand outside of all brackets.
 
     Args:
         text: Such as ``"Uniform,NMER{k: 10, alpha: 1} PER"``.
@@ -102,7 +102,7 @@ def split(text: str) -> list[str]:
 
 
 def search(text: str) -> dict[str, str]:
-    """Distributions from a command line, such as ``k=randint(3,30),alpha=uniform(.2,2)``, by what they are for.
+    """Return distributions from a command line, such as ``k=randint(3,30),alpha=uniform(.2,2)``, by what they are for.
 
     Raises:
         argparse.ArgumentTypeError: They are none.

@@ -2,72 +2,102 @@
 
 from __future__ import annotations
 
-from abc import ABC
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from interreplay.learning.dropout import Dropped
+from interreplay.learning.fast.optimizer import FastAdam
+from interreplay.learning.losses import CriticLoss, loss_of
 from interreplay.learning.networks import polyak
+from interreplay.learning.offers import (
+    ACTOR_WEIGHTS,
+    CRITIC_LOSS,
+    LARGEST_ERROR,
+    MEAN_ERROR,
+    REDUCIBLE_LOSS,
+    SCORING,
+    TARGET,
+)
 from interreplay.learning.settings import ActorCriticSettings, SACSettings
-from interreplay.learning.update import Update, clip_gradients
+from interreplay.learning.update import (
+    SampleLike,
+    Update,
+    clip_gradients,
+    mean_over_views,
+    repeat_for_views,
+    views,
+)
 from interreplay.transitions import Transitions
 
 
 class ActorCriticUpdate(Update, ABC):
-    """Optimizers and targets of an actor and its critics.
+    """Optimizers, targets and turns of an actor and its critics.
 
     Args:
-        networks: What is learned, with ``actor``, ``critics`` and ``encoder``; where the encoder has parameters, which
-            the critics' loss trains, also with ``target_encoder``.
-        actor_lr: Learning rate of the actor.
-        critic_lr: Learning rate of the critics.
-        tau: Share of the way that targets move per update of theirs.
-        actor_l2: c of the term c·½‖θ‖² in the actor's loss, as Sander et al. 2022 have it.
-        critic_l2: The same in the critics' loss.
-        huber_delta: Error up to which the critics' loss is square, or None for all.
+        networks: What is learned, with ``actor``, ``critics`` and ``encoder``, and a ``reset`` that draws all but the
+            encoder anew; where the encoder has parameters, which the critics' loss trains, also with
+            ``target_encoder``. ``targets`` without parameters are none.
+        settings: Those of the algorithm; None for its defaults. Of a learning rate with a schedule the first one.
         grad_clip: Bound of the gradients of the actor and of those of the critics, or None.
         grad_clip_by: What it bounds, see `clip_gradients`.
+        **changes: Settings by name in place of those in `settings`.
 
     Attributes:
         adam: The class of the optimizers.
+        adamw: The same, for weight decay that is decoupled from the gradient.
+        standard: Settings where none are given.
+        loss: The critics' loss of rows that bring none of their own.
+        updates: Their number so far.
     """
 
-    adam: type[torch.optim.Adam] = torch.optim.Adam
+    offers = frozenset({MEAN_ERROR, LARGEST_ERROR, REDUCIBLE_LOSS, TARGET, SCORING, ACTOR_WEIGHTS, CRITIC_LOSS})
+    adam: ClassVar[Any] = torch.optim.Adam
+    adamw: ClassVar[Any] = torch.optim.AdamW
+    standard: ClassVar[ActorCriticSettings] = ActorCriticSettings()
 
     def __init__(
         self,
         networks: Any,
-        actor_lr: float = ActorCriticSettings.actor_lr,
-        critic_lr: float = ActorCriticSettings.critic_lr,
-        tau: float = ActorCriticSettings.tau,
-        actor_l2: float = ActorCriticSettings.actor_l2,
-        critic_l2: float = ActorCriticSettings.critic_l2,
-        huber_delta: float | None = None,
+        *,
+        settings: Any = None,
         grad_clip: float | None = None,
         grad_clip_by: str = "global_norm",
+        **changes: Any,
     ):
-        self.networks, self.tau, self.huber_delta = networks, tau, huber_delta
+        self.settings: Any = replace(self.standard if settings is None else settings, **changes)
+        self.networks, self.tau = networks, self.settings.tau
+        self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha)
         self.grad_clip, self.grad_clip_by = grad_clip, grad_clip_by
         self.encoder = list(networks.encoder.parameters())
         self.actor, self.critics = list(networks.actor.parameters()), [*networks.critics.parameters(), *self.encoder]
         self.targets: list[Tensor] = list(networks.targets.parameters())
-        if self.encoder:
+        if self.encoder and self.targets:
             self.targets += networks.target_encoder.parameters()
         self.optimizers: dict[str, torch.optim.Optimizer] = {
-            "actor": self.adam(self.actor, actor_lr, weight_decay=actor_l2),
-            "critic": self.adam(self.critics, critic_lr, weight_decay=critic_l2),
+            "actor": self._optimizer(self.actor, self.settings.actor_lr, self.settings.actor_l2),
+            "critic": self._optimizer(self.critics, self.settings.critic_lr, self.settings.critic_l2),
         }
+        self.updates = 0
+
+    def _optimizer(self, parameters: Sequence[Tensor], lr: float, l2: float) -> torch.optim.Optimizer:
+        """Make an optimizer: Adam with the gradient of an L2 term, as Sander et al. 2022 have it, or AdamW."""
+        decay = self.settings.weight_decay
+        return self.adamw(parameters, lr, weight_decay=decay) if decay else self.adam(parameters, lr, weight_decay=l2)
 
     def minimize(self, loss: Tensor, name: str) -> None:
         """Step the parameters of the optimizer `name` down the gradient of a loss, which autograd takes."""
         optimizer = self.optimizers[name]
         parameters = optimizer.param_groups[0]["params"]
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            parameter.grad = gradient
+            parameter.grad = gradient.contiguous()  # as the fused kernel reads it
         if name in ("actor", "critic"):
             clip_gradients(parameters, self.grad_clip, self.grad_clip_by)
-        optimizer.step()
+        optimizer.apply() if isinstance(optimizer, FastAdam) else optimizer.step()
 
     def target_views(self, rows: Transitions, next_obs: Tensor) -> Tensor:
         """Return what target networks see of the next observations: `next_obs` where the encoder has no parameters."""
@@ -80,9 +110,107 @@ class ActorCriticUpdate(Update, ABC):
         """Return encoded observations ``(n, d)`` for the actor's loss, which trains no encoder."""
         return obs.detach() if m == 1 else self.networks.encoder(rows.obs)
 
+    def lowest_target(self, inputs: Tensor, rng: torch.Generator) -> Tensor:
+        """Return the minimum of the targets' outputs ``(n, out)`` of rows, over those that are drawn for this update.
+
+        Without `target_subset` these are all, and nothing is drawn (Chen et al. 2021, arXiv:2101.05982).
+        """
+        targets, size = self.networks.targets, self.settings.target_subset
+        networks = None
+        if size is not None and size < targets.count:
+            networks = torch.randperm(targets.count, generator=rng, device=rng.device)[:size].tolist()
+        dropped = targets.draw_dropped(inputs, rng, size if networks else None)
+        return targets.outputs(inputs, dropped, networks).amin(dim=0)
+
+    def judges(self, rows: Tensor, rng: torch.Generator) -> tuple[Dropped | None, list[int] | None]:
+        """Return what the critics leave out while they judge actions in rows ``(n, ...)``, and which ones judge."""
+        networks = [0] if self.settings.actor_target == "first" else None
+        return self.networks.critics.draw_dropped(rows, rng, networks and len(networks)), networks
+
+    def judgment(self, values: Tensor) -> Tensor:
+        """Return what the policy maximizes ``(...)`` of the values ``(m, ...)`` of those critics that judge."""
+        if self.settings.actor_target == "mean":
+            return values.mean(dim=0)
+        return values.amin(dim=0)
+
+    def actor_due(self) -> bool:
+        """Return whether this update is one of the policy too; `updates` counts from 1 on."""
+        return self.updates % self.settings.policy_delay == 0
+
     def move_targets(self) -> None:
         """Move the critics' targets, and the encoder's."""
         polyak(self.targets, [*self.critics], self.tau)
+
+    def reset_when_due(self, rng: torch.Generator) -> None:
+        """Let networks and optimizers start anew after each `reset_interval` updates (Nikishin et al. 2022).
+
+        An encoder stays, as in arXiv:2205.07802, and so do rates, counts and whatever is stored elsewhere.
+        """
+        interval = self.settings.reset_interval
+        if interval is None or self.updates % interval:
+            return
+        self.networks.reset(rng)
+        for optimizer in self.optimizers.values():
+            optimizer.load_state_dict(optimizer.state_dict() | {"state": {}})
+
+    def loss_for(self, batch: SampleLike) -> CriticLoss:
+        """Return the critics' loss: what the rows bring, else this update's."""
+        return self.loss if batch.critic_loss is None else batch.critic_loss.or_else(self.loss)
+
+    def target_for(self, batch: SampleLike, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return q_t ``(n,)``: what the batch brings, else `target_values` of its rows."""
+        return self.target_values(batch.transitions, next_obs, m, rng) if batch.targets is None else batch.targets
+
+    @abstractmethod
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return q_t ``(n,)``, the mean over the m views of each encoded next observation ``(n·m, d)``."""
+
+    def taken_values(self, critics: Any, rows: Transitions, obs: Tensor, m: int) -> Tensor:
+        """Return ``(critics, n)``, values of the actions that were taken, means over the views ``(n·m, d)``."""
+        actions = repeat_for_views(rows.actions, m)
+        if not self.networks.actor.discrete:
+            return mean_over_views(critics(torch.cat([obs, actions.flatten(1)], dim=1)), m)
+        outputs = critics.outputs(obs)
+        taken = actions.expand(len(outputs), -1).unsqueeze(-1)
+        return mean_over_views(outputs.gather(-1, taken).squeeze(-1), m)
+
+    @torch.no_grad()
+    def scores(
+        self, names: Collection[str], rows: Transitions, obs: Tensor, m: int, errors: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` by their names, from what an update has computed before it moves the targets.
+
+        Args:
+            names: Some of the scores in `offers`.
+            rows: n rows.
+            obs: Their encoded observations ``(n·m, d)``.
+            m: Views of each row.
+            errors: TD errors ``(critics, n)``.
+            target: q_t ``(n,)``.
+        """
+        found = {TARGET: target} if TARGET in names else {}
+        if MEAN_ERROR in names:
+            found[MEAN_ERROR] = errors.abs().mean(dim=0)
+        if LARGEST_ERROR in names:
+            found[LARGEST_ERROR] = errors.abs().amax(dim=0)
+        if REDUCIBLE_LOSS in names:
+            seen = self.networks.target_encoder(rows.obs) if self.encoder else obs
+            others = self.taken_values(self.networks.targets, rows, seen, m) - target
+            found[REDUCIBLE_LOSS] = (errors.square() - others.square()).mean(dim=0)
+        return found
+
+    @torch.no_grad()
+    def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
+        obs, next_obs, m = views(rows, self.networks.encoder)
+        target = self.target_values(rows, next_obs, m, rng)
+        errors = self.taken_values(self.networks.critics, rows, obs, m) - target
+        return self.scores(names, rows, obs, m, errors, target)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.updates = int(state.get("updates", 0))  # which no checkpoint of SAC had before policies could wait
 
 
 class SoftUpdate(ActorCriticUpdate):
@@ -90,14 +218,40 @@ class SoftUpdate(ActorCriticUpdate):
 
     Args:
         networks: What is learned, with ``log_alpha`` too.
-        target_entropy: In nats; the paper takes −|A|.
-        alpha_lr: Learning rate of the temperature; 0 leaves it as it is.
-        **settings: Those of `ActorCriticUpdate`.
+        target_entropy: In nats; None for that of the settings, of which "auto" means the networks'
+            ``automatic_entropy`` and "half" half of it.
+        **options: Those of `ActorCriticUpdate`, settings by name among them.
     """
 
     metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_mean", "log_prob_mean")
+    standard = SACSettings()
 
-    def __init__(self, networks: Any, target_entropy: float, alpha_lr: float = SACSettings.alpha_lr, **settings: Any):
-        super().__init__(networks, **settings)
-        self.target_entropy = float(target_entropy)
-        self.optimizers["alpha"] = self.adam([networks.log_alpha], alpha_lr)
+    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
+        super().__init__(networks, **options)
+        target: Any = self.settings.target_entropy if target_entropy is None else target_entropy
+        if isinstance(target, str):
+            target = {"auto": 1.0, "half": 0.5}[target] * networks.automatic_entropy()
+        self.target_entropy = float(target)
+        self.optimizers["alpha"] = self.adam([networks.log_alpha], self.settings.alpha_lr)
+        zero = torch.zeros_like(networks.log_alpha, requires_grad=False)
+        self.policy_metrics = (zero, zero, zero)
+
+    def report(self, critic_loss: Tensor, alpha: Tensor, q_mean: Tensor) -> Tensor:
+        """Return the metrics; those of the policy are of its last update.
+
+        Args:
+            critic_loss: Of this update.
+            alpha: The temperature at its beginning.
+            q_mean: Mean of the critics' values.
+        """
+        actor_loss, alpha_loss, log_prob_mean = self.policy_metrics
+        return torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob_mean])
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"policy_metrics": torch.stack(self.policy_metrics).cpu().numpy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        if "policy_metrics" in state:
+            kept = torch.as_tensor(state["policy_metrics"], device=self.networks.log_alpha.device).clone()
+            self.policy_metrics = (kept[0], kept[1], kept[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +17,13 @@ from interreplay.learning.sac import SACNetworks
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    half_squares,
+    actor_row_weights,
     mean_over_views,
     repeat_for_views,
     views,
     weighted_mean,
 )
+from interreplay.transitions import Transitions
 
 ENTROPY_SHARE = 0.98
 """Share of the largest entropy, log|A|, that the temperature aims at by default (Christodoulou 2019, appendix)."""
@@ -70,8 +72,13 @@ class DiscreteSACNetworks(SACNetworks):
     def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
         return CategoricalActor(inputs, actions, hiddens)
 
-    def make_critics(self, inputs: int, actions: int, hiddens: Sequence[int]) -> BatchedMLP:
-        return BatchedMLP(2, [inputs, *hiddens, actions])
+    def make_critics(
+        self, count: int, inputs: int, actions: int, hiddens: Sequence[int], layer_norm: bool, dropout: float
+    ) -> BatchedMLP:
+        return BatchedMLP(count, [inputs, *hiddens, actions], layer_norm, dropout)
+
+    def automatic_entropy(self) -> float:
+        return ENTROPY_SHARE * math.log(self.actor.size)
 
 
 class PlainDiscreteSACUpdate(SoftUpdate):
@@ -83,42 +90,49 @@ class PlainDiscreteSACUpdate(SoftUpdate):
     * actor: mean(−v·V(s));
     * temperature: as there, with Σ_a π(a|s)·log π(a|s) in the place of log π(a|s).
 
-    Arguments are those of `SoftUpdate`; the target entropy is `ENTROPY_SHARE`·log A by default in the paper.
+    Arguments are those of `SoftUpdate`; the target entropy is `ENTROPY_SHARE`·log A by default, as in the paper.
     """
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows, nets = batch.transitions, self.networks
         obs, next_obs, m = views(rows, nets.encoder)
-        taken = repeat_for_views(rows.actions, m)
         alpha = nets.log_alpha.detach().exp()
-
-        with torch.no_grad():
-            next_log_probs = nets.actor(next_obs)
-            next_values = nets.targets.outputs(self.target_views(rows, next_obs)).amin(dim=0)
-            expected = (next_log_probs.exp() * (next_values - alpha * next_log_probs)).sum(dim=-1)
-            target = rows.rewards + rows.discounts * mean_over_views(expected, m)
-
-        chosen = nets.critics.outputs(obs).gather(-1, taken.expand(2, -1).unsqueeze(-1)).squeeze(-1)
+        target = self.target_for(batch, next_obs, m, rng)
+        taken = repeat_for_views(rows.actions, m).unsqueeze(-1)
+        values = nets.critics.outputs(obs, nets.critics.draw_dropped(obs, rng))
+        chosen = values.gather(-1, taken.expand(len(values), -1, -1)).squeeze(-1)
         errors = mean_over_views(chosen, m) - target
-        losses = batch.weights * half_squares(errors, self.huber_delta)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
+        losses = batch.weights * self.loss_for(batch).values(errors)
         critic_loss = weighted_mean(losses, batch.row_weights).sum()
         self.minimize(critic_loss, "critic")
-
-        actor_obs = self.actor_views(rows, obs, m)
-        log_probs = nets.actor(actor_obs)
-        with torch.no_grad():
-            values = nets.critics.outputs(actor_obs).amin(dim=0)
-        actor_loss = weighted_mean((log_probs.exp() * (alpha * log_probs - values)).sum(dim=-1), batch.row_weights)
-        self.minimize(actor_loss, "actor")
-
-        negative_entropy = (log_probs.exp() * log_probs).sum(dim=-1).detach()
-        alpha_loss = -nets.log_alpha * weighted_mean(negative_entropy + self.target_entropy, batch.row_weights)
-        self.minimize(alpha_loss, "alpha")
-
+        self.updates += 1
+        if self.actor_due():
+            actor_loss, log_probs = self.actor_loss(batch, self.actor_views(rows, obs, m), alpha, rng)
+            self.minimize(actor_loss, "actor")
+            alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, actor_row_weights(batch))
+            self.minimize(alpha_loss, "alpha")
+            self.policy_metrics = (actor_loss.detach(), alpha_loss.detach(), log_probs.mean())
         self.move_targets()
-        means = (errors + target).mean(), negative_entropy.mean()
-        metrics = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, *means])
-        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach())
+        self.reset_when_due(rng)
+        metrics = self.report(critic_loss, alpha, (errors + target).mean()).detach()
+        return UpdateResult(errors.mean(dim=0).detach(), metrics, scores)
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        log_probs = self.networks.actor(next_obs)
+        values = self.lowest_target(self.target_views(rows, next_obs), rng)
+        if self.settings.backup_entropy:
+            values = values - self.networks.log_alpha.exp() * log_probs
+        return rows.rewards + rows.discounts * mean_over_views((log_probs.exp() * values).sum(dim=-1), m)
+
+    def actor_loss(self, batch: SampleLike, obs: Tensor, alpha: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return the actor's loss for observations ``(n, d)``, and Σ_a π log π ``(n,)`` without its gradient."""
+        log_probs = self.networks.actor(obs)
+        with torch.no_grad():
+            values = self.judgment(self.networks.critics.outputs(obs, *self.judges(obs, rng)))
+        losses = (log_probs.exp() * (alpha * log_probs - values)).sum(dim=-1)
+        return weighted_mean(losses, actor_row_weights(batch)), (log_probs.exp() * log_probs).sum(dim=-1).detach()
 
 
 DiscreteSACUpdate = FastDiscreteSACUpdate

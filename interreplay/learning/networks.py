@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.fast.batched_layers import affine
+from interreplay.learning.dropout import Dropped, draw_dropped
 from interreplay.learning.fast.passes import Passes
+from interreplay.learning.fast.products import affine
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.squashed_gaussian import LOG_STD_RANGE, SquashedGaussianSample
 from interreplay.learning.update import normal
@@ -21,11 +23,14 @@ MATRIX_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
 class BatchedMLP(nn.Module):
     """m fully connected networks of one shape with ReLU, or another activation, between layers.
 
-    Weights start as those of `nn.Linear`: uniform within ±1/√fan_in.
+    Weights start as those of `nn.Linear`: uniform within ±1/√fan_in. Between a hidden layer and its activation there
+    may be dropout, then layer normalization (Ba et al. 2016, arXiv:1607.06450).
 
     Args:
         count: Number of networks m.
         sizes: Widths from the input to the output.
+        layer_norm: Whether hidden layers are normalized.
+        dropout: Probability p with which a pass that `draw_dropped` was called for leaves out hidden units.
 
     Attributes:
         matrix_dtype: Of the products between hidden layers, None for that of the parameters.
@@ -36,29 +41,80 @@ class BatchedMLP(nn.Module):
     matrix_dtype: torch.dtype | None = None
     activation = "relu"
 
-    def __init__(self, count: int, sizes: Sequence[int]):
+    def __init__(self, count: int, sizes: Sequence[int], layer_norm: bool = False, dropout: float = 0.0):
         super().__init__()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
-            bound = 1.0 / math.sqrt(fan_in)
-            self.weights.append(torch.empty(count, fan_in, fan_out).uniform_(-bound, bound))
-            self.biases.append(torch.empty(count, 1, fan_out).uniform_(-bound, bound))
-        self.count = count
+        for fan_in, fan_out in pairwise(sizes):
+            self.weights.append(torch.empty(count, fan_in, fan_out))
+            self.biases.append(torch.empty(count, 1, fan_out))
+        self.scales, self.shifts = nn.ParameterList(), nn.ParameterList()
+        for width in sizes[1:-1] if layer_norm else ():
+            self.scales.append(torch.empty(count, 1, width))
+            self.shifts.append(torch.empty(count, 1, width))
+        self.count, self.dropout = count, dropout
+        self.reset()
         self.passes = Passes(self)
 
-    def outputs(self, rows: Tensor) -> Tensor:
-        """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on."""
-        if not torch.is_grad_enabled():
-            return self.passes.run(rows).outputs
-        return torch.stack([self._outputs_of(network, rows) for network in range(self.count)])
+    @torch.no_grad()
+    def reset(self, rng: torch.Generator | None = None) -> None:
+        """Draw all parameters anew.
 
-    def _outputs_of(self, network: int, rows: Tensor) -> Tensor:
+        Args:
+            rng: Source of randomness on their device; None for PyTorch's own, as modules are made with.
+        """
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            bound = 1.0 / math.sqrt(weight.shape[1])
+            weight.uniform_(-bound, bound, generator=rng)
+            bias.uniform_(-bound, bound, generator=rng)
+        for scale, shift in zip(self.scales, self.shifts, strict=True):
+            scale.fill_(1.0)
+            shift.fill_(0.0)
+
+    def draw_dropped(self, rows: Tensor, rng: torch.Generator, networks: int | None = None) -> Dropped | None:
+        """Draw the hidden units that a pass of as many rows leaves out; None, and nothing drawn, without dropout.
+
+        Args:
+            rows: ``(n, ...)``.
+            rng: Source of randomness.
+            networks: How many of the networks run; all for None.
+        """
+        if not self.dropout:
+            return None
+        widths = [weight.shape[-1] for weight in self.weights][:-1]
+        return draw_dropped(self.dropout, self.count if networks is None else networks, len(rows), widths, rng)
+
+    def outputs(self, rows: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None) -> Tensor:
+        """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on.
+
+        Args:
+            rows: What all networks see.
+            dropped: Hidden units that are left out, of each of the networks that run; None for none.
+            networks: Those that run; all m for None.
+        """
+        if not torch.is_grad_enabled():
+            return self.passes.run(rows, dropped, networks).outputs
+        which = range(self.count) if networks is None else networks
+        nothing = [None] * len(self.weights)
+        return torch.stack(
+            [self._outputs_of(j, rows, nothing if dropped is None else dropped[i]) for i, j in enumerate(which)]
+        )
+
+    def _outputs_of(self, network: int, rows: Tensor, dropped: Sequence[Tensor | None]) -> Tensor:
         """Return outputs ``(n, sizes[-1])`` of one network."""
         last = len(self.weights) - 1
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             dtype = self.matrix_dtype if 0 < i < last else None
             rows = affine(rows, weight[network], bias[network], dtype)
-            rows = getattr(torch, self.activation)(rows) if i < last else rows
+            if i == last:
+                break
+            left_out = dropped[i]
+            if left_out is not None:
+                rows = rows.flatten().index_fill(0, left_out, 0.0).view_as(rows) / (1.0 - self.dropout)
+            if len(self.scales):
+                rows = nn.functional.layer_norm(
+                    rows, rows.shape[-1:], self.scales[i][network, 0], self.shifts[i][network, 0]
+                )
+            rows = getattr(torch, self.activation)(rows)
         return rows
 
 
@@ -84,14 +140,18 @@ class Critics(BatchedMLP):
         count: Number of critics m.
         inputs: Numbers in [s; a].
         hiddens: Widths of the hidden layers.
+        layer_norm: Whether these are normalized.
+        dropout: Probability with which their units are left out while learning.
     """
 
-    def __init__(self, count: int, inputs: int, hiddens: Sequence[int]):
-        super().__init__(count, [inputs, *hiddens, 1])
+    def __init__(self, count: int, inputs: int, hiddens: Sequence[int], layer_norm: bool = False, dropout: float = 0.0):
+        super().__init__(count, [inputs, *hiddens, 1], layer_norm, dropout)
 
-    def forward(self, state_actions: Tensor) -> Tensor:
-        """Return Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``."""
-        return self.outputs(state_actions).squeeze(-1)
+    def forward(
+        self, state_actions: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None
+    ) -> Tensor:
+        """Return Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``; arguments as those of `outputs`."""
+        return self.outputs(state_actions, dropped, networks).squeeze(-1)
 
 
 class GaussianActor(ContinuousPolicy):

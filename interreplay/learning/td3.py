@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-import torch
-
-from interreplay.learning.deterministic import DelayedUpdate
+from interreplay.learning.deterministic import DelayedUpdate, PlainDeterministicUpdate
 from interreplay.learning.fast.deterministic import FastTD3Update
-from interreplay.learning.update import (
-    SampleLike,
-    UpdateResult,
-    half_squares,
-    mean_over_views,
-    repeat_for_views,
-    views,
-    weighted_mean,
-)
 
 
-class PlainTD3Update(DelayedUpdate):
+class PlainTD3Update(PlainDeterministicUpdate, DelayedUpdate):
     """The update of TD3 in plain PyTorch: twin critics, and at every d-th update the actor and all targets.
 
     With q_t = r + discounts·min_j Q'_j(s', a'), a' = clip(π'(s') + clip(ε, −c, c), −1, 1), ε ~ N(0, σ²):
 
     * critics: Σ_j mean(v·w·δ_j²), δ_j = Q_j(s, a) − q_t, w the importance weights, Q_j and q_t means over a row's
-      views; with `huber_delta` twice Huber's loss in place of δ², the same for |δ| up to it and linear beyond;
+      views; with `huber_delta` twice Huber's loss in place of δ², with `pal_alpha` twice PAL, and what the rows bring
+      before either;
     * actor: mean(−v·Q_1(s, π(s))).
 
-    v are the row weights, 1 where there are none. The L2 terms are in the gradients, not in the reported losses.
-    Arguments are those of `DelayedUpdate`.
+    v are the row weights, 1 where there are none; the actor's times the actor's weights. The L2 terms are in the
+    gradients, not in the reported losses. The minimum of the target is over the critics drawn for this update where
+    there is a `target_subset`; the actor may maximize the least or the mean of them (`actor_target`); every pass of
+    critics or targets has dropout of its own (`critic_dropout`).
     """
-
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        rows, nets = batch.transitions, self.networks
-        obs, next_obs, m = views(rows, nets.encoder)
-        actions = repeat_for_views(rows.actions.flatten(1), m)
-
-        with torch.no_grad():
-            next_obs = self.target_views(rows, next_obs)
-            next_actions = self.target_actions(next_obs, rng)
-            next_values = nets.targets(torch.cat([next_obs, next_actions], dim=1)).amin(dim=0)
-            target = rows.rewards + rows.discounts * mean_over_views(next_values, m)
-
-        errors = mean_over_views(nets.critics(torch.cat([obs, actions], dim=1)), m) - target
-        losses = batch.weights * 2.0 * half_squares(errors, self.huber_delta)
-        critic_loss = weighted_mean(losses, batch.row_weights).sum()
-        self.minimize(critic_loss, "critic")
-
-        self.updates += 1
-        if self.actor_due():
-            actor_obs = self.actor_views(rows, obs, m)
-            first_values = nets.critics(torch.cat([actor_obs, nets.actor(actor_obs)], dim=1))[0]
-            actor_loss = -weighted_mean(first_values, batch.row_weights)
-            self.minimize(actor_loss, "actor")
-            self.move_targets()
-            self.actor_loss = actor_loss.detach()
-
-        metrics = torch.stack([critic_loss, self.actor_loss.to(critic_loss), (errors + target).mean()])
-        return UpdateResult(errors.mean(dim=0).detach(), metrics.detach())
 
 
 TD3Update = FastTD3Update

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from interreplay.learning.encoders import Normalized
+from interreplay.learning.losses import CriticLoss
 from interreplay.transitions import Transitions
 
 
@@ -25,15 +26,25 @@ def views(rows: Transitions, encoder: nn.Module) -> tuple[Tensor, Tensor, int]:
     With one view these are the encoded ones of the rows, next ones without a gradient. State augmentation puts more
     into ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``, numbers that are normalized at most.
     """
+    with torch.no_grad():
+        next_obs, _ = view_tensors(rows, encoder, "next_obs")
+    obs, m = view_tensors(rows, encoder, "obs")
+    return obs, next_obs, m
+
+
+def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tensor, int]:
+    """Return ``obs`` or ``next_obs`` of the rows as `views` does, alone ``(n·m, d)``, and m; by the encoder's gradient.
+
+    Args:
+        rows: n of them.
+        encoder: Of their observations.
+        name: "obs" or "next_obs".
+    """
     if "views_obs" not in rows.extras:
-        with torch.no_grad():
-            next_obs = encoder(rows.next_obs)
-        return encoder(rows.obs), next_obs, 1
-    obs, next_obs = rows.extras["views_obs"], rows.extras["views_next_obs"]
-    wide = [part.flatten(0, 1).flatten(1).float() for part in (obs, next_obs)]
-    if isinstance(encoder, Normalized):
-        wide = [encoder.normalize(part) for part in wide]
-    return wide[0], wide[1], obs.shape[1]
+        return encoder(getattr(rows, name)), 1
+    many = rows.extras[f"views_{name}"]
+    wide = many.flatten(0, 1).flatten(1).float()
+    return (encoder.normalize(wide) if isinstance(encoder, Normalized) else wide), many.shape[1]
 
 
 def repeat_for_views(values: Tensor, m: int) -> Tensor:
@@ -59,13 +70,6 @@ def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
     return (values * weights).mean(dim=-1)
 
 
-def half_squares(errors: Tensor, huber_delta: float | None) -> Tensor:
-    """Return ½e² of errors of any shape; with `huber_delta` d Huber's loss: d·(|e| − ½d) where |e| > d."""
-    if huber_delta is None:
-        return 0.5 * errors.square()
-    return nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=huber_delta)
-
-
 def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "global_norm") -> None:
     """Bound the gradients of one optimizer's parameters, in place.
 
@@ -78,7 +82,9 @@ def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "
     if most is None:
         return
     if by == "global_norm":
-        nn.utils.clip_grad_norm_(parameters, most)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp_(max=1.0))
     elif by == "value":
         nn.utils.clip_grad_value_(parameters, most)
     else:
@@ -95,6 +101,9 @@ class SampleLike(Protocol):
         transitions: n rows with ``discounts``.
         weights: Importance weights ``(n,)`` for the critics' loss.
         row_weights: Weights ``(n,)`` with mean 1 for every loss, or None for equal ones.
+        actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature, or None for equal ones.
+        critic_loss: The critics' loss of these rows, or None for the algorithm's own.
+        targets: q_t ``(n,)`` under the networks of now, where they have been computed; None for not.
     """
 
     @property
@@ -103,6 +112,12 @@ class SampleLike(Protocol):
     def weights(self) -> Tensor: ...
     @property
     def row_weights(self) -> Tensor | None: ...
+    @property
+    def actor_weights(self) -> Tensor | None: ...
+    @property
+    def critic_loss(self) -> CriticLoss | None: ...
+    @property
+    def targets(self) -> Tensor | None: ...
 
 
 @dataclass(frozen=True)
@@ -112,6 +127,16 @@ class Batch:
     transitions: Transitions
     weights: Tensor
     row_weights: Tensor | None = None
+    actor_weights: Tensor | None = None
+    critic_loss: CriticLoss | None = None
+    targets: Tensor | None = None
+
+
+def actor_row_weights(batch: SampleLike) -> Tensor | None:
+    """Return the weights ``(n,)`` of the rows for the losses of the actor and the temperature, None for equal ones."""
+    if batch.actor_weights is None or batch.row_weights is None:
+        return batch.row_weights if batch.actor_weights is None else batch.actor_weights
+    return batch.actor_weights * batch.row_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +146,12 @@ class UpdateResult:
     Attributes:
         errors: ``(n,)``, detached; their magnitudes serve as priorities. Of critics the mean of their TD errors.
         metrics: The numbers that `Update.metrics` names, one tensor, detached.
+        scores: Columns ``(n,)`` by name, detached: those of `Update.scores_wanted`.
     """
 
     errors: Tensor
     metrics: Tensor
+    scores: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Update(ABC):
@@ -133,10 +160,14 @@ class Update(ABC):
     Attributes:
         optimizers: By name; their state belongs into checkpoints.
         metrics: Names of the numbers that `update` reports, in order.
+        offers: Names in `interreplay.learning.offers` of what it can do for a replay method.
+        scores_wanted: Names of the scores that it computes with every update; whoever wants some sets it.
     """
 
     optimizers: dict[str, torch.optim.Optimizer]
     metrics: tuple[str, ...]
+    offers: frozenset[str] = frozenset()
+    scores_wanted: frozenset[str] = frozenset()
 
     @abstractmethod
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
@@ -146,6 +177,16 @@ class Update(ABC):
             batch: n rows and their weights.
             rng: Source of the policy's noise, on the device of the rows.
         """
+
+    def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` of rows by their names, some of `offers`, by forward passes alone.
+
+        Args:
+            rows: n rows with ``discounts``.
+            names: Of the scores.
+            rng: Source of the policy's noise, on the device of the rows.
+        """
+        raise NotImplementedError(f"{type(self).__name__} scores no rows")
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the next update depends on beside networks, optimizers and `rng`."""

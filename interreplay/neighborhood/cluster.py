@@ -24,7 +24,7 @@ from interreplay.neighborhood.clusters.transition_vectors import (
     length,
 )
 from interreplay.part import standard_normal
-from interreplay.storage.columns import features
+from interreplay.storage.columns import num_features
 from interreplay.storage.read_views import OneStep
 from interreplay.storage.ring import Storage
 
@@ -56,7 +56,7 @@ class Cluster(Neighborhood):
             return
         if self.clustering is None:
             self._size = {"capacity": storage.capacity}
-            self._size |= {"dims": features(storage.columns), "numbers": length(storage.columns)}
+            self._size |= {"dims": num_features(storage.columns), "numbers": length(storage.columns)}
             self._size["before"] = lead(storage.columns)
             self._size["itemsize"] = OneStep().vectors(storage, slots[:1].numpy(force=True)).itemsize
             self.clustering = self._begin(**self._size)
@@ -149,7 +149,7 @@ class ClusterCenter(Cluster):
         n_clusters: K.
         refresh_every: Added rows between refreshes.
         noise: Deviation of the noise in units of σ_c.
-        bounds: Smallest and largest action; stored actions are normalised to ±1 where they have bounds.
+        bounds: Smallest and largest action; stored actions are normalized to ±1 where they have bounds.
 
     Raises:
         ValueError: When an argument is out of range.

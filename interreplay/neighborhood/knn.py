@@ -2,7 +2,7 @@
 
 Distance: Euclidean in z / std(z), z = [s; a], std over all rows stored now (Sander 2022, arXiv 2205.09117,
 which recomputes neighbors as the buffer grows). An exact search per batch takes 5 ms per anchor at 10⁶ rows, so on
-the CPU neighbors come from a graph that is kept up to date (see `docs/decisions/0002-neighbour-table.md`);
+the CPU neighbors come from a graph that is kept up to date (see `docs/decisions/0002-neighbor-table.md`);
 on a GPU they are searched for exactly.
 """
 

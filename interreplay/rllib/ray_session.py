@@ -30,7 +30,7 @@ _QUIET = {
 
 
 def quiet() -> None:
-    """Keeps back what Ray and its parts say of themselves."""
+    """Keep back what Ray and its parts say of themselves."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
     worker.print_to_stdstream = _unsaid
@@ -43,12 +43,12 @@ def _unsaid(data: object, ignore_prefix: bool) -> None:
 
 
 def quieting() -> dict[str, str]:
-    """The environment variables that do so, as they are set already or by default."""
+    """Return the environment variables that do so, as they are set already or by default."""
     return {name: os.environ.get(name, value) for name, value in _QUIET.items()}
 
 
 def prepare_host(threads: int, workers: int) -> None:
-    """Sets the CPU threads and starts Ray, which RLlib needs also without other processes, with its chatter kept back.
+    """Set the CPU threads and start Ray, which RLlib needs also without other processes, with its chatter kept back.
 
     Args:
         threads: CPU threads of the learner.
@@ -61,7 +61,7 @@ def prepare_host(threads: int, workers: int) -> None:
 
 
 def thread_limits(threads: int) -> dict[str, str]:
-    """The environment variables from which libraries take how many threads they may start."""
+    """Return the environment variables from which libraries take how many threads they may start."""
     return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
 
 
@@ -95,7 +95,7 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
 
 @contextlib.contextmanager
 def _loopback() -> Iterator[None]:
-    """Lets a Ray that is started meanwhile listen on 127.0.0.1, as Ray does by itself on Windows and macOS."""
+    """Let a Ray that is started meanwhile listen on 127.0.0.1, as Ray does by itself on Windows and macOS."""
     name, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
     said = os.environ.get(name)
     os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
@@ -147,6 +147,6 @@ def _sigterm_kept() -> Iterator[None]:
 
 
 def start_ray(num_cpus: int | None) -> None:
-    """A Ray of this process, quiet, or the one that is running already."""
+    """Start a Ray of this process, quiet, where none is running already."""
     quiet()
     start_local(num_cpus)

@@ -21,7 +21,7 @@ PACKAGES = ("interreplay", "ray", "torch", "numpy", "gymnasium", "mujoco")
 
 
 def versions() -> dict[str, str]:
-    """The versions that decide what a run does."""
+    """Return the versions that decide what a run does."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -32,7 +32,7 @@ def versions() -> dict[str, str]:
 
 
 def free_memory(device: str = "cpu", root: Path = Path("/")) -> int:
-    """Bytes of memory that can be taken now, by the machine and by the control groups around this process.
+    """Return bytes of memory that can be taken now, by the machine and by the control groups around this process.
 
     Args:
         device: A torch device; of ``"cuda"`` its own memory counts.
@@ -52,7 +52,7 @@ def _group_allowances(root: Path) -> Iterator[int]:
 
 
 def _left(group: Path, limit: str, usage: str, cache: str) -> int | None:
-    """The limit less the usage, where pages that only cache files count as free; None without a limit."""
+    """Return the limit less the usage, where pages that only cache files count as free; None without a limit."""
     try:
         most = (group / limit).read_text().strip()
         used = int((group / usage).read_text())

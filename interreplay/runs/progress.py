@@ -29,7 +29,7 @@ class Reporter:
             self._bar = tqdm(total=total, initial=steps, unit="step", file=stream, dynamic_ncols=True, smoothing=0.05)
 
     def progress(self, steps: int) -> None:
-        """Moves the bar; called after every round of sampling, so it must be cheap.
+        """Move the bar; called after every round of sampling, so it must be cheap.
 
         Args:
             steps: Environment steps so far.
@@ -38,7 +38,7 @@ class Reporter:
             self._bar.update(steps - self._bar.n)
 
     def iteration(self, steps: int, result: dict[str, Any]) -> None:
-        """Reports the end of an iteration.
+        """Report the end of an iteration.
 
         Args:
             steps: Environment steps so far.
@@ -65,11 +65,11 @@ class Reporter:
         )
 
     def _success(self, separator: str) -> str:
-        """The success rate; nothing in environments that know no success."""
+        """Return the success rate; nothing in environments that know no success."""
         return "" if math.isnan(self.last_success) else f"{separator}success {self.last_success:.2f}"
 
     def note(self, line: str) -> None:
-        """Writes a line, above the bar where there is one."""
+        """Write a line, above the bar where there is one."""
         if self._bar is not None:
             self._bar.write(line, file=self._stream)
         else:
@@ -77,7 +77,7 @@ class Reporter:
             self._stream.flush()
 
     def summary(self, steps: int, best_evaluation: float) -> str:
-        """The last line's figures.
+        """Return the last line's figures.
 
         Args:
             steps: Environment steps so far.
@@ -91,13 +91,13 @@ class Reporter:
         )
 
     def close(self) -> None:
-        """Leaves the bar where it is."""
+        """Leave the bar where it is."""
         if self._bar is not None:
             self._bar.close()
 
 
 def shown(value: float) -> str:
-    """A return with one decimal, or a dash where there is none yet."""
+    """Return a mean return with one decimal, or a dash where there is none yet."""
     return "-" if math.isnan(value) else f"{value:,.1f}"
 
 

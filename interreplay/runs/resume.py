@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
 
 
 def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
-    """The settings of the first checkpoint that has readable ones.
+    """Return the settings of the first checkpoint that has readable ones.
 
     Raises:
         CheckpointError: None has.
@@ -51,7 +51,7 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
 
 
 def home_of(checkpoint: Path, local_dir: Path | None) -> Path | None:
-    """The run folder to go on in; None where a new one is to be made.
+    """Return the run folder to go on in; None where a new one is to be made.
 
     Args:
         checkpoint: The checkpoint to go on from.
@@ -66,7 +66,7 @@ def home_of(checkpoint: Path, local_dir: Path | None) -> Path | None:
 
 
 def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any], trusted: bool = False) -> Path:
-    """Restores the first checkpoint that can be restored.
+    """Restore the first checkpoint that can be restored.
 
     Args:
         algo: A freshly built algorithm.
@@ -91,7 +91,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any], t
 
 
 def reopen(home: Path, checkpoint: Path, steps: int, total: int, say: Callable[[str], Any]) -> RunFolder:
-    """The run's folder without the results that lie beyond the checkpoint.
+    """Return the run's folder without the results that lie beyond the checkpoint.
 
     Args:
         home: The run's folder.

@@ -30,7 +30,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, parent: Path, name: str) -> RunFolder:
-        """A new folder ``parent/name_<date>-<time>``.
+        """Return a new folder ``parent/name_<date>-<time>``.
 
         Raises:
             UsageError: It cannot be created.
@@ -47,12 +47,12 @@ class RunFolder:
         raise UsageError(f"{parent / stem} and 98 like it exist already; choose another --local_dir")
 
     def checkpoints(self) -> list[Path]:
-        """The checkpoints, the newest (by environment steps) first."""
+        """Return the checkpoints, the newest (by environment steps) first."""
         found = {int(m[1]): p for p in self.path.glob("checkpoint_*") if (m := _CHECKPOINT.fullmatch(p.name))}
         return [found[steps] for steps in sorted(found, reverse=True)]
 
     def save(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], keep: int) -> Path:
-        """Writes a checkpoint beside the others under another name, renames it, then removes the oldest.
+        """Write a checkpoint beside the others under another name, rename it, then remove the oldest.
 
         Args:
             steps: Environment steps so far; they name the folder.
@@ -84,12 +84,12 @@ class RunFolder:
         return target
 
     def set_aside_after(self, checkpoint: Path) -> list[Path]:
-        """Renames the checkpoints that are newer than the one that the run goes on from; returns their new names."""
+        """Rename the checkpoints newer than the one that the run is resumed from; return their new names."""
         newer = [path for path in self.checkpoints() if steps_of(path) > steps_of(checkpoint)]
         return [path.rename(_free_name(path.with_name(path.name + ".set_aside"))) for path in newer]
 
     def rewind(self, steps: int) -> None:
-        """Drops the rows of ``progress.csv`` and ``result.json`` that are past ``steps``, and half-written ones."""
+        """Drop the rows of ``progress.csv`` and ``result.json`` that are past ``steps``, and half-written ones."""
         table = self.path / "progress.csv"
         if table.exists():
             with table.open(newline="") as file:
@@ -107,7 +107,7 @@ class RunFolder:
             work.replace(lines)
 
     def evaluation_returns(self) -> Iterator[float]:
-        """The evaluation returns in ``progress.csv``."""
+        """Yield the evaluation returns in ``progress.csv``."""
         table = self.path / "progress.csv"
         if not table.exists():
             return
@@ -119,13 +119,13 @@ class RunFolder:
 
 
 def steps_of(checkpoint: Path) -> int:
-    """The environment steps in the name of a checkpoint's folder; -1 where it has another name."""
+    """Return the environment steps in the name of a checkpoint's folder; -1 where it has another name."""
     match = _CHECKPOINT.fullmatch(checkpoint.name)
     return int(match[1]) if match else -1
 
 
 def find_checkpoints(path: Path) -> list[Path]:
-    """The checkpoints that ``--resume`` may start from, the best first.
+    """Return the checkpoints that ``--resume`` may start from, the best first.
 
     Args:
         path: A run folder or a checkpoint's folder.
@@ -146,7 +146,7 @@ def find_checkpoints(path: Path) -> list[Path]:
 
 
 def read_settings(checkpoint: Path) -> dict[str, Any]:
-    """The settings that a checkpoint was made with.
+    """Return the settings that a checkpoint was made with.
 
     Raises:
         CheckpointError: They are missing or damaged.
@@ -165,7 +165,7 @@ def read_settings(checkpoint: Path) -> dict[str, Any]:
 
 
 def ensure_writable(folder: Path, flag: str = "--local_dir") -> None:
-    """Makes a folder and tries to write there; ``flag`` is what named it.
+    """Make a folder and try to write there; ``flag`` is what named it.
 
     Raises:
         UsageError: That is not possible.

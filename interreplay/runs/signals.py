@@ -1,4 +1,4 @@
-"""Signals as wishes: Ctrl-C and SIGTERM to stop, SIGUSR1 to save, once the work in hand is finished."""
+"""Signals as requests: Ctrl-C and SIGTERM to stop, SIGUSR1 to save, once the work in hand is finished."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Interrupts:
     """While it is entered, the first SIGINT or SIGTERM calls ``stop``; a SIGINT after that ends at once.
 
     Args:
-        stop: Called from the signal handler; must only note the wish.
+        stop: Called from the signal handler; must only note the request.
         save: Called likewise at every SIGUSR1, by which schedulers announce their time limit; the work goes on.
 
     Attributes:
@@ -64,6 +64,6 @@ def _report(line: bytes) -> None:
 
 
 def before_anything_is_to_save() -> None:
-    """From now on SIGUSR1 is ignored and SIGTERM ends the program with `RESUMABLE`, until `Interrupts` is entered."""
+    """Ignore SIGUSR1 and let SIGTERM end the program with `RESUMABLE`, until `Interrupts` is entered."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(RESUMABLE))

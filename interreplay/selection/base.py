@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.learning.losses import CriticLoss
 from interreplay.part import Part
 
 
@@ -34,6 +36,29 @@ class Stored(Protocol):
         ...
 
 
+class Drawn(NamedTuple):
+    """What a selector drew.
+
+    Attributes:
+        slots: ``(n,)`` int64.
+        probabilities: With which each was drawn ``(n,)``.
+        weights: Importance weights ``(n,)`` of the critics' loss; None for what `Selector.weights` makes of the
+            probabilities.
+        actor_weights: Weights ``(n,)`` of the losses of the actor and the temperature, or None for equal ones.
+        critic_loss: The critics' loss of these rows, or None for the algorithm's own.
+        targets: What the critics are to learn of the rows ``(n,)``, where drawing them has computed it.
+        origins: Numbers ``(n,)`` of the selectors that drew them, None where there is but one.
+    """
+
+    slots: Tensor
+    probabilities: Tensor
+    weights: Tensor | None = None
+    actor_weights: Tensor | None = None
+    critic_loss: CriticLoss | None = None
+    targets: Tensor | None = None
+    origins: Tensor | None = None
+
+
 class Selector(Part, ABC):
     """Draws anchors. One whose rows are `independent_rows` says so.
 
@@ -41,12 +66,14 @@ class Selector(Part, ABC):
         knows_probabilities: Whether `probabilities` can be asked for.
         supports_priorities: Whether rows have priorities, to be read and set.
         eps: Smallest priority, where there are any.
+        critic_loss: The critics' loss of all rows that it draws, or None for the algorithm's own.
     """
 
     independent_rows = False
     knows_probabilities: bool = False
     supports_priorities: bool = False
     eps: float = 0.0
+    critic_loss: CriticLoss | None = None
 
     @abstractmethod
     def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -55,6 +82,10 @@ class Selector(Part, ABC):
         Returns:
             Slots ``(size,)`` int64 and the probability ``(size,)`` with which each was drawn.
         """
+
+    def draw(self, stored: Stored, size: int, rng: np.random.Generator) -> Drawn:
+        """Draw `size` stored rows, with all that there is to say of each; `select` and no more by default."""
+        return Drawn(*self.select(stored, size, rng), critic_loss=self.critic_loss)
 
     def evict(self, storage: Stored, slots: Tensor) -> None:
         """Take leave of the rows in `slots` ``(n,)``, each once, oldest first, which are about to be overwritten."""
@@ -65,6 +96,10 @@ class Selector(Part, ABC):
     def weights(self, stored: Stored, probabilities: Tensor) -> Tensor:
         """Importance weights ``(n,)`` of rows drawn with `probabilities` ``(n,)``; all 1 by default."""
         return torch.ones_like(probabilities)
+
+    def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
+        """Return what `update` is to get ``(n,)``: the TD errors, or one of the scores that came with them."""
+        return td_errors
 
     def update(self, slots: Tensor, td_errors: Tensor) -> None:
         """Take note of the TD errors ``(n,)`` of the rows in `slots` ``(n,)``."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.part import Context
 from interreplay.selection.base import Selector, Stored
+from interreplay.selection.composite import Composite
 from interreplay.selection.uniform import Uniform
-from interreplay.storage.columns import Columns
-from interreplay.storage.read_views import ReadView
 
 
-class Combined(Selector):
+class Combined(Composite):
     """n − 1 rows by another selector and, last, the newest row (Zhang & Sutton 2017, arXiv:1712.01275).
 
     The probability of row i is its expected share of the batch, P(i) = ((n − 1)·p(i) + [i is the newest]) / n with
@@ -30,7 +28,8 @@ class Combined(Selector):
 
     def __init__(self, inner: Selector | None = None):
         self.inner = inner if inner is not None else Uniform()
-        self.columns_wanted = self.inner.columns_wanted
+        super().__init__({"inner": self.inner})
+        self.critic_loss = self.inner.critic_loss
         if not self.inner.knows_probabilities:
             kind = type(self.inner).__name__
             raise ValueError(f"the inner selector is {kind}; expected one that knows_probabilities, such as Uniform")
@@ -48,33 +47,8 @@ class Combined(Selector):
     def weights(self, stored: Stored, probabilities: Tensor) -> Tensor:
         return self.inner.weights(stored, probabilities)
 
+    def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
+        return self.inner.errors_of(td_errors, scores)
+
     def update(self, slots: Tensor, td_errors: Tensor) -> None:
         self.inner.update(slots, td_errors)
-
-    def check(self, columns: Columns) -> None:
-        self.inner.check(columns)
-
-    def connect(self, context: Context) -> None:
-        self.inner.connect(context)
-
-    def evict(self, stored: Stored, slots: Tensor) -> None:
-        self.inner.evict(stored, slots)
-
-    def observe(self, stored: Stored, slots: Tensor) -> None:
-        self.inner.observe(stored, slots)
-
-    def use_view(self, view: ReadView) -> None:
-        super().use_view(view)
-        self.inner.use_view(view)
-
-    def anneal(self, progress: float) -> None:
-        self.inner.anneal(progress)
-
-    def nbytes(self, capacity: int, features: int) -> int:
-        return self.inner.nbytes(capacity, features)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"inner": self.inner.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.inner.load_state_dict(state["inner"])

@@ -24,9 +24,9 @@ DISTANCES = ("ln", "cosine", "kl")
 
 
 class Elite(FromCandidates):
-    """Of ⌊λn⌋ candidates n, by how far the behaviour policy was from the current one, and by how often replayed.
+    """Of ⌊λn⌋ candidates n, by how far the behavior policy was from the current one, and by how often replayed.
 
-    Off-policyness of a row is the distance between what the behaviour policy gave, the stored column
+    Off-policyness of a row is the distance between what the behavior policy gave, the stored column
     ``extras["behavior"]`` or else the action, and what the current policy gives for the stored observation.
     Candidates drawn twice count once; they are ranked by it, nearest first, equal ones as drawn. Strategies:
 
@@ -46,7 +46,7 @@ class Elite(FromCandidates):
         multiplier: λ at the start of the run.
         alpha: λ = multiplier − (multiplier − 1)·progress^alpha.
         strategy: 1 to 4.
-        distance: ``"ln"``, ``"cosine"``, or ``"kl"`` of Gaussians [mean; log std], which needs the behaviour column.
+        distance: ``"ln"``, ``"cosine"``, or ``"kl"`` of Gaussians [mean; log std], which needs the behavior column.
         policy: The current policy, evaluated on the candidates of every batch without gradients; an algorithm sets it
             with `set_policy`.
         norm: p of ``"ln"``.
@@ -139,10 +139,10 @@ class Elite(FromCandidates):
         return self.off_policyness(storage, slots)
 
     def off_policyness(self, storage: Storage, slots: Tensor) -> Tensor:
-        """Distance ``(n,)`` between the behaviour and the current policy at the rows in `slots` ``(n,)``.
+        """Distance ``(n,)`` between the behavior and the current policy at the rows in `slots` ``(n,)``.
 
         Raises:
-            ValueError: When the two are not of one shape, or ``"kl"`` has no behaviour column to look at.
+            ValueError: When the two are not of one shape, or ``"kl"`` has no behavior column to look at.
         """
         if self._policy is None:
             self._warn()

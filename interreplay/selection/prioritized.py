@@ -136,5 +136,5 @@ class Prioritized(Selector):
         assert self._tree is not None
         stored = (self._raw > 0).nonzero().squeeze(1)
         wanted = self._raw[stored].double() ** self.alpha
-        if not torch.equal(self._tree.leaves[stored], wanted):
+        if not torch.allclose(self._tree.leaves[stored], wanted, rtol=1e-12, atol=0.0):  # powers round by their number
             self._tree.set(stored, wanted)

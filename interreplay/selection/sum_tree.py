@@ -90,7 +90,7 @@ class SumTree:
             index = torch.add(position.squeeze(1), index, alpha=FANOUT)
             value = level.view(-1).index_select(0, index)
             rest.sub_(before.gather(1, position).squeeze(1)).add_(value)
-        if not bool(value.min() > 0):
+        if len(value) and not bool(value.min() > 0):
             index = self._positive(index, value <= 0)
             value = self.leaves.index_select(0, index)
         return index, value / sums[-1]

@@ -1,4 +1,4 @@
-"""Layout: the columns of the stored rows, fixed by the first ones that are added."""
+"""The columns of the stored rows, fixed by the first ones that are added."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DERIVED = ("next_obs", "discounts", "episode", "link")
 
 
 def columns_of(transitions: Transitions) -> Columns:
-    """What a row of these transitions is made of, in the order in which it should lie in memory.
+    """Return what a row of these transitions is made of, in the order in which it should lie in memory.
 
     An achieved goal comes first, so that the columns of z lie side by side.
     """
@@ -30,23 +30,28 @@ def columns_of(transitions: Transitions) -> Columns:
 
 
 def columns_of_state(state: dict[str, Any]) -> Columns:
-    """The columns that a chain's state names; none before the first row."""
+    """Return the columns that a chain's state names; none before the first row."""
     named = state.get("columns", {}).items()
     return {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in named}
 
 
 def stored_columns(columns: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those of the columns of transitions that are stored as they come; s and a side by side."""
+    """Return those of the columns of transitions that are stored as they come; s and a side by side."""
     return {name: c for name, c in columns.items() if not name.startswith(DERIVED)}
 
 
 def observation_columns(columns: Columns) -> Columns:
-    """The parts of an observation, as in `columns_of`."""
+    """Return the parts of an observation, as in `columns_of`."""
     return {name: spec for name, spec in columns.items() if is_observation(name)}
 
 
+def is_extra(name: str) -> bool:
+    """Return whether a column is an extra one."""
+    return name.startswith("extras.")
+
+
 def is_observation(name: str) -> bool:
-    """Whether a column is the observation or a part of it."""
+    """Return whether a column is the observation or a part of it."""
     return name == "obs" or name.startswith("obs.")
 
 
@@ -61,7 +66,7 @@ def column_of(part: str) -> str:
 
 
 def feature_columns(columns: Columns) -> tuple[str, ...]:
-    """The columns of z = [s; a]; for a goal-conditioned observation [s; desired goal; a].
+    """Return the columns of z = [s; a]; for a goal-conditioned observation [s; desired goal; a].
 
     What is achieved is a function of s, and would count twice in distances.
     """
@@ -71,13 +76,13 @@ def feature_columns(columns: Columns) -> tuple[str, ...]:
     return (*names, "actions")
 
 
-def features(columns: Columns) -> int:
-    """Numbers in z = [s; a] of a row."""
+def num_features(columns: Columns) -> int:
+    """Return numbers in z = [s; a] of a row."""
     return sum(math.prod(columns[name][0]) for name in feature_columns(columns))
 
 
 def signature(columns: dict[str, Tensor]) -> list[tuple[str, tuple[int, ...], torch.dtype]]:
-    """Names, shapes per row and dtypes of what is stored and of next_obs: equal ones fit each other as they are."""
+    """Return names, shapes per row and dtypes of all columns: equal ones fit each other as they are."""
     return [(name, c.shape[1:], c.dtype) for name, c in columns.items() if name not in ("episode", "discounts")]
 
 
@@ -150,7 +155,7 @@ def _cast(transitions: Transitions, columns: Columns) -> Transitions:
 
 
 def _convert(name: str, column: Tensor, dtype: torch.dtype) -> Tensor:
-    """`column` in a dtype; integers keep their value, floats may lose digits."""
+    """Return `column` in a dtype; integers keep their value, floats may lose digits."""
     converted = column.to(dtype)
     if not dtype.is_floating_point and not torch.equal(converted.to(column.dtype), column):
         bad = column[converted.to(column.dtype) != column][0]

@@ -10,7 +10,7 @@ from interreplay.transitions import Observation, observation_parts
 
 
 def observation_bytes(obs: Observation) -> list[bytes]:
-    """Observations ``(n, ...)`` as n strings of bytes, for comparison bit by bit."""
+    """Return observations ``(n, ...)`` as n strings of bytes, for comparison bit by bit."""
     parts = [part.numpy(force=True) for _, part in sorted(observation_parts(obs).items())]
     if len(parts) > 1:
         flat = [np.ascontiguousarray(part).reshape(len(part), -1).view(np.uint8) for part in parts]
@@ -62,7 +62,7 @@ class EpisodeLinks:
         return np.array(numbers, np.int64), np.array(previous, np.int64)
 
     def connect_row(self, episode: int | None, start: bytes, end: bytes, done: bool, write: int) -> tuple[int, int]:
-        """`connect` of one row: its id, and the write number of the row that it continues, −1 for none."""
+        """Return `connect` of one row: its id, and the write number of the row that it continues, −1 for none."""
         number = self._streamed(start) if episode is None else episode
         previous, reached = self.open.pop(number, (-1, b""))
         if not done:
@@ -70,7 +70,7 @@ class EpisodeLinks:
         return number, previous if reached == start else -1
 
     def _streamed(self, start: bytes) -> int:
-        """The id of a row that came without one and begins with `start`."""
+        """Return the id of a row that came without one and begins with `start`."""
         last = self.open.get(self.stream)
         if last is None or last[1] != start:
             self.broken += last is not None

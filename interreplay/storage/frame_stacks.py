@@ -68,40 +68,40 @@ class FrameStacks:
             frames.forget_before(before)
 
     def end(self, episode: int) -> None:
-        """An episode that nothing will continue."""
+        """Forget an episode that nothing will continue."""
         for frames in self.frames.values():
             frames.end(episode)
 
-    def whole(self, rows: Transitions) -> Transitions:
-        """Rows as they were added."""
+    def restore(self, rows: Transitions) -> Transitions:
+        """Return rows as they were added."""
         if not self.frames:
             return rows
-        return rows.replace(obs=self.whole_observation(rows.obs), next_obs=self.whole_observation(rows.next_obs))
+        return rows.replace(obs=self.restore_observation(rows.obs), next_obs=self.restore_observation(rows.next_obs))
 
-    def whole_observation(self, observation: Observation) -> Observation:
-        """Observations as they were added."""
+    def restore_observation(self, observation: Observation) -> Observation:
+        """Return observations as they were added."""
         if not self.frames:
             return observation
         parts = observation_parts(observation)
         return join_parts({k: self.frames[k].get(v) if k in self.frames else v for k, v in parts.items()})
 
-    def whole_parts(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Columns of the chain by name, those of stacks as they were added."""
+    def restore_parts(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return columns of the chain by name, those of stacks as they were added."""
         named = {column_of(name): frames for name, frames in self.frames.items()}
         return {name: named[name].get(column) if name in named else column for name, column in columns.items()}
 
-    def whole_columns(self, columns: Columns) -> Columns:
-        """What a row is made of, for those that add and read, where the chain has these columns."""
+    def restored_columns(self, columns: Columns) -> Columns:
+        """Return what a row is made of, for those that add and read, where the chain has these columns."""
         shapes = {column_of(name): ((f.stack, *f.shape), torch.uint8) for name, f in self.frames.items()}
         return columns | shapes
 
     def state(self) -> dict[str, Any]:
-        """The frames, as part of the storage's state."""
+        """Return the frames, as part of the storage's state."""
         return {"frames": {name: frames.state() for name, frames in self.frames.items()}}
 
     @classmethod
     def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> FrameStacks:
-        """The stacks of a storage's state."""
+        """Return the stacks of a storage's state."""
         made = cls()
         for name, frames in state.get("frames", {}).items():
             made.frames[name] = FramePool.of_state(frames, rows, device)

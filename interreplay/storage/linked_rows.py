@@ -12,6 +12,7 @@ from interreplay.storage.columns import (
     Columns,
     column_of,
     feature_columns,
+    is_extra,
     observation_columns,
     part_of,
     stored_columns,
@@ -30,7 +31,7 @@ class LinkedRows:
 
     Args:
         capacity: Number of slots.
-        columns: What a row is made of, as `layout.columns_of` gives it.
+        columns: What a row is made of, as `columns.columns_of` gives it.
         device: Torch device.
     """
 
@@ -50,11 +51,11 @@ class LinkedRows:
     # -- reading ----------------------------------------------------------------------------------
 
     def observations(self, links: Tensor, names: list[str]) -> dict[str, Tensor]:
-        """Columns `names` of the observations that `links` ``(n,)`` point to."""
+        """Return columns `names` of the observations that `links` ``(n,)`` point to."""
         return self.records.columns(self._following(links.numpy(force=True), names), names)
 
     def read(self, slots: Tensor) -> tuple[Any, Any]:
-        """Records in `slots` ``(n,)``, and records of which the observations are those that follow."""
+        """Return records in `slots` ``(n,)``, and records of which the observations are those that follow."""
         rows = self.records.copy(slots)
         links = self.records.columns(rows, ["link"])["link"]
         return rows, self._following(links.numpy(force=True), self.observed)
@@ -72,7 +73,7 @@ class LinkedRows:
             truncated=columns["truncated"],
             episode=columns["episode"],
             discounts=torch.where(terminated, *self._discounts(rewards.dtype, gamma)),
-            extras={part_of(name): columns[name] for name in columns if name.startswith("extras.")},
+            extras={part_of(name): columns[name] for name in columns if is_extra(name)},
         )
 
     def _discounts(self, dtype: torch.dtype, gamma: float) -> tuple[Tensor, Tensor]:
@@ -85,11 +86,11 @@ class LinkedRows:
         return found
 
     def observation(self, rows: Any) -> Observation:
-        """The observation in copied records ``(...)``."""
+        """Return the observation in copied records ``(...)``."""
         return join_parts({part_of(name): column for name, column in self.records.columns(rows, self.observed).items()})
 
     def _following(self, link: np.ndarray, names: list[str]) -> Any:
-        """Records of which the columns `names` are those of the observations that follow."""
+        """Return records of which the columns `names` are those of the observations that follow."""
         rows = self.records.copy(self._index(np.maximum(link, 0)))
         apart = np.flatnonzero(link < 0)
         if len(apart):
@@ -100,7 +101,7 @@ class LinkedRows:
         return rows
 
     def vectors(self, slots: np.ndarray) -> np.ndarray:
-        """[s; a; r; s'] of the rows in `slots` ``(n,)``, each flattened: ``(n, D)`` in the widest of their dtypes."""
+        """Return [s; a; r; s'] of the rows in `slots` ``(n,)``, flattened: ``(n, D)`` in the widest of their dtypes."""
         observed = tuple(self.observed)
         own = self.records.flat(slots, (*observed, "actions", "rewards"))
         link = self.records.flat(slots, ("link",))[:, 0]
@@ -144,7 +145,7 @@ class LinkedRows:
         self.episodes.forget_before(written + n - self.capacity)
 
     def _append_row(self, columns: dict[str, Tensor], written: int) -> None:
-        """`append` of one row on the processor, in a third of the time.
+        """Do what `append` does for one row on the processor, in a third of the time.
 
         Args:
             columns: Of the row, each of length 1, in the stored dtypes.
@@ -168,7 +169,7 @@ class LinkedRows:
         self.episodes.forget_before(written + 1 - self.capacity)
 
     def _connect(self, transitions: Transitions, written: int) -> tuple[np.ndarray, np.ndarray]:
-        """Episode ids, and the write numbers of what each row continues, −1 where nothing that stays stored."""
+        """Return episode ids, and the write numbers of what each row continues, −1 where nothing that stays stored."""
         starts, ends = observation_bytes(transitions.obs), observation_bytes(transitions.next_obs)
         done = (transitions.terminated | transitions.truncated).tolist()
         ids = None if transitions.episode is None else transitions.episode.tolist()
@@ -201,7 +202,7 @@ class LinkedRows:
     # -- state ------------------------------------------------------------------------------------
 
     def state(self, size: int) -> dict[str, Any]:
-        """Everything in the first `size` slots; the arrays share memory."""
+        """Return everything in the first `size` slots; the arrays share memory."""
         columns = {name: [list(shape), str(dtype)[6:]] for name, (shape, dtype) in self.columns.items()}
         rows = self.records.rows[:size]
         return {"columns": columns, "rows": rows, "tails": self.tails.state(), "links": self.episodes.state()}

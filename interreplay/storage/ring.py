@@ -64,11 +64,11 @@ class Storage:
     @property
     def columns(self) -> Columns:
         """What a stored row is made of; empty before the first row is added."""
-        return self._stacks.whole_columns(self._chain.columns) if self._chain is not None else {}
+        return self._stacks.restored_columns(self._chain.columns) if self._chain is not None else {}
 
     @staticmethod
     def nbytes_of(capacity: int, columns: Columns) -> int:
-        """Bytes of `capacity` rows of these columns."""
+        """Return bytes of `capacity` rows of these columns."""
         return capacity * RowTable(0, columns, torch.device("cpu")).width
 
     @property
@@ -87,7 +87,7 @@ class Storage:
         return newest - torch.remainder(newest - slots, self.capacity)
 
     def successor(self, slots: Tensor) -> Tensor:
-        """Slots of the rows that continue those in `slots` ``(n,)``, −1 where none does."""
+        """Return slots of the rows that continue those in `slots` ``(n,)``, −1 where none does."""
         return self.records.column("link").index_select(0, slots).long().clamp_(min=-1)
 
     @property
@@ -96,19 +96,19 @@ class Storage:
         return self._chain.episodes.broken if self._chain is not None else 0
 
     def column(self, name: str) -> Tensor:
-        """A column of all slots ``(capacity, ...)``, named as in `Transitions.columns`; not to be written to."""
+        """Return a column of all slots ``(capacity, ...)``, named as in `Transitions.columns`; not to be written to."""
         return self.records.column(name)
 
     def features(self, slots: Tensor) -> Tensor:
-        """Z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``; with goals, [s; desired goal; a]."""
+        """Return z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``; with goals, [s; desired goal; a]."""
         if shares_numpy(self.device) and not self._stacks:
             return torch.from_numpy(self.records.flat(slots.numpy(), self.chain.features)).float()
-        parts = self._stacks.whole_parts(self.records.take(slots, self.chain.features)).values()
+        parts = self._stacks.restore_parts(self.records.take(slots, self.chain.features)).values()
         return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
 
     def restore_frames(self, observation: Observation) -> Observation:
         """Return observations as they were added, from columns of the records: numbers of frames become stacks."""
-        return self._stacks.whole_observation(observation)
+        return self._stacks.restore_observation(observation)
 
     def next_observation_part(self, slots: Tensor, part: str) -> Tensor:
         """Return the named part of next_obs of the rows in `slots` ``(n,)``, one step on: ``(n, *shape)``."""
@@ -129,7 +129,8 @@ class Storage:
         """Return what `__getitem__` does, with discounts γ·(1 − terminated) of the γ given."""
         flat = slots if slots.dim() == 1 else slots.reshape(-1)
         self.check_slots(flat)
-        rows = self._stacks.whole(self.read_records(flat, gamma))
+        rows = self.read_records(flat, gamma)
+        rows = self._stacks.restore(rows) if self._stacks else rows
         return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
     def read_with_neighbors(self, slots: Tensor, others: Tensor, gamma: float) -> tuple[Transitions, Transitions]:
@@ -234,7 +235,7 @@ class Storage:
     # -- state ------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything stored; the arrays share memory with the storage."""
+        """Return everything stored; the arrays share memory with the storage."""
         state: dict[str, Any] = {"written": self.written, "capacity": self.capacity}
         return state | ({**self._chain.state(len(self)), **self._stacks.state()} if self._chain is not None else {})
 
@@ -248,7 +249,7 @@ class Storage:
             raise ValueError(f"the state has capacity {state['capacity']}; this storage has {self.capacity}")
         columns = columns_of_state(state)
         stacks = FrameStacks.of_state(state, self.capacity, self.device)
-        if columns and self.columns not in ({}, stacks.whole_columns(columns)):
+        if columns and self.columns not in ({}, stacks.restored_columns(columns)):
             raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
         self.written = int(state["written"])
         self._chain, self._signature, self._stacks = None, [], stacks

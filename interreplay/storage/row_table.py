@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 def shares_numpy(device: torch.device) -> bool:
-    """Whether numpy can work on tensors of this device in place. It is quicker than torch with a few hundred rows."""
+    """Return whether numpy can work in place on tensors of this device: it is quicker with a few hundred rows."""
     return device.type == "cpu"
 
 
@@ -49,7 +49,7 @@ class Field:
         return torch.empty(0, dtype=self.dtype).numpy().dtype
 
     def view(self, rows: Tensor) -> Tensor:
-        """This column ``(..., *shape)`` of records seen as bytes ``(..., width)``."""
+        """Return this column ``(..., *shape)`` of records seen as bytes ``(..., width)``."""
         words, first = rows.view(self.dtype), self.start // self.dtype.itemsize
         if not self.shape:
             return words[..., first]
@@ -114,7 +114,7 @@ class RowTable:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Arrays that are views are made again: pickle would copy them."""
+        """Leave out arrays that are views, which are made again: pickle would copy them."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_table", "_runs")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -129,25 +129,25 @@ class RowTable:
         return self.rows.numel()
 
     def column(self, name: str) -> Tensor:
-        """A column of all rows ``(size, *shape)``, sharing memory with the table."""
+        """Return a column of all rows ``(size, *shape)``, sharing memory with the table."""
         return self.fields[name].view(self.rows) if self._table is None else torch.from_numpy(self._table[name])
 
     def take(self, index: Tensor, names: Iterable[str]) -> dict[str, Tensor]:
-        """Columns, by name, of the rows at `index` ``(n,)`` int64; a copy in which a row still lies in one run."""
+        """Return columns by name of the rows at `index` ``(n,)`` int64; a copy in which a row still lies in one run."""
         return self.columns(self.copy(index), names)
 
     def copy(self, index: Tensor) -> Any:
-        """The rows at `index` ``(n,)`` int64, whole; `columns` tells what is in them and in parts of them."""
+        """Return the rows at `index` ``(n,)`` int64, whole; `columns` tells what is in them and in parts of them."""
         return self.rows.index_select(0, index) if self._table is None else self._table.take(index.numpy())
 
     def columns(self, rows: Any, names: Iterable[str]) -> dict[str, Tensor]:
-        """Columns, by name, of copied `rows` ``(...)``, sharing their memory."""
+        """Return columns, by name, of copied `rows` ``(...)``, sharing their memory."""
         if self._table is None:
             return {name: self.fields[name].view(rows) for name in names}
         return {name: torch.from_numpy(rows[name]) for name in names}
 
     def flat(self, index: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-        """Columns of the rows at `index` ``(n,)`` side by side, ``(n, D)`` in the widest of their dtypes; a copy.
+        """Copy columns of the rows at `index` ``(n,)`` side by side, ``(n, D)`` in the widest of their dtypes.
 
         Columns that are neighbors in a table on the CPU come as they lie there: a single row in a third of the time.
         """
@@ -161,7 +161,7 @@ class RowTable:
         return torch.cat(flat, dim=1).numpy(force=True)
 
     def _run(self, fields: list[Field]) -> tuple[np.ndarray | None, slice]:
-        """The table in the dtype of `fields` and where these lie in it; None when they are no neighbors in it."""
+        """Return the table in the dtype of `fields` and where these lie in it; None when they are no neighbors."""
         first, last, size = fields[0], fields[-1], fields[0].dtype.itemsize
         adjacent = all(a.stop == b.start and a.dtype == b.dtype for a, b in pairwise(fields))
         table = self.rows.numpy().view(first.numpy_dtype) if adjacent and shares_numpy(self.device) else None
@@ -184,7 +184,7 @@ class RowTable:
         return self._table is not None
 
     def array(self, name: str) -> np.ndarray:
-        """A column ``(size, *shape)`` on the processor, sharing memory with the table."""
+        """Return a column ``(size, *shape)`` on the processor, sharing memory with the table."""
         assert self._table is not None
         return self._table[name]
 

@@ -79,7 +79,7 @@ class RunningMoments:
         return self.sums[groups], self.squares[groups]
 
     def clear(self, groups: np.ndarray) -> None:
-        """Empty `groups` ``(g,)``; sums are taken around what was their mean, or that of all rows, from here on."""
+        """Clear `groups` ``(g,)``; sums are taken around what was their mean, or that of all rows, from here on."""
         sums, _ = self._totals(slice(None))
         count, counts = int(self.counts.sum()), self.counts[groups][:, None]
         if count:

@@ -11,7 +11,7 @@ from interreplay.errors import UsageError
 
 
 def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
-    """A name and what belongs to it, from ``NMER``, ``"NMER{k: 10}"`` or ``{NMER: {k: 10}}``.
+    """Return a name and what belongs to it, from ``NMER``, ``"NMER{k: 10}"`` or ``{NMER: {k: 10}}``.
 
     Args:
         value: As YAML or the command line gave it.
@@ -42,7 +42,7 @@ def _mapping(text: str, whole: str) -> dict[str, Any]:
 
 
 def seeds_from(value: Any) -> list[int]:
-    """Seeds: a number n means 0 ... n - 1, a list is taken as it is.
+    """Return seeds: a number n means 0 ... n - 1, a list is taken as it is.
 
     Raises:
         UsageError: It is neither.
@@ -56,7 +56,7 @@ def seeds_from(value: Any) -> list[int]:
 
 
 def as_seeds(words: Sequence[str]) -> int | list[int]:
-    """Seeds from a command line: ``5`` is a number of seeds, ``0,3`` is a list.
+    """Return seeds from a command line: ``5`` is a number of seeds, ``0,3`` is a list.
 
     Raises:
         UsageError: It is neither.

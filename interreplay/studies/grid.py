@@ -31,7 +31,7 @@ class Language(NamedTuple):
 
 
 def expand(contents: Mapping[str, Any], language: Language) -> list[Run]:
-    """The runs of a grid, or of several under ``grids``: all of the first seed, then all of the second, ...
+    """Return the runs of a grid, or of several under ``grids``: all of the first seed, then all of the second, ...
 
     Args:
         contents: Lists ``buffers``, ``envs``, ``trainers``, ``seeds`` and ``settings``; those beside ``grids`` are
@@ -54,7 +54,7 @@ def expand(contents: Mapping[str, Any], language: Language) -> list[Run]:
 
 
 def _one(grid: Mapping[str, Any], language: Language) -> Iterator[tuple[int, Run]]:
-    """Runs, each with the place of its seed in the list of seeds."""
+    """Yield the runs, each with the place of its seed in the list of seeds."""
     seeds = seeds_from(grid.get("seeds", 1))
     buffers = [_buffer(value, language) for value in _listed(grid, "buffers", [None])]
     envs = [_with_settings(value, "env", language) for value in _listed(grid, "envs", ["InvertedPendulum-v5"])]
@@ -66,7 +66,7 @@ def _one(grid: Mapping[str, Any], language: Language) -> Iterator[tuple[int, Run
 
 
 def make_run(flags: dict[str, Any], label: str | None, language: Language, **more: Any) -> Run:
-    """A run from its flags, after checking that they fit each other.
+    """Return a run from its flags, after checking that they fit each other.
 
     Args:
         flags: Flags and values, ``buffer_args`` among them as a mapping.
@@ -82,7 +82,7 @@ def make_run(flags: dict[str, Any], label: str | None, language: Language, **mor
 
 
 def label_of(settings: SimpleNamespace) -> str:
-    """A replay method and the arguments that were given to it: ``NMER(k=3)``."""
+    """Return a replay method and the arguments that were given to it: ``NMER(k=3)``."""
     shown = [f"{name}={value}" for name, value in settings.buffer_args.items()]
     shown += ["prioritized"] if settings.prioritized is not None else []
     return f"{settings.buffer}({','.join(shown)})" if shown else settings.buffer
@@ -97,7 +97,7 @@ def _listed(grid: Mapping[str, Any], key: str, otherwise: list[Any]) -> list[Any
 
 
 def _buffer(value: Any, language: Language) -> tuple[str | None, dict[str, Any]]:
-    """The label and the flags of an entry of ``buffers``."""
+    """Return the label and the flags of an entry of ``buffers``."""
     if value is None:
         return None, {}
     name, options = entry(value, "buffer")
@@ -109,13 +109,13 @@ def _buffer(value: Any, language: Language) -> tuple[str | None, dict[str, Any]]
 
 
 def _with_settings(value: Any, kind: str, language: Language) -> dict[str, Any]:
-    """The flags of an entry of ``envs`` or ``trainers``."""
+    """Return the flags of an entry of ``envs`` or ``trainers``."""
     name, options = entry(value, kind)
     return {kind: name} | typed(options, language.flags)
 
 
 def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
-    """Settings from YAML as the flags of the same names would have read them.
+    """Return settings from YAML as the flags of the same names would have read them.
 
     Raises:
         UsageError: There is no such flag, or it does not take such a value.
@@ -143,7 +143,7 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
 
 
 def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
-    """Refuses keys that mean nothing.
+    """Refuse keys that mean nothing.
 
     Raises:
         UsageError: Naming the nearest that would be accepted.

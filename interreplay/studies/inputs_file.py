@@ -20,7 +20,7 @@ FLAGS = {"replay_ratio": "updates_per_step"}
 def read(
     path: Path, given: Callable[[Sequence[str]], dict[str, Any]], language: Language
 ) -> tuple[list[Run], list[str]]:
-    """The runs of an inputs file and the folders that it names.
+    """Return the runs of an inputs file and the folders that it names.
 
     Args:
         path: The file.
@@ -64,7 +64,7 @@ def _words(line: str, where: str) -> list[str]:
 def _flags(
     given: Callable[[Sequence[str]], dict[str, Any]], language: Language, words: Sequence[str], where: str
 ) -> dict[str, Any]:
-    """The flags in a line; those that are about one start of the program, or that a study says itself, mean nothing."""
+    """Return the flags in a line, but those about one start of the program and those that a study states itself."""
     try:
         flags = given(words)
     except UsageError as error:

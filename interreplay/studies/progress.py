@@ -33,7 +33,7 @@ class StudyReporter:
         self.failed: dict[str, str] = {}
 
     def tell(self, event: str, name: str, figures: Mapping[str, Any]) -> None:
-        """Takes note of what happened to a run, and says it unless it is one of many iterations.
+        """Take note of what happened to a run, and report it unless it is one of many iterations.
 
         Args:
             event: ``start``, ``result``, ``retry``, ``fail`` or ``end``.
@@ -69,7 +69,7 @@ class StudyReporter:
         )
 
     def beat(self) -> None:
-        """Says how far the whole is, when it is time to."""
+        """Report how far the whole is, when it is time to."""
         if time.monotonic() - self._last < self._every:
             return
         self._last = time.monotonic()
@@ -77,7 +77,7 @@ class StudyReporter:
         self._say(f"[{self._done}/{self._all}] running: {running or 'none'}{self._left()}")
 
     def _left(self) -> str:
-        """How long it would take at the rate so far."""
+        """Return how long it would take at the rate so far."""
         taken = sum(steps - self._first.get(name, 0) for name, steps in self._steps.items())
         todo = sum(total - self._steps.get(name, 0) for name, total in self._totals.items() if name not in self.failed)
         if taken <= 0 or todo <= 0:
@@ -86,7 +86,7 @@ class StudyReporter:
 
 
 def duration(seconds: float) -> str:
-    """Such as ``2:05 h`` or ``40 s``."""
+    """Return a duration such as ``2:05 h`` or ``40 s``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -30,7 +30,7 @@ TABLE_COLUMNS = (
 
 
 def rows_of(folder: StudyFolder, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """A row per run with `RUN_COLUMNS` and what a search drew for it; the mean return is over the whole curve."""
+    """Return a row per run with `RUN_COLUMNS` and what a search drew; the mean return is over the whole curve."""
     rows = []
     for number, run in enumerate(runs):
         trial = folder.trial(run)
@@ -47,7 +47,7 @@ def rows_of(folder: StudyFolder, runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def table_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Final and mean returns of every environment, trainer and buffer, over the seeds of finished runs."""
+    """Return final and mean returns of every environment, trainer and buffer, over the seeds of finished runs."""
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["env"], row["trainer"], row["buffer"]), []).append(row)
@@ -66,7 +66,7 @@ def table_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def write(folder: StudyFolder, runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Writes ``runs.csv`` and ``table.csv``; returns their rows."""
+    """Write ``runs.csv`` and ``table.csv``; return their rows."""
     rows = rows_of(folder, runs)
     table = table_of(rows)
     sampled = sorted({key for run in runs for key in run.sampled})
@@ -77,7 +77,7 @@ def write(folder: StudyFolder, runs: Sequence[Run]) -> tuple[list[dict[str, Any]
 
 
 def as_csv(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> str:
-    """Rows as the text of a CSV file; NaN is an empty field."""
+    """Return rows as the text of a CSV file; NaN is an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="")
     writer.writeheader()
@@ -88,7 +88,7 @@ def as_csv(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> str:
 
 
 def as_text(table: Sequence[dict[str, Any]]) -> str:
-    """The table for a terminal or a log."""
+    """Return the table for a terminal or a log."""
     head = ("environment", "trainer", "buffer", "n", "final return", "mean return")
     lines = [
         (t["env"], t["trainer"], t["buffer"], str(t["n"]), *(_shown(t, name) for name in ("final", "mean")))
@@ -98,7 +98,7 @@ def as_text(table: Sequence[dict[str, Any]]) -> str:
 
 
 def ranking(rows: Iterable[dict[str, Any]], sampled: Mapping[str, Run]) -> list[tuple[str, ...]]:
-    """Draws of a search, the best first: environment, buffer, values, number of finished seeds, final return, steps.
+    """Return what a search drew, the best first: environment, buffer, values, finished seeds, final return, steps.
 
     Args:
         rows: As `rows_of` returns them.
@@ -124,7 +124,7 @@ def _brief(value: Any) -> str:
 
 
 def as_command(run: Run) -> str:
-    """A command line that trains with the settings of a run."""
+    """Return a command line that trains with the settings of a run."""
     words = ["python", "custom_training.py"]
     for name, value in run.flags.items():
         pairs = value.items() if name == "buffer_args" else ()
@@ -142,7 +142,7 @@ def _shown(line: dict[str, Any], name: str) -> str:
 
 
 def columns_of(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """Lines of words as aligned columns; those in ``right`` end alike."""
+    """Return lines of words as aligned columns; those in ``right`` end alike."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     flush = set(right)
     return "\n".join(

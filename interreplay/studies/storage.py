@@ -18,7 +18,7 @@ SMALL = ("study.yaml", "status.json", "progress.csv", "params.json")
 
 
 def is_elsewhere(place: str) -> bool:
-    """Whether a folder is named by a URI such as ``s3://bucket/study``; ``file://`` is here."""
+    """Return whether a folder is named by a URI such as ``s3://bucket/study``; ``file://`` is here."""
     return "://" in place and not place.startswith("file://")
 
 
@@ -49,7 +49,7 @@ class Store:
         self.here.mkdir(parents=True, exist_ok=True)
 
     def pull(self, part: str = "", only: Iterable[str] = ()) -> None:
-        """Brings a part of the folder here, all of it or the files of some names; what is elsewhere wins.
+        """Bring a part of the folder here, all of it or the files of some names; what is elsewhere wins.
 
         Args:
             part: A folder within it; ``""`` for all.
@@ -65,7 +65,7 @@ class Store:
                 self._fs.get_file(f"{self._root}/{name}", str(target))
 
     def push(self, part: str = "", only: Iterable[str] = ()) -> None:
-        """Brings a part of what is here to the folder; manifests last, so that no checkpoint looks whole before it is.
+        """Bring a part of what is here to the folder; manifests last, so that no checkpoint looks whole before it is.
 
         Args:
             part: A folder within it.
@@ -86,7 +86,7 @@ class Store:
                 self._fs.rm_file(f"{self._root}/{name}")
 
     def _names(self, part: str) -> list[str]:
-        """The files of a part, relative to the folder."""
+        """Return the files of a part, relative to the folder."""
         self._fs.invalidate_cache()
         try:
             found = self._fs.find(f"{self._root}/{part}".rstrip("/"))

@@ -42,7 +42,7 @@ class Run:
         return self.called or "_".join(map(_in_a_name, (self.trainer, self.env, self.label, f"s{self.seed}")))
 
     def given(self) -> dict[str, Any]:
-        """The flags as ``FlagParser.given`` would have returned them."""
+        """Return the flags as ``FlagParser.given`` would have returned them."""
         flags = dict(self.flags)
         arguments = flags.pop("buffer_args", {})
         return flags | ({"buffer_arg": list(arguments.items())} if arguments else {})
@@ -82,13 +82,13 @@ class Study:
         check_names(self.runs)
 
     def to_plain(self) -> dict[str, Any]:
-        """As mappings and lists, for a file."""
+        """Return it as mappings and lists, for a file."""
         runs = [{"name": run.name} | asdict(run) for run in self.runs]
         return asdict(self.execution) | {"runs": [{k: v for k, v in run.items() if k != "called"} for run in runs]}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Study:
-        """The inverse of `to_plain`.
+        """Return the inverse of `to_plain`.
 
         Raises:
             UsageError: It is something else.
@@ -115,7 +115,7 @@ def cpus_per_run(execution: Execution, settings: Iterable[Mapping[str, Any]]) ->
 
 
 def check_names(runs: Iterable[Run]) -> None:
-    """Refuses runs that would share a folder.
+    """Refuse runs that would share a folder.
 
     Raises:
         UsageError: Two have one name.

@@ -15,7 +15,7 @@ from interreplay.studies.grid import GRID_KEYS, check_keys
 
 
 def read(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]:
-    """The contents of a study file: keys of a grid, ``grids``, and how to run it.
+    """Return the contents of a study file: keys of a grid, ``grids``, and how to run it.
 
     Args:
         path: YAML.

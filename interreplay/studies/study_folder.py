@@ -31,7 +31,7 @@ class StudyFolder:
 
     @classmethod
     def at(cls, place: str | Path) -> StudyFolder:
-        """The folder of a path or a URI; of one elsewhere, what tells how far the runs are is brought here."""
+        """Return the folder of a path or a URI; of one elsewhere, what tells how far the runs are is brought here."""
         place = str(place)
         if not is_elsewhere(place):
             return cls(Path(place.removeprefix("file://")))
@@ -45,21 +45,21 @@ class StudyFolder:
         return self.store.uri if self.store else str(self.path)
 
     def fetch(self) -> None:
-        """Brings here what runs on other machines have come to."""
+        """Bring here what runs on other machines have come to."""
         if self.store:
             self.store.pull(only=SMALL)
 
     def publish(self, *names: str) -> None:
-        """Brings files of the study, and the states of its runs, to where the folder is."""
+        """Bring files of the study, and the states of its runs, to where the folder is."""
         if self.store:
             self.store.push(only=names)
 
     def trial(self, run: Run) -> TrialFolder:
-        """The folder of a run."""
+        """Return the folder of a run."""
         return TrialFolder(self.path / run.name)
 
     def begin(self, study: Study) -> Study:
-        """Writes ``study.yaml``; a folder that has the same one already is continued.
+        """Write ``study.yaml``; a folder that has the same one already is continued.
 
         Returns:
             The study, its runs with the names that they have in the folder.
@@ -84,7 +84,7 @@ class StudyFolder:
         return study
 
     def read(self) -> Study:
-        """The study that is in the folder.
+        """Return the study that is in the folder.
 
         Raises:
             UsageError: There is none.
@@ -99,7 +99,7 @@ class StudyFolder:
 
 
 def _dump(plain: dict[str, Any]) -> str:
-    """YAML with a line per run."""
+    """Return YAML with a line per run."""
     runs = plain.pop("runs")
     lines = [yaml.safe_dump(run, default_flow_style=True, sort_keys=False, width=10**9).rstrip() for run in runs]
     head = yaml.safe_dump(plain, sort_keys=False)

@@ -22,7 +22,7 @@ class TrialFolder(RunFolder):
     """A run's folder that knows how far the run is."""
 
     def status(self) -> dict[str, Any]:
-        """What is known of the run: ``state``, ``failures`` (a line each), ``starts``, ``seconds``, ``env_steps``."""
+        """Return the run's ``state``, ``failures`` (a line each), ``starts``, ``seconds`` and ``env_steps``."""
         empty = {"state": WAITING, "failures": [], "starts": 0, "seconds": 0.0, "env_steps": 0}
         try:
             return empty | json.loads((self.path / STATUS).read_text())
@@ -34,17 +34,17 @@ class TrialFolder(RunFolder):
             ) from None
 
     def note(self, **changes: Any) -> dict[str, Any]:
-        """Changes the status; on disk it is the old one or the new one, never half of it."""
+        """Change the status; on disk it is the old one or the new one, never half of it."""
         status = self.status() | changes
         write_whole(self.path / STATUS, json.dumps(status, indent=1) + "\n")
         return status
 
     def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
-        """Adds a failure to the status; another attempt may follow a `CRASHED` one."""
+        """Add a failure to the status; another attempt may follow a `CRASHED` one."""
         return self.note(state=state, failures=[*self.status()["failures"], shortened(line)])
 
     def clear(self) -> None:
-        """Removes the results of an attempt that ended before its first checkpoint."""
+        """Remove the results of an attempt that ended before its first checkpoint."""
         for path in [*(self.path / name for name in _RESULTS), *self.path.glob("events.out.*")]:
             path.unlink(missing_ok=True)
 
@@ -59,7 +59,7 @@ def shortened(text: str, most: int = 500) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file that is the old one or the new one whenever somebody looks."""
+    """Write a file that is the old one or the new one whenever somebody looks."""
     work = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
     with work.open("w") as file:
         file.write(text)

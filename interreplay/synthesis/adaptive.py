@@ -15,7 +15,7 @@ from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.blend import TerminationFn
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.mixup import Mixup
-from interreplay.transitions import Observation, Transitions, as_tensor, observation_parts
+from interreplay.transitions import Transitions, as_tensor, features, flat_parts
 
 LOWEST = 1e-3
 """Of the temperature; Beta(.001, .001) is at one of the ends for all purposes."""
@@ -73,7 +73,10 @@ class AdaptiveMixup(Mixup):
         mix = made.mix
         assert mix is not None
         partners = self.partners(neighbors)
-        ends, targets = [features(anchors), features(partners)], torch.cat([outcomes(anchors), outcomes(partners)])
+        ends, targets = (
+            [features(anchors).float(), features(partners).float()],
+            torch.cat([outcomes(anchors), outcomes(partners)]),
+        )
         if self.fit is None:
             sizes = [ends[0].shape[1], *self.hiddens, targets.shape[1]]
             self.fit = DynamicsModel(sizes, self.lr, int(rng.integers(2**62)), targets.device)
@@ -118,7 +121,7 @@ class DynamicsModel:
         self.optimizers = [FastAdam(self.model.parameters(), self.lr), FastAdam([self.beta], self.lr)]
 
     def learn(self, inputs: Tensor, targets: Tensor, mix: Tensor) -> Tensor:
-        """One step of the model f.
+        """Step the model f.
 
         Args:
             inputs: z of n anchors, then of their n partners ``(2n, d)``.
@@ -142,7 +145,7 @@ class DynamicsModel:
         return distances
 
     def update_temperature(self, excess: float) -> float:
-        """One step of β on mean(log β·(d − τ)), whose gradient is `excess` / β; the new β."""
+        """Step β on mean(log β·(d − τ)), whose gradient is `excess` / β; the new β."""
         self.beta.grad = torch.full_like(self.beta, excess) / self.beta.detach()
         self.optimizers[1].apply()
         with torch.no_grad():
@@ -153,7 +156,7 @@ class DynamicsModel:
         return [list(self.model.parameters()), [self.beta]]
 
     def state(self) -> dict[str, Any]:
-        """Weights, β and what Adam remembers; arrays share memory."""
+        """Return weights, β and what Adam remembers; arrays share memory."""
         memories = []
         for optimizer, parameters in zip(self.optimizers, self._parameters(), strict=True):
             kept = [optimizer.state.get(parameter, {}) for parameter in parameters]
@@ -180,15 +183,6 @@ class DynamicsModel:
         self.load(saved["state"])
 
 
-def features(rows: Transitions) -> Tensor:
-    """Z = [s; a] of rows, float32 ``(n, d)``."""
-    return torch.cat([_flat(rows.obs), rows.actions.reshape(len(rows.rewards), -1).float()], dim=1)
-
-
 def outcomes(rows: Transitions) -> Tensor:
-    """[s'; r] of rows, float32 ``(n, d)``."""
-    return torch.cat([_flat(rows.next_obs), rows.rewards.reshape(-1, 1).float()], dim=1)
-
-
-def _flat(obs: Observation) -> Tensor:
-    return torch.cat([part.reshape(len(part), -1).float() for part in observation_parts(obs).values()], dim=1)
+    """Return [s'; r] of rows, float32 ``(n, d)``."""
+    return torch.cat([*flat_parts(rows.next_obs, 1), rows.rewards.unsqueeze(1)], dim=1).float()

@@ -55,7 +55,7 @@ class Synthesizer(Part, ABC):
         """Look at what is stored, before a batch is made."""
 
     def arrange(self, storage: Storage, slots: Tensor, neighbors: Tensor) -> Tensor:
-        """The slots of neighbors ``(n, k)`` of the rows in `slots` ``(n,)``, each row in an order of one's own."""
+        """Order the slots of neighbors ``(n, k)`` of the rows in `slots` ``(n,)``, each row in a way of one's own."""
         return neighbors
 
     @abstractmethod

@@ -62,7 +62,7 @@ class Blend(Synthesizer):
     def revert_where_needed(
         self, mix: Tensor, anchors: Transitions, partners: Transitions, rng: np.random.Generator
     ) -> Tensor:
-        """λ ``(n,)`` as in `mix`, but 1 where a row is to stay its anchor."""
+        """Return λ ``(n,)`` as in `mix`, but 1 where a row is to stay its anchor."""
         if self.probability < 1:
             mixed = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(mix.device)
             mix = torch.where(mixed, mix, 1.0)
@@ -72,7 +72,7 @@ class Blend(Synthesizer):
 
     @staticmethod
     def partners(neighbors: Transitions) -> Transitions:
-        """The first of the neighbors ``(n, k, ...)`` of each row, without episodes, flags of truncation and extras."""
+        """Return the first neighbor of each row of ``(n, k, ...)``, without episodes, truncation and extras."""
 
         def first(column: Tensor) -> Tensor:
             return column.select(1, 0)
@@ -88,7 +88,7 @@ class Blend(Synthesizer):
         )
 
     def with_termination(self, rows: Transitions, anchors: Transitions, mix: Tensor) -> Transitions:
-        """`rows` with the termination that `termination_fn` gives; as they are without one."""
+        """Return `rows` with the termination that `termination_fn` gives; as they are without one."""
         if self.termination_fn is None:
             return rows
         terminated = self.termination_fn(rows.obs, rows.actions, rows.next_obs)

@@ -11,7 +11,7 @@ class Coefficient(Protocol):
     """Draws λ."""
 
     def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """λ ``(size,)`` between 0 and 1, one per row."""
+        """Return λ ``(size,)`` between 0 and 1, one per row."""
         ...
 
 

@@ -38,7 +38,7 @@ class NearestOutcome(Blend):
 
 
 def moved_by(obs: Observation, others: Transitions) -> Observation:
-    """S + Δs for observations `obs` ``(n, ...)`` and the changes Δs of `others` ``(n, ...)``.
+    """Return s + Δs for observations `obs` ``(n, ...)`` and the changes Δs of `others` ``(n, ...)``.
 
     Summed as s'_j + (s_i − s_j), so that a row moved by its own change ends where it did bit for bit.
     """

@@ -82,7 +82,7 @@ class Noise(Synthesizer):
         return Synthesized(self._rebuilt(anchors, {name: x + e.to(x) for (name, x), e in pieces}))
 
     def _rebuilt(self, anchors: Transitions, flat: dict[str, Tensor]) -> Transitions:
-        """`anchors` with the numbers of `flat`, as `parts` gave them."""
+        """Return `anchors` with the numbers of `flat`, as `parts` gave them."""
 
         def observation(which: str, like: Any) -> Any:
             if not isinstance(like, dict):

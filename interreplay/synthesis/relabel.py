@@ -1,4 +1,4 @@
-"""Relabelling in hindsight: what was achieved becomes what was desired."""
+"""Relabeling in hindsight: what was achieved becomes what was desired."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Relabel(Synthesizer):
     and what was wanted there, compute_reward(s'.achieved_goal, s'.desired_goal) (Andrychowicz et al. 2017,
     arXiv:1707.01495). All other rows stay as they were stored.
 
-    With a `blend`, anchor and partners of a row are relabelled first, all or none, each with a step of its own
+    With a `blend`, anchor and partners of a row are relabeled first, all or none, each with a step of its own
     episode; then the blend is made; then the reward and the termination of blended rows are computed from the
     blended goals. A reward is never blended.
 
     Args:
-        k: Relabelled rows per row that keeps its goal; 0 relabels none.
+        k: Relabeled rows per row that keeps its goal; 0 relabels none.
         compute_reward: The environment's, such as ``env.unwrapped.compute_reward``; ``info`` is ``{}``. May be
             given later, with `connect`.
         compute_terminated: The environment's; without it a row's termination stays as it was stored.
-        blend: Mixes the relabelled rows; None mixes nothing.
+        blend: Mixes the relabeled rows; None mixes nothing.
 
     Raises:
         ValueError: When k is negative, or the blend recomputes termination in another way.
@@ -53,7 +53,7 @@ class Relabel(Synthesizer):
         blend: Synthesizer | None = None,
     ):
         if not 0 <= k < float("inf"):
-            raise ValueError(f"k is {k}; expected 0 or more relabelled rows per row that keeps its goal")
+            raise ValueError(f"k is {k}; expected 0 or more relabeled rows per row that keeps its goal")
         if blend is not None and blend.recomputes_termination:
             raise ValueError("the blend has a termination_fn; expected none, compute_terminated tells what terminates")
         self.probability = k / (k + 1.0)
@@ -77,7 +77,7 @@ class Relabel(Synthesizer):
         if not all(name in columns for name in names):
             given = ", ".join(filter(is_observation, columns))
             raise ValueError(f"hindsight needs Dict observations with {ACHIEVED} and {DESIRED}; got {given}")
-        refuse_integers({name: columns[name] for name in names}, "relabelled")
+        refuse_integers({name: columns[name] for name in names}, "relabeled")
         if columns[names[0]] != columns[names[1]]:
             raise ValueError(f"{ACHIEVED} is {columns[names[0]]}, {DESIRED} {columns[names[1]]}; expected the same")
         if self.blend is not None:
@@ -100,7 +100,7 @@ class Relabel(Synthesizer):
         return Synthesized(self.with_recomputed_rewards(made.rows, made.mix < 1), made.mix)
 
     def with_recomputed_rewards(self, rows: Transitions, changed: Tensor) -> Transitions:
-        """`rows` ``(n, ...)`` or ``(n, m, ...)`` with rewards and termination anew where `changed`."""
+        """Return `rows` ``(n, ...)`` or ``(n, m, ...)`` with rewards and termination anew where `changed`."""
         if self.compute_reward is None:
             raise ValueError("there is no compute_reward; pass the environment's, env.unwrapped.compute_reward")
         shape, goals = rows.rewards.shape, []
@@ -144,14 +144,14 @@ class Relabel(Synthesizer):
 
 
 def with_goals(rows: Transitions, goals: Tensor, chosen: Tensor) -> Transitions:
-    """`rows` whose desired goals, before and after, are `goals` where `chosen`, bool of the rows' shape."""
+    """Return `rows` whose desired goals, before and after, are `goals` where `chosen`, bool of the rows' shape."""
     choose = chosen.view(chosen.shape + (1,) * (goals.dim() - chosen.dim()))
     before, after = (obs | {DESIRED: torch.where(choose, goals, obs[DESIRED])} for obs in (rows.obs, rows.next_obs))
     return rows.replace(obs=before, next_obs=after)
 
 
 def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-    """Values ``(n,)`` of `fn` for goals ``(n, ...)``, all at once where it can, else row by row.
+    """Return values ``(n,)`` of `fn` for goals ``(n, ...)``, all at once where it can, else row by row.
 
     What takes rows one at a time is known by a value of another shape, or by an error, for many rows.
     """

@@ -19,27 +19,27 @@ Change = Callable[[Tensor, float, np.random.Generator], Tensor]
 
 
 def gaussian(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    """S + ε, ε ~ N(0, strength²) for every number."""
+    """Return s + ε, ε ~ N(0, strength²) for every number."""
     return states + strength * standard_normal(states.shape, rng, states.device).to(states)
 
 
 def uniform(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    """S + ε, ε ~ U(−strength, strength) for every number."""
+    """Return s + ε, ε ~ U(−strength, strength) for every number."""
     return states + strength * (2.0 * _tensor(rng.random(states.shape, dtype=np.float32), states) - 1.0)
 
 
 def scaling(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    """ε·s, one ε ~ U(1 − strength, 1 + strength) for all numbers of a state."""
+    """Return ε·s, one ε ~ U(1 − strength, 1 + strength) for all numbers of a state."""
     return states * (1.0 + strength * (2.0 * _tensor(rng.random((*states.shape[:2], 1)), states) - 1.0))
 
 
 def dropout(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    """S with one of its dimensions, drawn per state, set to 0."""
+    """Return s with one of its dimensions, drawn per state, set to 0."""
     return states.scatter(2, _dimensions(states, rng), 0.0)
 
 
 def switch(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    """S with two of its dimensions, drawn per state, exchanged; with a single one as it is."""
+    """Return s with two of its dimensions, drawn per state, exchanged; with a single one as it is."""
     d = states.shape[2]
     if d == 1:
         return states
@@ -123,7 +123,7 @@ class StateAugmentation(Synthesizer):
         return Synthesized(rows.replace(extras={**anchors.extras, **views}))
 
     def _changed(self, rows: Transitions, rng: np.random.Generator) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Views ``(n, m, ...)`` of the parts of s and of s', each changed on its own."""
+        """Return views ``(n, m, ...)`` of the parts of s and of s', each changed on its own."""
         change, m = self.change, self.views
         assert change is not None
 
@@ -136,7 +136,7 @@ class StateAugmentation(Synthesizer):
         return views(rows.obs), views(rows.next_obs)
 
     def _mixed(self, rows: Transitions, rng: np.random.Generator) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Views ``(n, m, ...)`` of the parts of s, mixed with s', and of s'."""
+        """Return views ``(n, m, ...)`` of the parts of s, mixed with s', and of s'."""
         drawn = torch.from_numpy(rng.beta(self.strength, self.strength, (len(rows), self.views)))
         mix = drawn.to(rows.rewards).masked_fill_(rows.terminated.unsqueeze(1), 1.0)
         ends = {name: _repeat(part, self.views) for name, part in observation_parts(rows.next_obs).items()}
@@ -148,22 +148,22 @@ class StateAugmentation(Synthesizer):
 
 
 def _repeat(part: Tensor, m: int) -> Tensor:
-    """``(n, ...)`` as ``(n, m, ...)`` without a copy."""
+    """Return ``(n, ...)`` as ``(n, m, ...)`` without a copy."""
     return part.unsqueeze(1).expand(len(part), m, *part.shape[1:])
 
 
 def _flat(part: Tensor) -> Tensor:
-    """``(n, m, ...)`` as ``(n, m, d)``."""
+    """Return ``(n, m, ...)`` as ``(n, m, d)``."""
     return part.reshape(*part.shape[:2], -1)
 
 
 def first(views: dict[str, Tensor]) -> Observation:
-    """The first view of every row."""
+    """Return the first view of every row."""
     return join_parts({name: part[:, 0] for name, part in views.items()})
 
 
 def wide(views: dict[str, Tensor]) -> Tensor:
-    """All views ``(n, m, ...)``; named parts side by side by name, float32 ``(n, m, d)``."""
+    """Return all views ``(n, m, ...)``; named parts side by side by name, float32 ``(n, m, d)``."""
     if set(views) == {""}:
         return views[""]
     return torch.cat([_flat(views[name]).float() for name in sorted(views)], dim=2)

@@ -94,7 +94,7 @@ def warned(array, slurm, folder):
 
 @pytest.fixture(scope="module")
 def neighbors(warned, slurm, folder):
-    """A long job, cancelled some time after a short one on the same node; when it was, and what both were before."""
+    """A long job, canceled some time after a short one on the same node; when it was, and what both were before."""
     options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[0]}"
     long = Job(folder / "long", "concurrent", options, steps=100_000)
     short = Job(folder / "short", "concurrent", options, steps=200)
@@ -189,8 +189,8 @@ def next_on(node, job, names):
     return found[0]
 
 
-def test_a_cancelled_job_does_not_come_back(neighbors):
-    long, cancelled, _ = neighbors
+def test_a_canceled_job_does_not_come_back(neighbors):
+    long, canceled, _ = neighbors
     long.finish(expected="CANCELLED")
-    time.sleep(max(0, cancelled + 8 - time.monotonic()))  # a requeued job would be back by then
+    time.sleep(max(0, canceled + 8 - time.monotonic()))  # a requeued job would be back by then
     assert long.states() == {"CANCELLED"}, long.log()

@@ -32,19 +32,19 @@ print("went on")
 
 def run(tmp_path, timeout, start, moves):
     words = [sys.executable, "-c", SCRIPT, *map(str, (tmp_path, timeout, start, moves))]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=500)
 
 
 @pytest.mark.slow
 def test_what_does_not_move_any_more_ends_with_where_it_stood(tmp_path):
-    done = run(tmp_path, timeout=2.0, start=600, moves=3)
-    assert (done.returncode, done.stdout) == (1, "hung: no env step for 2 s; hung.txt says where\n")
+    done = run(tmp_path, timeout=4.0, start=600, moves=3)
+    assert (done.returncode, done.stdout) == (1, "hung: no env step for 4 s; hung.txt says where\n")
     assert "where_it_stands" in (tmp_path / "hung.txt").read_text()
 
 
 @pytest.mark.slow
 def test_what_never_moves_is_given_more_time_and_ends_then(tmp_path):
-    done = run(tmp_path / "gone", timeout=0.5, start=3.0, moves=0)
+    done = run(tmp_path / "gone", timeout=0.5, start=60.0, moves=0)
     assert done.returncode == 0 and done.stdout == "went on\n"
 
 

@@ -47,6 +47,7 @@ def test_nothing_is_imported_before_it_is_asked_for():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_package_itself_is_the_command_too():
     for words in (["--version"], ["--help"]):
         done = subprocess.run([sys.executable, "-m", "interreplay", *words], capture_output=True, text=True)

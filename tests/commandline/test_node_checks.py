@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from interreplay.cluster_checks import checks, limits
+from interreplay.cluster_checks.limits import Trap
 from interreplay.commandline import smoketest
-from interreplay.runs.cluster_checks import checks, limits
-from interreplay.runs.cluster_checks.limits import Trap
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "cluster_deployment"
 
@@ -166,5 +166,7 @@ def test_the_command_line(monkeypatch, capsys):
 
 
 def test_an_unknown_flag():
-    done = subprocess.run([sys.executable, smoketest.__file__, "--clustre"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, smoketest.__file__, "--clustre"], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 2 and "--clustre" in done.stderr

@@ -77,7 +77,7 @@ def test_rows_alone_and_parameters_alone_get_the_same_gradients(grouping):
 def test_the_first_networks_alone(grouping):
     torch.manual_seed(0)
     layers, x = BatchedMLP(3, SIZES), torch.randn(ROWS, SIZES[0])
-    torch.testing.assert_close(layers.passes.run(x, first=1).outputs, layers.passes.run(x).outputs[:1])
+    torch.testing.assert_close(layers.passes.run(x, networks=[0]).outputs, layers.passes.run(x).outputs[:1])
 
 
 @pytest.mark.parametrize("change", ["copied", "moved", "loaded", "pickled"])

@@ -9,8 +9,8 @@ from torch import nn
 
 from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
 from interreplay.learning.deterministic import DeterministicActor, DeterministicNetworks
+from interreplay.learning.losses import Huber
 from interreplay.learning.td3 import PlainTD3Update, TD3Update
-from interreplay.learning.update import half_squares
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 from tests.learning.test_sac import plain_q
 
@@ -188,7 +188,7 @@ def test_td3_without_its_three_changes_is_ddpg():
 def test_huber_is_square_within_delta_and_linear_beyond():
     errors = torch.tensor([[0.2, -0.5, 2.0, -3.0]], dtype=torch.float64)
     expected = torch.tensor([[0.2**2 / 2, 0.5**2 / 2, 0.5 * 2.0 - 0.5**2 / 2, 0.5 * 3.0 - 0.5**2 / 2]]).double()
-    assert torch.allclose(half_squares(errors, 0.5), expected, rtol=1e-7)
+    assert torch.allclose(Huber(0.5).values(errors), expected, rtol=1e-7)
 
 
 def test_huber_with_a_large_delta_is_the_squared_error():

@@ -12,12 +12,14 @@ from interreplay.learning.discrete_sac import DiscreteSACNetworks, DiscreteSACUp
 from interreplay.learning.networks import BatchedMLP
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
 from interreplay.learning.td3 import PlainTD3Update, TD3Update
+from interreplay.learning.tqc import PlainTQCUpdate, TQCNetworks, TQCUpdate
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
 UPDATES, HIDDENS, WIDTH = 50, (16, 8), 7
 ALGORITHMS = {
     "SAC": (SACNetworks, SACUpdate, PlainSACUpdate, {"target_entropy": -3.0, "alpha_lr": 3e-3}),
     "discrete SAC": (DiscreteSACNetworks, DiscreteSACUpdate, PlainDiscreteSACUpdate, {"target_entropy": 0.9}),
+    "TQC": (TQCNetworks, TQCUpdate, PlainTQCUpdate, {"target_entropy": -3.0}),
     "TD3": (DeterministicNetworks, TD3Update, PlainTD3Update, {}),
     "DDPG": (DeterministicNetworks, DDPGUpdate, PlainDDPGUpdate, {}),
 }
@@ -26,12 +28,36 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
     "defaults": ({}, 0, False, False),
     "loss extras": (EXTRAS, 0, False, True),
     "views": ({"tau": 0.05}, 3, False, True),
+    "PAL": ({"pal_alpha": 0.4}, 0, False, True),
     "encoder": ({"grad_clip": 0.5}, 0, True, False),
     "tanh": ({"activation": "tanh"}, 0, False, True),
     "clipped values": ({"grad_clip": 0.01, "grad_clip_by": "value"}, 0, False, False),
     "clipped layers": ({"grad_clip": 0.05, "grad_clip_by": "norm"}, 0, True, False),
+    "layer norm": ({"critic_layer_norm": True, "grad_clip": 0.2, "grad_clip_by": "norm"}, 3, False, True),
+    "dropout": ({"critic_dropout": 0.3, "actor_target": "mean"}, 0, False, True),
+    "layer norm and dropout": ({"critic_layer_norm": True, "critic_dropout": 0.1, "critic_l2": 0.02}, 2, False, False),
+    "their encoder": ({"critic_layer_norm": True, "critic_dropout": 0.2, "policy_delay": 4}, 0, True, True),
+    "their tanh": ({"critic_layer_norm": True, "critic_dropout": 0.2, "activation": "tanh"}, 0, False, False),
+    "subset": ({"n_critics": 5, "target_subset": 2, "actor_target": "mean", "policy_delay": 5}, 0, False, True),
+    "subset, dropout": (
+        {"n_critics": 4, "target_subset": 3, "critic_dropout": 0.1, "actor_target": "first"},
+        2,
+        False,
+        False,
+    ),
+    "least of many": ({"n_critics": 4, "actor_target": "min", "weight_decay": 0.1, "policy_delay": 1}, 0, False, True),
+    "resets": (
+        {"reset_interval": 20, "critic_layer_norm": True, "policy_delay": 3, "weight_decay": 0.01},
+        0,
+        True,
+        False,
+    ),
 }
-MODULES = ("sac", "discrete_sac", "td3", "ddpg", "fast.sac", "fast.discrete_sac", "fast.deterministic")
+ALL = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "policy_delay": 2}
+ALL |= {"actor_target": "mean", "weight_decay": 0.01, "reset_interval": 7}
+WITHOUT = {"DDPG": ("policy_delay",), "TQC": ("target_subset", "actor_target", "huber_delta", "pal_alpha")}
+"""Settings that an algorithm does not have."""
+MODULES = ("sac", "discrete_sac", "deterministic", "fast.sac", "fast.discrete_sac", "fast.deterministic")
 
 
 @pytest.fixture(autouse=True)
@@ -50,10 +76,13 @@ def keep_float64(monkeypatch):
         monkeypatch.setattr(importlib.import_module(f"interreplay.learning.{name}"), "views", float64_views)
 
 
-def make(algorithm, encoder=False, activation="relu"):
+def make(algorithm, encoder=False, activation="relu", settings=None):
     torch.manual_seed(0)
     kind, *_ = ALGORITHMS[algorithm]
-    networks = kind(WIDTH if encoder else OBS, ACTIONS, HIDDENS)
+    given = settings or {}
+    critics = given.get("critic_layer_norm", False), given.get("critic_dropout", 0.0)
+    shape = {"critics": given.get("n_critics", 2)} | dict(zip(("layer_norm", "dropout"), critics, strict=True))
+    networks = kind(WIDTH if encoder else OBS, ACTIONS, HIDDENS, **shape)
     for layers in networks.modules():
         if isinstance(layers, BatchedMLP):
             layers.activation = activation
@@ -93,10 +122,11 @@ def assert_equal(fast, plain):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_fifty_updates_are_equal(algorithm, case):
     settings, views, encoder, weighted = CASES[case]
+    settings = {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
     _, fast_kind, plain_kind, own = ALGORITHMS[algorithm]
     settings = {**own, **settings}
     activation = settings.pop("activation", "relu")
-    fast, plain = (kind(make(algorithm, encoder, activation), **settings) for kind in (fast_kind, plain_kind))
+    fast, plain = (kind(make(algorithm, encoder, activation, settings), **settings) for kind in (fast_kind, plain_kind))
     rngs = [torch.Generator().manual_seed(7) for _ in range(2)]
     for i in range(UPDATES):
         rows, weights, row_weights = given(i, algorithm, views, weighted)
@@ -109,18 +139,19 @@ def test_fifty_updates_are_equal(algorithm, case):
     assert_equal(fast, plain)
     assert fast.state_dict().keys() == plain.state_dict().keys()
     assert fast.state_dict().get("updates") == plain.state_dict().get("updates")
-    before = make(algorithm, encoder).state_dict()
+    before = make(algorithm, encoder, settings=settings).state_dict()
     learned = {name for name, value in fast.networks.state_dict().items() if not torch.equal(value, before[name])}
     assert learned == set(before), "every network moved"
 
 
+@pytest.mark.parametrize("options", [{}, ALL], ids=["defaults", "all options"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_one_continues_where_the_other_stopped(algorithm):
+def test_one_continues_where_the_other_stopped(algorithm, options):
     """Networks and optimizers of a checkpoint serve either."""
     _, *kinds, own = ALGORITHMS[algorithm]
-    ends = []
+    own, ends = own | {n: v for n, v in options.items() if n not in WITHOUT.get(algorithm, ())}, []
     for order in (kinds, kinds[::-1]):
-        networks, states = make(algorithm), None
+        networks, states = make(algorithm, settings=own), None
         for kind in order:
             update = kind(networks, **own)
             if states is not None:

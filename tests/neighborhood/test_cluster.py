@@ -127,7 +127,7 @@ def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
 
 @pytest.mark.parametrize("part", [ClusterCenter, ClusterMember])
 @pytest.mark.parametrize("portions", PORTIONS)
-def test_after_a_refresh_every_row_is_with_its_nearest_centre(part, portions):
+def test_after_a_refresh_every_row_is_with_its_nearest_center(part, portions):
     refreshes = 0
     for storage, clustering in fed(part(12, 25), 200, PORTIONS[portions], envs=2):
         if clustering.refreshed == storage.written and len(storage) > 3:
@@ -139,7 +139,7 @@ def test_after_a_refresh_every_row_is_with_its_nearest_centre(part, portions):
     assert refreshes >= 5
 
 
-def test_between_refreshes_new_rows_join_the_nearest_centre():
+def test_between_refreshes_new_rows_join_the_nearest_center():
     part = ClusterMember(12, 100)
     for storage, clustering in fed(part, 500, [400, *[3] * 30]):
         if clustering.refreshed == storage.written:
@@ -275,7 +275,7 @@ def test_noise_is_zero_where_a_cluster_has_no_deviation_and_stops_at_the_bounds(
 
 
 @pytest.mark.parametrize(("drift", "worse"), [(0.0, 1.1), (0.01, 1.5)])
-def test_centres_are_about_as_good_as_if_they_had_been_found_anew(drift, worse):
+def test_centers_are_about_as_good_as_if_they_had_been_found_anew(drift, worse):
     """Against Lloyd's algorithm from k-means++; where rows wander off no center is left behind, nor is any at zero."""
     part, storage = ClusterMember(n_clusters=30, refresh_every=20), Storage(2000)
     for step in range(250):

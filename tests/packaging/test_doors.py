@@ -32,7 +32,7 @@ def made(clone: Path) -> None:
 
 
 def call(*words: str, cwd: Path) -> tuple[int, str, str]:
-    done = subprocess.run([*BARE, *words], cwd=cwd, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*BARE, *words], cwd=cwd, capture_output=True, text=True, timeout=300)
     return done.returncode, done.stdout, done.stderr
 
 

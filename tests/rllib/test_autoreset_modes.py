@@ -6,7 +6,6 @@ import failing_envs
 import gymnasium as gym
 import numpy as np
 import pytest
-import ray
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
@@ -39,9 +38,7 @@ class Silent(SyncVectorEnv):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def environments():
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+def environments(cluster):
     gym.register(ID, failing_envs.Counting)
     gym.register(f"{ID[:-3]}Parts-v0", Parts)
     gym.register(f"{ID[:-3]}Silent-v0", vector_entry_point=Silent)

@@ -1,6 +1,6 @@
 """Runs and studies made before modules moved (by commit d2c55bd) are resumed, evaluated and reported as ever.
 
-How the run goes on (``run_resumed.json``) is what that commit made of it with the index of decision 14 put in.
+How the run goes on (``run_resumed.json``) is what that commit made of it with the index of decision 15 put in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from interreplay.analysis import __main__ as analysis
 from interreplay.rllib import SAC
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.moved import MOVED
-from tests.rllib.test_training import cluster  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data" / "before_the_move"

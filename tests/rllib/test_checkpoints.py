@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from interreplay.errors import CheckpointError
-from tests.rllib.test_training import cluster, config, same, weights  # noqa: F401
+from tests.rllib.small_runs import CONFIGS, config, of_preset, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 ENVS = ["HalfCheetah-v5", "Pendulum-v1", "InvertedPendulum-v5"]
 
@@ -41,11 +43,20 @@ def assert_same_run(a, b):
         # After 150 steps 101 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
         pytest.param("Pendulum-v1", "NMER", "TD3", marks=pytest.mark.slow),
         ("Pendulum-v1", "PER", "DDPG"),
+        ("Pendulum-v1", "PER", "TQC"),
+        # After 150 steps 101 updates were made: the next is not CrossQ's turn for its policy.
+        ("Pendulum-v1", "NMER", "CrossQ"),
         pytest.param("HalfCheetah-v5", "Uniform", "DDPG", marks=pytest.mark.slow),
+        # After 150 steps 151 updates were made: within a turn of the policy, and a reset behind it and one before.
+        ("Pendulum-v1", "PER", "droq"),
+        ("Pendulum-v1", "NMER", "sr-sac"),
+        pytest.param("Pendulum-v1", "NMER", "redq", marks=pytest.mark.slow),
     ],
 )
 def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
-    made = lambda: config(env, buffer, trainer=trainer).build_algo()
+    of_trainer = lambda: config(env, buffer, trainer=trainer)
+    configured = of_trainer if trainer in CONFIGS else lambda: of_preset(trainer, env, buffer)
+    made = lambda: configured().build_algo()
     straight = made()
     for _ in range(4):
         straight.train()

@@ -5,9 +5,11 @@ import pytest
 import torch
 from gymnasium.spaces import Discrete, MultiDiscrete
 
+from tests.rllib.small_runs import config
 from tests.rllib.spaces_envs import Line
 from tests.rllib.test_checkpoints import assert_same_run
-from tests.rllib.test_training import cluster, config  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 class Steps(Line):
@@ -91,8 +93,8 @@ def test_remote_runners():
     algorithm.stop()
 
 
-@pytest.mark.parametrize("trainer", ["TD3", "DDPG"])
-def test_deterministic_policies_refuse_them(trainer):
+@pytest.mark.parametrize("trainer", ["TD3", "DDPG", "TQC", "CrossQ"])
+def test_other_algorithms_refuse_them(trainer):
     with pytest.raises(ValueError, match=r"the action space is Discrete\(2\); expected a Box of continuous actions$"):
         config("CartPole-v1", trainer=trainer).build_algo()
 

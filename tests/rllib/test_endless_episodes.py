@@ -13,7 +13,6 @@ from pathlib import Path
 import failing_envs
 import gymnasium as gym
 import pytest
-import ray
 
 from interreplay.rllib import SACConfig
 from interreplay.rllib.env_runner import stepping
@@ -34,9 +33,7 @@ LIMITED = "interreplay_tests/Limited-v0"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster():
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+def environments(cluster):
     gym.register(LIMITED, Endless, max_episode_steps=25)
 
 

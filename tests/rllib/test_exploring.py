@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from interreplay.learning.exploration import EpsilonGreedy, Gaussian, Random, Sampled
+from tests.rllib.small_runs import config, run, weights
 from tests.rllib.test_checkpoints import assert_same_run
-from tests.rllib.test_training import CONFIGS, cluster, config, run, weights  # noqa: F401
 
-PLAIN = {"SAC": "PlainSACUpdate", "TD3": "PlainTD3Update", "DDPG": "PlainDDPGUpdate"}
+pytestmark = pytest.mark.usefixtures("cluster")
+
+PLAIN = {"SAC": "PlainSACUpdate", "TQC": "PlainTQCUpdate", "TD3": "PlainTD3Update", "DDPG": "PlainDDPGUpdate"}
 
 
 def epsilon_greedy(**exploration):
@@ -54,9 +56,12 @@ def test_progress_reaches_remote_runners():
     algorithm.stop()
 
 
-@pytest.mark.parametrize("name", ["Sampled", "Random", "Gaussian"])
-def test_sac_explores_as_it_is_asked_to(name):
-    algorithm = config().training(exploration=name, updates_per_step=0).build_algo()
+@pytest.mark.parametrize(
+    ("trainer", "name"),
+    [("SAC", "Sampled"), ("SAC", "Random"), ("SAC", "Gaussian"), ("TQC", "Sampled"), ("CrossQ", "Sampled")],
+)
+def test_sac_and_its_kin_explore_as_they_are_asked_to(trainer, name):
+    algorithm = config(trainer=trainer).training(exploration=name, updates_per_step=0).build_algo()
     algorithm.train()
     kinds = {"Sampled": Sampled, "Random": Random, "Gaussian": Gaussian}
     assert type(algorithm.env_runner._now.exploration) is kinds[name]
@@ -64,7 +69,7 @@ def test_sac_explores_as_it_is_asked_to(name):
     with torch.no_grad():
         away = rows.actions - algorithm.learner.single_module.act(rows.obs, None)
     assert 0 < away.abs().mean() < 0.2 if name == "Gaussian" else away.abs().mean() > 0.2
-    assert type(config().build_algo().env_runner._now.exploration) is Sampled
+    assert type(config(trainer=trainer).build_algo().env_runner._now.exploration) is Sampled
 
 
 def test_a_configuration_of_before_samples():
@@ -74,7 +79,7 @@ def test_a_configuration_of_before_samples():
     assert type(made.build_algo().env_runner._now.exploration) is Sampled
 
 
-@pytest.mark.parametrize("trainer", CONFIGS)
+@pytest.mark.parametrize("trainer", PLAIN)
 def test_plain_updates_learn_the_same(trainer):
     fast, plain = (run(config(trainer=trainer).training(fast_updates=f), 1)[0] for f in (True, False))
     assert type(plain.learner._update_rule).__name__ == PLAIN[trainer]

@@ -12,10 +12,8 @@ from interreplay.rllib import SACConfig
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster():
+def environments(cluster):
     ray.cloudpickle.register_pickle_by_value(failing_envs)
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
 
 
 def config(env, **env_config):

@@ -10,7 +10,9 @@ import torch
 from interreplay.environments import robotics
 from interreplay.neighborhood import KNN
 from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
-from tests.rllib.test_training import cluster, config, run, same, weights  # noqa: F401
+from tests.rllib.small_runs import config, run, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 ENVS = ["FetchReach-v4", "PointMaze_UMaze-v3"]
 EPISODIC = {"continuing_task": False, "reset_target": False}

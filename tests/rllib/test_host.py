@@ -20,6 +20,8 @@ from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.registry import ALGORITHMS
 from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.algorithms.tqc import TQCConfig
+from ray.rllib.connectors import connector_v2
+from ray.rllib.connectors.module_to_env import NormalizeAndClipActions
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
 DOTTED = "ray.rllib.utils.replay_buffers.prioritized_episode_buffer.PrioritizedEpisodeReplayBuffer"
@@ -119,6 +121,17 @@ def test_the_rllib_command_is_gone():
     assert "ray" in scripts.names and "rllib" not in scripts.names
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["as the tests have it", "as RLlib has it"])
+def test_connectors_take_their_arguments_from_the_frame_that_made_them(kept, monkeypatch):
+    """And nothing else of what ``inspect.stack`` finds: tests/conftest.py leaves the rest out."""
+    if not kept:
+        monkeypatch.setattr(connector_v2, "inspect", inspect)
+    made = NormalizeAndClipActions(normalize_actions=False, clip_actions=True)
+    assert made.get_ctor_args_and_kwargs()[1] | made._ctor_kwargs == made._ctor_kwargs
+    assert (made._ctor_kwargs["normalize_actions"], made._ctor_kwargs["clip_actions"]) == (False, True)
+    assert isinstance(connector_v2.inspect, SimpleNamespace) == kept
+
+
 def test_local_mode_raises():
     with pytest.raises(RuntimeError, match="local_mode"):
         ray.init(local_mode=True)
@@ -167,6 +180,22 @@ def test_uint8_images_build_and_then_fail(config):
 def test_noisy_reaches_no_network_of_the_new_stack():
     assert "noisy" not in DQNConfig().training(noisy=True)._model_config_auto_includes
     assert "noisy" not in inspect.getsource(DQN._training_step_new_api_stack)
+
+
+def test_the_value_stream_of_a_dueling_distribution_does_nothing():
+    """It is added to all logits of all actions alike, and advantages are centered over atoms, not over actions."""
+    settings = {"num_atoms": 11, "v_min": -5.0, "v_max": 5.0, "dueling": True, "double_q": True}
+    space, actions = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Discrete(2)
+    module = DQNConfig().training(**settings).get_rl_module_spec(spaces={"default_policy": (space, actions)}).build()
+    obs = {"obs": torch.randn(4, 3)}
+    before = module.compute_q_values(obs)["qf_preds"].detach().clone()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name.startswith("vf."):
+                parameter.add_(torch.randn(parameter.shape))
+    after = module.compute_q_values(obs)["qf_preds"].detach()
+    assert any(name.startswith("vf.") for name, _ in module.named_parameters())
+    torch.testing.assert_close(after, before)
 
 
 # --- stock CQL --------------------------------------------------------------------------------------------------

@@ -16,11 +16,9 @@ TRAINED = "num_env_steps_trained_lifetime"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster():
+def environments(cluster):
     for module in (failing_envs, sys.modules[__name__]):
         ray.cloudpickle.register_pickle_by_value(module)
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
 
 
 def config(env=failing_envs.Draws, **training):

@@ -5,7 +5,9 @@ import pytest
 from interreplay import Mix
 from interreplay.rllib import SACConfig
 from replay_buffers import NMER
-from tests.rllib.test_training import cluster, config, same, weights  # noqa: F401
+from tests.rllib.small_runs import config, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 def mixed(mix=None):

@@ -22,9 +22,11 @@ import enjoy
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.rllib import SAC
 from interreplay.rllib.checkpoints import safe_pickle
-from interreplay.rllib.evaluation.play import Watching, watch
+from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 from interreplay.runs.state_files import manifest
-from tests.rllib.test_training import cluster, config, same, weights  # noqa: F401
+from tests.rllib.small_runs import config, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 LINE = "--env Pendulum-v1 --total_env_steps 40 --steps_per_iteration 20 --learning_starts 20 --train_batch_size 8"
 LINE += " --buffer_size 100 --hiddens 8 --evaluation_interval 0 --quiet"
@@ -181,7 +183,9 @@ def test_damaged_pickles_are_one_line(ours):
 
 
 def test_what_is_rebuilt_acts_as_what_was_saved(made):
-    plain, trusted = (watch(made, Watching(episodes=2, seed=1, trusted=trusted)).episodes for trusted in (False, True))
+    plain, trusted = (
+        watch(made, PlaybackOptions(episodes=2, seed=1, trusted=trusted)).episodes for trusted in (False, True)
+    )
     assert plain == trusted
 
 
@@ -211,7 +215,7 @@ def test_a_configuration_that_names_code_everywhere(checkpoint, ran):
     """RLlib's own algorithms act without all of it; of ours the buffer is needed, and refused."""
     configured(checkpoint, **{name: value(ran) for name, value in EVERYWHERE.items()})
     try:
-        seen = watch(checkpoint, Watching(episodes=1, seed=1))
+        seen = watch(checkpoint, PlaybackOptions(episodes=1, seed=1))
         assert len(seen.episodes) == 1
     except CheckpointError as error:
         assert "sets replay_buffer_config to" in str(error) and "--trust_checkpoint" in str(error)
@@ -223,9 +227,9 @@ def test_the_same_runs_where_it_is_trusted(tmp_path, ran):
     """Without this the tests above would show nothing: RLlib does call what a buffer's type says."""
     checkpoint = make("PPO", tmp_path)
     configured(checkpoint, replay_buffer_config=code(ran))
-    watch(checkpoint, Watching(episodes=1, seed=1))
+    watch(checkpoint, PlaybackOptions(episodes=1, seed=1))
     assert not ran.exists()
-    watch(checkpoint, Watching(episodes=1, seed=1, trusted=True))
+    watch(checkpoint, PlaybackOptions(episodes=1, seed=1, trusted=True))
     assert ran.exists()
 
 
@@ -261,13 +265,13 @@ def test_settings_that_acting_needs_are_refused_by_name(ours, ran, settings, mes
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     with pytest.raises((CheckpointError, UsageError), match=message):
-        watch(ours, Watching(episodes=1))
+        watch(ours, PlaybackOptions(episodes=1))
     assert not ran.exists()
 
 
 def test_weights_are_loaded_from_the_checkpoint_alone(ours, tmp_path):
     configured(ours, _rl_module_spec=RLModuleSpec(load_state_path=str(tmp_path / "elsewhere")))
-    assert len(watch(ours, Watching(episodes=1, seed=1)).episodes) == 1
+    assert len(watch(ours, PlaybackOptions(episodes=1, seed=1)).episodes) == 1
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -294,7 +298,7 @@ def test_msgpack_beside_the_pickle(ours, ran, msgpack_runs, listed, name):
     if listed:
         reseal(ours)
     with pytest.raises(CheckpointError, match="MessagePack" if listed else "is not listed"):
-        watch(ours, Watching(episodes=1))
+        watch(ours, PlaybackOptions(episodes=1))
     algorithm = config(buffer="NMER").build_algo()
     with pytest.raises(CheckpointError, match="MessagePack" if listed else "is not listed"):
         algorithm.restore_from_path(ours)
@@ -318,7 +322,7 @@ def test_links_out_of_a_checkpoint_of_rllibs_own(tmp_path, ran):
     poisoned(tmp_path / "elsewhere", ran, "state.pkl")
     (checkpoint / "learner_group").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CheckpointError, match="learner_group is a symbolic link"):
-        watch(checkpoint, Watching(episodes=1))
+        watch(checkpoint, PlaybackOptions(episodes=1))
     assert not ran.exists()
 
 
@@ -406,4 +410,4 @@ def test_every_setting_of_ours_is_taken_over(trainer, settings, tmp_path):
     assert same(weights(made), weights(plain)) and same(weights(made), weights(trusted))
     for algorithm in (made, plain, trusted):
         algorithm.stop()
-    assert len(watch(tmp_path / "c", Watching(episodes=1, seed=1)).episodes) == 1
+    assert len(watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1)).episodes) == 1

@@ -1,19 +1,12 @@
 """Population-based training by Ray Tune changes learning rates, PER's alpha and NMER's k of runs that go on."""
 
 import pytest
-import ray
-import torch
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 
 from interreplay.rllib import SACConfig
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    torch.set_num_threads(1)
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 class Noted(tune.Callback):
@@ -72,10 +65,10 @@ def test_what_a_population_changes_is_used(method, name, values, tmp_path):
         param_space=config.to_dict(),
         tune_config=tune.TuneConfig(num_samples=2, scheduler=scheduler),
         run_config=tune.RunConfig(
-            storage_path=str(tmp_path), stop={"training_iteration": 4}, callbacks=[noted], verbose=0
+            storage_path=str(tmp_path), stop={"training_iteration": 3}, callbacks=[noted], verbose=0
         ),
     ).fit()
-    assert not found.errors and len(noted.seen) >= 8
+    assert not found.errors and len(noted.seen) >= 6
     for _, lr, replay, result in noted.seen:
         assert result["used"]["lr"] == lr and result["used"][name] == replay[name]
     assert scheduler._num_perturbations > 0

@@ -18,8 +18,10 @@ from interreplay.rllib.command.callbacks import ProgressTable
 from interreplay.rllib.command.experiment_files import read_file, read_settings
 from interreplay.rllib.command.experiments import configured
 from interreplay.rllib.command.resources import Room, check_room, request
-from interreplay.rllib.evaluation.play import Watching, watch
-from tests.rllib.test_training import cluster, config  # noqa: F401
+from interreplay.rllib.evaluation.play import PlaybackOptions, watch
+from tests.rllib.small_runs import config
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 @pytest.mark.parametrize(
@@ -27,11 +29,15 @@ from tests.rllib.test_training import cluster, config  # noqa: F401
     [
         ("SAC", "Pendulum-v1", "interreplay.rllib.algorithms.sac"),
         ("TD3", "Pendulum-v1", "interreplay.rllib.algorithms.td3"),
+        ("TQC", "Pendulum-v1", "interreplay.rllib.algorithms.tqc"),
+        ("CrossQ", "Pendulum-v1", "interreplay.rllib.algorithms.crossq"),
         ("SAC", "CartPole-v1", "interreplay.rllib.algorithms.sac"),
         ("SAC-stock", "CartPole-v1", "ray.rllib.algorithms.sac.sac"),
         ("SAC-stock", "Pendulum-v1", "ray.rllib.algorithms.sac.sac"),
         ("PPO", "CartPole-v1", "ray.rllib.algorithms.ppo.ppo"),
-        ("DQN", "CartPole-v1", "ray.rllib.algorithms.dqn.dqn"),
+        ("DQN", "CartPole-v1", "interreplay.rllib.algorithms.dqn"),
+        ("Rainbow", "CartPole-v1", "interreplay.rllib.algorithms.dqn_variants"),
+        ("DQN-stock", "CartPole-v1", "ray.rllib.algorithms.dqn.dqn"),
     ],
 )
 def test_algorithms_by_name(run, env, module):
@@ -50,6 +56,7 @@ def test_retired_environments_are_replaced_and_said():
     [
         ("SACK", "Pendulum-v1", ["'SACK'", "did you mean SAC?", "PPO"]),
         ("TD3", "CartPole-v1", ["TD3 acts in a Box of continuous actions", "Discrete(2)", "--run SAC"]),
+        ("CrossQ", "CartPole-v1", ["CrossQ acts in a Box of continuous actions", "Discrete(2)", "--run SAC"]),
         ("SAC", "Pendulumm-v1", ["Pendulumm-v1", "Pendulum-v1"]),
     ],
 )
@@ -57,7 +64,7 @@ def test_unknown_names(run, env, parts):
     with pytest.raises(UsageError) as caught:
         config_for(run, env, str)
     assert all(part in str(caught.value) for part in parts)
-    assert names()[0] == "SAC" and "SAC-stock" in names()
+    assert names()[0] == "SAC" and {"SAC-stock", "DQN-stock"} <= {*names()}
 
 
 def test_settings_of_an_algorithm():
@@ -78,9 +85,9 @@ def test_choices_of_a_grid_are_what_each_would_be_alone():
         configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
 
 
-@pytest.mark.parametrize(("run", "env"), [("SAC-stock", "Pendulum-v1"), ("DQN", "CartPole-v1")])
+@pytest.mark.parametrize(("run", "env"), [("SAC-stock", "Pendulum-v1"), ("DQN-stock", "CartPole-v1")])
 def test_rllibs_own_algorithms_take_our_replay_methods(run, env):
-    replay = {"type": "CER" if run == "DQN" else "NMER", "capacity": 500}
+    replay = {"type": "CER" if run == "DQN-stock" else "NMER", "capacity": 500}
     made = configured(config_for(run, env, str), {"replay_buffer_config": replay, "num_env_runners": 0})
     made.validate()
     assert made.algo_class.__name__ == f"Stock{run.removesuffix('-stock')}" and made.env == env
@@ -132,10 +139,10 @@ def trained(tmp_path_factory):
 
 def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path):
     with pytest.raises(UsageError, match="made by SAC, not PPO"):
-        watch(trained, Watching("PPO", episodes=1))
+        watch(trained, PlaybackOptions("PPO", episodes=1))
     (tmp_path / "rllib_checkpoint.json").write_text("{}")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        watch(tmp_path, Watching(episodes=1))
+        watch(tmp_path, PlaybackOptions(episodes=1))
 
 
 @pytest.mark.slow
@@ -154,17 +161,17 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
     shell = [sys.executable, "-m", "interreplay.rllib.command.main"]
     command = [*shell, *"train --run SAC --env Pendulum-v1 --num-cpus 2 --local-dir r".split()]
     settings = "{num_steps_sampled_before_learning_starts: 50, steps_per_iteration: 100, hiddens: [8, 8]}"
-    command += ["--stop", "{env_steps: 9000}", "--config", settings]
+    command += ["--stop", "{env_steps: 5000}", "--config", settings]
 
     def stopped_by(number: int, *more: str) -> tuple[int, str, int]:
         before = len(env_steps(tmp_path))
         process = subprocess.Popen([*command, *more], cwd=tmp_path, stderr=-1, stdout=-3, text=True)
         try:
-            end = time.monotonic() + 240
+            end = time.monotonic() + 500
             while len(env_steps(tmp_path)) < before + 2 and time.monotonic() < end:
                 time.sleep(0.05)
             process.send_signal(number)
-            err = process.communicate(timeout=240)[1]
+            err = process.communicate(timeout=500)[1]
         finally:
             process.kill()
         return process.returncode, err, env_steps(tmp_path)[-1]
@@ -172,13 +179,13 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
     code, err, reached = stopped_by(signal.SIGTERM)
     assert code == 75 and "rllib: stopped; all trials were saved; go on with the same command and --resume" in err
     assert "Traceback" not in err and "SIGTERM" not in err and len(err.splitlines()) <= 3, err
-    assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and reached < 9000
+    assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and reached < 5000
     code, err, further = stopped_by(signal.SIGINT, "--resume")
-    assert code == 130 and "all trials were saved" in err and reached < further < 9000
+    assert code == 130 and "all trials were saved" in err and reached < further < 5000
     done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "9,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
-    assert env_steps(tmp_path) == list(range(100, 9001, 100))  # none was done twice
+    assert "5,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
+    assert env_steps(tmp_path) == list(range(100, 5001, 100))  # none was done twice
     watched = subprocess.run(
         [*shell, *"evaluate r --run SAC --episodes 2".split()],
         cwd=tmp_path,

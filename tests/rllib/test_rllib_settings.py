@@ -3,7 +3,6 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-import ray
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.connectors.env_to_module import FlattenObservations, MeanStdFilter
@@ -12,7 +11,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-from interreplay.rllib import DDPGConfig, SACConfig, TD3Config
+from interreplay.rllib import CrossQConfig, DDPGConfig, SACConfig, TD3Config, TQCConfig
 from interreplay.rllib.algorithms.rllib_settings import TABLE
 
 READ, REFUSED = set(TABLE["read"]), set(TABLE["refused"])
@@ -20,11 +19,7 @@ HARMLESS = {name for names in TABLE["harmless"].values() for name in names}
 RETIRED = -1
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    torch.set_num_threads(1)
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 def config(kind=SACConfig, env="Pendulum-v1"):
@@ -61,7 +56,7 @@ def test_a_setting_that_would_be_ignored_is_refused_by_name(name):
         made.validate()
 
 
-@pytest.mark.parametrize("kind", [SACConfig, TD3Config, DDPGConfig])
+@pytest.mark.parametrize("kind", [SACConfig, TQCConfig, CrossQConfig, TD3Config, DDPGConfig])
 def test_the_defaults_are_not_refused(kind):
     config(kind).validate()
 
@@ -213,7 +208,7 @@ def test_observations_are_normalized_by_the_statistics_of_all_that_were_stored(a
 def test_remote_runners_share_the_statistics():
     algorithm = built(config().training(normalize_observations=True).env_runners(num_env_runners=2))
     (mine, *others) = [algorithm.learner.single_module.nets.encoder.state_dict(), *remote_statistics(algorithm)]
-    algorithm._collector.collect(1, False, False)  # weights go with the request
+    algorithm._collector.collect(1, False, frozenset())  # weights go with the request
     for theirs in remote_statistics(algorithm):
         assert all(torch.equal(mine[name], theirs[name]) for name in mine)
     assert len(others) == 2

@@ -81,12 +81,12 @@ def assert_is(drawn: SingleAgentEpisode, row: dict) -> None:
 @pytest.mark.parametrize("n", [1, pytest.param(3, marks=pytest.mark.slow), 5])
 @pytest.mark.parametrize("numpy", [False, True])
 def test_what_was_added_comes_back_also_over_n_steps_chunks_and_the_seam(discrete, n, numpy):
-    worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(60, buffer="Uniform", seed=0)
+    worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(30, buffer="Uniform", seed=0)
     for _ in range(8):
         buffer.add(worlds.collect(4, numpy))
-        kept = range(max(0, len(worlds.rows) - 60), len(worlds.rows))
+        kept = range(max(0, len(worlds.rows) - 30), len(worlds.rows))
         expected = {worlds.rows[i]["obs"].tobytes(): worlds.n_step(i, n) for i in kept}
-        drawn = buffer.sample(num_items=600, n_step=n, gamma=GAMMA, sample_episodes=True, to_numpy=numpy)
+        drawn = buffer.sample(num_items=300, n_step=n, gamma=GAMMA, sample_episodes=True, to_numpy=numpy)
         for episode in drawn:
             assert_is(episode, expected[np.asarray(episode.get_observations(0)).tobytes()])
         assert len({np.asarray(e.get_observations(0)).tobytes() for e in drawn}) == len(kept) == len(buffer)
@@ -128,6 +128,34 @@ def test_td_errors_reach_the_priorities_of_the_rows_drawn():
     assert abs(is_wanted(3000).mean() - 100 / (100 + 0.1 * 29)) < 0.01
     weights = {float(e.get_extra_model_outputs("weights", 0)) for e in buffer.sample(num_items=300, n_step=1)}
     assert sorted(weights) == pytest.approx([1e-3, 1.0], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "needs"),
+    [
+        ("LaBER", "score"),
+        ("ReLo", "reducible_loss"),
+        ("LA3P", "actor_weights and critic_loss"),
+    ],
+)
+def test_methods_that_need_more_of_an_algorithm_are_refused(kind, needs):
+    message = (
+        f"^{kind} needs {needs} of the algorithm; an algorithm of RLlib's own has none; expected our SAC, TD3 or DDPG$"
+    )
+    with pytest.raises(ValueError, match=message):
+        ReplayBuffer(100, buffer=kind)
+    with pytest.raises(ValueError, match="EventTables needs success of the algorithm"):
+        ReplayBuffer(100, buffer="EventTables", events=["success"])
+
+
+def test_lap_goes_by_the_mean_error_and_says_so():
+    with pytest.warns(UserWarning, match="LAP goes by the mean TD error of the critics here.*not by the largest"):
+        buffer = ReplayBuffer(100, buffer="LAP", seed=0)
+    buffer.add(Worlds(seed=3).collect(30))
+    buffer.sample(16)
+    buffer.update_priorities(np.full(16, 3.0))
+    drawn = buffer.buffer.selector.priorities(buffer.buffer.selector._raw.nonzero().squeeze(1))
+    assert set(drawn.tolist()) == {1.0, 3.0}
 
 
 def test_td_errors_must_fit_the_rows_drawn_last():

@@ -6,7 +6,6 @@ import gymnasium as gym
 import numpy as np
 import pandas
 import pytest
-import ray
 import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.sac import SACConfig
@@ -29,16 +28,6 @@ class Mine(ReplayMixin, SACConfig):
 
 
 CONTINUOUS = [StockSACConfig, StockTQCConfig, Mine]
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    started = not ray.is_initialized()
-    if started:
-        ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=200 * 2**20)
-    yield
-    if started:
-        ray.shutdown()
 
 
 # --- configurations ----------------------------------------------------------------------------------------------

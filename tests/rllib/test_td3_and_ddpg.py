@@ -12,17 +12,30 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
 from interreplay.rllib import DDPG
 from interreplay.rllib.run.build import algorithm_settings, configure
-from tests.rllib.test_training import CONFIGS, cluster, config, run, same, weights  # noqa: F401
+from tests.rllib.small_runs import CONFIGS, config, run, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 FAST = ("NMER", "PER", "S4RL")
 
 
+OPTIONS = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "actor_target": "mean"}
+OPTIONS |= {"weight_decay": 0.01, "reset_interval": 80}
+
+
 @pytest.mark.parametrize(
-    "buffer", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in replay_buffers.__all__]
+    ("buffer", "options"),
+    [
+        *[pytest.param(name, {}, id=name) for name in FAST],
+        *[
+            pytest.param(name, OPTIONS, id=f"{name}, all options", marks=[] if name == "PER" else pytest.mark.slow)
+            for name in replay_buffers.__all__
+        ],
+    ],
 )
-def test_td3_trains_with_every_method(buffer):
+def test_td3_trains_with_every_method(buffer, options):
     env = "FetchReach-v4" if buffer == "HER" else "Pendulum-v1"
-    algorithm, results = run(config(env, buffer, trainer="TD3"))
+    algorithm, results = run(config(env, buffer, trainer="TD3").training(**options))
     learned = results[-1]["learners"]["default_policy"]
     assert learned["num_updates_lifetime"] == 101
     assert all(np.isfinite(learned[name]) for name in ("critic_loss", "actor_loss", "q_mean"))
@@ -91,7 +104,12 @@ def test_a_configuration_as_tune_makes_it():
     plain = config(trainer="DDPG").to_dict() | {"exploration": {"type": "Gaussian", "sigma": 0.3}, "huber_delta": 2.0}
     algorithm = DDPG(config=plain)
     assert algorithm.env_runner._now.exploration.sigma == 0.3 and isinstance(algorithm.config.exploration, Gaussian)
-    assert algorithm.learner._update_rule.huber_delta == 2.0
+    assert algorithm.learner._update_rule.settings.huber_delta == 2.0
+
+
+def bound_of(trainer):
+    """The setting that says from which error on the critics' loss is linear."""
+    return "kappa" if trainer == "TQC" else "huber_delta"
 
 
 @functools.cache
@@ -101,8 +119,9 @@ def trained(trainer, **extra):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trainer", CONFIGS)
-@pytest.mark.parametrize("setting", [{"actor_l2": 1.0}, {"critic_l2": 1.0}, {"huber_delta": 1e-3}])
+@pytest.mark.parametrize("setting", [{"actor_l2": 1.0}, {"critic_l2": 1.0}, {"bound": 1e-3}])
 def test_the_loss_extras_change_what_every_algorithm_learns(trainer, setting):
+    setting = {bound_of(trainer) if name == "bound" else name: value for name, value in setting.items()}
     plain, other = trained(trainer), trained(trainer, **setting)
     for name, value in setting.items():
         assert getattr(other.config, name) == value
@@ -114,10 +133,10 @@ def test_the_loss_extras_change_what_every_algorithm_learns(trainer, setting):
 
 @pytest.mark.parametrize("trainer", CONFIGS)
 def test_the_loss_extras_are_flags_of_every_trainer(trainer):
-    line = {"trainer": trainer, "actor_l2": 0.1, "critic_l2": 0.2, "huber_delta": 0.3, "horizon": 50}
+    line = {"trainer": trainer, "actor_l2": 0.1, "critic_l2": 0.2, bound_of(trainer): 0.3, "horizon": 50}
     made = configure(f"{trainer}Config", settings_for(line))
     update = made.build_algo().learner._update_rule
-    assert (update.huber_delta, made.env_config) == (0.3, {"max_episode_steps": 50})
+    assert (getattr(update.settings, bound_of(trainer)), made.env_config) == (0.3, {"max_episode_steps": 50})
     assert [update.optimizers[name].param_groups[0]["weight_decay"] for name in ("actor", "critic")] == [0.1, 0.2]
 
 
@@ -172,6 +191,12 @@ def test_the_command_lines_defaults_are_the_configurations(trainer):
         ("DDPG", {"critic_l2": -1}, "critic_l2 is -1"),
         ("DDPG", {"exploration": "Gausian"}, "there is no exploration 'Gausian'.*Gaussian"),
         ("DDPG", {"actor_lr": 0.0}, "actor_lr is 0.0"),
+        ("SAC", {"n_critics": 0}, "n_critics is 0; expected a whole number of at least 1"),
+        ("SAC", {"critic_dropout": 1.0}, "critic_dropout is 1.0; expected a number of at least 0, at most 0.99"),
+        ("SAC", {"actor_target": "max"}, "actor_target is 'max'; expected one of min, mean, first"),
+        ("TD3", {"reset_interval": 0}, "reset_interval is 0; expected a whole number of at least 1 or 'none'"),
+        ("SAC", {"target_subset": 3}, "target_subset is 3; expected at most n_critics, 2"),
+        ("DDPG", {"weight_decay": 0.1}, "weight_decay is 0.1 and critic_l2 0.01; expected one of them 0"),
     ],
 )
 def test_bad_settings_are_refused_by_name(trainer, settings, message):

@@ -15,7 +15,9 @@ from interreplay.errors import UsageError
 from interreplay.rllib.evaluation.evaluation_video import MOST_FRAMES, EvaluationFilm
 from interreplay.rllib.run.result_log import RunLog
 from interreplay.rllib.run.trackers import trackers
-from tests.rllib.test_training import cluster, config  # noqa: F401
+from tests.rllib.small_runs import config
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 LINE = (
     "--env InvertedPendulum-v5 --total_env_steps 300 --steps_per_iteration 100 --learning_starts 60 --hiddens 8,8"

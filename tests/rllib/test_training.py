@@ -3,50 +3,13 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-import ray
 import torch
 
 import replay_buffers
 from interreplay.errors import NonFiniteError
-from interreplay.rllib import DDPGConfig, SACConfig, TD3Config
+from tests.rllib.small_runs import config, run, same, weights
 
-CONFIGS = {"SAC": SACConfig, "TD3": TD3Config, "DDPG": DDPGConfig}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    torch.set_num_threads(1)
-    if not ray.is_initialized():
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
-
-
-def config(env="Pendulum-v1", buffer="Uniform", seed=0, trainer="SAC", **arguments):
-    return (
-        CONFIGS[trainer]()
-        .environment(env)
-        .replay(buffer, capacity=5_000, **arguments)
-        .training(
-            hiddens=(32, 32),
-            train_batch_size_per_learner=32,
-            num_steps_sampled_before_learning_starts=50,
-            steps_per_iteration=75,
-        )
-        .debugging(seed=seed)
-    )
-
-
-def weights(algorithm):
-    return {k: v.clone() for k, v in algorithm.learner.single_module.state_dict().items()}
-
-
-def same(a, b):
-    return all(torch.equal(a[k], b[k]) for k in a)
-
-
-def run(made, iterations=2):
-    algorithm = made.build_algo()
-    results = [algorithm.train() for _ in range(iterations)]
-    return algorithm, results
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 def test_iterations_count_steps_and_updates():
@@ -121,6 +84,83 @@ def test_td_errors_reach_the_selector():
     algorithm, _ = run(config(buffer="PER"))
     raw = algorithm.replay_buffer.selector.priorities(torch.arange(150))
     assert len(raw.unique()) > 50
+
+
+def test_the_largest_error_of_the_critics_reaches_the_selector():
+    algorithm = config(buffer="LAP").training(updates_per_step=0).build_algo()
+    algorithm.train()
+    assert algorithm.learner._update_rule.scores_wanted == {"largest_error"}
+    buffer = algorithm.replay_buffer
+    sample = buffer.sample(32)
+    result = algorithm.learner.update_from_sample(sample)
+    assert (result.scores["largest_error"] >= result.errors.abs()).all()
+    algorithm.experience.update(sample, result)
+    last = {int(slot): float(score) for slot, score in zip(sample.slots, result.scores["largest_error"], strict=True)}
+    found = buffer.selector.priorities(torch.tensor(list(last))).tolist()
+    assert found == pytest.approx([max(score, 1.0) for score in last.values()])
+    plain = config(buffer="PER").build_algo()
+    assert plain.learner._update_rule.scores_wanted == frozenset()
+
+
+def test_what_was_reducible_of_a_row_reaches_the_selector():
+    algorithm, _ = run(config(buffer="ReLo"))
+    raw = algorithm.replay_buffer.selector.priorities(torch.arange(150))
+    assert float(raw.min()) == pytest.approx(1e-6), "not every loss can be reduced"
+    assert len(raw.unique()) > 3
+
+
+@pytest.mark.parametrize("settings", [{"huber_delta": 2.0}, {"pal_alpha": 0.4}])
+@pytest.mark.parametrize("buffer", ["LAP", "LA3P"])
+def test_a_loss_of_the_critics_is_asked_for_once(buffer, settings):
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"^{name} is .*; expected none, for rows of {buffer} bring the critics' loss"):
+        config(buffer=buffer).training(**settings).build_algo()
+    with pytest.raises(ValueError, match="huber_delta is 1.0 and pal_alpha is 0.4; expected one of them"):
+        config().training(huber_delta=1.0, pal_alpha=0.4).validate()
+
+
+def test_pal_is_a_setting_of_uniform_replay_too():
+    algorithm, results = run(config().training(pal_alpha=0.4))
+    assert algorithm.learner._update_rule.loss.alpha == 0.4
+    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+
+
+def test_candidates_are_scored_by_the_networks_of_now_and_a_resumed_run_scores_the_same(tmp_path):
+    algorithm, _ = run(config(buffer="LaBER"), 1)
+    path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
+    algorithm.train()
+    again = config(buffer="LaBER").build_algo()
+    again.restore_from_path(path)
+    again.train()
+    assert same(weights(algorithm), weights(again))
+
+
+class Succeeding(gym.Env):
+    """Reports success in every third step."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, config=None):
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        info = {"is_success": self.steps % 3 == 0} if self.steps > 1 else {}
+        return np.full(2, self.steps / 1_000, np.float32), 0.0, False, self.steps % 10 == 0, info
+
+
+def test_success_fills_a_table_without_code_of_a_user():
+    made = config(Succeeding, "EventTables", events=["success"], history=0).training(n_step=1)
+    algorithm, results = run(made)
+    storage, table = algorithm.replay_buffer.storage, algorithm.replay_buffer.selector._tables[0]
+    flags = storage.column("extras.success")[:150]
+    steps = torch.round(storage[torch.arange(150)].next_obs[:, 0] * 1_000).int()
+    assert torch.equal(flags, steps % 3 == 0) and sorted(table.members.tolist()) == flags.nonzero()[:, 0].tolist()
+    assert results[-1]["replay_buffer"]["event_table_0_rows"] == 50 or 45 < len(table) < 55
 
 
 @pytest.mark.parametrize("buffer", [n for n in replay_buffers.__all__ if n not in ("Uniform", "PER", "NMER", "HER")])

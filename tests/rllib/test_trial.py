@@ -18,7 +18,7 @@ import custom_training
 from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.rllib.tune.single_run import run_single
-from interreplay.rllib.tune.study_run import HopelessError, TrialRun
+from interreplay.rllib.tune.study_run import PermanentFailure, StudyRun
 from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import RunFolder
 from interreplay.studies.storage import Store
@@ -44,7 +44,7 @@ def settings(*more: str) -> dict:
 
 
 def finish(folder: Path, **options) -> list[dict]:
-    with TrialRun(folder, settings(), options.pop("hang_timeout", 60)) as run:
+    with StudyRun(folder, settings(), options.pop("hang_timeout", 60)) as run:
         return list(run.results())
 
 
@@ -58,7 +58,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def weights_and_buffer(folder: Path) -> dict[str, list]:
-    """Sizes and checksums of the newest checkpoint's files with networks, optimisers and the buffer."""
+    """Sizes and checksums of the newest checkpoint's files with networks, optimizers and the buffer."""
     manifest = json.loads((RunFolder(folder).checkpoints()[0] / "manifest.json").read_text())
     return {
         k: v
@@ -89,7 +89,7 @@ def test_a_trial_is_what_custom_training_does(whole, tmp_path):
 @pytest.mark.parametrize("step", [8, 59, 75, 100])
 def test_interrupted_anywhere_it_ends_the_same(wish, step, whole, tmp_path):
     folder = tmp_path / "run"
-    with TrialRun(folder, settings(), 60) as run:
+    with StudyRun(folder, settings(), 60) as run:
         results = run.results()
         training = run._prepare()
         training._progress = lambda steps: run.ask(wish) if steps == step else None
@@ -189,7 +189,7 @@ def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_lost_env_runner_is_a_failure_like_others(tmp_path):
     how = settings("--num_workers", "1", "--evaluation_interval", "0")
-    with TrialRun(tmp_path / "run", how, 60) as run, pytest.raises(Exception, match="actor died"):
+    with StudyRun(tmp_path / "run", how, 60) as run, pytest.raises(Exception, match="actor died"):
         for figures in run.results():
             if figures["env_steps"] == 50:
                 (pid,) = run.training.algo.env_runner_group.foreach_env_runner(
@@ -216,7 +216,7 @@ def test_a_folder_belongs_to_one_process(tmp_path):
 @pytest.mark.slow
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
     folder = tmp_path / "run"
-    with TrialRun(folder, settings(), 60) as run:
+    with StudyRun(folder, settings(), 60) as run:
         results = run.results()
         for _ in range(3):
             next(results)
@@ -229,7 +229,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
 
 
 def test_errors_that_end_a_trial_are_told_apart(tmp_path):
-    with TrialRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60) as run, pytest.raises(HopelessError):
+    with StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60) as run, pytest.raises(PermanentFailure):
         list(run.results())
     assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
 
@@ -237,13 +237,13 @@ def test_errors_that_end_a_trial_are_told_apart(tmp_path):
 @pytest.mark.slow
 def test_a_run_goes_on_from_a_folder_elsewhere(whole, tmp_path):
     store = Store(f"memory://{uuid.uuid4().hex}/study")
-    with TrialRun(store.here / "run", settings(), 60, store.uri) as run:
+    with StudyRun(store.here / "run", settings(), 60, store.uri) as run:
         training = run._prepare()
         training._progress = lambda steps: run.ask("stop") if steps == 59 else None
         run._prepare = lambda: training
         list(run.results())
     shutil.rmtree(store.here)  # as on another machine
-    with TrialRun(store.here / "run", settings(), 60, store.uri) as run:
+    with StudyRun(store.here / "run", settings(), 60, store.uri) as run:
         list(run.results())
     assert run.folder.status()["begun_at"] == 59
     shutil.rmtree(store.here)

@@ -14,7 +14,8 @@ from interreplay.rllib.command.algorithm_names import config_for
 from interreplay.rllib.command.experiment_files import read_file
 from interreplay.rllib.command.experiments import configured
 from interreplay.rllib.command.resources import Room
-from tests.rllib.test_training import cluster  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "tuned"
 FILES = sorted(FOLDER.glob("*.yaml"))

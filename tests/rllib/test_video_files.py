@@ -13,7 +13,7 @@ from interreplay.flags.parser import OneLineParser
 from interreplay.rllib import SACConfig
 from interreplay.rllib.evaluation import video
 from interreplay.rllib.evaluation.gif_file import GifFile
-from interreplay.rllib.evaluation.play import Watching, watch
+from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 
 
 def pictures(count, height=40, width=60):
@@ -118,12 +118,12 @@ def test_three_of_ten_episodes_are_filmed(tmp_path):
     algorithm = config.training(hiddens=(8,), train_batch_size_per_learner=8).build_algo()
     algorithm.save_to_path(tmp_path / "checkpoint_000001")
     algorithm.stop()
-    seen = watch(tmp_path, Watching(episodes=5, seed=0, video=tmp_path / "a.gif"))
+    seen = watch(tmp_path, PlaybackOptions(episodes=5, seed=0, video=tmp_path / "a.gif"))
     steps = sum(episode.length for episode in seen.episodes[:3])
     assert len(seen.episodes) == 5 and f"({steps} frames of 3 episodes)" in seen.video
     frames, durations = read(tmp_path / "a.gif")
     assert len(frames) == steps and sum(durations) == pytest.approx(steps * 40, abs=10)
-    one = watch(tmp_path, Watching(episodes=2, seed=0, video=tmp_path / "b.gif", video_episodes=1))
+    one = watch(tmp_path, PlaybackOptions(episodes=2, seed=0, video=tmp_path / "b.gif", video_episodes=1))
     assert f"({seen.episodes[0].length} frames of 1 episode)" in one.video
 
 

@@ -19,8 +19,10 @@ from interreplay.errors import UsageError
 from interreplay.rllib.command import main
 from interreplay.rllib.evaluation import video
 from interreplay.rllib.evaluation.load import find
-from interreplay.rllib.evaluation.play import Watching, watch
-from tests.rllib.test_training import cluster, config  # noqa: F401
+from interreplay.rllib.evaluation.play import PlaybackOptions, watch
+from tests.rllib.small_runs import config
+
+pytestmark = pytest.mark.usefixtures("cluster")
 
 ENV = "InvertedDoublePendulum-v5"
 
@@ -55,22 +57,22 @@ def checkpoint(request):
 def test_episodes_until_enough(checkpoint):
     assert find(checkpoint.parent) == find(checkpoint) == [checkpoint]
     told = []
-    seen = watch(checkpoint, Watching("SAC", episodes=3), told.append)
+    seen = watch(checkpoint, PlaybackOptions("SAC", episodes=3), told.append)
     assert seen.episodes == told and len(told) == 3
     assert all(0 < e.ret <= 10 * e.length for e in told), "10 for every step upright, less what speed costs"
-    assert sum(e.length for e in watch(checkpoint, Watching(steps=20)).episodes) >= 20
-    assert len(watch(checkpoint, Watching(steps=10_000, episodes=1)).episodes) == 1
+    assert sum(e.length for e in watch(checkpoint, PlaybackOptions(steps=20)).episodes) >= 20
+    assert len(watch(checkpoint, PlaybackOptions(steps=10_000, episodes=1)).episodes) == 1
 
 
 def test_a_seed_says_what_is_played(checkpoint):
-    first, again, other = (watch(checkpoint, Watching(episodes=3, seed=s)).episodes for s in (5, 5, 6))
+    first, again, other = (watch(checkpoint, PlaybackOptions(episodes=3, seed=s)).episodes for s in (5, 5, 6))
     assert first == again
     assert first[1:] == other[:2], "episode i begins from seed + i"
-    assert len({e.ret for e in watch(checkpoint, Watching(episodes=3)).episodes}) == 3, "they differ without one"
+    assert len({e.ret for e in watch(checkpoint, PlaybackOptions(episodes=3)).episodes}) == 3, "they differ without one"
 
 
 def test_the_last_line(trained):
-    seen = watch(trained, Watching(episodes=4, seed=0))
+    seen = watch(trained, PlaybackOptions(episodes=4, seed=0))
     returns, lengths = np.array([[e.ret, e.length] for e in seen.episodes]).T
     expected = (
         f"return {returns.mean():.1f} ± {returns.std():.1f}, length {lengths.mean():.0f} ± {lengths.std():.0f} steps"
@@ -81,7 +83,7 @@ def test_the_last_line(trained):
 def test_a_video_has_a_frame_for_every_step(checkpoint, tmp_path):
     from PIL import Image
 
-    seen = watch(checkpoint, Watching(episodes=2, seed=1, video=tmp_path / "a.gif"))
+    seen = watch(checkpoint, PlaybackOptions(episodes=2, seed=1, video=tmp_path / "a.gif"))
     steps = sum(e.length for e in seen.episodes)
     with Image.open(tmp_path / "a.gif") as film:
         assert (film.n_frames, film.size) == (steps, (320, 320))
@@ -98,7 +100,7 @@ def test_an_mp4_has_a_frame_for_every_step(trained, tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     import imageio.v3 as imageio
 
-    seen = watch(trained, Watching(episodes=2, seed=1, video=tmp_path / "a.mp4"))
+    seen = watch(trained, PlaybackOptions(episodes=2, seed=1, video=tmp_path / "a.mp4"))
     assert sum(1 for _ in imageio.imiter(tmp_path / "a.mp4")) == sum(e.length for e in seen.episodes)
 
 
@@ -122,7 +124,7 @@ def test_a_dataset_of_nested_observations(tmp_path, monkeypatch):
     algorithm.save_to_path(tmp_path / "checkpoint_000001")
     space = algorithm.learner.single_module.observation_space
     algorithm.stop()
-    watch(tmp_path / "checkpoint_000001", Watching(episodes=1, dataset="line/test-v0"))
+    watch(tmp_path / "checkpoint_000001", PlaybackOptions(episodes=1, dataset="line/test-v0"))
     (episode,) = minari.load_dataset("line/test-v0").iterate_episodes()
     seen = episode.observations
     assert seen["arm"]["pose"].shape == (26, 2) and seen["rest"][0].shape == (26, 2)
@@ -134,7 +136,7 @@ def test_a_dataset_of_nested_observations(tmp_path, monkeypatch):
 def test_a_dataset_holds_what_the_environment_was_given(checkpoint, tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    seen = watch(checkpoint, Watching(episodes=2, seed=1, dataset="pendulum/test-v0"))
+    seen = watch(checkpoint, PlaybackOptions(episodes=2, seed=1, dataset="pendulum/test-v0"))
     dataset = minari.load_dataset("pendulum/test-v0")
     assert f"{dataset.total_episodes} episodes, {dataset.total_steps} steps" in seen.summary()
     for i, episode in enumerate(dataset.iterate_episodes()):
@@ -150,9 +152,9 @@ def test_a_dataset_holds_what_the_environment_was_given(checkpoint, tmp_path, mo
             assert env.action_space.contains(action.astype(np.float32)) and np.abs(episode.actions).max() <= 1
             obs = env.step(action)[0]
     with pytest.raises(UsageError, match="there is such a dataset already"):
-        watch(checkpoint, Watching(episodes=1, dataset="pendulum/test-v0"))
+        watch(checkpoint, PlaybackOptions(episodes=1, dataset="pendulum/test-v0"))
     with pytest.raises(UsageError, match="'no name' is no name of a dataset"):
-        watch(checkpoint, Watching(episodes=1, dataset="no name"))
+        watch(checkpoint, PlaybackOptions(episodes=1, dataset="no name"))
 
 
 @pytest.mark.parametrize(
@@ -240,9 +242,9 @@ def test_what_is_not_installed_is_said_with_how_to_install_it(trained, monkeypat
     for package in ("minari", "imageio_ffmpeg"):
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=r"pip install 'interreplay\[minari\]'"):
-        watch(trained, Watching(dataset="a/b-v0"))
+        watch(trained, PlaybackOptions(dataset="a/b-v0"))
     with pytest.raises(UsageError, match=r"pip install 'interreplay\[video\]'"):
-        watch(trained, Watching(video=tmp_path / "a.mp4"))
+        watch(trained, PlaybackOptions(video=tmp_path / "a.mp4"))
 
 
 def test_what_cannot_be_drawn_is_one_line(trained, monkeypatch, tmp_path):
@@ -253,7 +255,7 @@ def test_what_cannot_be_drawn_is_one_line(trained, monkeypatch, tmp_path):
     with pytest.raises(
         UsageError, match=r"InvertedDoublePendulum-v5 cannot be drawn here \(no.libGL\); MuJoCo needs EGL or OSMesa"
     ):
-        watch(trained, Watching(video=tmp_path / "a.gif"))
+        watch(trained, PlaybackOptions(video=tmp_path / "a.gif"))
     assert not list(tmp_path.iterdir())
 
 
@@ -261,7 +263,7 @@ def test_what_cannot_be_drawn_is_one_line(trained, monkeypatch, tmp_path):
 def test_a_window_is_the_environments_own(trained, monkeypatch):
     shown = []
     monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", lambda self: shown.append(self.render_mode))
-    seen = watch(trained, Watching(episodes=1, window=True))
+    seen = watch(trained, PlaybackOptions(episodes=1, window=True))
     assert set(shown) == {"human"} and len(shown) >= seen.episodes[0].length
 
 

@@ -67,7 +67,10 @@ def file(tmp_path):
         ({"buffers": "[{NMER: {k: 0}}]"}, "k is 0"),
         ({"buffers": "[3]"}, "buffer 3 is no entry; expected a name"),
         ({"buffers": "[HER]"}, "HER cannot store Pendulum-v1"),
-        ({"trainers": "[{TD3: {alpha_lr: 1}}]"}, "--alpha_lr is a setting of SAC; TD3 does not have it"),
+        (
+            {"trainers": "[{TD3: {alpha_lr: 1}}]"},
+            "--alpha_lr is a setting of SAC, TQC and CrossQ; TD3 does not have it",
+        ),
         ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 1"),
         ({"grids": "[SAC]"}, "grids: expected a list of mappings"),
         ({"grids": "[{trainer: SAC}]"}, "grids: unknown 'trainer'; did you mean trainers?"),

@@ -88,7 +88,7 @@ def test_no_probability_is_the_stored_rows():
     assert (mix == 1).all() and (made.variances == 0).all()
 
 
-def test_neighborhoods_that_cannot_be_factorised_become_the_plain_blend():
+def test_neighborhoods_that_cannot_be_factorized_become_the_plain_blend():
     anchors, neighbors = neighborhoods()
     synthesizer = fixed(weighted=True)
     synthesizer.schedule.current = synthesizer.schedule.current.map(lambda v: torch.full_like(v, torch.nan))

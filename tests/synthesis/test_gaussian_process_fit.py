@@ -20,8 +20,9 @@ from interreplay.synthesis.gaussian_process import (
 )
 from interreplay.synthesis.gaussian_process.fit import fit
 from interreplay.synthesis.gaussian_process.model import NOISE_FLOOR, Model
-from interreplay.synthesis.gaussian_process.neighborhoods import features_of, targets_of
+from interreplay.synthesis.gaussian_process.neighborhoods import targets_of
 from interreplay.synthesis.gaussian_process.schedule import schedule_named
+from interreplay.transitions import features
 
 N, M, D, T = 2, 6, 4, 3
 FORMS = {
@@ -207,10 +208,10 @@ def test_hyperparameters_of_random_rows_are_those_of_rows_that_are_stored():
     form, schedule, preparation = Form("rbf").over(5, 2), RandomRows(20, every=3, how=Fit(3)), Preparation()
     schedule.observe(buffer.storage, preparation, np.random.default_rng(4), buffer.view)
     sampled = buffer.storage[torch.arange(10).view(2, 5)]
-    found = schedule(form, preparation(features_of(sampled), targets_of(sampled)))
+    found = schedule(form, preparation(features(sampled), targets_of(sampled)))
     slots = np.random.default_rng(4).choice(60, 20, replace=False)
     rows = buffer.storage[torch.from_numpy(slots)]
-    scaled = preparation(features_of(rows)[None], targets_of(rows)[None])
+    scaled = preparation(features(rows)[None], targets_of(rows)[None])
     start = Hyperparameters.initial(form, 4, 1.0, torch.float32, "cpu")
     close(found, fit(Fit(3), form, start, scaled.x, scaled.y).hyper)
 

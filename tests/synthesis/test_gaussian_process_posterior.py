@@ -8,7 +8,7 @@ import torch
 from naive_gp import predict, random_hyper
 
 from interreplay.synthesis.gaussian_process import Form, Hyperparameters, Preparation
-from interreplay.synthesis.gaussian_process.posterior import factorise, posterior
+from interreplay.synthesis.gaussian_process.posterior import factorize, posterior
 from interreplay.synthesis.gaussian_process.scaling import principal_axes, scale_of
 from interreplay.synthesis.gaussian_process.weights import likelihood_weights
 
@@ -59,11 +59,11 @@ def test_without_noise_the_data_are_met_and_far_away_is_the_prior():
     torch.testing.assert_close(away.variance, hyper.outputscale.expand(N, M, T).contiguous())
 
 
-def test_matrices_that_cannot_be_factorised_get_jitter_or_are_named():
+def test_matrices_that_cannot_be_factorized_get_jitter_or_are_named():
     matrices = torch.eye(4).repeat(3, 2, 1, 1)
     matrices[1, 0] = 1.0  # of rank 1
     matrices[2, 1] = torch.nan
-    factor, failed, retried = factorise(matrices.clone())
+    factor, failed, retried = factorize(matrices.clone())
     assert failed.tolist() == [False, False, True] and retried == 2
     assert torch.isfinite(factor).all()
     torch.testing.assert_close(factor[0, 0], torch.eye(4))

@@ -17,7 +17,7 @@ from interreplay.synthesis import Mixup, NearestOutcome, Relabel
 from replay_buffers import HER, Uniform
 
 GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
-CERTAIN = 1e12  # a k with which every row is relabelled
+CERTAIN = 1e12  # a k with which every row is relabeled
 
 
 def reward(achieved, desired, info):
@@ -45,14 +45,14 @@ def futures(buffer, slot):
     return {tuple(goal) for goal in storage[later].next_obs["achieved_goal"].tolist()}
 
 
-def test_relabelled_rows_want_what_their_own_episode_achieved_later():
+def test_relabeled_rows_want_what_their_own_episode_achieved_later():
     buffer = filled()
-    relabelled = 0
+    relabeled = 0
     for _ in range(4):
         sample = buffer.sample(256)
         rows, stored = sample.transitions, buffer.storage[sample.slots]
         changed = (rows.obs["desired_goal"] != stored.obs["desired_goal"]).any(1)
-        relabelled += int(changed.sum())
+        relabeled += int(changed.sum())
         for i, slot in enumerate(sample.slots.tolist()):
             if not changed[i]:
                 assert torch.equal(rows.next_obs["desired_goal"][i], stored.next_obs["desired_goal"][i])
@@ -69,7 +69,7 @@ def test_relabelled_rows_want_what_their_own_episode_achieved_later():
             assert torch.equal(rows.next_obs[name], stored.next_obs[name])
         assert torch.equal(rows.actions, stored.actions) and torch.equal(rows.truncated, stored.truncated)
         assert sample.mix is None and (sample.neighbor_slots == -1).all()
-    assert binomtest(relabelled, 4 * 256, 0.8).pvalue > 1e-4
+    assert binomtest(relabeled, 4 * 256, 0.8).pvalue > 1e-4
     assert 0 < int(rows.terminated.sum()) < 256 and len(rows.rewards.unique()) > 2
 
 
@@ -89,7 +89,7 @@ def test_k_0_is_uniform_bit_for_bit():
 
 
 @pytest.mark.parametrize("k", [1, 4, 9])
-def test_k_is_relabelled_rows_per_row_that_keeps_its_goal(k):
+def test_k_is_relabeled_rows_per_row_that_keeps_its_goal(k):
     buffer = filled(k=k, strategy="final")
     sample = buffer.sample(4096)
     changed = sample.transitions.obs["desired_goal"] != buffer.storage[sample.slots].obs["desired_goal"]
@@ -192,7 +192,7 @@ def test_mistakes_are_named():
         HER(compute_reward=reward).add(make(5))
     with pytest.raises(ValueError, match="achieved_goal is .* desired_goal .*; expected the same"):
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL | {"desired_goal": (3,)}))
-    with pytest.raises(ValueError, match="cannot be relabelled"):
+    with pytest.raises(ValueError, match="cannot be relabeled"):
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL, obs_dtype=np.int64))
     buffer = ReplayBuffer(10, neighborhood=RandomNeighbor(), synthesizer=Relabel(compute_reward=reward))
     buffer.add(make(5, obs_shape=GOAL))

@@ -105,7 +105,7 @@ Styles = dict[str, tuple[str, str]]
 
 
 def styles(methods: Sequence[str], baseline: str) -> Styles:
-    """One color and dash per method, the same in all figures; the baseline is grey."""
+    """Return one color and dash per method, the same in all figures; the baseline is gray."""
     others = [method for method in sorted(methods) if method != baseline]
     cycle = len(COLORS)
     found = {m: (COLORS[i % cycle], DASHES[i // cycle % len(DASHES)]) for i, m in enumerate(others)}
@@ -113,7 +113,7 @@ def styles(methods: Sequence[str], baseline: str) -> Styles:
 
 
 def apart(values: Sequence[float], heights: Sequence[float], low: float, high: float) -> list[float]:
-    """Middles for labels: as near to `values` as their `heights`, which must not overlap, and `low` to `high` allow."""
+    """Place labels as near to `values` as their `heights`, which must not overlap, and `low` to `high` allow."""
     order = sorted(range(len(values)), key=lambda i: values[i])
     room = [(heights[i] + heights[j]) / 2 for i, j in zip(order, order[1:], strict=False)]
     shrink = min(1.0, (high - low) / sum(room)) if room else 1.0
@@ -132,7 +132,7 @@ def apart(values: Sequence[float], heights: Sequence[float], low: float, high: f
 
 
 def span(chart: Chart) -> tuple[float, float]:
-    """The vertical range of a chart of lines, bands included, with a margin."""
+    """Return the vertical range of a chart of lines, bands included, with a margin."""
     parts = [
         np.asarray(part, dtype=float)
         for line in chart.lines

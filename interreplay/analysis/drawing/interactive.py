@@ -16,7 +16,7 @@ GAP = 0.075
 
 
 def draw(chart: Chart, styles: Styles) -> dict[str, Any]:
-    """A chart as what ``Plotly.newPlot`` takes; a trace's ``meta`` is its method."""
+    """Return a chart as what ``Plotly.newPlot`` takes; a trace's ``meta`` is its method."""
     figure = go.Figure()
     (_dots if chart.dots else _lines)(figure, chart, styles)
     figure.update_layout(
@@ -69,13 +69,13 @@ def _lines(figure: go.Figure, chart: Chart, styles: Styles) -> None:
 
 
 def broken(label: str) -> list[str]:
-    """A long name on two lines, as far as it has a place to break."""
+    """Return a long name on two lines, as far as it has a place to break."""
     parts = re.split(r"(?<=, )|(?<=[a-z])(?=[A-Z])", label, maxsplit=1)
     return parts if len(label) > 14 else [label]
 
 
 def _text(text: str) -> str:
-    """A text as Plotly shows it unchanged; it takes tags for formats."""
+    """Return a text as Plotly shows it unchanged; it takes tags for formats."""
     return html.escape(text, quote=False)
 
 

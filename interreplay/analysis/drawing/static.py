@@ -39,7 +39,7 @@ PARAMETERS: dict[Any, Any] = {
 
 
 def draw(figure: Figure, styles: Styles, folder: Path) -> list[Path]:
-    """Writes a figure as ``NAME.png`` and ``NAME.svg``.
+    """Write a figure as ``NAME.png`` and ``NAME.svg``.
 
     Returns:
         The paths written.
@@ -95,7 +95,7 @@ def _draw_lines(panel: Any, chart: Chart, styles: Styles) -> None:
 
 
 def _label_ends(panel: Any, chart: Chart, styles: Styles, low: float, high: float) -> None:
-    """Names at the right ends of the lines, moved apart where they would meet."""
+    """Write names at the right ends of the lines, moved apart where they would meet."""
     named = [(line.label, line.method, float(line.y[-1])) for line in chart.named]
     if chart.mark is not None:
         place = {"xycoords": ("axes fraction", "data"), "xytext": (3, 3), "textcoords": "offset points"}

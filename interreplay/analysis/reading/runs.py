@@ -67,12 +67,12 @@ class Run:
         return int(self.results["env_steps"].iloc[-1]) if len(self.results) else 0
 
     def has(self, column: str) -> bool:
-        """Whether any result has a number in this column."""
+        """Return whether any result has a number in this column."""
         return column in self.results and bool(self.results[column].notna().any())
 
 
 def read_runs(folders: Iterable[Path]) -> list[Run]:
-    """All runs in and below some folders, in the order of their paths.
+    """Return all runs in and below some folders, in the order of their paths.
 
     Raises:
         UsageError: A folder does not exist, or none holds a run.
@@ -103,7 +103,7 @@ def _is_planned(run: Run) -> bool:
 
 
 def _run_folders(top: Path) -> Iterator[Path]:
-    """Folders with a run's files, empty ones, which a run may have died in, and those of a study's plan."""
+    """Yield folders with a run's files, empty ones, which a run may have died in, and those of a study's plan."""
     for folder, below, files in os.walk(top, followlinks=False):
         if STUDY in files:
             yield from (Path(folder) / name for name in planned(Path(folder).resolve()))
@@ -125,7 +125,7 @@ def _read(path: Path) -> Run:
 
 
 def _described(path: Path) -> Description:
-    """The settings of a run; in a study its method is what the study calls it."""
+    """Return the settings of a run; in a study its method is what the study calls it."""
     plan = planned(path.parent).get(path.name)
     found = describe(path)
     return (
@@ -134,7 +134,7 @@ def _described(path: Path) -> Description:
 
 
 def _described_at_least(path: Path) -> Description:
-    """As much as can be known of a run some of whose files cannot be read."""
+    """Return as much as can be known of a run some of whose files cannot be read."""
     try:
         return _described(path)
     except (OSError, ValueError):
@@ -142,7 +142,7 @@ def _described_at_least(path: Path) -> Description:
 
 
 def _state(path: Path, description: Description, results: Results) -> tuple[str, str]:
-    """The state, and what is to be said of it."""
+    """Return the state, and what is to be said of it."""
     error = next((path / name for name in ERRORS if (path / name).exists()), None)
     if not len(results.table):
         return (
@@ -173,14 +173,14 @@ def _status(path: Path) -> dict[str, Any]:
 
 
 def _reason(error: Path) -> str:
-    """The last line of a traceback."""
+    """Return the last line of a traceback."""
     text = error.with_name("error.txt")
     lines = text.read_text(errors="replace").strip().splitlines() if text.exists() else []
     return lines[-1].strip()[:200] if lines else f"see {error.name}"
 
 
 def _mark_repeats(runs: list[Run]) -> list[Run]:
-    """Of runs with the same settings and seed the one that got furthest stands for all, the first of equals."""
+    """Return of runs with the same settings and seed the one that got furthest stands for all, the first of equals."""
     best: dict[tuple[str, str, str, int], Run] = {}
     for run in runs:
         seed = run.description.seed

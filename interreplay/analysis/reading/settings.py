@@ -55,7 +55,7 @@ class Description:
 
 
 def describe(folder: Path) -> Description:
-    """The settings of the run in a folder; what is not on disk is read off the folder's name, as far as it goes.
+    """Return the settings of the run in a folder; what is not on disk is read off the folder's name, as far as it goes.
 
     Raises:
         OSError: ``params.json`` cannot be read.
@@ -97,12 +97,12 @@ def _of_rllib(params: Mapping[str, Any], name: str) -> Description:
 
 
 def _last_name(kind: Any) -> str:
-    """``NMER`` from itself, from a dotted path, and from a class as JSON shows it."""
+    """Return ``NMER`` from itself, from a dotted path, and from a class as JSON shows it."""
     return re.sub(r"[^\w.]", "", str(kind).removeprefix("<class")).split(".")[-1] if kind else "no replay"
 
 
 def _from_name(name: str) -> Description:
-    """Of custom_training.py's ``SAC_Hopper-v5_NMER_s0_20260101-120000`` or Tune's ``SAC_Hopper-v5_1a2b3_00000_...``."""
+    """Read a folder's name: ``SAC_Hopper-v5_NMER_s0_20260101-120000``, or Tune's ``SAC_Hopper-v5_1a2b3_00000_...``."""
     if match := re.match(r"([^_]+)_([^_]+)_([^_]+)_s(\d+)(_|$)", name):
         return Description(match[1], match[2], match[3], int(match[4]))
     match = re.match(r"([^_]+)_([^_]+)_[0-9a-f]{5,8}_\d+(_|$)", name)
@@ -110,7 +110,7 @@ def _from_name(name: str) -> Description:
 
 
 def method_names(runs: Iterable[Description]) -> list[tuple[str, str]]:
-    """A name per run: the replay method, and those settings in which runs differ that are otherwise alike.
+    """Return a name per run: the replay method, and those settings in which runs differ that are otherwise alike.
 
     Runs of one method in one environment that differ in a setting are different methods; the setting is then in
     the names of this method's runs in all environments.
@@ -130,7 +130,7 @@ def method_names(runs: Iterable[Description]) -> list[tuple[str, str]]:
 
 
 def _differences(runs: list[Description]) -> set[str]:
-    """Settings in which runs differ: those that all of them know, and the arguments of the replay method."""
+    """Return settings in which runs differ: those that all of them know, and the arguments of the replay method."""
     known = set.intersection(*(set(run.settings) for run in runs)) if runs else set()
     known |= {name for run in runs for name in run.arguments}
     return {name for name in known if len({_shown(_value(run, name)) for run in runs}) > 1}
@@ -146,7 +146,7 @@ def _name(run: Description, told: list[str]) -> str:
 
 
 def _short(name: str, buffer: str, names: list[str]) -> str:
-    """The name itself, or, where it is too long for a figure, a letter for its settings."""
+    """Return the name itself, or, where it is too long for a figure, a letter for its settings."""
     if len(name) <= NAME_LENGTH or name == buffer:
         return name
     long = sorted({other for other in names if other.startswith(f"{buffer}, ") and len(other) > NAME_LENGTH})

@@ -14,7 +14,7 @@ NAME = "study.yaml"
 
 @lru_cache(maxsize=64)
 def planned(folder: Path) -> dict[str, Description]:
-    """The runs of a study by the names of their folders, those that have not begun included.
+    """Return the runs of a study by the names of their folders, those that have not begun included.
 
     Args:
         folder: Of the study; of any other folder there are none.

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from interreplay.learning.actor_critic import ActorCriticUpdate
 from interreplay.learning.fast.batched_layers import ForwardPass
-from interreplay.learning.fast.optimizer import FastAdam
+from interreplay.learning.fast.optimizer import FastAdam, FastAdamW
 from interreplay.learning.networks import BatchedMLP
-from interreplay.learning.update import SampleLike, clip_gradients, half_squares, mean_over_views, weighted_mean
+from interreplay.learning.update import SampleLike, clip_gradients, mean_over_views, weighted_mean
 
 
 def spread_over_views(gradients: Tensor, m: int) -> Tensor:
@@ -43,10 +43,17 @@ class FastActorCriticUpdate(ActorCriticUpdate):
     """
 
     adam = FastAdam
+    adamw = FastAdamW
     scale = 1.0
 
     def step_critics(
-        self, critic_inputs: Tensor, m: int, target: Tensor, batch: SampleLike, taken: Tensor | None = None
+        self,
+        critic_inputs: Tensor,
+        m: int,
+        target: Tensor,
+        batch: SampleLike,
+        rng: torch.Generator,
+        taken: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Step the critics towards targets.
 
@@ -55,6 +62,7 @@ class FastActorCriticUpdate(ActorCriticUpdate):
             m: Views of each row.
             target: q_t ``(n,)``.
             batch: The weights of the rows.
+            rng: Source of the dropout.
             taken: Numbers ``(n·m,)`` of the actions, where critics have an output per action.
 
         Returns:
@@ -62,20 +70,51 @@ class FastActorCriticUpdate(ActorCriticUpdate):
         """
         for parameter in self.encoder:
             parameter.grad = None
-        forward = self.networks.critics.passes.run(critic_inputs)
+        critics = self.networks.critics
+        forward = critics.passes.run(critic_inputs, critics.draw_dropped(critic_inputs, rng))
         with torch.no_grad():
             which = None if taken is None else taken.expand(len(forward.outputs), -1).unsqueeze(-1)
             chosen = forward.outputs if which is None else forward.outputs.gather(-1, which)
             errors = mean_over_views(chosen.squeeze(-1), m) - target
-            slopes = errors if self.huber_delta is None else errors.clamp(-self.huber_delta, self.huber_delta)
+            critic_loss = self.loss_for(batch)
+            slopes = critic_loss.slopes(errors)
             slopes = slopes * (batch.weights * row_loss_weights(target, batch.row_weights) * self.scale)
-            losses = self.scale * half_squares(errors, self.huber_delta)
+            losses = self.scale * critic_loss.values(errors)
             loss = weighted_mean(losses * batch.weights, batch.row_weights).sum()
             gradients = spread_over_views(slopes, m).unsqueeze(-1)
             if which is not None:
                 gradients = torch.zeros_like(forward.outputs).scatter_(-1, which, gradients)
-        self.step(self.networks.critics, forward, gradients, "critic", self.critics)
+        self.step(critics, forward, gradients, "critic", self.critics)
         return errors, loss
+
+    def judged(
+        self, obs: Tensor, actions: Tensor, share: Tensor | float, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return what the policy maximizes, and the gradient of −Σ share·value by its actions.
+
+        Args:
+            obs: Encoded observations ``(n, d)``.
+            actions: The policy's ``(n, actions)``.
+            share: Of each row ``(n,)``, or one of all.
+            rng: Source of the dropout.
+
+        Returns:
+            Values ``(n,)`` and gradients ``(n, actions)``.
+        """
+        forward = self.networks.critics.passes.run(torch.cat([obs, actions], dim=1), *self.judges(obs, rng))
+        outputs = forward.outputs
+        slopes = -torch.as_tensor(share, dtype=outputs.dtype, device=outputs.device).unsqueeze(-1)
+        if forward.views.count == 1:
+            values, slopes = outputs[0], slopes.expand_as(outputs)
+        elif self.settings.actor_target == "mean":
+            values, slopes = outputs.mean(dim=0), (slopes / forward.views.count).expand_as(outputs)
+        else:
+            lowest, which = outputs.min(dim=0, keepdim=True)
+            values = lowest[0]
+            slopes = torch.zeros_like(outputs).scatter_(0, which, 1.0) * slopes
+        of_actions = forward.backward(slopes, columns=slice(obs.shape[1], None))
+        assert of_actions is not None
+        return values.squeeze(-1), of_actions
 
     def step(
         self, layers: BatchedMLP, forward: ForwardPass, gradients: Tensor, name: str, parameters: list[nn.Parameter]

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from interreplay.learning.dropout import Dropped
+from interreplay.learning.fast.between_layers import BetweenLayers
+from interreplay.learning.fast.products import add_rows, affine, through, weight_gradient
+
+
+class Member(NamedTuple):
+    """Views of the parameters of every layer of one network ``(in, out)``, ``(1, out)``, or of all ``(m, ...)``.
+
+    Attributes:
+        weights: Of every layer.
+        biases: Of every layer.
+        scales: γ of every hidden layer; none without layer normalization.
+        shifts: β of every hidden layer.
+    """
+
+    weights: Sequence[Tensor]
+    biases: Sequence[Tensor]
+    scales: Sequence[Tensor] = ()
+    shifts: Sequence[Tensor] = ()
 
 
 class LayerViews:
@@ -19,18 +40,29 @@ class LayerViews:
     Args:
         weights: ``(m, in, out)`` of every layer.
         biases: ``(m, 1, out)`` of every layer.
+        scales: ``(m, 1, out)`` of every hidden layer, where layers are normalized.
+        shifts: The same.
 
     Attributes:
-        members: Weights and biases of every layer, ``(in, out)`` and ``(1, out)`` of one network after the other, or
-            the given ones of all at once.
+        members: One network after the other, or all at once.
     """
 
-    def __init__(self, weights: Sequence[Tensor], biases: Sequence[Tensor]):
-        self.weights, self.biases = [w.detach() for w in weights], [b.detach() for b in biases]
+    def __init__(
+        self,
+        weights: Sequence[Tensor],
+        biases: Sequence[Tensor],
+        scales: Sequence[Tensor] = (),
+        shifts: Sequence[Tensor] = (),
+    ):
+        self.parts = tuple([values.detach() for values in part] for part in (weights, biases, scales, shifts))
+        self.weights, self.biases, self.scales, self.shifts = self.parts
         self.count, self.depth = len(weights[0]), len(weights)
         self.at_once = at_once(weights[0].device)
-        apart = zip(zip(*map(self.split, self.weights)), zip(*map(self.split, self.biases)), strict=True)  # noqa: B905
-        self.members: list[tuple[Sequence[Tensor], Sequence[Tensor]]] = list(apart)
+        split = [[self.split(values) for values in part] for part in self.parts]
+        self.members = [
+            Member(*([values[i] for values in part] for part in split))
+            for i in range(1 if self.at_once else self.count)
+        ]
 
     def split(self, values: Tensor) -> Sequence[Tensor]:
         """Return values ``(m, ...)`` of each member."""
@@ -40,13 +72,25 @@ class LayerViews:
         """Return whether these are views of `weights`: not so when a module was moved or copied."""
         return all(a.data_ptr() == b.data_ptr() for a, b in zip(self.weights, weights, strict=True))
 
-    def first(self, count: int) -> LayerViews:
-        """Return views of the first `count` networks."""
-        return LayerViews([w[:count] for w in self.weights], [b[:count] for b in self.biases])
+    def some(self, networks: Sequence[int]) -> LayerViews:
+        """Return views of some of the networks; of a GPU's copies, unless they are the first ones."""
+        found = copy.copy(self)
+        found.count = len(networks)
+        if self.at_once:
+            index = slice(0, len(networks)) if list(networks) == list(range(len(networks))) else list(networks)
+            found.members = [Member(*([values[index] for values in part] for part in self.members[0]))]
+        else:
+            found.members = [self.members[network] for network in networks]
+        return found
+
+    def norms(self, number: int, layer: int) -> tuple[Tensor, Tensor] | None:
+        """Return γ and β of a hidden layer of a member, None without layer normalization."""
+        member = self.members[number]
+        return (member.scales[layer], member.shifts[layer]) if member.scales else None
 
     def empty_like(self) -> LayerViews:
         """Return as many numbers of any value, for gradients."""
-        return LayerViews([torch.empty_like(w) for w in self.weights], [torch.empty_like(b) for b in self.biases])
+        return LayerViews(*([torch.empty_like(values) for values in part] for part in self.parts))
 
 
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
@@ -70,23 +114,38 @@ class ForwardPass:
         dtype: In which the matrices between hidden layers are multiplied, and their gradients; the first and the
             last layer, sums and activations keep the type of the rows. None for that type everywhere.
         activation: Name of the function between layers, one of `ACTIVATIONS`.
+        dropped: Hidden units that are left out, or None.
+        keep: Probability with which others were kept.
 
     Attributes:
         outputs: ``(m, n, out)``.
     """
 
-    def __init__(self, rows: Tensor, views: LayerViews, dtype: torch.dtype | None = None, activation: str = "relu"):
+    def __init__(
+        self,
+        rows: Tensor,
+        views: LayerViews,
+        dtype: torch.dtype | None = None,
+        activation: str = "relu",
+        dropped: Dropped | None = None,
+        keep: float = 1.0,
+    ):
         self.rows, self.views = rows, views
         activate, self._through_activation = ACTIVATIONS[activation]
         rows = rows.detach()
         inner = views.depth - 2
         self.dtypes = [None, *[dtype] * inner, None] if inner > 0 else [None] * views.depth
         self.inputs: list[list[Tensor]] = []
+        self.between = between_layers(views, rows, dropped, keep)
         outputs = []
-        for weights, biases in views.members:
+        for number, member in enumerate(views.members):
+            weights, biases = member.weights, member.biases
             inputs = [rows.expand(views.count, *rows.shape) if views.at_once else rows]
             for i in range(views.depth - 1):
-                inputs.append(activate(affine(inputs[i], weights[i], biases[i], self.dtypes[i])))
+                values = affine(inputs[i], weights[i], biases[i], self.dtypes[i])
+                if self.between:
+                    values = self.between[number][i].forward(values)
+                inputs.append(activate(values))
             outputs.append(affine(inputs[-1], weights[-1], biases[-1], None))
             self.inputs.append(inputs)
         self.outputs = outputs[0].view(views.count, len(rows), -1) if len(outputs) == 1 else torch.stack(outputs)
@@ -106,22 +165,34 @@ class ForwardPass:
         """
         of_rows = None if columns is None else torch.zeros_like(self.rows.detach()[:, columns])
         for number, gradient in enumerate(self.views.split(gradients)):
-            weights, inputs = self.views.members[number][0], self.inputs[number]
-            which = None
-            if into is None and gradient.shape[-1] == 1 and not self.views.at_once:
-                which = gradient[:, 0].nonzero().squeeze(1)
+            weights, inputs, between = self.views.members[number].weights, self.inputs[number], self._between(number)
+            found = None if into is None else into.members[number]
+            which = self._rows_with(gradient, between) if found is None else None
+            if which is not None:
                 gradient, inputs = gradient[which], [values[which] for values in inputs]
+                between = [each.rows(which) for each in between]
             for i in reversed(range(len(weights))):
-                if into is not None:
-                    of_weights, of_biases = into.members[number]
-                    weight_gradient(inputs[i], gradient, self.dtypes[i], out=of_weights[i])
-                    torch.sum(gradient, dim=-2, keepdim=True, out=of_biases[i])
+                if found is not None:
+                    weight_gradient(inputs[i], gradient, self.dtypes[i], out=found.weights[i])
+                    torch.sum(gradient, dim=-2, keepdim=True, out=found.biases[i])
                 if i:
                     back = through(gradient, weights[i], self.dtypes[i])
                     gradient = self._through_activation(back, inputs[i])
+                if i and between:
+                    gradient = between[i - 1].backward(gradient, None if into is None else into.norms(number, i - 1))
             if of_rows is not None:
                 add_rows(of_rows, which, through(gradient, weights[0][..., columns, :], None))
         return of_rows
+
+    def _between(self, number: int) -> list[BetweenLayers]:
+        return self.between[number] if self.between else []
+
+    def _rows_with(self, gradient: Tensor, between: list[BetweenLayers]) -> Tensor | None:
+        """Return the rows of one network that get a gradient; None where all of them are to be taken."""
+        if gradient.shape[-1] != 1 or self.views.at_once or any(each.drops for each in between):
+            return None
+        which = gradient[:, 0].nonzero().squeeze(1)
+        return None if which.shape == gradient.shape[:1] else which
 
 
 class BatchedLayers(torch.autograd.Function):
@@ -145,54 +216,30 @@ class BatchedLayers(torch.autograd.Function):
         return of_rows, None, None, *of_parameters
 
 
+def between_layers(views: LayerViews, rows: Tensor, dropped: Dropped | None, keep: float) -> list[list[BetweenLayers]]:
+    """Return what stands behind each hidden layer of each member; [] where nothing does.
+
+    Args:
+        views: Of the parameters.
+        rows: What the networks see, ``(n, in)``.
+        dropped: Hidden units that are left out, or None.
+        keep: Probability with which others were kept.
+    """
+    if dropped is None and not views.scales:
+        return []
+    if dropped is not None and views.at_once:
+        sizes = [len(rows) * weights.shape[-1] for weights in views.weights]
+        layers = range(views.depth - 1)
+        dropped = [[torch.cat([own[i] + j * sizes[i] for j, own in enumerate(dropped)]) for i in layers]]
+    found = []
+    for number in range(len(views.members)):
+        layers = range(views.depth - 1)
+        norms = [views.norms(number, i) for i in layers]
+        left_out = [None if dropped is None else dropped[number][i] for i in layers]
+        found.append([BetweenLayers(norm, out, keep) for norm, out in zip(norms, left_out, strict=True)])
+    return found
+
+
 def at_once(device: torch.device) -> bool:
     """Return whether all networks are computed in one product per layer."""
     return device.type != "cpu"
-
-
-def product(a: Tensor, b: Tensor, dtype: torch.dtype | None, out: Tensor | None = None) -> Tensor:
-    """Return a·b ``(..., n, out)``, computed in `dtype` where one is given, in the type of `a`."""
-    multiply = torch.mm if a.ndim == 2 else torch.matmul
-    if dtype is None:
-        return multiply(a, b, out=out)
-    found = multiply(a.to(dtype), b.to(dtype))
-    return found.to(a.dtype) if out is None else out.copy_(found)
-
-
-def affine(inputs: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return ``(..., n, out)`` for inputs ``(..., n, in)``, weights ``(..., in, out)`` and biases ``(..., 1, out)``."""
-    if weight.shape[-1] == 1:
-        if weight.ndim == 2:
-            return torch.addmv(bias[0], inputs, weight[:, 0]).unsqueeze(1)
-        return torch.sum(inputs * weight.mT, dim=-1, keepdim=True).add_(bias)
-    if dtype is not None:
-        return product(inputs, weight, dtype).add_(bias)
-    return torch.addmm(bias, inputs, weight) if inputs.ndim == 2 else torch.baddbmm(bias, inputs, weight)
-
-
-def weight_gradient(inputs: Tensor, gradient: Tensor, dtype: torch.dtype | None, out: Tensor) -> None:
-    """Fill ``(..., in, out)`` for inputs ``(..., n, in)`` and gradients ``(..., n, out)`` of a layer's outputs."""
-    if gradient.shape[-1] > 1:
-        product(inputs.mT, gradient, dtype, out=out)
-    elif gradient.ndim == 2:
-        torch.mv(inputs.t(), gradient[:, 0], out=out[:, 0])
-    else:
-        torch.sum(inputs * gradient, dim=-2, out=out.squeeze(-1))
-
-
-def through(gradient: Tensor, weight: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return gradients ``(..., n, in)`` of a layer's inputs for those of its outputs ``(..., n, out)``."""
-    if gradient.shape[-1] == 1:
-        return gradient * weight.mT
-    if weight.shape[-2] < weight.shape[-1]:
-        # The few inputs as rows of the product are faster than as its columns.
-        return product(weight, gradient.mT, dtype).mT
-    return product(gradient, weight.mT, dtype)
-
-
-def add_rows(total: Tensor, rows: Tensor | None, values: Tensor) -> None:
-    """Add values ``(k, d)`` to the rows ``(k,)`` of the total ``(n, d)``, or values ``(m, n, d)`` of m networks."""
-    if rows is None:
-        total.add_(values if values.ndim == 2 else values.sum(dim=0))
-    else:
-        total.index_add_(0, rows, values)

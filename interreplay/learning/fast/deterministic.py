@@ -10,12 +10,11 @@ from interreplay.learning.fast.actor_critic import FastActorCriticUpdate, row_lo
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    mean_over_views,
+    actor_row_weights,
     repeat_for_views,
     views,
     weighted_mean,
 )
-from interreplay.transitions import Transitions
 
 
 class FastDeterministicUpdate(FastActorCriticUpdate, DeterministicUpdate):
@@ -27,33 +26,25 @@ class FastDeterministicUpdate(FastActorCriticUpdate, DeterministicUpdate):
         rows = batch.transitions
         obs, next_obs, m = views(rows, self.networks.encoder)
         actions = repeat_for_views(rows.actions.flatten(1), m)
-        target = self.target_values(rows, self.target_views(rows, next_obs), m, rng)
-        errors, critic_loss = self.step_critics(torch.cat([obs, actions], dim=1), m, target, batch)
+        target = self.target_for(batch, next_obs, m, rng)
+        errors, critic_loss = self.step_critics(torch.cat([obs, actions], dim=1), m, target, batch, rng)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.updates += 1
         if self.actor_due():
-            self.actor_loss = self.step_actor(self.actor_views(rows, obs, m), batch.row_weights)
+            self.actor_loss = self.step_actor(self.actor_views(rows, obs, m), actor_row_weights(batch), rng)
             self.move_targets()
+        self.reset_when_due(rng)
         metrics = torch.stack([critic_loss, self.actor_loss.to(critic_loss), (errors + target).mean()])
-        return UpdateResult(errors.mean(dim=0), metrics)
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
 
     @torch.no_grad()
-    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
-        actions = self.target_actions(next_obs, rng)
-        values = self.networks.targets(torch.cat([next_obs, actions], dim=1)).amin(dim=0)
-        return rows.rewards + rows.discounts * mean_over_views(values, m)
-
-    @torch.no_grad()
-    def step_actor(self, obs: Tensor, row_weights: Tensor | None) -> Tensor:
-        """Step the actor by the first critic's opinion of it; return its loss before the step."""
+    def step_actor(self, obs: Tensor, row_weights: Tensor | None, rng: torch.Generator) -> Tensor:
+        """Step the actor by the critics' opinion of it; return its loss before the step."""
         body = self.networks.actor.body
         forward = body.passes.run(obs)
         actions = forward.outputs.squeeze(0).tanh()
-        judged = self.networks.critics.passes.run(torch.cat([obs, actions], dim=1), first=1)
-        values = judged.outputs.squeeze(-1).squeeze(0)
-        slopes = torch.zeros_like(values) - row_loss_weights(values, row_weights)
-        of_actions = judged.backward(slopes.view(1, -1, 1), columns=slice(obs.shape[1], None))
-        assert of_actions is not None
+        share = row_loss_weights(actions[:, 0], row_weights)
+        values, of_actions = self.judged(obs, actions, share, rng)
         of_body = of_actions * (1.0 - actions.square())
         self.step(body, forward, of_body.unsqueeze(0), "actor", self.actor)
         return -weighted_mean(values, row_weights)

@@ -20,10 +20,16 @@ class FastAdam(torch.optim.Adam):
         params: Parameters of one device and dtype; all get a gradient before every step.
         lr: Learning rate.
         weight_decay: c of a term c·½‖θ‖² whose gradient is added.
+        eps: ε, added to the root.
+
+    Attributes:
+        kernel: What makes the step.
     """
 
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):
-        super().__init__(params, lr=lr, weight_decay=weight_decay, fused=True)
+    kernel = staticmethod(torch._fused_adam_)
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, eps: float = 1e-8):
+        super().__init__(params, lr=lr, weight_decay=weight_decay, eps=eps, fused=True)
         self._moments: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -45,7 +51,7 @@ class FastAdam(torch.optim.Adam):
         averages, squares, steps = self._moments
         group = self.param_groups[0]
         steps[0] += 1  # one count for all
-        torch._fused_adam_(
+        self.kernel(
             group["params"],
             [p.grad for p in group["params"]],
             averages,
@@ -74,3 +80,15 @@ class FastAdam(torch.optim.Adam):
             self.state[parameter]["step"] = count
         states = [self.state[p] for p in group["params"]]
         return [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [count] * len(states)
+
+
+class FastAdamW(FastAdam):
+    """The same with weight decay that is decoupled from the gradient (Loshchilov & Hutter 2019, arXiv:1711.05101).
+
+    Args:
+        params: As of `FastAdam`.
+        lr: Learning rate η.
+        weight_decay: λ; parameters are multiplied by 1 − ηλ before each step.
+    """
+
+    kernel = staticmethod(torch._fused_adamw_)

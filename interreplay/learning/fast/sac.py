@@ -15,6 +15,7 @@ from interreplay.learning.squashed_gaussian import SquashedGaussianSample
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
+    actor_row_weights,
     mean_over_views,
     normal,
     repeat_for_views,
@@ -27,29 +28,40 @@ from interreplay.transitions import Transitions
 class FastSoftUpdate(FastActorCriticUpdate, SoftUpdate):
     """The steps that the updates of soft actor-critic share."""
 
+    def finish_policy(self, actor_loss: Tensor, log_probs: Tensor, batch: SampleLike) -> None:
+        """Step the temperature, and keep what is reported of the policy.
+
+        Args:
+            actor_loss: Before its step.
+            log_probs: log π ``(n,)``, or what stands for it.
+            batch: What is learned from.
+        """
+        alpha_loss = self.step_alpha(log_probs, actor_row_weights(batch))
+        self.policy_metrics = (actor_loss, alpha_loss, log_probs.mean())
+
     def finish_update(
         self,
-        batch: SampleLike,
         alpha: Tensor,
         errors: Tensor,
         target: Tensor,
-        losses: tuple[Tensor, Tensor],
-        log_probs: Tensor,
+        critic_loss: Tensor,
+        scores: dict[str, Tensor],
+        rng: torch.Generator,
     ) -> UpdateResult:
-        """Step the temperature and move the targets.
+        """Move the targets, and start anew where that is due.
 
         Args:
-            batch: What is learned from.
-            alpha: The temperature before its step.
+            alpha: The temperature at the beginning of the update.
             errors: TD errors ``(critics, n)``.
             target: q_t ``(n,)``.
-            losses: Of the critics and of the actor.
-            log_probs: log π ``(n,)``, or what stands for it.
+            critic_loss: Before the step.
+            scores: What is wanted of the rows.
+            rng: Source of what starts anew.
         """
-        alpha_loss = self.step_alpha(log_probs, batch.row_weights)
         self.move_targets()
-        metrics = torch.stack([*losses, alpha_loss, alpha, (errors + target).mean(), log_probs.mean()])
-        return UpdateResult(errors.mean(dim=0), metrics)
+        self.reset_when_due(rng)
+        metrics = self.report(critic_loss, alpha, (errors + target).mean())
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
 
     @torch.no_grad()
     def step_alpha(self, log_probs: Tensor, row_weights: Tensor | None) -> Tensor:
@@ -68,36 +80,52 @@ class FastSACUpdate(FastSoftUpdate):
         rows = batch.transitions
         obs, next_obs, m = views(rows, self.networks.encoder)
         actions = rows.actions.flatten(1)
-        repeated = repeat_for_views(actions, m)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.target_values(rows, next_obs, m, normal(repeated, rng), alpha)
-        errors, critic_loss = self.step_critics(torch.cat([obs, repeated], dim=1), m, target, batch)
-        noise = normal(actions, rng)
-        actor_loss, log_probs = self.step_actor(self.actor_views(rows, obs, m), noise, alpha, batch.row_weights)
-        return self.finish_update(batch, alpha, errors, target, (critic_loss, actor_loss), log_probs)
+        critic_inputs = torch.cat([obs, repeat_for_views(actions, m)], dim=1)
+        errors, critic_loss, target = self.learn_values(critic_inputs, next_obs, m, batch, rng)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
+        self.updates += 1
+        if self.actor_due():
+            noise = normal(actions, rng)
+            losses = self.step_actor(self.actor_views(rows, obs, m), noise, alpha, actor_row_weights(batch), rng)
+            self.finish_policy(*losses, batch)
+        return self.finish_update(alpha, errors, target, critic_loss, scores, rng)
+
+    def learn_values(
+        self, critic_inputs: Tensor, next_obs: Tensor, m: int, batch: SampleLike, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Step the critics; return TD errors ``(critics, n)`` before the step, the loss, and q_t ``(n,)``.
+
+        Args:
+            critic_inputs: Rows [s; a] ``(n·m, inputs)``.
+            next_obs: Encoded next observations ``(n·m, d)``.
+            m: Views of each row.
+            batch: What is learned from.
+            rng: Source of the policy's noise and of dropout.
+        """
+        target = self.target_for(batch, next_obs, m, rng)
+        return *self.step_critics(critic_inputs, m, target, batch, rng), target
 
     @torch.no_grad()
-    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, noise: Tensor, alpha: Tensor) -> Tensor:
-        """Return q_t ``(n,)``, the mean over the m views of each next observation ``(n·m, d)``."""
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        noise = normal(repeat_for_views(rows.actions.flatten(1), m), rng)
         sample = self.networks.actor(next_obs, noise)
         critic_inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
-        values = self.networks.targets(critic_inputs).amin(dim=0)
-        return rows.rewards + rows.discounts * mean_over_views(values - alpha * sample.log_probs, m)
+        values = self.lowest_target(critic_inputs, rng).squeeze(-1)
+        if self.settings.backup_entropy:
+            values = values - self.networks.log_alpha.exp() * sample.log_probs
+        return rows.rewards + rows.discounts * mean_over_views(values, m)
 
     @torch.no_grad()
     def step_actor(
-        self, obs: Tensor, noise: Tensor, alpha: Tensor, row_weights: Tensor | None
+        self, obs: Tensor, noise: Tensor, alpha: Tensor, row_weights: Tensor | None, rng: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Step the actor; return its loss and log π(a|s) ``(n,)`` before the step."""
         body = self.networks.actor.body
         forward = body.passes.run(obs)
         sample = SquashedGaussianSample(forward.outputs.squeeze(0), noise)
-        judged = self.networks.critics.passes.run(torch.cat([obs, sample.actions], dim=1))
-        values, lowest = judged.outputs.min(dim=0, keepdim=True)
         share = row_loss_weights(sample.log_probs, row_weights)
-        slopes = torch.zeros_like(judged.outputs).scatter_(0, lowest, 1.0) * -torch.as_tensor(share).unsqueeze(-1)
-        of_actions = judged.backward(slopes, columns=slice(obs.shape[1], None))
-        assert of_actions is not None
+        values, of_actions = self.judged(obs, sample.actions, share, rng)
         of_body = parameter_gradients(sample, of_actions, (alpha * share).expand_as(sample.log_probs))
         self.step(body, forward, of_body.unsqueeze(0), "actor", self.actor)
-        return weighted_mean(alpha * sample.log_probs - values[0, :, 0], row_weights), sample.log_probs
+        return weighted_mean(alpha * sample.log_probs - values, row_weights), sample.log_probs

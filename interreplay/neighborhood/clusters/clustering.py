@@ -27,7 +27,7 @@ Reader = Callable[[Storage, np.ndarray], np.ndarray]
 
 
 class Clustering:
-    """A partition of the stored rows by mini-batch k-means in standardised z = [s; a].
+    """A partition of the stored rows by mini-batch k-means in standardized z = [s; a].
 
     A row joins the cluster of its nearest center when it is stored and leaves it when it is overwritten. At a refresh
     the scale becomes that of what is stored now, centers take some steps on random rows (each weighs as much as its

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns, features, observation_columns, part_of
+from interreplay.storage.columns import Columns, num_features, observation_columns, part_of
 from interreplay.transitions import Transitions, join_parts, unchecked
 
 if TYPE_CHECKING:
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
 
 def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
-    """Z = [s; a] of the rows in `slots` ``(n,)``: float32 ``(n, d)``."""
-    chain = storage.chain
-    return chain.records.flat(slots, chain.features).astype(np.float32, copy=False)
+    """Return z = [s; a] of the rows in `slots` ``(n,)``: float32 ``(n, d)``."""
+    return storage.features(torch.from_numpy(slots).to(storage.device)).numpy(force=True)
 
 
 def lead(columns: Columns) -> int:
     """Numbers before z in a transition vector: those of an achieved goal, which is in s but not in z."""
-    return action_range(columns).stop - features(columns)
+    return action_range(columns).stop - num_features(columns)
 
 
 def action_range(columns: Columns) -> slice:

@@ -136,7 +136,8 @@ class CandidateLists:
         self.rank(np.unique(targets[self.ranked.take(targets) != self.epoch]))
         theirs = targets, pack(squared[wanted], self.table.write_of(own[wanted]))
         if together:
-            self._offer(*map(np.concatenate, zip(mine, theirs, strict=True)), self.width)
+            slots, keys = (np.concatenate(pair) for pair in zip(mine, theirs, strict=True))
+            self._offer(slots, keys, self.width)
         else:
             self._offer(*theirs, 8)
 

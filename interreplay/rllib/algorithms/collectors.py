@@ -9,19 +9,20 @@ from typing import Any, Protocol
 from ray.rllib.core import COMPONENT_RL_MODULE
 
 from interreplay.errors import EnvironmentFailure, RunnerLost
+from interreplay.rllib.env_runner.episode_log import Names
 from interreplay.rllib.env_runner.remote import Collected, RemoteRunners
 
 
 class Collector(Protocol):
     """Steps environments and returns their columns."""
 
-    def collect(self, length: int, warm_up: bool, record: bool, progress: float | None = None) -> Collected:
+    def collect(self, length: int, warm_up: bool, record: Names, progress: float | None = None) -> Collected:
         """Step every environment `length` times.
 
         Args:
             length: Steps of each environment.
             warm_up: Act at random.
-            record: Add the columns of what the policy gave.
+            record: Names of columns to add, see `ColumnRunner.collect`.
             progress: Of the run, for exploration with a schedule; None leaves it where it is.
         """
 
@@ -56,7 +57,7 @@ class LocalCollector:
     def __init__(self, runner: Any):
         self._runner = runner
 
-    def collect(self, length: int, warm_up: bool, record: bool, progress: float | None = None) -> Collected:
+    def collect(self, length: int, warm_up: bool, record: Names, progress: float | None = None) -> Collected:
         try:
             rows = self._runner.collect(length * self._runner.num_envs, warm_up, record, progress)
         except EnvironmentFailure as failure:
@@ -88,7 +89,7 @@ class RemoteCollector:
     def __init__(self, runners: RemoteRunners, learner: Any, patience: float):
         self._runners, self._learner, self._patience = runners, learner, patience
 
-    def collect(self, length: int, warm_up: bool, record: bool, progress: float | None = None) -> Collected:
+    def collect(self, length: int, warm_up: bool, record: Names, progress: float | None = None) -> Collected:
         weights = self._learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
         return self._runners.collect(weights, length, warm_up, record, progress)
 

@@ -13,9 +13,9 @@ from interreplay.rllib.algorithms.off_policy import OffPolicy
 
 
 class DDPGModule(DeterministicModule):
-    """One critic; last layers start small, so that first actions and values are near zero."""
+    """Actor, critics, and targets of both; last layers start small, so that first actions and values are near zero."""
 
-    critics = 1
+    n_critics = DDPGSettings.n_critics
     last_bound = 3e-3
 
 

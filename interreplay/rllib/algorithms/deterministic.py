@@ -10,7 +10,7 @@ from torch import nn
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.exploration import make_exploration
 from interreplay.learning.setting_fields import defaults
-from interreplay.rllib.algorithms.module import OffPolicyModule
+from interreplay.rllib.algorithms.module import OffPolicyModule, critic_settings
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
 NOISE = {"Gaussian": ("sigma",), "OrnsteinUhlenbeck": ("sigma", "theta")}
@@ -33,6 +33,12 @@ class DeterministicConfig(OffPolicyConfig):
             arguments = {name: getattr(self, f"exploration_{name}") for name in NOISE.get(self.exploration, ())}
             self.exploration = make_exploration({"type": self.exploration, **arguments})
         super().validate()
+        self.update_settings()  # whether they fit each other
+
+    @property
+    @override(OffPolicyConfig)
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        return super()._model_config_auto_includes | critic_settings(self)
 
     @override(OffPolicyConfig)
     def _check_setting(self, name: str, accepts: Any) -> None:
@@ -41,18 +47,15 @@ class DeterministicConfig(OffPolicyConfig):
 
 
 class DeterministicModule(OffPolicyModule):
-    """Actor, m critics, and targets of both.
+    """Actor, critics, and targets of both.
 
     Attributes:
-        critics: m.
         last_bound: Bound of the weights with which last layers start; None for that of other layers.
     """
 
-    critics: int
     last_bound: float | None = None
 
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
-        return DeterministicNetworks(
-            inputs, actions, self.model_config["hiddens"], self.critics, self.last_bound, self.inference_only
-        )
+        hiddens, count, options = self.model_config["hiddens"], self.critic_count, self.critic_options
+        return DeterministicNetworks(inputs, actions, hiddens, count, self.last_bound, self.inference_only, **options)

@@ -11,10 +11,10 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 from interreplay.errors import accepted_names
 from interreplay.learning.setting_fields import Number, OneOf
-from interreplay.rllib.algorithms.module import OffPolicyModule
+from interreplay.rllib.algorithms.module import CRITIC_KEYS, OffPolicyModule
 from interreplay.rllib.env_runner.runner import ColumnRunner
 
-MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations")
+MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations", *CRITIC_KEYS)
 """What networks take from ``rl_module(model_config=)``, beside RLlib's ``fcnet_hiddens`` and ``fcnet_activation``."""
 
 
@@ -60,6 +60,24 @@ def adopt_iteration_lengths(config: Any) -> None:
             f"min_train_timesteps_per_iteration is {config.trained_rows_per_iteration}; expected 0 where "
             "updates_per_step is 0, nothing is learned then"
         )
+
+
+def adopt_model_settings(config: Any) -> None:
+    """Let what ``rl_module(model_config=)`` says be settings of the configuration.
+
+    Args:
+        config: An `OffPolicyConfig`, which is changed.
+
+    Raises:
+        ValueError: For what its networks do not have.
+    """
+    own = config.own_settings()
+    for name, value in model_settings(config._model_config).items():
+        if name not in own:
+            title = type(config).__name__.removesuffix("Config")
+            raise ValueError(f"model_config: {title} has no {name!r}; {accepted_names(name, own)}")
+        setattr(config, name, value)
+    config._model_config = {}
 
 
 def _check_module(config: AlgorithmConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from interreplay.buffer import Sample
 from interreplay.learning.encoders import Normalized
-from interreplay.learning.update import Update
+from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.transitions import Transitions
 
@@ -48,17 +49,26 @@ class OffPolicyLearner(TorchLearner):
         self._totals = torch.zeros(len(self._update_rule.metrics), dtype=torch.float64, device=self._device)
         self._since = 0
 
-    def update_from_sample(self, sample: Sample) -> Tensor:
-        """Make one gradient update.
+    @property
+    def offers(self) -> frozenset[str]:
+        """Names in `interreplay.learning.offers` of what the updates can do for a replay method."""
+        return self._update_rule.offers
 
-        Returns:
-            TD errors ``(n,)``.
-        """
+    def want_scores(self, names: frozenset[str]) -> None:
+        """Let updates report these scores of their rows, those of them that they can compute."""
+        self._update_rule.scores_wanted = names & self.offers
+
+    def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` of rows by their names, under the networks of now."""
+        return self._update_rule.score(rows, names, self._rng)
+
+    def update_from_sample(self, sample: Sample) -> UpdateResult:
+        """Make one gradient update."""
         result = self._update_rule.update(sample, self._rng)
         self._totals += result.metrics
         self._since += 1
         self.updates += 1
-        return result.errors
+        return result
 
     def observe(self, rows: Transitions) -> None:
         """Take new rows into the running statistics of observations, where networks normalize by them."""
@@ -125,4 +135,5 @@ class OffPolicyLearner(TorchLearner):
 
 def _settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Return those settings of an optimizer that a configuration states."""
-    return {name: optimizer.param_groups[0][name] for name in ("lr", "weight_decay")}
+    names = ("lr", "weight_decay", "eps", "decoupled_weight_decay")  # the last one in newer PyTorch alone
+    return {name: optimizer.param_groups[0][name] for name in names if name in optimizer.param_groups[0]}

@@ -28,6 +28,15 @@ def flat_size(space: gym.Space) -> int:
     return int(gym.spaces.flatdim(space))
 
 
+CRITIC_KEYS = ("n_critics", "critic_layer_norm", "critic_dropout")
+"""Settings that say what critics are."""
+
+
+def critic_settings(config: Any) -> dict[str, Any]:
+    """Return what modules take of a configuration for their critics."""
+    return {name: getattr(config, name) for name in CRITIC_KEYS if name in config.own_settings()}
+
+
 def share_statistics(nets: Any) -> None:
     """Let the target encoder, where there is one, normalize observations by the statistics of the encoder."""
     target = getattr(nets, "target_encoder", None)
@@ -45,23 +54,25 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     Attributes:
         acts_in: Kinds of action spaces.
+        n_critics: Number of critics of modules that were saved when it was no setting.
         nets: The networks, the policy among them as ``actor``, and what encodes observations for them.
     """
 
     framework = "torch"
     acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
+    n_critics: int
     nets: Any
 
     @override(RLModule)
     def setup(self) -> None:
         check_action_space(self.action_space, self.acts_in)
-        encoder, width = make_encoder(self.observation_space, self.model_config["normalize_observations"])
+        encoder, width = self.make_encoder()
         self.nets = self.make_networks(width, flat_size(self.action_space))
         self.nets.encoder = encoder
         given = self.model_config.get("exploration")  # which modules saved before there was one do not have
         self._exploration: Exploration = copy.deepcopy(given) or (Sampled() if self.policy.stochastic else Gaussian())
         self._exploration.check(self.policy)
-        if not self.inference_only and any(True for _ in encoder.parameters()):
+        if not self.inference_only and all(any(True for _ in net.parameters()) for net in (encoder, self.nets.targets)):
             self.nets.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
             share_statistics(self.nets)
         for layers in self.nets.modules():
@@ -69,9 +80,24 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
                 layers.matrix_dtype = MATRIX_DTYPES[self.model_config["matrix_dtype"]]
                 layers.activation = self.model_config["activation"]
 
+    def make_encoder(self) -> tuple[nn.Module, int]:
+        """Return what encodes observations for the networks, and how many numbers it makes of one."""
+        return make_encoder(self.observation_space, self.model_config["normalize_observations"])
+
     @abstractmethod
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
         """Make networks for so many numbers in observations and actions, the ``actor`` alone where `inference_only`."""
+
+    @property
+    def critic_count(self) -> int:
+        """Number of critics."""
+        return int(self.model_config.get("n_critics", self.n_critics))
+
+    @property
+    def critic_options(self) -> dict[str, Any]:
+        """Whether the critics' hidden layers are normalized, and the dropout of their units."""
+        get = self.model_config.get
+        return {"layer_norm": get("critic_layer_norm", False), "dropout": get("critic_dropout", 0.0)}
 
     @property
     def policy(self) -> Policy:

@@ -21,6 +21,7 @@ from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.errors import EnvironmentFailure, NonFiniteError
 from interreplay.experience import Replay, RowSource, make_source
+from interreplay.learning.offers import SUCCESS_COLUMN
 from interreplay.part import Context
 from interreplay.rllib.algorithms.collectors import make_collector
 from interreplay.rllib.algorithms.goal_functions import goal_functions
@@ -57,7 +58,7 @@ class OffPolicy(Shell):
         self._collector = make_collector(self.config, self.env_runner_group, self.learner)
         self.experience = self._make_experience()
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
-        self._records_policy = "behavior" in self.replay_buffer.columns_wanted
+        self._recorded = self.replay_buffer.columns_wanted
         self._connect(config)
         if self.config.num_env_runners == 0:
             # The very networks that are learned: nothing to copy.
@@ -96,6 +97,9 @@ class OffPolicy(Shell):
         batch = self.config.train_batch_size_per_learner
         if rows.capacity < batch:
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
+        rows.check_offers(self.learner.offers | {SUCCESS_COLUMN}, type(self).__name__)
+        brought_by = type(rows).__name__ if rows.brings_critic_loss else None
+        self.config.check_loss(brought_by)
         observation_space, action_space = self.single_spaces
         try:
             rows.check(columns_of_spaces(observation_space, action_space))
@@ -112,7 +116,9 @@ class OffPolicy(Shell):
         if self.replay_buffer.wants_goal_functions:
             reward, terminated = goal_functions(config, self.env_runner.env)
         policy, device = (module.policy_output, module.gaussian), self.learner._device
-        self.replay_buffer.connect(Context(*policy, reward, terminated, *self.single_spaces, device))
+        score = self.learner.score
+        self.replay_buffer.connect(Context(*policy, reward, terminated, *self.single_spaces, device, score))
+        self.learner.want_scores(self.replay_buffer.scores_wanted)
 
     def _simulator(self) -> OnManifold | None:
         rows = self.config.on_manifold_rows
@@ -154,8 +160,8 @@ class OffPolicy(Shell):
         warm_up = self.env_steps < self.config.num_steps_sampled_before_learning_starts
         length = self.config.rollout_fragment_length
         length = 1 if length == "auto" else length
-        progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
-        collected = self._collector.collect(length, warm_up, self._records_policy, progress)
+        progress = self.config.progress(self.env_steps)
+        collected = self._collector.collect(length, warm_up, self._recorded, progress)
         self.experience.truncate_episodes(collected.cut)
         for rows in collected.rows:
             self._add(rows)
@@ -183,9 +189,9 @@ class OffPolicy(Shell):
         if self.config.has_schedules:
             self.learner.set_rates(self.config.rates(self.env_steps))
         for batch in self.experience.batches(lambda: self.stop_requested):
-            errors = self.learner.update_from_sample(batch)
-            self.experience.update(batch, errors)
-            self.diagnostics.observe(self.replay_buffer, batch, errors)
+            result = self.learner.update_from_sample(batch)
+            self.experience.update(batch, result)
+            self.diagnostics.observe(self.replay_buffer, batch, result.errors)
 
     def _report(self) -> None:
         self.metrics.aggregate(self._collector.metrics(), key=ENV_RUNNER_RESULTS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, ClassVar
 
-import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
@@ -16,16 +15,22 @@ from interreplay.buffer.catalogue import Kind
 from interreplay.experience import Mix
 from interreplay.experience.recipes import as_settings
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
-from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults
+from interreplay.learning.losses import check_loss, chosen_losses
+from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults, rate_at
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.host_checks import (
     adopt_iteration_lengths,
+    adopt_model_settings,
     check_host,
-    model_settings,
     wants_normalization,
 )
-from interreplay.rllib.algorithms.rllib_settings import MORE, check_rllib_settings, names_of_rllib, training_of
+from interreplay.rllib.algorithms.rllib_settings import (
+    MORE,
+    check_rllib_settings,
+    names_of_rllib,
+    training_of,
+)
 from interreplay.rllib.checkpoints.moved import settings_of_before
 
 RLLIB_NAMES = {
@@ -62,9 +67,9 @@ class OffPolicyConfig(AlgorithmConfig):
 
         self.env_runner_cls = ColumnRunner
         self.rollout_fragment_length = 1
+        self.lr: Any = None
         for name, default in (defaults(LoopSettings) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
-        self.lr: Any = None
         self.exploration: Any = Sampled()
         self.trained_rows_per_iteration = 0
         self.evaluation_max_episode_steps: int | None = None
@@ -152,11 +157,12 @@ class OffPolicyConfig(AlgorithmConfig):
         check_host(self)
         if wants_normalization(self):
             self.normalize_observations, self._env_to_module_connector = True, None
-        self._adopt_model_settings()
+        adopt_model_settings(self)
         super().validate()
         self._check_exploration()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
+        self.check_loss()
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
@@ -168,19 +174,21 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
             )
 
+    def check_loss(self, brought_by: str | None = None) -> None:
+        """Refuse settings of the critics' loss that contradict each other or the replay method, as `check_loss`."""
+        check_loss(*chosen_losses(vars(self), self.settings_class), brought_by)
+
     def _check_exploration(self) -> None:
         given = self.exploration
         self.exploration = make_exploration({"type": given} if isinstance(given, str) else given)
-        if self.exploration.annealed and not self.anneal_steps:
+        if self.exploration.annealed and not (self.exploration.steps or self.anneal_steps):
             name = type(self.exploration).__name__
             raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
 
-    def _adopt_model_settings(self) -> None:
-        """Let what ``rl_module(model_config=)`` says be settings of the configuration."""
-        given = model_settings(getattr(self, "_model_config"))  # noqa: B009 - RLlib gives it no type
-        for name in [name for name in given if name in self.own_settings()]:
-            setattr(self, name, given.pop(name))
-        self._model_config = given
+    def progress(self, env_steps: int) -> float | None:
+        """Return how far exploration's schedule is after so many env steps, None where there is none."""
+        steps = self.exploration.steps or self.anneal_steps
+        return env_steps / steps if steps else None
 
     def rate(self, name: str) -> Any:
         """Return a learning rate, or its schedule: `lr` where there is one and `name` is at its default."""
@@ -208,11 +216,16 @@ class OffPolicyConfig(AlgorithmConfig):
         raise NotImplementedError
 
     def update_settings(self) -> dict[str, Any]:
-        """Return the arguments that the updates of all actor-critic algorithms take."""
-        names = ("tau", "actor_l2", "critic_l2", "huber_delta", "grad_clip", "grad_clip_by")
-        rates = self.rates(0)
-        own = {"actor_lr": rates["actor"], "critic_lr": rates["critic"]}
-        return own | {name: getattr(self, name) for name in names}
+        """Return what updates are given: the algorithm's settings, or a refusal, and RLlib's clipping."""
+        names = {f.name: RLLIB_NAMES.get(f.name, f.name) for f in fields(self.settings_class)}
+        own = {name: getattr(self, attribute) for name, attribute in names.items()}
+        own |= {f"{name}_lr": rate for name, rate in self.rates(0).items()}
+        return {"settings": self.settings_class(**own)} | {n: getattr(self, n) for n in ("grad_clip", "grad_clip_by")}
+
+    @property
+    def layers(self) -> str:
+        """The networks' layers, which those of a checkpoint must equal."""
+        return str(list(self.hiddens))
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -245,11 +258,3 @@ class OffPolicyConfig(AlgorithmConfig):
             "normalize_observations": self.normalize_observations,
             "exploration": self.exploration,
         }
-
-
-def rate_at(rate: Any, env_steps: int) -> float:
-    """Return a learning rate, or what its schedule ``[[env_step, rate], ...]`` gives, linear between its points."""
-    if not isinstance(rate, list | tuple):
-        return float(rate)
-    steps, rates = zip(*rate, strict=True)
-    return float(np.interp(env_steps, steps, rates))

@@ -28,8 +28,9 @@ def check_rllib_settings(config: AlgorithmConfig) -> None:
         ValueError: Naming the setting, its value, and what to use instead.
     """
     plain = AlgorithmConfig()
+    own: dict[str, Any] = getattr(config, "own_settings", dict)()
     for name, instead in TABLE["refused"].items():
-        if getattr(config, name) != getattr(plain, name):
+        if name not in own and getattr(config, name) != getattr(plain, name):
             title = type(config).__name__.removesuffix("Config")
             raise ValueError(f"{name.lstrip('_')} is {getattr(config, name)!r}; {title} does not read it: {instead}")
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 from torch import nn
 
-from interreplay.learning.discrete_sac import (
-    ENTROPY_SHARE,
-    DiscreteSACNetworks,
-    DiscreteSACUpdate,
-    PlainDiscreteSACUpdate,
-)
+from interreplay.learning.discrete_sac import DiscreteSACNetworks, DiscreteSACUpdate, PlainDiscreteSACUpdate
 from interreplay.learning.exploration import Gaussian, Sampled
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.module import OffPolicyModule, flat_size
+from interreplay.rllib.algorithms.module import OffPolicyModule, critic_settings
 from interreplay.rllib.algorithms.off_policy import OffPolicy
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
@@ -29,9 +23,17 @@ UPDATES = {False: (PlainSACUpdate, SACUpdate), True: (PlainDiscreteSACUpdate, Di
 
 
 class SACModule(OffPolicyModule):
-    """Actor, twin critics, targets and temperature; ``model_config`` also has ``initial_alpha``."""
+    """Actor, critics, targets and temperature; ``model_config`` also has ``initial_alpha``.
 
-    acts_in = (gym.spaces.Box, gym.spaces.Discrete)
+    Attributes:
+        networks: For continuous actions.
+        own_keys: What `networks` take of ``model_config`` by name, beside what all do.
+    """
+
+    n_critics = SACSettings.n_critics
+    acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box, gym.spaces.Discrete)
+    networks: type[SACNetworks] = SACNetworks
+    own_keys: tuple[str, ...] = ()
 
     @property
     def discrete(self) -> bool:
@@ -41,8 +43,9 @@ class SACModule(OffPolicyModule):
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
         hiddens, alpha = self.model_config["hiddens"], self.model_config["initial_alpha"]
-        kind = DiscreteSACNetworks if self.discrete else SACNetworks
-        return kind(inputs, actions, hiddens, alpha, inference_only=self.inference_only)
+        kind = DiscreteSACNetworks if self.discrete else self.networks
+        options = self.critic_options | {name: self.model_config[name] for name in self.own_keys}
+        return kind(inputs, actions, hiddens, alpha, self.inference_only, critics=self.critic_count, **options)
 
 
 class SACConfig(OffPolicyConfig):
@@ -57,7 +60,7 @@ class SACConfig(OffPolicyConfig):
     ```
     """
 
-    settings_class = SACSettings
+    settings_class: ClassVar[type] = SACSettings
     module_class = SACModule
 
     def __init__(self, algo_class: type | None = None):
@@ -68,19 +71,17 @@ class SACConfig(OffPolicyConfig):
         if type(self.exploration) is Gaussian and self.exploration.sigma == 1.0:
             self.exploration = Sampled()  # the name of the same in configurations saved before there was `Sampled`
         super().validate()
+        self.update_settings()  # whether they fit each other
 
     @override(OffPolicyConfig)
     def make_update(self, module: RLModule) -> Update:
-        size, target = flat_size(module.action_space), self.target_entropy
-        if target == "auto":
-            target = ENTROPY_SHARE * math.log(size) if module.discrete else -float(size)
-        update = UPDATES[module.discrete][self.fast_updates]
-        return update(module.nets, target_entropy=target, alpha_lr=self.rates(0)["alpha"], **self.update_settings())
+        kind = UPDATES[module.discrete][self.fast_updates]
+        return kind(module.nets, **self.update_settings())
 
     @property
     @override(OffPolicyConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | {"initial_alpha": self.initial_alpha}
+        return super()._model_config_auto_includes | critic_settings(self) | {"initial_alpha": self.initial_alpha}
 
 
 class SAC(OffPolicy):

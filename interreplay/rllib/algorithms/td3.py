@@ -13,9 +13,9 @@ from interreplay.rllib.algorithms.off_policy import OffPolicy
 
 
 class TD3Module(DeterministicModule):
-    """Two critics."""
+    """Actor, critics, and targets of both."""
 
-    critics = 2
+    n_critics = TD3Settings.n_critics
 
 
 class TD3Config(DeterministicConfig):
@@ -36,9 +36,8 @@ class TD3Config(DeterministicConfig):
 
     @override(DeterministicConfig)
     def make_update(self, module: RLModule) -> Update:
-        own = {name: getattr(self, name) for name in ("policy_delay", "target_policy_noise", "target_noise_clip")}
         kind = TD3Update if self.fast_updates else PlainTD3Update
-        return kind(module.nets, **own, **self.update_settings())
+        return kind(module.nets, **self.update_settings())
 
 
 class TD3(OffPolicy):

@@ -49,7 +49,7 @@ def identity(algorithm: Saved) -> dict[str, str]:
         "action space": str(action_space),
         "replay buffer": kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__),
         "capacity": str(algorithm.replay_buffer.capacity),
-        "hidden layers": str(list(algorithm.config.hiddens)),
+        "hidden layers": algorithm.config.layers,
     }
 
 

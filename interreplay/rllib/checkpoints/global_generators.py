@@ -10,7 +10,7 @@ import torch
 
 
 def global_rng() -> dict[str, Any]:
-    """The states of Python's, numpy's and torch's global generators."""
+    """Return the states of Python's, numpy's and torch's global generators."""
     legacy = np.random.get_state()  # noqa: NPY002
     return {"python": random.getstate(), "numpy": legacy, "torch": torch.get_rng_state().numpy()}
 

@@ -48,7 +48,7 @@ def settings_of_before(state: Mapping[str, Any], known: Collection[str]) -> dict
 
 
 def current(module: str) -> str:
-    """The name that a module has today."""
+    """Return the name that a module has today."""
     return MOVED.get(module, module)
 
 

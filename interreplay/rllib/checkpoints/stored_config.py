@@ -89,7 +89,7 @@ def _rebuilt(folder: Path, state: dict[str, Any], whole: bool) -> AlgorithmConfi
 
 
 def _as_stored(config: AlgorithmConfig) -> dict[str, Any]:
-    """The state of a configuration as it comes out of a checkpoint, classes as references."""
+    """Return the state of a configuration as it comes out of a checkpoint, classes as references."""
     file = io.BytesIO(cloudpickle.dumps(config.get_state()))
     return RestrictedUnpickler(file, Path(type(config).__name__), classes=True).load()
 
@@ -121,7 +121,7 @@ def _is_ours(config: AlgorithmConfig) -> bool:
 
 
 def _taken(config: AlgorithmConfig, name: str, value: Any) -> Any:
-    """A setting as it is taken over, or `_LEFT_OUT`."""
+    """Return a setting as it is taken over, or `_LEFT_OUT`."""
     ours = _is_ours(config)
     if name in _NEW_STACK:
         return _LEFT_OUT
@@ -139,12 +139,12 @@ def _taken(config: AlgorithmConfig, name: str, value: Any) -> Any:
         return value if ours and _is_buffer(value) else _LEFT_OUT
     if ours and (isinstance(value, Exploration) or _is_settings(value)):
         return value
-    own = ours and name not in vars(AlgorithmConfig())
+    own = ours and (name not in vars(AlgorithmConfig()) or name in config.own_settings())
     return value if _is_plain(value, words=own or name in _WORDS, texts=name == "env_config") else _LEFT_OUT
 
 
 def _is_plain(value: Any, words: bool = False, texts: bool = False) -> bool:
-    """Whether a value consists of numbers, and of words or any texts where these are allowed."""
+    """Return whether a value consists of numbers, and of words or any texts where these are allowed."""
     if value is None or isinstance(value, bool | int | float | np.number | np.bool_):
         return True
     if isinstance(value, str):
@@ -157,13 +157,13 @@ def _is_plain(value: Any, words: bool = False, texts: bool = False) -> bool:
 
 
 def _is_settings(value: Any) -> bool:
-    """Whether a value is a dataclass of ours with plain values."""
+    """Return whether a value is a dataclass of ours with plain values."""
     own = is_dataclass(value) and type(value).__module__.startswith("interreplay.learning.")
     return own and all(_is_plain(item, words=True) for item in vars(value).values())
 
 
 def _is_buffer(value: Any) -> bool:
-    """Whether a buffer is one of the catalogue, or a mix of such by name, with plain arguments."""
+    """Return whether a buffer is one of the catalogue, or a mix of such by name, with plain arguments."""
     if not isinstance(value, dict) or not _is_plain(value, texts=True):
         return False
     kind = value.get("buffer", "Uniform") if value.get("type") == STOCK_BUFFER else value.get("type")
@@ -171,7 +171,7 @@ def _is_buffer(value: Any) -> bool:
 
 
 def _model(value: Any, default: Any = None) -> Any:
-    """Settings of networks over the default ones, which RLlib expects to be complete; none of classes of one's own."""
+    """Lay settings of networks over the default ones, complete as RLlib expects; none of classes of one's own."""
     if isinstance(value, DefaultModelConfig):
         return value if _is_plain(vars(value), words=True) else _LEFT_OUT
     if not isinstance(value, dict):
@@ -181,7 +181,7 @@ def _model(value: Any, default: Any = None) -> Any:
 
 
 def _module_spec(value: Any) -> Any:
-    """The networks; without a path that their weights would be loaded from."""
+    """Return the networks; without a path that their weights would be loaded from."""
     if not isinstance(value, RLModuleSpec):
         return _LEFT_OUT
     given: dict[str, Any] = {"inference_only": bool(value.inference_only), "learner_only": bool(value.learner_only)}
@@ -199,7 +199,7 @@ def _module_spec(value: Any) -> Any:
 
 
 def _overrides(config: AlgorithmConfig, value: Any) -> Any:
-    """Settings for evaluations; without the camera that films them, which is switched off in a checkpoint."""
+    """Return settings for evaluations; without the camera that films them, which is switched off in a checkpoint."""
     if not isinstance(value, dict):
         return _LEFT_OUT
     known = {name: item for name, item in value.items() if type(item).__name__ != "Camera"}

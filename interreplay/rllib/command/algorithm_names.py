@@ -22,7 +22,7 @@ STOCK = "-stock"
 
 
 def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmConfig:
-    """The configuration of an algorithm for an environment, all else at its defaults.
+    """Return the configuration of an algorithm for an environment, all else at its defaults.
 
     SAC and the like are ours; ``SAC-stock`` is RLlib's.
 
@@ -48,13 +48,13 @@ def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmCon
 
 
 def with_our_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
-    """RLlib's own algorithm as one that takes the replay methods of the catalogue; others as they are."""
+    """Return RLlib's own algorithm as one that takes the replay methods of the catalogue; others as they are."""
     made = WITH_OUR_BUFFERS.get(type(config))
     return made().environment(config.env) if made else config
 
 
 def names() -> list[str]:
-    """What `config_for` knows, those of its own first."""
+    """Return what `config_for` knows, those of its own first."""
     return [
         *ALGORITHMS,
         *(name for name in sorted(STOCK_ALGORITHMS) if name not in ALGORITHMS),
@@ -63,7 +63,7 @@ def names() -> list[str]:
 
 
 def _environment(env: str, say: Callable[[str], object]) -> tuple[str, Any]:
-    """The name to train with and the action space, None where only the environment itself would tell."""
+    """Return the name to train with and the action space, None where only the environment itself would tell."""
     if _global_registry.contains(ENV_CREATOR, env):
         return env, None
     found = find_environment(env)

@@ -105,7 +105,7 @@ class Experiment:
 
 
 def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
-    """Results at which to end, by their names of today.
+    """Return results at which to end, by their names of today.
 
     Raises:
         UsageError: For a result that there is not, which Tune would wait for, or a value that is no number.
@@ -120,7 +120,7 @@ def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> AlgorithmConfig:
-    """`config` with `settings`.
+    """Return `config` with `settings`.
 
     Raises:
         UsageError: For a setting that the algorithm does not have.
@@ -149,7 +149,7 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
 
 
 def _is_ours(replay: Any) -> bool:
-    """Whether the settings of a replay buffer, or any of those to choose from, name one that RLlib does not have."""
+    """Return whether settings of a replay buffer, or any of those to choose from, name one that RLlib lacks."""
     points = replay.get(GRID, [replay]) if isinstance(replay, Mapping) else []
     kinds = [point.get("type") for point in points if isinstance(point, Mapping)]
     return any(isinstance(kind, str) and "." not in kind and not hasattr(stock_buffers, kind) for kind in kinds)

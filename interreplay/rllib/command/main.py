@@ -37,7 +37,7 @@ _QUIET_TUNE = {"RAY_AIR_NEW_OUTPUT": "0"}
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of both subcommands."""
+    """Return the parser of both subcommands."""
     parser = OneLineParser(prog="rllib", description="Train and evaluate RLlib algorithms.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
     train = commands.add_parser("train", help="train an algorithm", allow_abbrev=False)
@@ -99,7 +99,7 @@ def say(line: str) -> None:
 
 
 def train(given: argparse.Namespace) -> int:
-    """`rllib train`: one experiment after the other, each with its trials side by side; return the exit code."""
+    """Run `rllib train`: one experiment after the other, each with its trials side by side; return the exit code."""
     ray_session.quiet()
     experiments = asked_for(given)
     resumable = [_can_be_resumed(given.local_dir, each) for each in experiments]

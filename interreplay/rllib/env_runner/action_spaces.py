@@ -18,10 +18,10 @@ class Actions(Protocol):
     shape: tuple[int, ...]
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
-        """Actions ``(n, *shape)`` of the environment for kept ones."""
+        """Return actions ``(n, *shape)`` of the environment for kept ones."""
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """`count` kept actions, uniformly random."""
+        """Return `count` kept actions, uniformly random."""
 
 
 class ActionScale(Actions):
@@ -41,7 +41,7 @@ class ActionScale(Actions):
         self.dtype = space.dtype
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
-        """Actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
+        """Return actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
         scaled = self._start + (actions + 1.0) * self._half
         return np.minimum(np.maximum(scaled, self.low), self.high).astype(self.dtype)  # np.clip takes twice as long
 
@@ -84,7 +84,7 @@ def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> 
         ValueError: Naming the space.
     """
     if not isinstance(space, kinds):
-        also = " or Discrete ones" if gym.spaces.Discrete in kinds else ""
-        raise ValueError(f"the action space is {space}; expected a Box of continuous actions{also}")
+        words = {gym.spaces.Box: "a Box of continuous actions", gym.spaces.Discrete: "Discrete ones"}
+        raise ValueError(f"the action space is {space}; expected {' or '.join(words[kind] for kind in kinds)}")
     if isinstance(space, gym.spaces.Box) and not space.is_bounded():
         raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")

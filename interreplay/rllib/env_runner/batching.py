@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from interreplay.environments.spaces import named_parts
-from interreplay.transitions import Transitions
 
 
 def as_column(observation: Any) -> Any:
-    """A batch of observations with float64 narrowed to float32; parts of Dicts and Tuples as named columns."""
+    """Return a batch of observations with float64 narrowed to float32; parts of Dicts and Tuples as named columns."""
     if isinstance(observation, dict | tuple):
         return {name: as_column(part) for name, part in named_parts(observation).items()}
     array = np.asarray(observation)
@@ -21,27 +19,12 @@ def as_column(observation: Any) -> Any:
 
 
 def pick(observation: Any, rows: Any) -> Any:
-    """Some rows of a batch of observations."""
+    """Return some rows of a batch of observations."""
     return {k: v[rows] for k, v in observation.items()} if isinstance(observation, dict) else observation[rows]
 
 
 def as_tensors(observation: Any, device: torch.device) -> Any:
-    """A batch of observations as tensors on a device."""
+    """Return a batch of observations as tensors on a device."""
     if isinstance(observation, dict):
         return {name: torch.as_tensor(part, device=device) for name, part in observation.items()}
     return torch.as_tensor(observation, device=device)
-
-
-def concatenate(parts: Sequence[Transitions]) -> Transitions:
-    """Transitions one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    extras = {name: torch.cat([part.extras[name] for part in parts]) for name in parts[0].extras}
-    joined: dict[str, Any] = {"extras": extras}
-    for name in ("obs", "actions", "rewards", "next_obs", "terminated", "truncated", "episode"):
-        columns = [getattr(part, name) for part in parts]
-        if isinstance(columns[0], dict):
-            joined[name] = {key: torch.cat([c[key] for c in columns]) for key in columns[0]}
-        else:
-            joined[name] = torch.cat(columns)
-    return Transitions(**joined)

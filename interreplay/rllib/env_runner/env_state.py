@@ -2,7 +2,8 @@
 
 Gymnasium has no interface for this. Its MuJoCo and classic-control environments, Fetch and PointMaze of
 gymnasium-robotics, and the wrappers that `gymnasium.make` puts around them, hold everything in plain attributes, numpy
-arrays, a random generator, MuJoCo's `MjData`, and an environment within; these are copied.
+arrays, a random generator, MuJoCo's `MjData`, and an environment within; these are copied. What lies elsewhere, as in
+MinAtar, an environment of ours gives by `save_state` and takes back by `restore_state`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ KNOWN = (
     "gymnasium.envs.classic_control.",
     "gymnasium_robotics.envs.fetch.",
     "gymnasium_robotics.envs.maze.point",
+    "interreplay.environments.",
 )
 PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic)
 KEEP = ("spec", "metadata", "render_mode", "observation_space", "action_space")
@@ -25,7 +27,7 @@ WRAPPERS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RescaleAction",
 
 
 def chain(env: gym.Env) -> list[gym.Env]:
-    """The environment and its wrappers, the outermost first."""
+    """Return the environment and its wrappers, the outermost first."""
     layers = [env]
     while isinstance(layers[-1], gym.Wrapper):
         layers.append(layers[-1].env)
@@ -33,7 +35,7 @@ def chain(env: gym.Env) -> list[gym.Env]:
 
 
 def can_save(env: gym.Env) -> bool:
-    """Whether `save_env` captures everything this environment will do."""
+    """Return whether `save_env` captures everything this environment will do."""
     *wrappers, core = chain(env)
     return core.__class__.__module__.startswith(KNOWN) and all(
         type(w).__name__ in WRAPPERS and type(w).__module__.startswith("gymnasium.") for w in wrappers
@@ -41,7 +43,7 @@ def can_save(env: gym.Env) -> bool:
 
 
 def save_env(env: gym.Env) -> list[dict[str, Any]]:
-    """The state of every layer, made of plain values and arrays."""
+    """Return the state of every layer, made of plain values and arrays."""
     return [_save_layer(layer) for layer in chain(env)]
 
 
@@ -65,12 +67,14 @@ def _save_layer(layer: gym.Env) -> dict[str, Any]:
         state["rng"] = rng.bit_generator.state
     if "data" in vars(layer) and "model" in vars(layer):
         state["mujoco"] = _save_mujoco(layer.model, layer.data)  # type: ignore[attr-defined]
+    if hasattr(type(layer), "save_state"):
+        state["own"] = copy.deepcopy(layer.save_state())  # type: ignore[attr-defined]
     state["within"] = {name: _save_layer(env) for name, env in _within(layer).items()}
     return state
 
 
 def _within(layer: gym.Env) -> dict[str, gym.Env]:
-    """Environments that an environment, which is no wrapper, is made of."""
+    """Return environments that an environment, which is no wrapper, is made of."""
     if isinstance(layer, gym.Wrapper):
         return {}
     return {name: value for name, value in vars(layer).items() if isinstance(value, gym.Env)}
@@ -82,12 +86,14 @@ def _restore_layer(layer: gym.Env, state: dict[str, Any]) -> None:
         layer.np_random.bit_generator.state = state["rng"]
     if "mujoco" in state:
         _restore_mujoco(layer.model, layer.data, state["mujoco"])  # type: ignore[attr-defined]
+    if "own" in state:
+        layer.restore_state(copy.deepcopy(state["own"]))  # type: ignore[attr-defined]
     for name, env in _within(layer).items():
         _restore_layer(env, state["within"][name])
 
 
 def _save_mujoco(model: Any, data: Any) -> dict[str, np.ndarray]:
-    """MuJoCo's integration state, and every derived array, which observations and rewards may read."""
+    """Return MuJoCo's integration state, and every derived array, which observations and rewards may read."""
     import mujoco
 
     spec = mujoco.mjtState.mjSTATE_INTEGRATION

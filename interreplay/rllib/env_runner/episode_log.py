@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from interreplay.learning.offers import SUCCESS_COLUMN
+
+Names = Collection[str]
+"""Of columns that are recorded beside the transitions: "behavior" and "success"."""
+
+
+def success_of(info: Any) -> Any:
+    """Return whether an environment's info speaks of success, None where it does not."""
+    return info.get("is_success", info.get("success")) if isinstance(info, dict) else None
+
+
+def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Return those of the named columns ``(n,)`` that infos speak of: whether each step was a success."""
+    return {SUCCESS_COLUMN: np.array([bool(success_of(info)) for info in infos])} if SUCCESS_COLUMN in names else {}
 
 
 @dataclass
@@ -48,7 +64,7 @@ class EpisodeLog:
         self.lengths += live
         ended = done & live
         for i in np.flatnonzero(ended) if ended.any() else ():
-            success = infos[i].get("is_success", infos[i].get("success")) if isinstance(infos[i], dict) else None
+            success = success_of(infos[i])
             seconds = time.perf_counter() - self.started[i]
             self.finished.append(
                 Finished(
@@ -57,7 +73,7 @@ class EpisodeLog:
             )
 
     def take_finished(self) -> list[Finished]:
-        """Episodes that ended since the last call."""
+        """Return episodes that ended since the last call."""
         finished, self.finished = self.finished, []
         return finished
 

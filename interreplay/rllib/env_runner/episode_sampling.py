@@ -27,7 +27,7 @@ class SamplingRunner(SteppingRunner):
 
     def __init__(self, *, config: Any, **kwargs: Any):
         super().__init__(config=config, **kwargs)
-        self.interrupted, self._records_policy = False, False
+        self.interrupted, self._recorded = False, frozenset[str]()
 
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
         """Make one step of every environment."""
@@ -58,7 +58,7 @@ class SamplingRunner(SteppingRunner):
         explore = self.config.explore if explore is None else explore
         if force_reset or num_episodes is not None or not self._hooks.listening:
             self._needs_initial_reset = True
-        self.interrupted, self._hooks.recording, self._records_policy = False, True, False
+        self.interrupted, self._hooks.recording, self._recorded = False, True, frozenset()
         self._longest = longest_episode(self.env, self.config.evaluation_max_episode_steps)
         self._hooks.begin_sample()
         try:

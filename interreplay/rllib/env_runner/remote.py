@@ -15,6 +15,7 @@ from ray.exceptions import ActorDiedError, RayError
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost
+from interreplay.rllib.env_runner.episode_log import Names
 from interreplay.rllib.env_runner.wire_format import pack, unpack
 from interreplay.transitions import Transitions
 
@@ -59,7 +60,7 @@ class RemoteRunners:
         return bool(self._config.restart_failed_env_runners)
 
     def collect(
-        self, weights: dict[str, Any], length: int, warm_up: bool, record: bool, progress: float | None = None
+        self, weights: dict[str, Any], length: int, warm_up: bool, record: Names, progress: float | None = None
     ) -> Collected:
         """Let every remote runner step its environments with the newest weights.
 
@@ -70,7 +71,7 @@ class RemoteRunners:
             weights: State of the learner's module.
             length: Steps of each environment.
             warm_up: Act at random.
-            record: Add the columns of what the policy gave.
+            record: Names of columns to add, see `ColumnRunner.collect`.
             progress: Of the run, for exploration with a schedule; None leaves it where it is.
         """
         reference, restarts = ray.put(weights), dict(self.restarts)
@@ -123,7 +124,7 @@ class RemoteRunners:
         manager.set_actor_state(index, healthy=False)
 
     def dead_for_good(self) -> bool:
-        """Whether Ray will start no other process for any runner; waits for those that are starting."""
+        """Return whether Ray will start no other process for any runner; waits for those that are starting."""
         manager = self._group._worker_manager
         away = sorted(set(manager.actor_ids()) - set(manager.healthy_actor_ids()))
         wait = self._config.env_runner_health_probe_timeout_s

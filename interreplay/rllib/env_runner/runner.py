@@ -1,4 +1,4 @@
-"""The runner: steps vectorised environments and returns columns."""
+"""The runner: steps vectorized environments and returns columns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from ray.rllib.utils.debug import update_global_seed_if_necessary
 
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
+from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib.env_runner.action_spaces import Actions, actions_of
-from interreplay.rllib.env_runner.batching import as_column, as_tensors, concatenate, pick
+from interreplay.rllib.env_runner.batching import as_column, as_tensors, pick
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
+from interreplay.rllib.env_runner.episode_log import Names, columns_of_infos
 from interreplay.rllib.env_runner.episode_sampling import SamplingRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
-from interreplay.transitions import Transitions, unchecked
+from interreplay.transitions import Transitions, cat, unchecked
 
 RUNNER_STATE = "interreplay_runner"
 CPU = torch.device("cpu")
@@ -47,7 +49,7 @@ class ColumnRunner(SamplingRunner):
         return RunnerState.begin(self._seed, index, self.num_envs, self.config.exploration, self._device, restarts)
 
     def _actions(self) -> Actions | None:
-        """None in the learner's process where others sample: it has no environments."""
+        """Return the kind of actions; None in the learner's process where others sample: it has no environments."""
         return actions_of(self.env.single_action_space, self.config.normalize_actions) if self.env is not None else None
 
     @override(SamplingRunner)
@@ -84,25 +86,24 @@ class ColumnRunner(SamplingRunner):
     # -- stepping ---------------------------------------------------------------------------------
 
     def collect(
-        self, num_timesteps: int, random_actions: bool = False, record: bool = False, progress: float | None = None
+        self, num_timesteps: int, random_actions: bool = False, record: Names = (), progress: float | None = None
     ) -> Transitions:
         """Step all environments until at least `num_timesteps` transitions are made, exploring.
 
         Args:
             num_timesteps: Transitions to make, over all environments together.
             random_actions: Act uniformly at random.
-            record: Add the columns that the policy's `record` gives, ``extras["behavior"]``.
+            record: Names of columns to add: ``"behavior"``, the policy's `record`, ``"success"``, of which infos speak.
             progress: Of the run, from 0 to 1, for exploration with a schedule; None leaves it where it is.
 
         Returns:
-            Their columns in order of time, float32 where the environment gives float64; fewer, where the
-            environment failed after some, and the next call raises.
+            Columns in order of time, float64 as float32; fewer where the environment failed, and the next call raises.
 
         Raises:
             EnvironmentFailure: The environment raised an error, or gave what cannot be stored.
         """
         rounds: list[Transitions] = []
-        self._records_policy = record
+        self._recorded = frozenset(record)
         if progress is not None:
             self._now.exploration.anneal(progress)
         self._hooks.begin_sample()
@@ -120,7 +121,7 @@ class ColumnRunner(SamplingRunner):
             if rows is not None:
                 rounds.append(rows)
         self._hooks.end_sample()
-        return concatenate(rounds)
+        return rounds[0] if len(rounds) == 1 else cat(rounds)
 
     def seed_next_reset(self, seed: int) -> None:
         """Seed the environments at the next reset."""
@@ -136,7 +137,7 @@ class ColumnRunner(SamplingRunner):
         self._start(~now.over, now.obs, infos)
 
     def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
-        """Episodes begin in the environments `which` ``(environments,)``."""
+        """Begin episodes in the environments `which` ``(environments,)``."""
         self._now.log.start(which)
         self._now.exploration.start(which)
         if self._hooks.active:
@@ -144,7 +145,7 @@ class ColumnRunner(SamplingRunner):
 
     @override(SamplingRunner)
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
-        """One step of every environment; those whose episode was over begin a new one and give no row."""
+        """Step every environment; those whose episode was over begin a new one and give no row."""
         if self._needs_initial_reset:
             self._reset()
         assert self._scale is not None
@@ -165,6 +166,7 @@ class ColumnRunner(SamplingRunner):
             self._hooks.step(live, now.obs, actions, (next_obs, rewards, terminated, truncated, ends))
         rows = None
         if live.any():
+            extras |= columns_of_infos(self._recorded, ends)
             rows = self._rows(live, actions, (next_obs, rewards, terminated, truncated), extras)
         begun = over if self._resets_in_same_step else ~live
         if begun.any():
@@ -195,7 +197,7 @@ class ColumnRunner(SamplingRunner):
     def _act(self, random_actions: bool, explore: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return actions as they are kept, and of the same network call what is recorded of the policy's output."""
         assert self._scale is not None
-        now, policy, record = self._now, self.module.policy, self._records_policy
+        now, policy, record = self._now, self.module.policy, POLICY_OUTPUT in self._recorded
         if random_actions:
             actions = self._scale.random(now.numpy_rng, self.num_envs)
             recorded = policy.record_random(self.num_envs) if record else {}
@@ -205,8 +207,6 @@ class ColumnRunner(SamplingRunner):
             chosen, recorded = exploration.act_and_record(policy, obs, now.torch_rng, record)
             actions = chosen.cpu().numpy().reshape(self.num_envs, *self._scale.shape)
         return actions, {name: column.cpu().numpy() for name, column in recorded.items()}
-
-    # -- metrics ----------------------------------------------------------------------------------
 
     @override(SingleAgentEnvRunner)
     def get_metrics(self) -> Any:
@@ -229,7 +229,7 @@ class ColumnRunner(SamplingRunner):
         return self._now.log.ids.tolist()
 
     def take_cut_episodes(self) -> list[int]:
-        """Ids of episodes that were broken off since the last call, by a resume or a failing environment."""
+        """Return ids of episodes that were broken off since the last call, by a resume or a failing environment."""
         cut, self._cut = self._cut, []
         return cut
 

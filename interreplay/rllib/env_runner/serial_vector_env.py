@@ -33,7 +33,7 @@ class SerialEnvs(VectorWrapper):
 
     @staticmethod
     def fits(env: Any) -> bool:
-        """Whether `env` is such a vector environment, whose infos gymnasium turns into a list."""
+        """Return whether `env` is such a vector environment, whose infos gymnasium turns into a list."""
         inner = env.env if type(env) is DictInfoToList else None
         return type(inner) is SyncVectorEnv and inner.autoreset_mode == AutoresetMode.NEXT_STEP
 

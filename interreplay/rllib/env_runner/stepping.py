@@ -59,7 +59,7 @@ class SteppingRunner(SingleAgentEnvRunner):
 
     @override(SingleAgentEnvRunner)
     def _try_env_step(self, actions: Any) -> Any:
-        """RLlib's, with one timer per report in place of a timer and a Prometheus counter per step."""
+        """Do as RLlib's does, with one timer per report in place of a timer and a Prometheus counter per step."""
         before = time.perf_counter()
         try:
             results = self.env.step(actions)
@@ -72,7 +72,7 @@ class SteppingRunner(SingleAgentEnvRunner):
 
     @override(SingleAgentEnvRunner)
     def _try_env_reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, Any]:
-        """RLlib's, with an end to trying again."""
+        """Do as RLlib's does, with an end to trying again."""
         while True:
             try:
                 with self.metrics.log_time(ENV_RESET_TIMER):
@@ -149,7 +149,7 @@ class SteppingRunner(SingleAgentEnvRunner):
 
     @override(SingleAgentEnvRunner)
     def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """RLlib's, which ends the process after an error; where nobody restarts it, what went wrong gets through."""
+        """Do as RLlib's does, which ends the process after an error; raise it where nobody restarts it."""
         try:
             return func(self, *args, **kwargs)
         except EnvironmentFailure as failure:
@@ -169,7 +169,7 @@ def _raise(_: Any, error: Exception) -> NoReturn:
 
 
 def has_time_limit(env: Any) -> bool:
-    """Whether every episode of a vector environment ends by a time limit that is known."""
+    """Return whether every episode of a vector environment ends by a time limit that is known."""
     one = next(iter(environments(env)), env)
     specs = [getattr(layer, "spec", None) for layer in (one, env)]
     limited = any(spec is not None and spec.max_episode_steps for spec in specs)

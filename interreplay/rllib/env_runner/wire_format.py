@@ -5,7 +5,6 @@ Pickled tensors carry some 300 bytes each beside their numbers, which is more th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,17 @@ import numpy as np
 from interreplay.transitions import Transitions
 
 Layout = list[tuple[str, str, tuple[int, ...]]]
-_FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated", "episode", "discounts", "extras")
 
 
 def pack(rows: Transitions) -> tuple[bytes, Layout]:
-    """The columns one after the other, and the name, the type and the shape of each."""
-    columns = list(_columns(rows))
+    """Return the columns one after the other, and the name, the type and the shape of each."""
+    columns = _columns(rows)
     layout = [(name, array.dtype.str, array.shape) for name, array in columns]
     return b"".join(array.tobytes() for _, array in columns), layout
 
 
 def unpack(packed: tuple[bytes, Layout]) -> Transitions:
-    """What was packed; the columns may be written to."""
+    """Return what was packed; the columns may be written to."""
     data, layout = packed
     memory, begin = bytearray(data), 0
     found: dict[str, Any] = {}
@@ -40,13 +38,7 @@ def unpack(packed: tuple[bytes, Layout]) -> Transitions:
     return Transitions(**found)
 
 
-def _columns(rows: Transitions) -> Iterator[tuple[str, np.ndarray]]:
-    """The columns, those of 8-byte numbers first: every one begins at a multiple of the size of its numbers."""
-    found = []
-    for field in _FIELDS:
-        value = getattr(rows, field)
-        if isinstance(value, Mapping):
-            found += [(f"{field}.{part}", column.cpu().numpy()) for part, column in value.items()]
-        elif value is not None:
-            found.append((field, value.cpu().numpy()))
-    return iter(sorted(found, key=lambda pair: -pair[1].dtype.itemsize))
+def _columns(rows: Transitions) -> list[tuple[str, np.ndarray]]:
+    """Return the columns, those of 8-byte numbers first: every one begins at a multiple of the size of its numbers."""
+    found = [(name, column.cpu().numpy()) for name, column in rows.columns().items()]
+    return sorted(found, key=lambda pair: -pair[1].dtype.itemsize)

@@ -54,7 +54,7 @@ def _import(module: str, name: str) -> None:
 
 
 def _known(bare: str) -> bool:
-    """Whether Gymnasium knows an id, in any version where it names none."""
+    """Return whether Gymnasium knows an id, in any version where it names none."""
     if bare in gym.registry:
         return True
     try:

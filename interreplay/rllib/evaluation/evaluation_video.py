@@ -43,6 +43,6 @@ class EvaluationFilm:
             self._frames.append(np.ascontiguousarray(frame[::step, ::step]))
 
     def take(self) -> list[np.ndarray]:
-        """Pictures of the evaluation since the last call, at most 200 of 240 pixels a side; none if there was none."""
+        """Return pictures of the evaluation since the last call, at most 200 of 240 pixels a side; maybe none."""
         frames, self._frames, self._episode = self._frames, [], None
         return frames[:: -(-len(frames) // MOST_FRAMES) or 1]

@@ -48,7 +48,7 @@ class GifFile:
 
 
 def _image_block(picture: Image.Image, corner: tuple[int, ...]) -> bytes:
-    """A picture with its own table of colors, cut out of the GIF that Pillow makes of it alone."""
+    """Return a picture with its own table of colors, cut out of the GIF that Pillow makes of it alone."""
     file = io.BytesIO()
     picture.quantize(256).save(file, format="GIF")
     data = file.getvalue()

@@ -40,7 +40,7 @@ class Recorder:
         self.name, self._episodes, self._spaces = name, [], ()  # type: tuple[str, list[Any], tuple[Any, ...]]
 
     def add(self, episode: Any, runner: Any) -> None:
-        """A finished episode of RLlib's, played by this runner."""
+        """Add a finished episode of RLlib's, played by this runner."""
         from minari.data_collector import EpisodeBuffer
 
         env = runner.env.unwrapped.envs[0]
@@ -59,7 +59,7 @@ class Recorder:
         )
 
     def write(self, algorithm: str) -> str:
-        """Writes the dataset.
+        """Write the dataset.
 
         Args:
             algorithm: Name of what played.
@@ -87,7 +87,7 @@ class Recorder:
 
 
 def _actions(episode: Any, runner: Any) -> Any:
-    """What the environment was given: our runners keep actions in [−1, 1], RLlib's note both."""
+    """Return what the environment was given: our runners keep actions in [−1, 1], RLlib's note both."""
     actions = np.asarray(episode.get_actions())
     scale = getattr(runner, "_scale", None)
     if scale is not None:
@@ -98,7 +98,7 @@ def _actions(episode: Any, runner: Any) -> Any:
 
 
 def _as(values: Any, space: gym.Space, name: str = "") -> Any:
-    """Values of many steps, nested as their space is and with its dtypes.
+    """Return values of many steps, nested as their space is and with its dtypes.
 
     Args:
         values: An array or a list, of Dict and Tuple spaces also nested, or on one level with names as `leaves` has.
@@ -115,7 +115,7 @@ def _as(values: Any, space: gym.Space, name: str = "") -> Any:
 
 
 def _spec(env: gym.Env) -> Any:
-    """How to make the environment again, where that can be written down."""
+    """Return how to make the environment again, where that can be written down."""
     try:
         env.spec.to_json()  # type: ignore[union-attr]
     except Exception:  # an entry point that is a function, or no specification at all

@@ -27,7 +27,7 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Watched:
+class PlaybackResult:
     """What was seen, and what was written of it: a video, a dataset, "" for neither."""
 
     episodes: list[Episode]
@@ -35,7 +35,7 @@ class Watched:
     dataset: str = ""
 
     def summary(self) -> str:
-        """A line: mean and standard deviation of returns and lengths, success rate."""
+        """Return a line: mean and standard deviation of returns and lengths, success rate."""
         returns = np.array([episode.ret for episode in self.episodes])
         lengths = np.array([episode.length for episode in self.episodes])
         told = [episode.success for episode in self.episodes if episode.success is not None]
@@ -47,7 +47,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Watching:
+class PlaybackOptions:
     """What to look at.
 
     Attributes:
@@ -73,8 +73,8 @@ class Watching:
     video_episodes: int = 3
 
 
-def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], object] = id) -> Watched:
-    """Episodes of the policy in a checkpoint, acting at its mode.
+def watch(checkpoint: Path, wanted: PlaybackOptions, on_episode: Callable[[Episode], object] = id) -> PlaybackResult:
+    """Return episodes of the policy in a checkpoint, acting at its mode.
 
     Args:
         checkpoint: Of any algorithm, ours or RLlib's, or a folder that holds some: the newest of them.
@@ -108,11 +108,11 @@ def watch(checkpoint: Path, wanted: Watching, on_episode: Callable[[Episode], ob
         if video is not None:
             video.close()
     written = recorder.write(made_by) if recorder is not None else ""
-    return Watched(found, video.told() if video is not None else "", written)
+    return PlaybackResult(found, video.told() if video is not None else "", written)
 
 
-def _play(runner: Any, wanted: Watching) -> Iterator[Any]:
-    """Finished episodes, as many as are wanted."""
+def _play(runner: Any, wanted: PlaybackOptions) -> Iterator[Any]:
+    """Yield finished episodes, as many as are wanted."""
     count = steps = 0
     while (wanted.episodes is None or count < wanted.episodes) and (wanted.steps is None or steps < wanted.steps):
         _seed(runner, None if wanted.seed is None else wanted.seed + count)
@@ -137,7 +137,7 @@ def _told(episode: Any) -> Episode:
 
 
 def prepared(config: AlgorithmConfig, video: VideoFile | None = None, window: bool = False) -> AlgorithmConfig:
-    """`config` for one environment in this process, which is filmed or shown.
+    """Return `config` for one environment in this process, which is filmed or shown.
 
     Raises:
         UsageError: It cannot be drawn.

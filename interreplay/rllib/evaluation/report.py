@@ -1,4 +1,4 @@
-"""What `interreplay evaluate`, `enjoy.py` and `rllib evaluate` do: episodes of a trained policy, told one by one."""
+"""What `interreplay evaluate`, `enjoy.py` and `rllib evaluate` do: episodes of a trained policy, one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import count
 
 from interreplay.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
 from interreplay.rllib.evaluation.load import find
-from interreplay.rllib.evaluation.play import Episode, Watching, watch
+from interreplay.rllib.evaluation.play import Episode, PlaybackOptions, watch
 from interreplay.rllib.evaluation.video import check_video
 from interreplay.rllib.ray_session import start_ray
 
@@ -28,12 +28,12 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
     start_ray(1)
     numbers = count(1)
 
-    def told(episode: Episode) -> None:
+    def report(episode: Episode) -> None:
         success = "" if episode.success is None else f", {'success' if episode.success else 'no success'}"
         say(f"episode {next(numbers)}: return {episode.ret:.1f} in {episode.length} steps{success}")
 
     episodes = given.episodes or (None if given.steps else EPISODES)
-    wanted = Watching(
+    wanted = PlaybackOptions(
         given.run,
         given.steps,
         episodes,
@@ -44,4 +44,4 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         given.trust_checkpoint,
         given.video_episodes or VIDEO_EPISODES,
     )
-    say(watch(found[0], wanted, told).summary())
+    say(watch(found[0], wanted, report).summary())

@@ -75,7 +75,7 @@ class VideoFile:
         self._writer: GifFile | _Mp4File | None = None
 
     def wanted(self) -> bool:
-        """Whether the next picture will be used; those after the 3,000th of a GIF are not."""
+        """Return whether the next picture will be used; those after the 3,000th of a GIF are not."""
         if self._left == 0 or self._is_full():
             return False
         self._steps += 1
@@ -107,7 +107,7 @@ class VideoFile:
             self._writer.close()
 
     def told(self) -> str:
-        """Where it is and how much is in it."""
+        """Return where it is and how much is in it."""
         full = ", the most that a GIF gets; .mp4 has no such bound" if self._is_full() else ""
         episodes = f"{self._ended} episode{'s' * (self._ended != 1)}"
         return f"{self.path} ({self.count:,} frames of {episodes}{full})"
@@ -137,7 +137,7 @@ class _Mp4File:
 
 
 def scaled(frame: np.ndarray, most: int) -> np.ndarray:
-    """A picture ``(height, width, 3)`` uint8, scaled so that its longer side has `most` pixels where it has more."""
+    """Scale a picture ``(height, width, 3)`` uint8 whose longer side has more than `most` pixels to that."""
     longer = max(frame.shape[:2])
     if longer <= most:
         return np.ascontiguousarray(frame)
@@ -146,7 +146,7 @@ def scaled(frame: np.ndarray, most: int) -> np.ndarray:
 
 
 def gif(frames: list[np.ndarray], fps: float = FPS) -> bytes:
-    """A GIF of pictures ``(height, width, 3)`` uint8."""
+    """Return a GIF of pictures ``(height, width, 3)`` uint8."""
     import imageio.v3 as imageio
 
     return imageio.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000 / fps, loop=0)

@@ -11,9 +11,19 @@ from interreplay.flags.replay_flags import replay_arguments
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.evaluation.evaluation_video import EvaluationFilm
 
+OF_LOOP = (
+    "n_step",
+    "updates_per_step",
+    "steps_per_iteration",
+    "on_manifold_rows",
+    "matrix_dtype",
+    "normalize_observations",
+)
+"""Settings of the loop by the names of their flags."""
+
 
 def build(config_name: str, settings: SimpleNamespace) -> Any:
-    """The algorithm, ready to train, with the ``film`` of its evaluations, or None.
+    """Return the algorithm, ready to train, with the ``film`` of its evaluations, or None.
 
     Args:
         config_name: The name of a configuration in `interreplay.rllib`.
@@ -33,30 +43,25 @@ def build(config_name: str, settings: SimpleNamespace) -> Any:
 
 
 def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
-    """The settings that not every algorithm has, or not with the same default, as its configuration takes them."""
+    """Return the settings that not all algorithms share, defaults included, as the configuration takes them."""
     own = {name: getattr(settings, name) for name in ALGORITHMS[settings.trainer].defaults}
     own["train_batch_size_per_learner"] = own.pop("train_batch_size")
-    if own["huber_delta"] == "none":  # as it was written down before
+    if own.get("huber_delta") == "none":  # as it was written down before
         own["huber_delta"] = None
     return own
 
 
 def configure(config_name: str, settings: SimpleNamespace) -> Any:
-    """RLlib's configuration of a job; arguments as in `build`."""
+    """Return RLlib's configuration of a job; arguments as in `build`."""
     s = settings
     config = getattr(importlib.import_module("interreplay.rllib"), config_name)()
     config.environment(s.env, env_config={"max_episode_steps": s.horizon} if s.horizon else {})
     config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
+    of_loop = {name: getattr(s, name) for name in OF_LOOP}
     config.training(
-        **algorithm_settings(s),
+        **algorithm_settings(s) | of_loop,
         gamma=s.gamma,
-        n_step=s.n_step,
-        updates_per_step=s.updates_per_step,
-        steps_per_iteration=s.steps_per_iteration,
         anneal_steps=s.total_env_steps,
-        on_manifold_rows=s.on_manifold_rows,
-        matrix_dtype=s.matrix_dtype,
-        normalize_observations=s.normalize_observations,
         num_steps_sampled_before_learning_starts=s.learning_starts,
     )
     config.env_runners(

@@ -13,7 +13,7 @@ from interreplay.errors import UsageError
 
 
 def trackers(wandb: str | None, mlflow: str | None, **wandb_settings: Any) -> list[LoggerCallback]:
-    """Callbacks that log to these, set up.
+    """Return callbacks that log to these, set up.
 
     Args:
         wandb: A project of Weights & Biases, or None. ``WANDB_MODE=offline`` keeps everything on disk.

@@ -59,11 +59,11 @@ class Training:
         self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
 
     def save_soon(self) -> None:
-        """Asks for a checkpoint after the round in hand; safe in signal handlers and other threads."""
+        """Ask for a checkpoint after the round in hand; safe in signal handlers and other threads."""
         self._saving = True
 
     def stop(self) -> None:
-        """Asks for a checkpoint and the end after the round in hand; safe in signal handlers and other threads.
+        """Ask for a checkpoint and the end after the round in hand; safe in signal handlers and other threads.
 
         An evaluation goes on to its end, so that its row of results is that of an uninterrupted run, unless the
         environment has no time limit.
@@ -77,7 +77,7 @@ class Training:
         return self.algo.env_steps >= self.settings.total_env_steps
 
     def iterations(self) -> Iterator[dict[str, Any]]:
-        """Trains, and yields each iteration's result; a checkpoint is written at the end."""
+        """Train, and yield each iteration's result; a checkpoint is written at the end."""
         log = self._begin_log()
         self.pulse()  # where it begins
         self.algo.on_progress = self._round
@@ -141,7 +141,7 @@ class Training:
         return counts if counts != self._first else None
 
     def save(self, more: int = 0) -> Path:
-        """Writes a checkpoint; ``more`` older ones than usual stay."""
+        """Write a checkpoint; ``more`` older ones than usual stay."""
         self._saving = False
         keep = self.settings.keep_checkpoints + more
         settings = with_unwritten(vars(self.settings), self._unwritten)
@@ -169,7 +169,7 @@ class Training:
         return result
 
     def _last_evaluation(self, iteration: int) -> dict[str, Any]:
-        """The evaluation that is due after an iteration that the run's end cut short, as part of its result."""
+        """Return the evaluation that is due after an iteration that the run's end cut short, as part of its result."""
         self.algo.stop_requested = False
         interval = self.settings.evaluation_interval
         return {"evaluation": self.algo.evaluate()} if interval and iteration % interval == 0 else {}

@@ -13,7 +13,7 @@ from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpiso
 
 from interreplay.buffer import Sample
 from interreplay.buffer.catalogue import Kind, make_buffer
-from interreplay.rllib.stock.checks import check_options, check_recipe, check_sequence
+from interreplay.rllib.stock.checks import check_method, check_options, check_recipe, check_sequence
 from interreplay.rllib.stock.episode_conversion import episodes_of, transitions_of
 from interreplay.rllib.stock.episode_ids import EpisodeIds
 from interreplay.rllib.stock.metrics import log_added, log_drawn
@@ -70,6 +70,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=_Named):
         check_recipe(recipe)
         defaults = {"seed": seed} if capacity is None else {"seed": seed, "capacity": capacity}
         self.buffer = make_buffer(buffer, defaults, **recipe)
+        check_method(self.buffer)
         # PrioritizedEpisodeReplayBuffer's own __init__ would allocate its segment trees; nothing here uses them.
         EpisodeReplayBuffer.__init__(
             self,
@@ -164,15 +165,15 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=_Named):
         self.buffer.update(drawn, np.asarray(priorities))
 
     def get_num_timesteps(self, module_id: str | None = None) -> int:
-        """Number of stored transitions."""
+        """Return the number of stored transitions."""
         return len(self.buffer)
 
     def get_num_episodes(self, module_id: str | None = None) -> int:
-        """Number of episodes of which some transition is stored."""
+        """Return the number of episodes of which some transition is stored."""
         return len(self.episode_id_to_index)
 
     def get_state(self) -> dict[str, Any]:
-        """Contents, priorities and random state of the buffer inside, and which episodes it knows, as a copy."""
+        """Return contents, priorities and random state of the buffer inside, and which episodes it knows, as a copy."""
         kept = {name: copy.deepcopy(getattr(self, name)) for name in KEPT}
         return {"buffer": self.buffer.state_dict(), **kept}
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+from interreplay.buffer import ReplayBuffer as Buffer
 from interreplay.errors import accepted_names
+from interreplay.learning.offers import LARGEST_ERROR
 
 NOT_OFFERED = ("include_infos", "include_extra_model_outputs", "min_batch_length_T")
 """Options of RLlib's `sample` that must be false or 0."""
@@ -15,6 +18,17 @@ def check_recipe(arguments: dict[str, Any]) -> None:
     for name in ("n_step", "gamma"):
         if name in arguments:
             raise ValueError(f"{name}={arguments[name]} belongs to the algorithm: config.training({name}=...)")
+
+
+def check_method(buffer: Buffer) -> None:
+    """Refuse a replay method that needs more of an algorithm than RLlib's have, and warn of what it does without."""
+    buffer.check_offers(frozenset(), "an algorithm of RLlib's own")
+    if LARGEST_ERROR in buffer.scores_wanted or buffer.brings_critic_loss:
+        warnings.warn(
+            f"{type(buffer).__name__} goes by the mean TD error of the critics here, which is what RLlib's algorithms "
+            "report, not by the largest; and the critics' loss is theirs",
+            stacklevel=3,
+        )
 
 
 def check_sequence(length: int | None) -> None:

@@ -109,7 +109,7 @@ class BufferCheckpoints(Algorithm):
     """
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **options: Any) -> dict[str, Any]:
-        """The state of the algorithm, and that of its replay buffer."""
+        """Return the state of the algorithm, and that of its replay buffer."""
         state = super().get_state(components, not_components=not_components, **options)
         if self._keeps and self._check_component(COMPONENT, components, not_components):
             state[COMPONENT] = self.local_replay_buffer.get_state()

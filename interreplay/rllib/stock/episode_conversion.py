@@ -16,7 +16,7 @@ Columns = dict[str, Any]
 
 
 def transitions_of(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> Transitions:
-    """The rows of episode chunks as one block of transitions.
+    """Return the rows of episode chunks as one block of transitions.
 
     A chunk may continue an episode whose beginning was added before. What it carries of that beginning (its
     lookback) is not repeated here.
@@ -50,7 +50,7 @@ def _columns(chunk: SingleAgentEpisode) -> Columns:
 
 
 def _array(values: Any) -> Any:
-    """One array with a row per step, or a dict of such, from a list of steps or from such an array."""
+    """Return one array with a row per step, or a dict of such, from a list of steps or from such an array."""
     if isinstance(values, np.ndarray) and values.dtype == object:
         values = list(values)
     values = stack(values) if isinstance(values, list) else values
@@ -71,7 +71,7 @@ def _join(columns: list[Any]) -> Any:
 
 
 def _per_row(obs: Observation) -> list[Any]:
-    """The n observations of a column ``(n, ...)``, each an array or a dict of arrays."""
+    """Return the n observations of a column ``(n, ...)``, each an array or a dict of arrays."""
     if isinstance(obs, dict):
         parts = {name: part.cpu().numpy() for name, part in obs.items()}
         return [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)]
@@ -79,7 +79,7 @@ def _per_row(obs: Observation) -> list[Any]:
 
 
 def episodes_of(sample: Sample, steps: np.ndarray, spaces: Columns, to_numpy: bool) -> list[SingleAgentEpisode]:
-    """One episode of one step per sampled row, as RLlib's learner connectors take them.
+    """Return one episode of one step per sampled row, as RLlib's learner connectors take them.
 
     Args:
         sample: n rows.

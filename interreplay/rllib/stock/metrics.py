@@ -40,6 +40,6 @@ def log_drawn(buffer: EpisodeReplayBuffer, *, steps: int, different_steps: int, 
 
 
 def _for_the_one_agent(counts: dict[str, int]) -> dict[str, Any]:
-    """RLlib's keywords ``agent_to_num_…`` and ``module_to_num_…``, with the same counts for agent and module."""
+    """Return RLlib's keywords ``agent_to_num_…`` and ``module_to_num_…``, with the same counts for agent and module."""
     owners = {"agent": DEFAULT_AGENT_ID, "module": DEFAULT_MODULE_ID}
     return {f"{kind}_to_num_{name}": {owner: n} for kind, owner in owners.items() for name, n in counts.items()}

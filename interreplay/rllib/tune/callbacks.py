@@ -1,4 +1,4 @@
-"""What Ray Tune tells while it carries out a study, and when it is told to end."""
+"""What Ray Tune reports while it carries out a study, and when it ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Progress(tune.Callback):
         self._tell(event, str(trial), figures)
 
     def _why(self, trial: Any) -> tuple[bool, str]:
-        """Whether a trial's process was lost before it could say why it failed, which is noted then, and why."""
+        """Return whether a trial's process was lost before it could say why it failed, which is noted then, and why."""
         failures = _folder(trial).status()["failures"]
         lost = len(failures) <= self._failures.get(str(trial), 0)
         if lost:
@@ -67,18 +67,19 @@ def _folder(trial: Any) -> TrialFolder:
 def _cause(trial: Any) -> str:
     """Return what Ray says of the end of a trial's process, without the guesses that follow it."""
     lines = Path(trial.error_file).read_text().split("\n") if trial.error_file else []
-    told = [line.strip() for line in lines if line.strip()]
-    line = next((line for line in reversed(told) if "exit" in line.lower()), told[-1] if told else "")
+    given = [line.strip() for line in lines if line.strip()]
+    line = next((line for line in reversed(given) if "exit" in line.lower()), given[-1] if given else "")
     return line.partition(" Some common causes include")[0]
 
 
-class Ending(tune.Stopper):
-    """Ends Tune's loop when the trials that ran as that was wished for have saved, or have had their time for it."""
+class StopWhenSaved(tune.Stopper):
+    """Stops Tune once every trial that ran at the request has saved, or the time for it is over."""
 
     def __init__(self, progress: Progress):
         self._progress, self._awaited, self._deadline = progress, set[str](), math.inf
 
-    def wish(self) -> None:
+    def request(self) -> None:
+        """Request the end."""
         if self._deadline == math.inf:
             self._awaited, self._deadline = set(self._progress.running), time.monotonic() + PATIENCE
 

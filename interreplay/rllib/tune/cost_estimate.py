@@ -23,11 +23,23 @@ from interreplay.studies.trial_folder import FINISHED, OVER, STATUS
 
 MEASURED_SECONDS = 4.0
 START_SECONDS = 10.0
+EFFORT = (
+    "policy_delay",
+    "n_critics",
+    "target_subset",
+    "critic_layer_norm",
+    "critic_dropout",
+    "hiddens",
+    "train_batch_size",
+    "matrix_dtype",
+    "fast_updates",
+)
+"""Settings beside `updates_per_step` on which the time of a step depends most."""
 Rates = dict[tuple[str, ...], list[float]]
 
 
 def describe_cost(study: Study, folder: StudyFolder, settings: list[dict[str, Any]]) -> str:
-    """The runs, a line each, and what those that are left would take.
+    """Return the runs, a line each, and what those that are left would take.
 
     Args:
         study: The study.
@@ -64,23 +76,31 @@ def work(hours: float) -> str:
 
 
 def _rate(how: dict[str, Any], known: Rates, measured: dict[str, float]) -> tuple[float, str]:
-    """Env steps per second of a run, and where that is known from."""
+    """Return env steps per second of a run, and where that is known from."""
     for key in _keys(how):
         if key in known:
             return median(known[key]), "of earlier runs beside it, of the same kind or the most similar one"
-    if how["trainer"] not in measured:
-        measured[how["trainer"]] = measure(how)
+    kind = " ".join((how["trainer"], _effort(how)))
+    if kind not in measured:
+        measured[kind] = measure(how)
     note = f"measured here in {MEASURED_SECONDS:.0f} s per algorithm, without evaluations, other replay methods alike"
-    return measured[how["trainer"]], note
+    return measured[kind], note
 
 
 def _keys(how: dict[str, Any]) -> Iterable[tuple[str, ...]]:
-    full = (how["trainer"], how["env"], how["buffer"], json.dumps(how["updates_per_step"]))
+    full = (how["trainer"], how["env"], how["buffer"], _effort(how))
     return full, (full[0], full[2], full[3]), (full[0], full[3])
 
 
+def _effort(how: dict[str, Any]) -> str:
+    """Return the settings that say how long the updates of a step take; defaults where a run does not say them."""
+    default = ALGORITHMS[how["trainer"]].defaults
+    said = {name: how.get(name, default.get(name)) for name in ("updates_per_step", *EFFORT)}
+    return json.dumps(said | {"hiddens": list(said["hiddens"] or ())})
+
+
 def earlier(folder: Path) -> Rates:
-    """Env steps per second, evaluations included, of the finished runs in the studies of a folder, by kind of run."""
+    """Return env steps per second, evaluations included, of finished runs in a folder's studies, by kind of run."""
     rates: Rates = defaultdict(list)
     for path in folder.glob(f"*/*/{STATUS}"):
         try:
@@ -95,13 +115,15 @@ def earlier(folder: Path) -> Rates:
 
 
 def measure(how: dict[str, Any], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Env steps per second of a run with these settings, once it learns."""
-    short = {"learning_starts": how["train_batch_size"], "steps_per_iteration": 25, "evaluation_interval": 0}
+    """Return env steps per second of a run with these settings, once it learns."""
+    length = max(1, round(25 / max(how["updates_per_step"], 1)))
+    short = {"learning_starts": how["train_batch_size"], "steps_per_iteration": length, "evaluation_interval": 0}
     settings = SimpleNamespace(**how | short | {"num_workers": 0, "on_manifold_rows": 0})
     ray_session.prepare_host(settings.threads, 0)
     algo = build(ALGORITHMS[settings.trainer].config, settings)
     try:
-        while algo.env_steps < settings.learning_starts + 50:  # the first updates are slower than all others
+        warm = settings.learning_starts + max(2.0, 50.0 / max(settings.updates_per_step, 1.0))
+        while algo.env_steps < warm:  # the first updates are slower than all others
             algo.train()
         first, begun = algo.env_steps, clock()
         while clock() - begun < MEASURED_SECONDS:

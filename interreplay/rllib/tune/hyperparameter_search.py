@@ -25,7 +25,7 @@ DISTRIBUTIONS = (
 
 
 def domains(search: Mapping[str, str]) -> dict[str, Domain]:
-    """Tune's distributions from texts like ``uniform(.2, 2)`` and ``choice([1, 5])``.
+    """Return Tune's distributions from texts like ``uniform(.2, 2)`` and ``choice([1, 5])``.
 
     Raises:
         UsageError: A text is no such call.
@@ -55,7 +55,7 @@ def sampled(
     language: Language,
     catalogue: Mapping[str, Callable[..., Any]],
 ) -> list[Run]:
-    """Every run that takes one of the searched settings, so often, each time with other values.
+    """Return every run that takes one of the searched settings, so often, each time with other values.
 
     The n-th values of a replay method are the same for all environments and seeds.
 
@@ -108,7 +108,7 @@ def _draw(run: Run, taken: Mapping[str, Domain], number: int, language: Language
 def scheduler(
     name: str, jobs: Sequence[dict[str, Any]], before: Iterable[Sequence[tuple[int, float]]]
 ) -> TrialScheduler:
-    """One of Tune's schedulers, told what earlier runs of the study came to.
+    """Return one of Tune's schedulers, told what earlier runs of the study came to.
 
     Args:
         name: ``fifo`` or ``asha``.

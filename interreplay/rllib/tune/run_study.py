@@ -18,8 +18,8 @@ from ray.tune.schedulers import TrialScheduler
 
 from interreplay.errors import UsageError
 from interreplay.rllib import ray_session
-from interreplay.rllib.tune.callbacks import Ending, Progress, Tell
-from interreplay.rllib.tune.signal_actor import hang_bell
+from interreplay.rllib.tune.callbacks import Progress, StopWhenSaved, Tell
+from interreplay.rllib.tune.signal_actor import start_signal_actor
 from interreplay.rllib.tune.trainable import Trial
 from interreplay.runs.processors import check_room, counted, own_cpus
 from interreplay.runs.signals import Interrupts
@@ -45,7 +45,7 @@ def run_trials(
     beat: Callable[[], Any],
     scheduler: TrialScheduler | None = None,
 ) -> int:
-    """Runs them all, or until a signal.
+    """Run them all, or until a signal.
 
     SIGUSR1 lets every running trial save and go on, SIGTERM and SIGINT save and stop.
 
@@ -62,10 +62,10 @@ def run_trials(
     """
     os.environ.update(_TUNE)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
-    bell, progress = hang_bell(), Progress(tell)
-    ending = Ending(progress)
-    tuner = _tuner(jobs, execution, folder, bell, ending, progress, scheduler)
-    ended, wishes, errors = threading.Event(), list[str](), list[BaseException]()
+    signals, progress = start_signal_actor(), Progress(tell)
+    ending = StopWhenSaved(progress)
+    tuner = _tuner(jobs, execution, folder, signals, ending, progress, scheduler)
+    ended, requests, errors = threading.Event(), list[str](), list[BaseException]()
 
     def fit() -> None:
         try:
@@ -75,15 +75,15 @@ def run_trials(
         finally:
             ended.set()
 
-    with Interrupts(lambda: wishes.append("stop"), lambda: wishes.append("save")) as interrupts:
+    with Interrupts(lambda: requests.append("stop"), lambda: requests.append("save")) as interrupts:
         # Tune would put its own signal handlers in the place of these, were it in this thread.
         threading.Thread(target=fit, daemon=True).start()
         while not ended.wait(0.5) and not ending.overdue:
             beat()
-            while wishes:
-                bell.ring.remote(wish := wishes.pop(0))
-                if wish == "stop":
-                    ending.wish()
+            while requests:
+                signals.broadcast.remote(request := requests.pop(0))
+                if request == "stop":
+                    ending.request()
     if errors:
         raise errors[0]
     return interrupts.exit_code if interrupts.received else 0
@@ -93,8 +93,8 @@ def _tuner(
     jobs: Sequence[Job],
     execution: Execution,
     folder: StudyFolder,
-    bell: Any,
-    ending: Ending,
+    signals: Any,
+    ending: StopWhenSaved,
     progress: Progress,
     scheduler: TrialScheduler | None,
 ) -> tune.Tuner:
@@ -104,7 +104,7 @@ def _tuner(
     how = {"hang_timeout": execution.hang_timeout, "uri": folder.store.uri if folder.store else ""}
     configs = [{"folder": str(path), "settings": settings} | how for path, settings in jobs]
     return tune.Tuner(
-        tune.with_resources(tune.with_parameters(Trial, bell=bell), resources),
+        tune.with_resources(tune.with_parameters(Trial, signals=signals), resources),
         param_space={"job": tune.grid_search(configs)},
         tune_config=tune.TuneConfig(
             scheduler=scheduler,
@@ -125,7 +125,7 @@ def _tuner(
 
 
 def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable[[str], Any]) -> Execution:
-    """Joins a cluster, or starts a Ray of this process, and finds out how many runs it has room for.
+    """Join a cluster, or start a Ray of this process, and find out how many runs it has room for.
 
     Args:
         address: Of a cluster, or ``"local"`` for one of its own that nobody else can join.
@@ -165,12 +165,12 @@ def _join(address: str, execution: Execution) -> None:
         _check_listening(address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": variables})
     except (OSError, RuntimeError, ValueError) as error:
-        told = " ".join(str(error).split())[:300]
-        raise UsageError(f"no Ray cluster at --address {address} ({told}); --address local takes none") from None
+        message = " ".join(str(error).split())[:300]
+        raise UsageError(f"no Ray cluster at --address {address} ({message}); --address local takes none") from None
 
 
 def _check_listening(address: str) -> None:
-    """Raises OSError where nobody listens; Ray itself would try for minutes."""
+    """Raise OSError where nobody listens; Ray itself would try for minutes."""
     host, colon, port = address.rpartition(":")
     if colon and "/" not in host and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()

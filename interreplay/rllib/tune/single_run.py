@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interreplay.rllib import ray_session
-from interreplay.rllib.tune.study_run import HopelessError, TrialRun, described
+from interreplay.rllib.tune.study_run import PermanentFailure, StudyRun, described
 from interreplay.runs.progress import shown
 from interreplay.runs.signals import Interrupts
 from interreplay.studies.study import Execution
@@ -17,7 +17,7 @@ from interreplay.studies.trial_folder import FAILED, OVER, TrialFolder
 def run_single(
     folder: TrialFolder, settings: dict[str, Any], how: Execution, say: Callable[[str], Any], uri: str = ""
 ) -> int:
-    """Begins a run or goes on with it, to its end or to a signal; tries again from its checkpoint when it fails.
+    """Start a run or resume it, to its end or to a signal; try again from its checkpoint when it fails.
 
     Args:
         folder: The run's.
@@ -32,8 +32,8 @@ def run_single(
     ray_session.prepare_host(settings["threads"], settings["num_workers"])
     for attempt in range(how.max_failures + 1):
         try:
-            return _attempt(TrialRun(folder.path, settings, how.hang_timeout, uri), say)
-        except HopelessError as error:
+            return _attempt(StudyRun(folder.path, settings, how.hang_timeout, uri), say)
+        except PermanentFailure as error:
             say(f"failed for good: {error}")
             return 1
         except Exception as error:
@@ -44,13 +44,13 @@ def run_single(
     return 1
 
 
-def _attempt(run: TrialRun, say: Callable[[str], Any]) -> int:
+def _attempt(run: StudyRun, say: Callable[[str], Any]) -> int:
     with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts, run:
         if run.over:
             say(f"{run.over} before")
         for figures in run.results():
-            told = f"return {shown(figures['return'])}, evaluation {shown(figures['evaluation_return'])}"
-            say(f"{figures['env_steps']:>9,} / {run.settings.total_env_steps:,} steps, {told}")
+            message = f"return {shown(figures['return'])}, evaluation {shown(figures['evaluation_return'])}"
+            say(f"{figures['env_steps']:>9,} / {run.settings.total_env_steps:,} steps, {message}")
         if run.over in OVER:
             return 0
     say(f"{run.over} at {run.folder.status()['env_steps']:,} steps; the same command goes on")

@@ -31,11 +31,11 @@ from interreplay.studies.trial_folder import (
 )
 
 
-class HopelessError(Exception):
+class PermanentFailure(Exception):
     """A failure that another attempt from the same checkpoint would only repeat."""
 
 
-class TrialRun:
+class StudyRun:
     """A run of a study; a context that holds its folder and ends its processes.
 
     Args:
@@ -57,9 +57,9 @@ class TrialRun:
         self.folder, self.settings = TrialFolder(folder), SimpleNamespace(**settings)
         self.over, self.training = "", cast("Training | None", None)
         self._timeout, self._started, self._exits = hang_timeout, time.monotonic(), contextlib.ExitStack()
-        self._wish = ""
+        self._requested = ""
 
-    def __enter__(self) -> TrialRun:
+    def __enter__(self) -> StudyRun:
         with contextlib.ExitStack() as exits:
             exits.enter_context(held(self.folder.path, f"the run {self.folder.path.name}"))
             state = self.folder.status()["state"]
@@ -73,21 +73,21 @@ class TrialRun:
     def __exit__(self, *exc: Any) -> None:
         self._exits.close()
 
-    def ask(self, wish: str) -> None:
-        """``"save"`` or ``"stop"``; safe in signal handlers and other threads."""
-        self._wish = wish if wish == "stop" else self._wish
+    def ask(self, request: str) -> None:
+        """Request ``"save"`` or ``"stop"``; safe in signal handlers and other threads."""
+        self._requested = request if request == "stop" else self._requested
         if self.training is not None:
-            (self.training.stop if wish == "stop" else self.training.save_soon)()
+            (self.training.stop if request == "stop" else self.training.save_soon)()
 
     def results(self) -> Generator[dict[str, Any]]:
-        """Runs to the end, or to where `ask` stopped it; yields a few figures per iteration.
+        """Run to the end, or to where `ask` stopped it; yield a few figures per iteration.
 
         Raises:
-            HopelessError: It failed for good.
+            PermanentFailure: It failed for good.
             Exception: It failed; another attempt goes on from its last checkpoint.
         """
         try:
-            if not self.over and self._wish != "stop":
+            if not self.over and self._requested != "stop":
                 training = self._prepare()
                 for result in training.iterations():
                     yield figures(result, training.algo.env_steps) | {"evaluations": self.settings.evaluation_interval}
@@ -112,13 +112,13 @@ class TrialRun:
             self.folder.rewind(algo.env_steps)
         self.folder.note(begun_at=algo.env_steps, notes=notes, ready=time.time())
         self.training = Training(algo, self.settings, self.folder, saved=self._push, unwritten=unwritten(checkpoint))
-        if self._wish:
-            self.ask(self._wish)
+        if self._requested:
+            self.ask(self._requested)
         return self.training
 
     def ended_from_outside(self) -> None:
-        """Notes that nobody wants the rest of the run: a scheduler ended it, or the whole study stops."""
-        self.over = INTERRUPTED if self._wish == "stop" else STOPPED
+        """Note that nobody wants the rest of the run: a scheduler ended it, or the whole study stops."""
+        self.over = INTERRUPTED if self._requested == "stop" else STOPPED
         self._note(self.over)
 
     def _ended(self) -> None:
@@ -149,7 +149,7 @@ class TrialRun:
             self._push()
         if hopeless:
             self.over = FAILED
-            raise HopelessError(line) from error
+            raise PermanentFailure(line) from error
         raise error
 
     def _pulse(self) -> tuple[int, ...] | None:
@@ -161,12 +161,12 @@ class TrialRun:
 
 
 def _is_full(error: BaseException) -> bool:
-    """Whether a disk had no room, which may have changed at the next attempt."""
+    """Return whether a disk had no room, which may have changed at the next attempt."""
     return isinstance(error.__cause__, OSError)
 
 
 def described(error: BaseException) -> str:
-    """An error's kind and message; that of its cause where RLlib raised one without any."""
+    """Return an error's kind and message; that of its cause where RLlib raised one without any."""
     cause = error.__cause__ or error.__context__
     if not str(error).strip() and cause is not None:
         return described(cause)
@@ -174,7 +174,7 @@ def described(error: BaseException) -> str:
 
 
 def figures(result: dict[str, Any], steps: int) -> dict[str, Any]:
-    """What is told of an iteration: a few plain numbers."""
+    """Return what is reported of an iteration: a few plain numbers."""
     trained = result.get("env_runners", {}).get("episode_return_mean", math.nan)
     evaluated = result.get("evaluation", {}).get("env_runners", {}).get("episode_return_mean", math.nan)
     return {"env_steps": steps, "return": float(trained), "evaluation_return": float(evaluated)}

@@ -11,34 +11,34 @@ from ray import tune
 
 from interreplay.rllib import ray_session
 from interreplay.rllib.tune.signal_actor import listen
-from interreplay.rllib.tune.study_run import HopelessError, TrialRun
+from interreplay.rllib.tune.study_run import PermanentFailure, StudyRun
 
 
 class Trial(tune.Trainable):
-    """A `TrialRun` in a process of Ray's; an iteration of the run is one of Tune's."""
+    """A `StudyRun` in a process of Ray's; an iteration of the run is one of Tune's."""
 
-    def setup(self, config: dict[str, Any], bell: Any = None) -> None:
-        """Takes the run's folder; ``config["job"]`` holds ``folder``, ``settings``, ``hang_timeout``, ``uri``."""
+    def setup(self, config: dict[str, Any], signals: Any = None) -> None:
+        """Take the run's folder; ``config["job"]`` holds ``folder``, ``settings``, ``hang_timeout``, ``uri``."""
         config = config["job"]
         ray_session.quiet()
         threads = config["settings"]["threads"]
         torch.set_num_threads(threads)
-        self._run = TrialRun(Path(config["folder"]), config["settings"], config["hang_timeout"], config["uri"])
-        listen(bell, self._run.ask)
+        self._run = StudyRun(Path(config["folder"]), config["settings"], config["hang_timeout"], config["uri"])
+        listen(signals, self._run.ask)
         self._results = self._run.results()
         self._entered = False
         self._score: dict[str, float] = {}
         self._last: dict[str, Any] = {"env_steps": 0, "return": float("nan"), "evaluation_return": float("nan")}
 
     def step(self) -> dict[str, Any]:
-        """One iteration of the run; the last one says so with ``done``."""
+        """Return one iteration of the run; the last one says so with ``done``."""
         try:
             if not self._entered:  # here and not in setup, after whose failures Tune would not try again
                 self._run.__enter__()
                 self._entered = True
             self._last = next(self._results)
             self._score.update(scored(self._last))
-        except (StopIteration, HopelessError):
+        except (StopIteration, PermanentFailure):
             self._leave()
             self._last |= {"done": True, "env_steps": self._run.folder.status()["env_steps"]}
         except BaseException:
@@ -52,14 +52,14 @@ class Trial(tune.Trainable):
         self._entered = False
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        """Nothing: a run saves by itself, into its own folder."""
+        """Return nothing: a run saves by itself, into its own folder."""
         return {}
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Nothing, likewise."""
+        """Do nothing: a run is resumed from its own folder."""
 
     def cleanup(self) -> None:
-        """Called at the end, also where a scheduler ends the trial before its time."""
+        """Close the run at the end, also where a scheduler ends the trial before its time."""
         if self._entered:
             self._results.close()
             self._run.ended_from_outside()
@@ -67,6 +67,6 @@ class Trial(tune.Trainable):
 
 
 def scored(figures: dict[str, Any]) -> dict[str, float]:
-    """What schedulers compare: the newest evaluation's return, that of training where there are no evaluations."""
+    """Return what schedulers compare: the return of the newest evaluation, or of training where there is none."""
     value = figures["return" if figures["evaluations"] == 0 else "evaluation_return"]
     return {} if math.isnan(value) else {"score": value}

@@ -20,12 +20,12 @@ RESAMPLES = 2000
 
 
 def mean(*strata: Array, axis: int = -1) -> Any:
-    """Mean over environments of the mean over runs."""
+    """Return the mean over environments of the mean over runs."""
     return np.mean([np.mean(stratum, axis=axis) for stratum in strata], axis=0)
 
 
 def iqm(*strata: Array, axis: int = -1) -> Any:
-    """Interquartile mean of all runs of all environments: the mean of the middle half."""
+    """Return the interquartile mean of all runs of all environments: the mean of the middle half."""
     return stats.trim_mean(np.concatenate(strata, axis=axis), 0.25, axis=axis)
 
 
@@ -33,7 +33,7 @@ STATISTICS: dict[str, Callable[..., Any]] = {"mean": mean, "iqm": iqm}
 
 
 def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int = 0) -> tuple[Any, Any]:
-    """The 95 % percentile interval of a statistic.
+    """Return the 95 % percentile interval of a statistic.
 
     Args:
         statistic: Called with arrays like `strata` and ``axis=-1``.
@@ -63,7 +63,7 @@ def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int =
 
 
 def improvement(pairs: int) -> Callable[..., Any]:
-    """Probability that a run of one method beats one of another, averaged over environments; ties count half.
+    """Return the probability that a run of one method beats one of another, averaged over environments; ties count half.
 
     Args:
         pairs: Number of environments; the statistic takes the first method's runs in each, then the second's.
@@ -80,7 +80,7 @@ def improvement(pairs: int) -> Callable[..., Any]:
 
 
 def ratio(pairs: int) -> Callable[..., Any]:
-    """One method's `mean` over another's; arguments as those of `improvement`. NaN where the second is not positive."""
+    """Return one method's `mean` over another's, NaN where that is not positive; arguments as of `improvement`."""
 
     def statistic(*strata: Array, axis: int = -1) -> Any:
         below = np.asarray(mean(*strata[pairs:], axis=axis))

@@ -108,7 +108,7 @@ def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
 
 
 def resolve(path: str | Path, trusted: bool = False) -> Path:
-    """The folder that `write_atomically` wrote last, after checking it against its manifest.
+    """Return the folder that `write_atomically` wrote last, after checking it against its manifest.
 
     Args:
         path: Its name.

@@ -81,7 +81,7 @@ def check_links(folder: Path) -> None:
 
 
 def read(folder: Path) -> tuple[dict[str, Entry], bool]:
-    """The files that the manifest lists, and whether it has a checksum of its own, as all have by now.
+    """Return the files that the manifest lists, and whether it has a checksum of its own, as all have by now.
 
     Raises:
         CheckpointError: It cannot be read, or is damaged.
@@ -123,7 +123,7 @@ def _write(folder: Path, entries: dict[str, Entry]) -> None:
 
 
 def _own(entries: dict[str, Any]) -> int:
-    """The checksum of a manifest."""
+    """Return the checksum of a manifest."""
     return zlib.crc32(json.dumps([FORMAT, sorted(entries.items())]).encode())
 
 

@@ -53,7 +53,7 @@ class Fitted(NamedTuple):
     Attributes:
         hyper: b sets.
         failures: How many of them ended in numbers that are none, and are the best that was seen before.
-        retried: Factorisations that needed jitter.
+        retried: Factorizations that needed jitter.
     """
 
     hyper: Hyperparameters
@@ -62,7 +62,7 @@ class Fitted(NamedTuple):
 
 
 def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spread: float = 1.0) -> Fitted:
-    """Maximise the marginal likelihood of each of b neighborhoods on its own.
+    """Maximize the marginal likelihood of each of b neighborhoods on its own.
 
     In float64, whatever the precision of the points: line searches try extreme values.
 

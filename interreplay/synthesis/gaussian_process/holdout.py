@@ -28,7 +28,7 @@ class Scores:
     nll: dict[str, Tensor]
 
     def numbers(self) -> dict[str, float]:
-        """All of them by name, and two summaries over the targets that vary.
+        """Return all of them by name, and two summaries over the targets that vary.
 
         ``holdout_rmse_ratio`` is the geometric mean of the processes' RMSE as a share of the blend's;
         ``holdout_nll_gain`` what the blend's negative log density has more, on average.
@@ -47,7 +47,7 @@ class Scores:
 
 
 def target_name(number: int) -> str:
-    """The name of a target among [r; Δs]."""
+    """Return the name of a target among [r; Δs]."""
     return "reward" if number == 0 else f"ds{number - 1}"
 
 
@@ -98,7 +98,7 @@ def _nll(error: Tensor, variance: Tensor) -> Tensor:
 
 
 def nearest_blend(x: Tensor, y: Tensor, queries: Tensor) -> Tensor:
-    """Targets ``(n, q, T)`` of the nearest points to `queries` ``(n, q, d)`` on segments from the first point.
+    """Return targets ``(n, q, T)`` of the nearest points to `queries` ``(n, q, d)`` on segments from the first point.
 
     Args:
         x: Points ``(n, m, d)``.
@@ -144,7 +144,7 @@ class HoldOut:
         self.batches += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to go on."""
         return {"batches": self.batches, "latest": dict(self.latest)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

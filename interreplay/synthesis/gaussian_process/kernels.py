@@ -28,7 +28,7 @@ class Form:
         nu: ν of the Matérn kernel: .5, 1.5 or 2.5.
         ard: One length scale per feature; one for all of a block without.
         mean: ``"zero"``, ``"constant"`` or ``"linear"`` in the features.
-        per_target: Each target has a kernel of its own; one kernel for all without, which is factorised once.
+        per_target: Each target has a kernel of its own; one kernel for all without, which is factorized once.
         composite: κ_s·κ_a, a kernel for states times one for actions.
         blocks: Widths of the groups of features, one kernel each: ``(d,)``, or ``(d_s, d_a)``; see `over`.
 
@@ -54,7 +54,7 @@ class Form:
                 raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(str, accepted))}")
 
     def over(self, features: int, actions: int) -> Form:
-        """The same for d features, of which the last d_a are those of actions."""
+        """Return the same for d features, of which the last d_a are those of actions."""
         return replace(self, blocks=(features - actions, actions) if self.composite else (features,))
 
     @property
@@ -69,7 +69,7 @@ class Form:
         return [slice(end - width, end) for end, width in zip(ends, self.blocks, strict=True)]
 
     def groups(self, targets: int) -> int:
-        """Number of kernels G for T targets: T, or 1 where they share one."""
+        """Return the number of kernels G for T targets: T, or 1 where they share one."""
         return targets if self.per_target else 1
 
 
@@ -96,16 +96,16 @@ class Hyperparameters:
     slope: Tensor | None = None
 
     def map(self, fn: Any) -> Hyperparameters:
-        """The same with `fn` applied to every tensor."""
+        """Return the same with `fn` applied to every tensor."""
         return Hyperparameters(**{k: fn(v) for k, v in self.as_dict().items()})
 
     def as_dict(self) -> dict[str, Tensor]:
-        """The tensors by name."""
+        """Return the tensors by name."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in named.items() if value is not None}
 
     def average(self) -> Hyperparameters:
-        """One set, the mean over all b: of their logarithms for what is positive.
+        """Return one set, the mean over all b: of their logarithms for what is positive.
 
         Likelihoods of a few points are flat; with the mean of the numbers themselves, the one neighborhood whose
         length scale or noise runs away would decide for all.
@@ -118,12 +118,12 @@ class Hyperparameters:
         return Hyperparameters(**means)
 
     def finite(self) -> Tensor:
-        """Which of the b sets are finite throughout, bool ``(b,)``."""
+        """Return which of the b sets are finite throughout, bool ``(b,)``."""
         return torch.stack([v.isfinite().flatten(1).all(1) for v in self.as_dict().values()]).all(0)
 
     @classmethod
     def initial(cls, form: Form, targets: int, spread: float, dtype: torch.dtype, device: Any) -> Hyperparameters:
-        """Where fits start: nearly linear functions, as dynamics are within a neighborhood.
+        """Return where fits start: nearly linear functions, as dynamics are within a neighborhood.
 
         Distances between points in d features grow as √d. A length scale that does not grow along leaves all points
         uncorrelated, and every prediction at the mean (Hvarfner et al. 2024, arXiv:2402.02229). It starts at 3√d
@@ -152,7 +152,7 @@ class Hyperparameters:
 
 
 def covariance(form: Form, hyper: Hyperparameters, squares: Tensor) -> Tensor:
-    """κ without its scale σ_f² for squared differences of pairs.
+    """Return κ without its scale σ_f² for squared differences of pairs.
 
     Squared differences, not distances, because they are shared by all kernels: each costs one product with 1/ℓ². They
     are exact, 0 for equal points and never negative, which differences of squares are not.
@@ -180,7 +180,7 @@ def covariance(form: Form, hyper: Hyperparameters, squares: Tensor) -> Tensor:
 
 
 def _of_square(form: Form, r2: Tensor, alpha: Tensor) -> Tensor:
-    """κ for scaled squared distances r²."""
+    """Return κ for scaled squared distances r²."""
     if form.kernel == "rbf":
         return torch.exp(-0.5 * r2)
     if form.kernel == "rq":

@@ -60,18 +60,18 @@ class Model(gpytorch.models.ExactGP):
         self.to(x)
 
     def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
-        """The prior over the function at points ``(b, 1, m, d)``."""
+        """Return the prior over the function at points ``(b, 1, m, d)``."""
         return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
     def log_posterior(self) -> Tensor:
-        """Scalar: log marginal likelihoods summed over all processes, plus the log priors, once per kernel."""
+        """Return a scalar: log marginal likelihoods summed over all processes, plus the log priors, once per kernel."""
         total = self.likelihood(self(*self.train_inputs)).log_prob(self.train_targets).sum()
         for _, module, prior, closure, _ in self.named_priors():
             total = total + prior.log_prob(closure(module)).sum()
         return total
 
     def read(self) -> Hyperparameters:
-        """The hyperparameters now."""
+        """Return the hyperparameters now."""
         form = self.form
         b, groups = self.covar_module.outputscale.shape
         lengths = [
@@ -123,7 +123,7 @@ def _mean(form: Form, shape: torch.Size) -> Mean:
 
 
 def _kernel(form: Form, block: slice, shape: torch.Size, prior: Any) -> Kernel:
-    """The kernel of one block of features."""
+    """Return the kernel of one block of features."""
     count = form.features
     settings: dict[str, Any] = {
         "batch_shape": shape,

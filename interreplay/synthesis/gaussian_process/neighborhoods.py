@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from interreplay.synthesis.gaussian_process.scaling import SCALINGS, SPREAD, Scale, principal_axes, scale_of
-from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
+from interreplay.transitions import Transitions, flat_parts, join_parts, observation_parts
 
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 
@@ -34,7 +34,7 @@ class Neighborhoods:
     spread: float
 
     def place(self, offsets: Tensor) -> Tensor:
-        """Points ``(n, q, d)``, given relative to the anchors, among the features: ``(n, q, c)``."""
+        """Return points ``(n, q, d)``, given relative to the anchors, among the features: ``(n, q, c)``."""
         scaled = self.features.apply(offsets)
         return scaled if self.axes is None else scaled @ self.axes
 
@@ -80,21 +80,17 @@ class Preparation:
         return Neighborhoods(x, targets.apply(y.to(self.dtype)), targets, features, axes, SPREAD[self.scaling])
 
 
-def features_of(rows: Transitions) -> Tensor:
-    """Features z = [s; a] of rows ``(n, ...)`` or ``(n, m, ...)``; named parts of s in the order of the observation."""
-    lead = rows.rewards.dim()
-    return torch.cat([*_flat(rows.obs, lead), *_flat(rows.actions, lead)], dim=-1)
-
-
 def targets_of(rows: Transitions) -> Tensor:
-    """Targets y = [r; Δs] of rows ``(n, ...)`` or ``(n, m, ...)``."""
+    """Return the targets y = [r; Δs] of rows ``(n, ...)`` or ``(n, m, ...)``."""
     lead = rows.rewards.dim()
-    changes = [end - start for end, start in zip(_flat(rows.next_obs, lead), _flat(rows.obs, lead), strict=True)]
+    changes = [
+        end - start for end, start in zip(flat_parts(rows.next_obs, lead), flat_parts(rows.obs, lead), strict=True)
+    ]
     return torch.cat([rows.rewards.unsqueeze(-1).to(changes[0]), *changes], dim=-1)
 
 
 def with_outcome(rows: Transitions, y: Tensor) -> Transitions:
-    """`rows` ``(n, ...)`` with the reward and the change of state in y = [r; Δs] ``(n, T)``."""
+    """Return `rows` ``(n, ...)`` with the reward and the change of state in y = [r; Δs] ``(n, T)``."""
     parts = observation_parts(rows.obs)
     widths = [part[0].numel() for part in parts.values()]
     changes = y[:, 1:].split(widths, dim=1)
@@ -103,8 +99,3 @@ def with_outcome(rows: Transitions, y: Tensor) -> Transitions:
         for (name, part), change in zip(parts.items(), changes, strict=True)
     }
     return rows.replace(rewards=y[:, 0].to(rows.rewards), next_obs=join_parts(moved))
-
-
-def _flat(obs: Observation, lead: int) -> list[Tensor]:
-    parts = observation_parts(obs).values()
-    return [part.flatten(lead) if part.dim() > lead else part.unsqueeze(-1) for part in parts]

@@ -1,6 +1,6 @@
-"""The exact posterior of many small Gaussian processes, in one batch of Cholesky factorisations.
+"""The exact posterior of many small Gaussian processes, in one batch of Cholesky factorizations.
 
-Rasmussen & Williams 2006, algorithm 2.1. With one kernel for all targets there is one factorisation per neighborhood.
+Rasmussen & Williams 2006, algorithm 2.1. With one kernel for all targets there is one factorization per neighborhood.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters, covariance
 
 JITTERS = (1e-6, 1e-5, 1e-4)
-"""Added to the diagonal of a matrix that could not be factorised, in turn, as shares of its mean diagonal."""
+"""Added to the diagonal of a matrix that could not be factorized, in turn, as shares of its mean diagonal."""
 
 
 class Posterior(NamedTuple):
@@ -24,7 +24,7 @@ class Posterior(NamedTuple):
         mean: ``(n, q, T)``.
         variance: Of the function without the noise, ``(n, q, T)``, at least 0.
         noise: σ_n² of each target, ``(n or 1, 1, T or 1)``.
-        failed: Neighborhoods ``(n,)`` whose matrix could not be factorised; their numbers mean nothing.
+        failed: Neighborhoods ``(n,)`` whose matrix could not be factorized; their numbers mean nothing.
         retried: How many matrices needed jitter.
     """
 
@@ -55,7 +55,7 @@ def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries:
     matrix = kernel.new_zeros(n, groups, m * m).index_copy_(2, rows * m + columns, kernel[..., : len(rows)])
     matrix = matrix.view(n, groups, m, m)
     matrix.diagonal(dim1=2, dim2=3).copy_(scale + hyper.noise.unsqueeze(-1))
-    factor, failed, retried = factorise(matrix)
+    factor, failed, retried = factorize(matrix)
     residual = (y - prior_mean(hyper, x)).view(n, m, groups, targets // groups).transpose(1, 2)
     cross = kernel[..., len(rows) :].reshape(n, groups, m, q)
     solved = torch.linalg.solve_triangular(factor, torch.cat([cross, residual], dim=3), upper=False)
@@ -66,13 +66,13 @@ def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries:
 
 
 def prior_mean(hyper: Hyperparameters, x: Tensor) -> Tensor:
-    """μ of points ``(n, m, d)``, ``(n, m, T)`` or broadcasting to it."""
+    """Return μ of points ``(n, m, d)``, ``(n, m, T)`` or broadcasting to it."""
     constant = hyper.constant.unsqueeze(1)
     return constant if hyper.slope is None else constant + x @ hyper.slope.mT
 
 
-def factorise(matrices: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Cholesky factors of n·G matrices ``(n, G, m, m)``, of which the lower triangles are read.
+def factorize(matrices: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Return Cholesky factors of n·G matrices ``(n, G, m, m)``, of which the lower triangles are read.
 
     Returns:
         The factors, which of the n failed in spite of the jitter ``(n,)``, and how many of the matrices needed some.
@@ -99,6 +99,6 @@ def factorise(matrices: Tensor) -> tuple[Tensor, Tensor, int]:
 
 @lru_cache(maxsize=16)
 def _pairs(m: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Rows and columns of the elements below the diagonal of an m×m matrix."""
+    """Return rows and columns of the elements below the diagonal of an m×m matrix."""
     index = torch.tril_indices(m, m, offset=-1, device=device)
     return index[0], index[1]

@@ -1,4 +1,4 @@
-"""Outcomes predicted ahead of time: a neighborhood that is factorised once serves several batches."""
+"""Outcomes predicted ahead of time: a neighborhood that is factorized once serves several batches."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class QueuedGaussianProcess(GaussianProcess):
 
     @staticmethod
     def bytes_of(depth: int, rings: int, targets: int) -> int:
-        """Bytes that all rings take for rows with T targets."""
+        """Return bytes that all rings take for rows with T targets."""
         return rings * (8 + 8 + 2 + depth * (8 + 4 + 8 * targets))
 
     def nbytes(self, capacity: int, features: int) -> int:
@@ -119,7 +119,7 @@ class QueuedGaussianProcess(GaussianProcess):
         return outcome, variances, failed
 
     def _draw(self, found: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Columns of neighbors and λ ``(n, depth − 1)`` for outcomes to come."""
+        """Return columns of neighbors and λ ``(n, depth − 1)`` for outcomes to come."""
         shape = (len(found), self.depth - 1)
         there = np.maximum((found >= 0).sum(1), 1)[:, None]  # missing neighbors come last
         column = (rng.random(shape) * there).astype(np.int64)
@@ -154,7 +154,7 @@ class QueuedGaussianProcess(GaussianProcess):
 
 
 def fingerprint(members: np.ndarray) -> np.ndarray:
-    """A number ``(n,)`` int64 for each set of write numbers ``(n, k)``, whatever their order (splitmix64, summed)."""
+    """Return numbers ``(n,)`` int64 of sets of write numbers ``(n, k)``, whatever their order (splitmix64, summed)."""
     mixed = members.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -24,16 +24,16 @@ class Scale(NamedTuple):
     width: Tensor
 
     def apply(self, x: Tensor) -> Tensor:
-        """Scaled ``(n, m, d)``."""
+        """Return scaled ``(n, m, d)``."""
         return (x - self.center) / self.width
 
     def undo(self, x: Tensor) -> Tensor:
-        """The inverse of `apply`."""
+        """Return the inverse of `apply`."""
         return torch.addcmul(self.center, x, self.width)
 
 
 def scale_of(x: Tensor, kind: str) -> Scale:
-    """The map for points ``(n, m, d)``: mean and standard deviation (dividing by m), or minimum and range.
+    """Return the map for points ``(n, m, d)``: mean and standard deviation (dividing by m), or minimum and range.
 
     Raises:
         ValueError: When `kind` is not one of the three.
@@ -53,7 +53,7 @@ def scale_of(x: Tensor, kind: str) -> Scale:
 
 
 def principal_axes(x: Tensor, components: int) -> Tensor:
-    """The `components` directions ``(n, d, c)`` in which points ``(n, m, d)`` vary most, unit vectors by their share.
+    """Find the `components` directions ``(n, d, c)`` in which points ``(n, m, d)`` vary most, unit vectors.
 
     The sign of each is that which makes its largest number positive, so that equal points give equal axes.
     """

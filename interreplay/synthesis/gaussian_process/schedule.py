@@ -11,8 +11,8 @@ import torch
 from interreplay.storage.read_views import ReadView
 from interreplay.synthesis.gaussian_process.fit import Fit, Fitted, fit
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
-from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, features_of, targets_of
-from interreplay.transitions import as_tensor
+from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, targets_of
+from interreplay.transitions import as_tensor, features
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
@@ -33,7 +33,7 @@ class Schedule(ABC):
         batches: Batches seen.
         fits: Fits begun.
         failures: Sets of hyperparameters whose fit broke off or ended in numbers that are none.
-        retried: Factorisations within fits that needed jitter.
+        retried: Factorizations within fits that needed jitter.
     """
 
     shared = True
@@ -45,18 +45,18 @@ class Schedule(ABC):
 
     @abstractmethod
     def due(self) -> bool:
-        """Whether the next batch brings a fit."""
+        """Return whether the next batch brings a fit."""
 
     @abstractmethod
     def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
-        """A fit, begun at `start`, with this batch at hand."""
+        """Return a fit, begun at `start`, with this batch at hand."""
 
     def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator, view: ReadView) -> None:
         """Look at what is stored, before each batch."""
         return
 
     def __call__(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        """Hyperparameters for a batch: one set per neighborhood, or one for all."""
+        """Return hyperparameters for a batch: one set per neighborhood, or one for all."""
         found = self.current
         if found is None or self.due():
             found = self._fit(form, batch)
@@ -64,11 +64,11 @@ class Schedule(ABC):
         return found
 
     def applied(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        """Hyperparameters for neighborhoods beside the run: nothing changes by asking."""
+        """Return hyperparameters for neighborhoods beside the run: nothing changes by asking."""
         return self._initial(form, batch) if self.current is None else self.current.map(lambda value: value.to(batch.x))
 
     def _start(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        """Where a fit starts."""
+        """Return where a fit starts."""
         return Schedule.applied(self, form, batch) if self.warm_start else self._initial(form, batch)
 
     def _initial(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
@@ -88,12 +88,12 @@ class Schedule(ABC):
         return self.used(found.hyper)
 
     def used(self, found: Hyperparameters) -> Hyperparameters:
-        """What the batch that brought the fit is made with."""
+        """Return what the batch that brought the fit is made with."""
         assert self.current is not None
         return self.current
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to go on."""
         return {name: getattr(self, name) for name in COUNTS} | {
             "current": {} if self.current is None else self.current.as_dict()
         }
@@ -188,7 +188,7 @@ class RandomRows(Global):
             return
         slots = rng.choice(len(storage), min(self.count, len(storage)), replace=False)
         rows = view.read(storage, torch.from_numpy(slots).to(storage.device))
-        self.rows = preparation(features_of(rows).unsqueeze(0), targets_of(rows).unsqueeze(0))
+        self.rows = preparation(features(rows).unsqueeze(0), targets_of(rows).unsqueeze(0))
 
     def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
         rows, self.rows = self.rows, None
@@ -201,7 +201,7 @@ SCHEDULES = ("monte_carlo", "rows", "local")
 
 
 def schedule_named(name: str, how: Fit, count: int | None, every: int, warm_start: bool) -> Schedule:
-    """A schedule by its name.
+    """Return a schedule by its name.
 
     Args:
         name: ``"monte_carlo"``, ``"rows"`` or ``"local"``.
@@ -223,5 +223,5 @@ def schedule_named(name: str, how: Fit, count: int | None, every: int, warm_star
 
 
 def means(hyper: Hyperparameters) -> dict[str, float]:
-    """Means of the hyperparameters by name, for diagnostics."""
+    """Return means of the hyperparameters by name, for diagnostics."""
     return {name: float(value.mean()) for name, value in hyper.as_dict().items()}

@@ -15,11 +15,11 @@ from interreplay.synthesis.blend import Blend, TerminationFn
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.kernels import Form
-from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, features_of, targets_of, with_outcome
+from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, targets_of, with_outcome
 from interreplay.synthesis.gaussian_process.posterior import posterior
 from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule, means
 from interreplay.synthesis.gaussian_process.weights import likelihood_weights
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, features
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
@@ -31,7 +31,7 @@ class GaussianProcess(Blend):
     One exact Gaussian process per target (the reward and each number of Δs = s' − s) is conditioned on the anchor and
     all its neighbors; a neighborhood that draws its k neighbors in random order, as ``KNN(k, draw=k)`` does, makes
     c uniform. A row whose query falls on its anchor is the anchor, and so are rows that `Blend` reverts. A
-    neighborhood whose matrix cannot be factorised becomes the plain blend of i and c, and is counted.
+    neighborhood whose matrix cannot be factorized becomes the plain blend of i and c, and is counted.
 
     Args:
         form: Kernel and mean.
@@ -83,7 +83,7 @@ class GaussianProcess(Blend):
         mix = torch.from_numpy(self.shares(len(anchors), rng)).to(anchors.rewards)
         mix = self.revert_where_needed(mix, anchors, partners, rng)
         blended = anchors.blend(partners, mix)
-        z = torch.cat([features_of(anchors).unsqueeze(1), features_of(neighbors)], dim=1)
+        z = torch.cat([features(anchors).unsqueeze(1), features(neighbors)], dim=1)
         y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
         actions = anchors.actions[0].numel()
         offset = (z[:, 1] - z[:, 0]) * (1.0 - mix).to(z).unsqueeze(1)
@@ -99,20 +99,20 @@ class GaussianProcess(Blend):
         return Synthesized(self.with_termination(rows, anchors, mix), mix, variances, weights)
 
     def shares(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """λ ``(size,)``."""
+        """Return λ ``(size,)``."""
         return self.coefficient(size, rng)
 
     def outcomes(
         self, z: Tensor, y: Tensor, actions: int, offset: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What `predict` gives at one query per neighborhood, at `offset` ``(n, d)`` from the anchor."""
+        """Return what `predict` gives at one query per neighborhood, at `offset` ``(n, d)`` from the anchor."""
         outcome, variances, failed = self.predict(z, y, actions, offset.unsqueeze(1), rng)
         return outcome.squeeze(1), variances.squeeze(1), failed
 
     def predict(
         self, z: Tensor, y: Tensor, actions: int, offsets: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Outcomes and predictive variances ``(n, q, T)``, and which neighborhoods failed ``(n,)``.
+        """Return outcomes and predictive variances ``(n, q, T)``, and which neighborhoods failed ``(n,)``.
 
         Args:
             z: Features ``(n, m, d)``, the anchor first.
@@ -144,7 +144,7 @@ class GaussianProcess(Blend):
         refuse_integers(columns, "interpolated", also=("actions",))
 
     def statistics(self) -> dict[str, float]:
-        """Shares of failed neighborhoods and of matrices that needed jitter, counts of fits, mean hyperparameters."""
+        """Return shares of failed neighborhoods and of jittered matrices, counts of fits, mean hyperparameters."""
         rows = max(1, self.counts["rows"])
         found = {
             "gp_failed_share": self.counts["failed"] / rows,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def likelihood_weights(variances: Tensor) -> Tensor:
-    """Weights w = n·σ(g)/Σσ(g) ``(n,)``, mean 1, with log g = mean over targets of −½ log(2πv).
+    """Return weights w = n·σ(g)/Σσ(g) ``(n,)``, mean 1, with log g = mean over targets of −½ log(2πv).
 
     g is the geometric mean of the predictive densities at their means. σ(g) is between ½ and 1, so no row counts more
     than twice as much as another. Variances of 0 (a row that is stored as it is) and infinity are fine.

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import psutil
 
-from interreplay.runs.cluster_checks.limits import Trap, cpus, gpus, limits, memory, output, shared_memory
+from interreplay.cluster_checks.limits import Trap, cpus, gpus, limits, memory, output, shared_memory
 
 # What Ray appends to its folder when it makes a socket, with the longest process id there is.
 SOCKET = "ray/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store"
 
 
 def checks(scripts: Path, results: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    """The checks in the order in which to mend.
+    """Yield the checks in the order in which to mend.
 
     Args:
         scripts: The folder ``cluster_deployment``.
@@ -45,7 +45,7 @@ def checks(scripts: Path, results: Path) -> Iterator[tuple[str, Callable[[], str
 
 
 def job() -> str:
-    """Which job this is."""
+    """Return which job this is."""
     if not shutil.which("scontrol"):
         raise Trap(
             "there is no Slurm here", "run this on a node of the cluster; elsewhere python cluster_run.py needs none"
@@ -59,7 +59,7 @@ def job() -> str:
 
 
 def requeueing() -> str:
-    """The job may go back into the queue, and the scheduler says when the job ends."""
+    """Check that the job may go back into the queue, and the scheduler says when the job ends."""
     if "SLURM_JOB_ID" not in os.environ:
         return "not inside of a job"
     shown = output("scontrol", "show", "job", os.environ["SLURM_JOB_ID"])
@@ -70,7 +70,7 @@ def requeueing() -> str:
 
 
 def scratch(scripts: Path) -> str:
-    """A folder on the node's own disk whose path is short enough."""
+    """Check that there is a folder on the node's own disk whose path is short enough."""
     folder = Path(chosen_scratch(scripts))
     free = shutil.disk_usage(folder.parent).free
     if free < 2e9:
@@ -79,7 +79,7 @@ def scratch(scripts: Path) -> str:
 
 
 def chosen_scratch(scripts: Path) -> str:
-    """What the batch scripts would take."""
+    """Return what the batch scripts would take."""
     if not (scripts / "common.sh").is_file():
         raise Trap(f"there is no {scripts}", "run the smoketest.py of a clone of the repository")
     env = {"SLURM_JOB_ID": "1234567"} | os.environ
@@ -96,7 +96,7 @@ def chosen_scratch(scripts: Path) -> str:
 
 
 def sockets(scripts: Path) -> str:
-    """A socket with as long a path as Ray's can be made there."""
+    """Check that a socket with as long a path as Ray's can be made there."""
     folder = Path(chosen_scratch(scripts) + "x")
     path = folder / SOCKET
     try:
@@ -111,7 +111,7 @@ def sockets(scripts: Path) -> str:
 
 
 def addresses() -> str:
-    """This node has an address that others can reach, and ports can be opened there."""
+    """Check that this node has an address that others can reach, and ports can be opened there."""
     found = [a.address for values in psutil.net_if_addrs().values() for a in values if a.family == socket.AF_INET]
     outer = [address for address in found if not address.startswith("127.")]
     if not outer:
@@ -124,7 +124,7 @@ def addresses() -> str:
 
 
 def settings() -> str:
-    """Nothing in this environment leads to another cluster, or opens this one to others."""
+    """Check that nothing in this environment leads to another cluster, or opens this one to others."""
     if "RAY_ADDRESS" in os.environ:
         raise Trap(f"RAY_ADDRESS={os.environ['RAY_ADDRESS']} leads to another cluster", "unset RAY_ADDRESS")
     if os.environ.get("RAY_AUTH_MODE", "token") != "token":
@@ -138,7 +138,7 @@ def settings() -> str:
 
 
 def results_folder(results: Path) -> str:
-    """Files can be written there and replaced as a whole; whether they can be locked."""
+    """Check that files can be written there and replaced as a whole; whether they can be locked."""
     try:
         results.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=results) as folder:
@@ -158,7 +158,7 @@ def results_folder(results: Path) -> str:
 
 
 def lockable(descriptor: int) -> bool:
-    """Whether the file's file system has locks."""
+    """Return whether the file's file system has locks."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -167,7 +167,7 @@ def lockable(descriptor: int) -> bool:
 
 
 def two_at_once(scripts: Path) -> str:
-    """Two Rays of one user start on this node at the same time, as in a job array."""
+    """Check that two Rays of one user start on this node at the same time, as in a job array."""
     code = "import ray; ray.init(address='local', num_cpus=1, object_store_memory=80 * 2**20, include_dashboard=False,"
     code += " log_to_driver=False, logging_level='ERROR'); print(ray.get(ray.remote(lambda: 7).remote()))"
     base = chosen_scratch(scripts)

@@ -84,7 +84,7 @@ class Shares:
         return {name: int(count) for name, count in zip(self.names, rows, strict=True) if count}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to go on."""
         return {"owed": self._owed.tolist(), "progress": self.progress}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

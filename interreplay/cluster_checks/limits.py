@@ -23,7 +23,7 @@ class Trap(Exception):
 
 
 def cpus() -> str:
-    """The job's CPUs are those that a process here may use, and no library starts more threads than that."""
+    """Check that the job's CPUs are those that a process here may use, and no library starts more threads than that."""
     usable, node = len(os.sched_getaffinity(0)), os.cpu_count() or 1
     owned = int(os.environ.get("SLURM_CPUS_ON_NODE", usable))
     if usable < owned:
@@ -38,7 +38,7 @@ def cpus() -> str:
 
 
 def memory() -> str:
-    """The job has enough memory for a run."""
+    """Check that the job has enough memory for a run."""
     node = psutil.virtual_memory().total
     owned = min(node, *(value for value in (slurm_memory(), cgroup_memory()) if value), node)
     if owned < NEEDED["memory"]:
@@ -47,7 +47,7 @@ def memory() -> str:
 
 
 def slurm_memory() -> float:
-    """What the job asked for on this node, in bytes; 0 where it did not."""
+    """Return what the job asked for on this node, in bytes; 0 where it did not."""
     shown = output("scontrol", "show", "job", os.environ["SLURM_JOB_ID"]) if "SLURM_JOB_ID" in os.environ else ""
     match = re.search(r"MinMemory(Node|CPU)=([\d.]+)([KMGT]?)", shown)
     if not match:
@@ -57,7 +57,7 @@ def slurm_memory() -> float:
 
 
 def cgroup_memory() -> float:
-    """The limit of this process's control group in bytes, of either version; 0 where there is none."""
+    """Return the limit of this process's control group in bytes, of either version; 0 where there is none."""
     groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     for _, controllers, path in groups:
         for file in (f"/sys/fs/cgroup{path}/memory.max", f"/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"):
@@ -68,7 +68,7 @@ def cgroup_memory() -> float:
 
 
 def shared_memory() -> str:
-    """There is room for the objects that Ray's processes share."""
+    """Check that there is room for the objects that Ray's processes share."""
     free = shutil.disk_usage("/dev/shm").free
     if free < NEEDED["shared memory"]:
         raise Trap(
@@ -79,7 +79,7 @@ def shared_memory() -> str:
 
 
 def limits() -> str:
-    """This user may have enough threads and open files."""
+    """Check that this user may have enough threads and open files."""
     threads, files = (resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE))
     for name, value, letter in (("threads", threads, "u"), ("files", files, "n")):
         if 0 <= value < NEEDED[name]:
@@ -93,7 +93,7 @@ def limits() -> str:
 
 
 def gpus() -> str:
-    """The GPUs that the job was given are those that torch sees."""
+    """Check that the GPUs that the job was given are those that torch sees."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("SLURM_JOB_GPUS", ""))
     given = len([word for word in listed.split(",") if word not in ("", "-1", "NoDevFiles")])
     import torch
@@ -109,7 +109,7 @@ def gpus() -> str:
 
 
 def output(*command: str) -> str:
-    """What a command prints; nothing where it fails or is missing."""
+    """Return what a command prints; nothing where it fails or is missing."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
     except OSError:

@@ -1,0 +1,33 @@
+"""LaBER. Lahire et al. 2022, Large batch experience replay, arXiv:2110.01528."""
+
+from interreplay import ReplayBuffer
+from interreplay.part import Score
+from interreplay.selection import LargeBatch
+
+
+class LaBER(ReplayBuffer):
+    """Of a large uniform batch n rows with P ∝ |δ| under the current networks, weighed by mean|δ| / |δ_i|.
+
+    Gradients are those of uniform replay in expectation, with less variance, and no priority is ever stale. Costs
+    forward passes of all networks over `multiplier` times the batch, about one more update with 4, and no memory. Helps
+    where an update is cheap beside an env step.
+
+    Args:
+        multiplier: Candidates per row; 1 is uniform.
+        score: Rows ``(n, ...)`` and names of scores to these ``(n,)``, here ``"mean_error"``, the mean |δ| over the
+            critics. An algorithm sets it with ``buffer.connect``.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int = 1_000_000,
+        multiplier: float = 4.0,
+        score: Score | None = None,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+        device: str = "cpu",
+    ):
+        selector = LargeBatch(multiplier, score)
+        super().__init__(capacity, selector, n_step=n_step, gamma=gamma, seed=seed, device=device)

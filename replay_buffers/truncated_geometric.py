@@ -1,0 +1,28 @@
+"""Truncated geometric replay. Recency by a closed form, 2026, arXiv:2605.10236."""
+
+from interreplay import ReplayBuffer
+from interreplay.selection import TruncatedGeometric as TruncatedGeometricSelector
+
+
+class TruncatedGeometric(ReplayBuffer):
+    """Recent transitions more often: P(age i) ∝ (1 − p)^i over the N stored ones, p solved for a mean age.
+
+    Costs a logarithm per row, no tree and no memory. Reported to help where updates per step times rows per batch are
+    few, and to fade where they are many.
+
+    Args:
+        mean_age: Mean age as a share of that of the oldest stored row; .5 is uniform, smaller ones are more recent.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int = 1_000_000,
+        mean_age: float = 0.3,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+        device: str = "cpu",
+    ):
+        selector = TruncatedGeometricSelector(mean_age)
+        super().__init__(capacity, selector, n_step=n_step, gamma=gamma, seed=seed, device=device)

@@ -1,0 +1,250 @@
+"""Losses and weights that rows bring along, and scores of rows, in all updates: against definitions in float64."""
+
+import copy
+
+import pytest
+import torch
+
+from interreplay.buffer.sample import Sample, join
+from interreplay.learning.deterministic import DeterministicNetworks
+from interreplay.learning.losses import PAL, ByRows, Huber, Squared, loss_of
+from interreplay.learning.sac import SACUpdate
+from interreplay.learning.update import Batch
+from tests.learning.batches import ACTIONS, OBS, N, batch
+from tests.learning.test_plain_and_fast import ALGORITHMS, assert_equal, keep_float64, make  # noqa: F401
+
+ERRORS = torch.randn((2, N), generator=torch.Generator().manual_seed(5), dtype=torch.float64) * 3
+NAMES = frozenset({"mean_error", "largest_error", "reducible_loss"})
+OF_MEANS = [name for name in ALGORITHMS if name != "TQC"]
+"""Those whose critics learn one number of the return; others have a loss that no row can change."""
+
+
+def rows_of(algorithm, seed=1):
+    return batch(seed, discrete=algorithm == "discrete SAC")
+
+
+def weighed(seed=0):
+    return torch.rand(N, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def updates(algorithm, **settings):
+    """The fast update and the plain one of equal networks."""
+    _, fast, plain, own = ALGORITHMS[algorithm]
+    return fast(make(algorithm), **own, **settings), plain(make(algorithm), **own, **settings)
+
+
+def written_out(errors, alpha):
+    """PAL, as its paper has it."""
+    priorities = errors.abs().max(dim=0).values.clamp(min=1) ** alpha
+    above = errors.abs() ** (1 + alpha) / (1 + alpha)
+    return torch.where(errors.abs() < 1, 0.5 * errors**2, above) / priorities.mean()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+def test_pal_is_what_its_paper_has(alpha):
+    torch.testing.assert_close(PAL(alpha).values(ERRORS), written_out(ERRORS, alpha))
+
+
+@pytest.mark.parametrize(
+    "loss", [Squared(), Huber(0.7), PAL(0.4), PAL(1.0), ByRows(((10, PAL(0.4)), (0, Squared()), (N - 10, Huber())))]
+)
+def test_slopes_are_the_gradient_of_the_values(loss):
+    errors = ERRORS.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss.values(errors).sum(), errors)
+    torch.testing.assert_close(loss.slopes(ERRORS), expected)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+def test_pal_of_all_rows_has_the_gradient_that_lap_has_in_expectation(alpha):
+    """Of one critic's parameters: LAP's is Σ P(i)·∇Huber(δ_i), P(i) ∝ max(|δ_i|, 1)^α."""
+    torch.manual_seed(0)
+    networks = DeterministicNetworks(OBS, ACTIONS, (16, 8), critics=1).double()
+    networks.critics.weights[-1].data.mul_(30.0)  # errors on both sides of 1
+    rows = batch()
+    inputs = torch.cat([rows.obs, rows.actions], dim=1)
+    parameters = list(networks.critics.parameters())
+    errors = networks.critics(inputs) - rows.rewards
+    assert 5 < (errors.abs() > 1).sum() < N - 5
+    probabilities = errors.detach().abs()[0].clamp(min=1) ** alpha
+    probabilities /= probabilities.sum()
+    lap = torch.autograd.grad((probabilities * Huber(1.0).values(errors)).sum(), parameters, retain_graph=True)
+    pal = torch.autograd.grad(PAL(alpha).values(errors).mean(), parameters)
+    for one, other in zip(lap, pal, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_by_rows_is_each_loss_of_its_rows():
+    loss = ByRows(((12, PAL(0.4)), (8, Huber(1.0)), (N - 20, Squared())))
+    parts = [PAL(0.4).values(ERRORS[:, :12]), Huber(1.0).values(ERRORS[:, 12:20]), Squared().values(ERRORS[:, 20:])]
+    torch.testing.assert_close(loss.values(ERRORS), torch.cat(parts, dim=1))
+    assert loss.of_rows(slice(10, 15)) == ByRows(((2, PAL(0.4)), (3, Huber(1.0)), (0, Squared())))
+    mask = torch.arange(N) % 2 == 0
+    assert loss.of_rows(mask) == ByRows(((6, PAL(0.4)), (4, Huber(1.0)), (N // 2 - 10, Squared())))
+
+
+def test_what_rows_leave_open_is_the_algorithms_own():
+    open_ended = ByRows(((4, None), (N - 4, Huber(1.0))))
+    whole = open_ended.or_else(Squared())
+    expected = [Squared().values(ERRORS[:, :4]), Huber(1.0).values(ERRORS[:, 4:])]
+    torch.testing.assert_close(whole.values(ERRORS), torch.cat(expected, dim=1))
+    assert Huber(2.0).or_else(Squared()) == Huber(2.0)
+
+
+def test_joined_batches_keep_their_losses_and_weights():
+    def sample(size, **more):
+        rows, index = batch()[torch.arange(size)], torch.arange(size)
+        ones = torch.ones(size)
+        return Sample(rows, index, ones, index - index - 1, None, ones, 100, **more)
+
+    mixed = join([sample(5), sample(7, critic_loss=Huber(1.0), actor_weights=torch.full((7,), 2.0))], [0, 1])
+    assert mixed.critic_loss == ByRows(((5, None), (7, Huber(1.0))))
+    assert mixed.actor_weights.tolist() == [1.0] * 5 + [2.0] * 7
+    assert mixed.of(1)[0].critic_loss == ByRows(((0, None), (7, Huber(1.0))))
+    assert join([sample(5), sample(3)], [0, 1]).critic_loss is None
+
+
+def test_two_losses_contradict_each_other():
+    with pytest.raises(ValueError, match="huber_delta is 1.0 and pal_alpha is 0.4; expected one of them"):
+        loss_of(1.0, 0.4)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_fast_and_plain_updates_agree_on_rows_with_losses_and_weights_of_their_own(algorithm):
+    loss = ByRows(((10, PAL(0.4)), (12, Huber(1.0)), (10, None)))
+    both = updates(algorithm)
+    for update in both:
+        update.scores_wanted = NAMES
+    rngs = [torch.Generator().manual_seed(7) for _ in range(2)]
+    for i in range(20):
+        given = Batch(rows_of(algorithm, i), weighed(i), 2 * weighed(50 + i), weighed(100 + i), loss)
+        fast, plain = (update.update(given, rng) for update, rng in zip(both, rngs, strict=True))
+        assert fast.scores.keys() == plain.scores.keys() == NAMES
+        for name, score in fast.scores.items():
+            torch.testing.assert_close(score, plain.scores[name], rtol=1e-9, atol=1e-11)
+            assert score.shape == (N,) and not plain.scores[name].requires_grad
+        torch.testing.assert_close(fast.metrics, plain.metrics, rtol=1e-9, atol=1e-11)
+    assert_equal(*both)
+
+
+@pytest.mark.parametrize("algorithm", OF_MEANS)
+def test_rows_loss_goes_before_the_updates_own(algorithm):
+    ends = []
+    for settings, loss in (({"huber_delta": 1.0}, None), ({"pal_alpha": 0.4}, Huber(1.0))):
+        update = updates(algorithm, **settings)[0]
+        update.update(Batch(rows_of(algorithm), weighed(), critic_loss=loss), torch.Generator().manual_seed(7))
+        ends.append(update)
+    assert_equal(*ends)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_actor_weights_are_for_the_actor_and_the_temperature_alone(algorithm):
+    """As row weights for these, with the critics as if there were none."""
+    alone, as_rows, without = (updates(algorithm)[1] for _ in range(3))
+    weights, rows = weighed(3), rows_of(algorithm)
+    for update in (alone, as_rows, without):
+        update.updates = 1  # the turn of TD3's actor
+    alone.update(Batch(rows, weighed(), actor_weights=weights), torch.Generator().manual_seed(7))
+    without.update(Batch(rows, weighed()), torch.Generator().manual_seed(7))
+    as_rows.networks.critics.requires_grad_(True)
+    halved = Batch(rows, weighed() / weights, row_weights=weights)  # the critics' weights are what they were
+    as_rows.update(halved, torch.Generator().manual_seed(7))
+    for name, value in alone.networks.state_dict().items():
+        torch.testing.assert_close(value, as_rows.networks.state_dict()[name], rtol=1e-9, atol=1e-11, msg=name)
+        same = torch.equal(value, without.networks.state_dict()[name])
+        assert same == ("actor" not in name and "alpha" not in name), name
+
+
+def test_the_loss_of_a_distribution_stays_its_own():
+    ends = []
+    for loss in (None, Huber(0.1)):
+        for update in updates("TQC"):
+            update.update(Batch(rows_of("TQC"), weighed(), critic_loss=loss), torch.Generator().manual_seed(7))
+            ends.append(update)
+    assert_equal(ends[0], ends[2])
+    assert_equal(ends[1], ends[3])
+
+
+@pytest.mark.parametrize("algorithm", OF_MEANS)
+def test_targets_that_rows_bring_are_learned(algorithm):
+    """With those that the update would compute it does the same, but for the random numbers that it need not draw."""
+    rows = rows_of(algorithm)
+    for kind in (0, 1):
+        twice = [updates(algorithm)[kind] for _ in range(2)]
+        targets = twice[0].score(rows, {"target"}, torch.Generator().manual_seed(7))["target"]
+        drawn = torch.Generator().manual_seed(7)
+        twice[0].update(Batch(rows, weighed()), drawn)
+        rest = torch.Generator().manual_seed(7)
+        twice[1].target_values(rows, rows.next_obs, 1, rest)
+        twice[1].update(Batch(rows, weighed(), targets=targets), rest)
+        assert torch.equal(drawn.get_state(), rest.get_state())
+        assert_equal(*twice)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_rows_of_weight_0_teach_nothing(algorithm):
+    """What the actor's rows are to the critics, and the critics' to the actor: any other rows in their place."""
+    ends, keep = [], torch.arange(N) < 20
+    for seed in (1, 2):
+        fast = updates(algorithm)[0]
+        rows, others = rows_of(algorithm, 1), rows_of(algorithm, seed)
+        mixed = {
+            name: torch.where(keep.view(-1, *[1] * (c.ndim - 1)), c, others.columns()[name])
+            for name, c in rows.columns().items()
+        }
+        rows = rows.replace(**{name: mixed[name] for name in ("obs", "actions", "rewards", "next_obs", "terminated")})
+        weights = keep.double()
+        given = Batch(rows.replace(discounts=mixed["discounts"]), weights, None, weights)
+        for _ in range(4):
+            fast.update(given, torch.Generator().manual_seed(7))
+        ends.append(fast)
+    assert_equal(*ends)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_scores_are_what_their_names_say(algorithm):
+    for update in updates(algorithm):
+        networks, rows = update.networks, rows_of(algorithm)
+        for parameter in networks.targets.parameters():
+            parameter.data.mul_(0.8)
+        target = update.target_values(rows, rows.next_obs, 1, torch.Generator().manual_seed(3))
+        with torch.no_grad():
+
+            def values(critics, rows=rows):
+                if algorithm == "discrete SAC":
+                    return torch.stack([one[torch.arange(N), rows.actions] for one in critics.outputs(rows.obs)])
+                return critics(torch.cat([rows.obs, rows.actions], dim=1))
+
+            errors, others = values(networks.critics) - target, values(networks.targets) - target
+        expected = {
+            "mean_error": errors.abs().mean(dim=0),
+            "largest_error": errors.abs().max(dim=0).values,
+            "reducible_loss": (errors**2).mean(dim=0) - (others**2).mean(dim=0),
+        }
+        before = copy.deepcopy(networks.state_dict())
+        found = update.score(rows, NAMES, torch.Generator().manual_seed(3))
+        assert all(torch.equal(value, before[name]) for name, value in networks.state_dict().items())
+        assert found.keys() == NAMES <= update.offers
+        for name, score in expected.items():
+            torch.testing.assert_close(found[name], score, rtol=1e-9, atol=1e-11)
+        update.scores_wanted = NAMES
+        result = update.update(Batch(rows, torch.ones(N).double()), torch.Generator().manual_seed(3))
+        for name, score in expected.items():
+            torch.testing.assert_close(result.scores[name], score, rtol=1e-9, atol=1e-11)
+        update.scores_wanted = frozenset()
+        assert result.scores.keys() == NAMES
+        assert not update.update(Batch(rows, torch.ones(N).double()), torch.Generator().manual_seed(3)).scores
+
+
+def test_a_learned_encoder_of_the_targets_sees_the_rows_of_their_own_value():
+    networks = make("SAC", encoder=True)
+    networks.target_encoder[0].weight.data.mul_(0.5)
+    update, rows = SACUpdate(networks, target_entropy=-3.0), batch()
+    target = update.target_values(rows, networks.encoder(rows.next_obs).detach(), 1, torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        seen = [encoder(rows.obs) for encoder in (networks.encoder, networks.target_encoder)]
+        errors, others = (
+            critics(torch.cat([obs, rows.actions], dim=1)) - target
+            for critics, obs in zip((networks.critics, networks.targets), seen, strict=True)
+        )
+    found = update.score(rows, NAMES, torch.Generator().manual_seed(3))["reducible_loss"]
+    torch.testing.assert_close(found, (errors**2).mean(dim=0) - (others**2).mean(dim=0))

@@ -1,0 +1,50 @@
+"""Small configurations of our algorithms, their runs, and how their weights are compared."""
+
+from __future__ import annotations
+
+import torch
+
+from interreplay.flags import presets
+from interreplay.learning.settings import SACSettings
+from interreplay.rllib import CrossQConfig, DDPGConfig, SACConfig, TD3Config, TQCConfig
+
+CONFIGS = {"SAC": SACConfig, "TQC": TQCConfig, "CrossQ": CrossQConfig, "TD3": TD3Config, "DDPG": DDPGConfig}
+
+
+def config(env="Pendulum-v1", buffer="Uniform", seed=0, trainer="SAC", **arguments):
+    return (
+        CONFIGS[trainer]()
+        .environment(env)
+        .replay(buffer, capacity=5_000, **arguments)
+        .training(
+            hiddens=(32, 32),
+            train_batch_size_per_learner=32,
+            num_steps_sampled_before_learning_starts=50,
+            steps_per_iteration=75,
+        )
+        .debugging(seed=seed)
+    )
+
+
+def of_preset(name, env="Pendulum-v1", buffer="Uniform"):
+    """The same with what a preset says of critics and ratios; fewer updates per step, resets and turns within a run."""
+    said = presets.load(name).settings("SAC", env)
+    own = {key: said[key] for key in said.keys() & SACSettings.__dataclass_fields__.keys() - {"hiddens"}}
+    own |= {"train_batch_size": 32, "policy_delay": min(4, own.get("policy_delay", 1))}
+    if "reset_interval" in own:
+        own["reset_interval"] = 90
+    return config(env, buffer).training(**own, updates_per_step=1.5)
+
+
+def weights(algorithm):
+    return {k: v.clone() for k, v in algorithm.learner.single_module.state_dict().items()}
+
+
+def same(a, b):
+    return all(torch.equal(a[k], b[k]) for k in a)
+
+
+def run(made, iterations=2):
+    algorithm = made.build_algo()
+    results = [algorithm.train() for _ in range(iterations)]
+    return algorithm, results

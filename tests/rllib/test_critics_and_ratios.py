@@ -1,0 +1,143 @@
+"""Critics and update ratios in RLlib: what modules and optimizers become, what stays, and what a long run is told."""
+
+import copy
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.learning.fast.optimizer import FastAdam, FastAdamW
+from interreplay.rllib.run import time_estimate
+from interreplay.rllib.run.time_estimate import describe_updates, random_rows, seconds_per_update
+from interreplay.rllib.tune.cost_estimate import _keys, earlier
+from tests.rllib.small_runs import CONFIGS, config, of_preset, run, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@pytest.mark.parametrize("trainer", CONFIGS)
+@pytest.mark.parametrize("fast", [True, False])
+def test_settings_reach_networks_and_updates(trainer, fast):
+    settings = {"n_critics": 3, "critic_layer_norm": True, "critic_dropout": 0.2, "weight_decay": 0.1, "critic_l2": 0.0}
+    algorithm = config(trainer=trainer).training(**settings, fast_updates=fast).build_algo()
+    nets, rule = algorithm.learner.single_module.nets, algorithm.learner._update_rule
+    for critics in (nets.critics, nets.targets):
+        assert (critics.count, len(critics.scales), critics.dropout) == (3, 2, 0.2)
+    assert {name: getattr(rule.settings, name) for name in settings} == settings
+    kinds = (FastAdamW, FastAdam) if fast else (torch.optim.AdamW, torch.optim.Adam)
+    assert {type(rule.optimizers[name]) for name in ("actor", "critic")} == {kinds[0]}
+    assert trainer != "SAC" or type(rule.optimizers["alpha"]) is kinds[1]
+    algorithm.stop()
+
+
+def test_what_rl_module_says_of_critics_counts():
+    algorithm = config().rl_module(model_config={"n_critics": 4}).build_algo()
+    assert algorithm.learner.single_module.nets.critics.count == algorithm.config.n_critics == 4
+    algorithm.stop()
+
+
+def test_turns_count_over_iterations_and_metrics_are_those_of_the_last_turn():
+    algorithm, results = run(of_preset("redq"), 2)
+    rule, learned = algorithm.learner._update_rule, results[-1]["learners"]["default_policy"]
+    assert rule.updates == learned["num_updates_lifetime"] == 151
+    steps = [optimizer.state[p]["step"] for optimizer in rule.optimizers.values() for p in optimizer.state]
+    assert {int(step) for step in steps} == {151, 151 // 4}
+    assert all(np.isfinite(value) for value in learned.values())
+    algorithm.stop()
+
+
+def test_discrete_actions_have_the_options_too():
+    made = config("CartPole-v1").training(n_critics=4, target_subset=2, critic_layer_norm=True, critic_dropout=0.1)
+    algorithm, results = run(made.training(policy_delay=3, actor_target="mean", target_entropy="half"))
+    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+    assert algorithm.learner._update_rule.target_entropy == pytest.approx(0.49 * np.log(2))
+    algorithm.stop()
+
+
+def test_a_reset_keeps_rows_counts_and_the_statistics_of_observations():
+    made = of_preset("sr-sac", buffer="PER").training(normalize_observations=True)
+    algorithm = made.build_algo()
+    algorithm.train()
+    encoder, rule = algorithm.learner.single_module.nets.encoder, algorithm.learner._update_rule
+    before, left = weights(algorithm), 90 - rule.updates
+    assert 0 < left < 90
+    sample = algorithm.replay_buffer.sample(32)
+    state = copy.deepcopy(algorithm.replay_buffer.selector.state_dict())
+    statistics = encoder.statistics()
+    for _ in range(left):
+        algorithm.learner.update_from_sample(sample)
+    after = weights(algorithm)
+    assert rule.updates == algorithm.learner.updates == 90 and not rule.optimizers["critic"].state
+    trained = [name for name in before if "weights" in name]
+    assert all(not torch.equal(before[name], after[name]) for name in trained)
+    targets = [name for name in after if ".targets." in name]
+    assert targets and all(torch.equal(after[n], after[n.replace(".targets.", ".critics.")]) for n in targets)
+    assert len(algorithm.replay_buffer) == 75 and algorithm.env_steps == 75
+    assert json.dumps(state, default=str) == json.dumps(algorithm.replay_buffer.selector.state_dict(), default=str)
+    assert encoder.statistics()["count"] == statistics["count"] == 75
+    algorithm.stop()
+
+
+def test_statistics_of_observations_are_frozen_in_evaluation():
+    made = of_preset("droq").training(normalize_observations=True)
+    algorithm, _ = run(made.evaluation(evaluation_interval=None, evaluation_duration=1))
+    encoder, before = algorithm.learner.single_module.nets.encoder, weights(algorithm)
+    statistics = encoder.statistics()
+    algorithm.evaluate()
+    after = encoder.statistics()
+    assert statistics["count"] == after["count"] == 150
+    assert np.array_equal(statistics["mean"], after["mean"]) and same(before, weights(algorithm))
+    assert float(encoder.factor.max()) != 1.0, "they normalize"
+    algorithm.stop()
+
+
+def settings_of(algorithm, steps):
+    names = ("updates_per_step", "policy_delay")
+    told = {name: getattr(algorithm.config, name) for name in names}
+    return SimpleNamespace(total_env_steps=steps, learning_starts=50, **told)
+
+
+def test_a_long_run_is_told_its_time_and_is_left_as_it_is(monkeypatch):
+    monkeypatch.setattr(time_estimate, "MEASURED_SECONDS", 0.05)
+    told, straight = of_preset("redq").build_algo(), of_preset("redq").build_algo()
+    line = describe_updates(told, settings_of(told, 1_000_050))
+    assert line.startswith("updates alone take about ") and "1,000,000 steps, 1.5 updates of " in line
+    assert describe_updates(told, settings_of(told, 1_000)) == ""
+    torch_state = torch.get_rng_state()
+    describe_updates(told, settings_of(told, 1_000_050))
+    assert torch.equal(torch_state, torch.get_rng_state())
+    told.train(), straight.train()
+    assert same(weights(told), weights(straight)) and told.learner._update_rule.updates == 39
+    told.stop(), straight.stop()
+
+
+def test_whole_turns_of_the_policy_are_measured(monkeypatch):
+    monkeypatch.setattr(time_estimate, "MEASURED_SECONDS", 5.0)
+    algorithm, made = of_preset("redq").build_algo(), []
+    original = type(algorithm.config).make_update
+    monkeypatch.setattr(
+        type(algorithm.config), "make_update", lambda self, module: made.append(original(self, module)) or made[-1]
+    )
+    ticks = iter(range(10_000))  # every reading of the clock is a second later
+    assert seconds_per_update(algorithm, lambda: float(next(ticks))) > 0
+    assert made[0].updates == 8 and made[0] is not algorithm.learner._update_rule
+    rows = random_rows(algorithm)
+    assert len(rows) == 32 and rows.actions.abs().max() <= 1
+    algorithm.stop()
+
+
+def test_a_study_tells_runs_apart_by_what_their_updates_cost(tmp_path):
+    plain = {"trainer": "SAC", "env": "A", "buffer": "Uniform", "updates_per_step": 20.0}
+    said = plain | {"policy_delay": 1, "n_critics": 2, "hiddens": [256, 256], "train_batch_size": 256}
+    keys = lambda how: set(_keys(how))
+    assert keys(plain) == keys(said), "runs from before there were these settings have their defaults"
+    for name, value in {"policy_delay": 20, "n_critics": 10, "critic_dropout": 0.1, "hiddens": [64, 64]}.items():
+        assert not keys(said) & keys(said | {name: value}), name
+    run_of = tmp_path / "study" / "run"
+    run_of.mkdir(parents=True)
+    (run_of / "status.json").write_text(json.dumps({"state": "finished", "seconds": 10.0, "env_steps": 500}))
+    (run_of / "params.json").write_text(json.dumps(said))
+    found = earlier(tmp_path)
+    assert {key: found[key] for key in _keys(plain)} == {key: [50.0] for key in _keys(plain)}

@@ -1,0 +1,159 @@
+"""TQC and CrossQ in RLlib: what is theirs; the loop, the runner and the buffers are tested with SAC."""
+
+import numpy as np
+import pytest
+import torch
+
+import replay_buffers
+from interreplay.errors import CheckpointError
+from interreplay.rllib import CrossQ, CrossQConfig, TQCConfig
+from tests.rllib.small_runs import config, run, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+TRAINERS = ("TQC", "CrossQ")
+LACKING = {("ReLo", "CrossQ"): "reducible_loss", ("LA3P", "TQC"): "critic_loss"}
+"""What a method needs that an algorithm does not have: targets to compare with, another loss than that of quantiles."""
+FAST = {("NMER", "TQC"), ("S4RL", "CrossQ"), ("HER", "CrossQ"), ("PER", "CrossQ")}
+
+
+@pytest.mark.parametrize(
+    ("buffer", "trainer"),
+    [
+        pytest.param(buffer, trainer, marks=[] if (buffer, trainer) in FAST else pytest.mark.slow)
+        for buffer in replay_buffers.__all__
+        for trainer in TRAINERS
+        if (buffer, trainer) not in LACKING
+    ],
+)
+def test_they_train_with_every_method(buffer, trainer):
+    env = "FetchReach-v4" if buffer == "HER" else "Pendulum-v1"
+    arguments = {"views": 2} if buffer == "S4RL" else {}
+    n_step = 3 if buffer in ("PER", "S4RL", "NMER") else 1
+    algorithm, results = run(config(env, buffer, trainer=trainer, **arguments).training(n_step=n_step))
+    learned = results[-1]["learners"]["default_policy"]
+    assert learned["num_updates_lifetime"] == 101
+    assert all(np.isfinite(learned[name]) for name in ("critic_loss", "actor_loss", "alpha", "q_mean"))
+    assert np.isfinite(results[-1]["replay_buffer"]["td_error_mean"])
+    if buffer == "PER":
+        assert len(algorithm.replay_buffer.selector.priorities(torch.arange(150)).unique()) > 50
+
+
+@pytest.mark.parametrize(("buffer", "trainer"), LACKING)
+def test_what_a_method_lacks_is_named(buffer, trainer):
+    with pytest.raises(
+        ValueError, match=f"{LACKING[buffer, trainer]}.*{trainer}|{trainer}.*{LACKING[buffer, trainer]}"
+    ):
+        config(buffer=buffer, trainer=trainer).build_algo()
+
+
+def test_their_configurations_are_as_short_as_any():
+    for kind in (TQCConfig, CrossQConfig):
+        made = kind().replay("NMER", k=10)
+        assert made.replay_buffer_config == {"type": "NMER", "k": 10}
+    assert (TQCConfig().n_critics, TQCConfig().n_quantiles, TQCConfig().drop_per_critic) == (2, 25, 2)
+    rates = [getattr(CrossQConfig(), f"{name}_lr") for name in ("actor", "critic", "alpha")]
+    assert rates == [1e-3] * 3 and (CrossQConfig().policy_delay, CrossQConfig().renorm_warm_up) == (3, 100_000)
+
+
+def test_networks_are_as_the_settings_say():
+    made = config(trainer="TQC").training(n_critics=3, n_quantiles=7, drop_per_critic=1, kappa=0.5)
+    algorithm = made.build_algo()
+    update, nets = algorithm.learner._update_rule, algorithm.learner.single_module.nets
+    assert (update.settings.drop_per_critic, update.settings.kappa) == (1, 0.5)
+    assert tuple(nets.critics.weights[-1].shape) == (3, 32, 7) == tuple(nets.targets.weights[-1].shape)
+    made = config(trainer="CrossQ").training(policy_delay=2, renorm_warm_up=7, activation="tanh")
+    algorithm = made.build_algo()
+    update, nets = algorithm.learner._update_rule, algorithm.learner.single_module.nets
+    assert (update.settings.policy_delay, nets.critics.warm_up, nets.actor.body.warm_up) == (2, 7, 7)
+    assert tuple(nets.critics.weights[1].shape) == (2, 256, 256) and nets.critics.activation == "tanh"
+    assert update.optimizers["critic"].param_groups[0]["betas"] == (0.5, 0.999)
+    narrow = config(trainer="CrossQ").training(critic_hiddens=(16, 8)).build_algo().learner.single_module.nets
+    assert tuple(narrow.critics.weights[1].shape) == (2, 16, 8)
+
+
+def statistics(state):
+    return {name: value for name, value in state.items() if name.endswith((".mean", ".variance", ".trained"))}
+
+
+def test_evaluation_and_acting_leave_the_statistics_as_they_are():
+    algorithm = config(trainer="CrossQ").evaluation(evaluation_interval=1, evaluation_duration=1).build_algo()
+    algorithm.train()
+    before = weights(algorithm)
+    algorithm.evaluate()
+    module = algorithm.learner.single_module
+    obs = torch.randn(50, 3)
+    together = module.act(obs, None)
+    for forward in (module.forward_inference, module.forward_exploration):
+        assert forward({"obs": obs})["actions"].shape == (50, 1)
+    torch.testing.assert_close(together[:1], module.act(obs[:1], None))
+    assert same(before, weights(algorithm))
+    assert len(statistics(before)) == 14, "mean and variance of three layers each, and both counts"
+
+
+def test_modules_for_inference_get_the_statistics_and_act_the_same():
+    algorithm, _ = run(config(trainer="CrossQ"), 1)
+    module = algorithm.learner.single_module
+    spaces = {name: getattr(module, name) for name in ("observation_space", "action_space")}
+    alone = type(module)(**spaces, inference_only=True, model_config=module.model_config)
+    state = module.get_state(inference_only=True)
+    assert not any("critics" in name or "alpha" in name for name in state)
+    alone.set_state(state)
+    obs = torch.randn(9, 3)
+    assert torch.equal(alone.act(obs), module.act(obs)) and int(alone.nets.actor.body.trained) > 0
+
+
+def test_a_checkpoint_brings_the_statistics_back_and_other_critics_are_refused(tmp_path):
+    algorithm, _ = run(config(trainer="CrossQ"), 1)
+    algorithm.save_to_path(tmp_path / "c")
+    restored = CrossQ.from_checkpoint(tmp_path / "c")
+    found, expected = statistics(weights(restored)), statistics(weights(algorithm))
+    assert found.keys() == expected.keys() and same(found, expected) and expected["nets.critics.trained"] > 20
+    with pytest.raises(CheckpointError, match=r"hidden layers '\[32, 32\], 2 critics of \[256, 256\]'"):
+        config(trainer="CrossQ").training(critic_hiddens=(8,)).build_algo().restore_from_path(tmp_path / "c")
+
+
+@pytest.mark.slow
+def test_remote_runners_act_with_the_statistics_that_were_learned():
+    made = config(trainer="CrossQ").env_runners(num_env_runners=1, num_envs_per_env_runner=2)
+    algorithm, _ = run(made, 1)
+    algorithm._collector.collect(1, False, False)
+    (state,) = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: runner.module.get_state(), local_env_runner=False
+    )
+    mine = statistics(weights(algorithm))
+    theirs = statistics(state)
+    assert theirs and all(np.array_equal(value, mine[name].numpy()) for name, value in theirs.items())
+    assert theirs["nets.actor.body.trained"] > 0
+    algorithm.stop()
+
+
+@pytest.mark.parametrize(
+    ("trainer", "settings", "message"),
+    [
+        ("TQC", {"kappa": None}, "kappa is None; expected a number above 0$"),
+        ("TQC", {"drop_per_critic": 25}, "drop_per_critic is 25; expected less than n_quantiles, 25"),
+        ("TQC", {"n_quantiles": 0}, "n_quantiles is 0; expected a whole number of at least 1"),
+        ("CrossQ", {"critic_hiddens": "wide"}, "critic_hiddens is 'wide'; expected whole numbers"),
+        ("CrossQ", {"policy_delay": 0}, "policy_delay is 0"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(trainer, settings, message):
+    with pytest.raises(ValueError, match=message):
+        config(trainer=trainer).training(**settings).validate()
+
+
+@pytest.mark.parametrize(
+    ("trainer", "settings"),
+    [
+        ("CrossQ", {"tau": 0.1}),
+        ("CrossQ", {"critic_layer_norm": True}),
+        ("TQC", {"target_subset": 1}),
+        ("TQC", {"huber_delta": 1.0}),
+        ("CrossQ", {"n_quantiles": 2}),
+        ("TQC", {"critic_hiddens": (8,)}),
+    ],
+)
+def test_settings_of_another_algorithm_are_refused(trainer, settings):
+    with pytest.raises(TypeError, match=f"no setting '{next(iter(settings))}'"):
+        config(trainer=trainer).training(**settings)

@@ -1,0 +1,130 @@
+"""The list in docs/concepts.md of the files that a transition passes is the one that a reward takes, and short."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import is_dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import ray
+import torch
+
+from interreplay.rllib import SACConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = f"{ROOT / 'interreplay'}/"
+REWARD = np.float32(-0.6180339)
+"""Of every step; no other number has this value."""
+BESIDE = {
+    ("rllib/env_runner/episode_log.py", "step"),
+    ("diagnostics/batch_statistics.py", None),
+    ("rllib/algorithms/learner.py", "observe"),
+}
+"""Files, and functions of them, that look at transitions beside their way."""
+MOST = 20
+
+
+class OneReward(gym.Env):
+    """An environment in which every step is worth the same, in episodes of 50 steps."""
+
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32), float(REWARD), False, self.steps >= 50, {}
+
+
+@pytest.fixture(scope="module")
+def algorithm():
+    begun = not ray.is_initialized()
+    if begun:
+        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    gym.register("OneReward-v0", OneReward)
+    config = SACConfig().environment("OneReward-v0").replay("Uniform", capacity=1_000).debugging(seed=0)
+    config.training(
+        hiddens=(8, 8),
+        train_batch_size_per_learner=8,
+        num_steps_sampled_before_learning_starts=20,
+        steps_per_iteration=30,
+    )
+    made = config.build_algo()
+    made.train()  # beyond the warm-up
+    yield made
+    made.stop()
+    gym.registry.pop("OneReward-v0")
+    if begun:
+        ray.shutdown()
+
+
+def holds(value: Any) -> bool:
+    """Whether the reward is in a value: a number, an array, or what holds some."""
+    if isinstance(value, float | np.floating):
+        return bool(np.float32(value) == REWARD)
+    if isinstance(value, torch.Tensor):
+        return value.is_floating_point() and bool((value.detach() == float(REWARD)).any())
+    if isinstance(value, np.ndarray | np.void):
+        if value.dtype.names:
+            return any(holds(value[name]) for name in value.dtype.names)
+        return value.dtype.kind == "f" and bool((value.astype(np.float32) == REWARD).any())
+    if isinstance(value, dict):
+        return any(map(holds, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(holds, value))
+    return is_dataclass(value) and any(map(holds, vars(value).values()))
+
+
+def way_of_the_reward(act: Any) -> list[str]:
+    """The files of the package with a function that is given the reward or returns it while `act` runs, in order."""
+    found: list[str] = []
+
+    def look(frame: FrameType, event: str, answer: Any) -> None:
+        file = frame.f_code.co_filename
+        if event not in ("call", "return") or not file.startswith(PACKAGE):
+            return
+        name = file.removeprefix(PACKAGE)
+        if name in found or {(name, frame.f_code.co_name), (name, None)} & BESIDE:
+            return
+        code = frame.f_code
+        arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if holds([frame.f_locals.get(argument) for argument in arguments] if event == "call" else answer):
+            found.append(name)
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def documented() -> list[str]:
+    page = (ROOT / "docs" / "concepts.md").read_text()
+    section = page.split("## The way of a transition")[1].split("\n## ")[0]
+    return re.findall(r"^\d+\. `([^`]+)`", section, flags=re.MULTILINE)
+
+
+def test_the_documented_way_is_the_one_that_a_reward_takes(algorithm):
+    assert way_of_the_reward(algorithm.training_step) == documented()
+
+
+def test_the_way_is_short():
+    assert 0 < len(documented()) <= MOST
+
+
+def test_the_glossary_is_short():
+    section = (ROOT / "docs" / "concepts.md").read_text().split("## Glossary")[1].split("\n## ")[0]
+    words = [line for line in section.splitlines() if line.startswith("| ") and not line.startswith("| word")]
+    assert 0 < len(words) <= 25

@@ -1,0 +1,220 @@
+"""Event tables against a naive list of what led to events."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from builders import Episodes, identical, make, same_sample, stack
+from scipy.stats import chisquare
+
+from interreplay import ReplayBuffer
+from interreplay.selection.events import event
+from interreplay.selection.slot_set import SlotSet
+from replay_buffers import EventTables, Uniform
+
+
+def high(rows):
+    """An event of a user's own."""
+    return rows.obs[:, 0] > 1.2
+
+
+CONDITIONS = {
+    "reward > 1": lambda row: row["rewards"] > 1,
+    "terminated": lambda row: row["terminated"],
+    "truncated": lambda row: row["truncated"],
+    high: lambda row: row["obs"][0] > 1.2,
+}
+
+
+def led_to(rows: list[dict], happened, history: int, capacity: int) -> set[int]:
+    """Write numbers of the stored rows that are an event or among the `history` ones before it in its episode."""
+    found: set[int] = set()
+    for number, row in enumerate(rows):
+        if not happened(row):
+            continue
+        found.add(number)
+        at, left = number, history
+        for before in range(number - 1, -1, -1):
+            if not left:
+                break
+            if rows[before]["episode"] != rows[at]["episode"]:
+                continue
+            if not np.array_equal(rows[before]["next_obs"], rows[at]["obs"]) or rows[before]["truncated"]:
+                break
+            found.add(before)
+            at, left = before, left - 1
+    return {number for number in found if number >= len(rows) - capacity}
+
+
+@pytest.mark.parametrize("history", [0, 1, 4, 200])
+@pytest.mark.parametrize("portion", [1, 7, 60])
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+def test_tables_hold_the_steps_that_led_to_events(history, portion, gaps):
+    capacity, episodes, rows = 60, Episodes(seed=2, envs=3, gaps=gaps, ends=0.05), []
+    buffer = EventTables(capacity=capacity, events=list(CONDITIONS), history=history, seed=0)
+    while len(rows) < 200:
+        new = episodes.rows(portion)
+        rows += new
+        buffer.add(stack(new))
+        for table, happened in zip(buffer.selector._tables, CONDITIONS.values(), strict=True):
+            writes = buffer.storage.write_numbers(torch.from_numpy(table.members.astype(np.int64)))
+            assert set(writes.tolist()) == led_to(rows, happened, history, capacity)
+            assert len(table) == len(set(table.members.tolist()))
+
+
+@pytest.mark.parametrize(("shares", "default"), [([0.3, 0.1], 0.6), (None, 0.5), ([0.5, 0.5], 0.0), ([0.0, 0.2], 0.8)])
+def test_shares_are_fixed_and_rows_of_a_table_equally_likely(shares, default):
+    buffer = EventTables(
+        capacity=200, events=["reward > 1", "terminated"], shares=shares, default_share=0.5, history=1, seed=0
+    )
+    buffer.add(make(200, ends=0.1))
+    each = [default, *(shares or [0.25, 0.25])]
+    assert buffer.selector.current_shares(40) == pytest.approx(each)
+    tables, size, counts = buffer.selector._tables, 40, np.zeros(200)
+    for _ in range(500):
+        sample = buffer.sample(size)
+        slots = sample.slots.numpy()
+        limits = np.round(np.cumsum([0, *each]) * size).astype(int)
+        for table, first, last in zip(tables, limits[1:], limits[2:], strict=False):
+            assert table.contains(slots[first:last]).all()
+        counts += np.bincount(slots, minlength=200)
+    expected = np.full(200, each[0] / 200)
+    for table, share in zip(tables, each[1:], strict=True):
+        expected[table.members] += share / len(table)
+    assert expected[slots] == pytest.approx(sample.probabilities.numpy(), rel=1e-5)
+    likely = expected > 0
+    assert counts[~likely].sum() == 0
+    assert chisquare(counts[likely], expected[likely] / expected.sum() * counts.sum()).pvalue > 1e-4
+    assert (sample.weights == 1).all()
+
+
+def test_parts_of_a_row_are_drawn_in_turn():
+    """3 % of 10 rows are one row in some batches, none in others."""
+    buffer = EventTables(capacity=200, events=["terminated"], shares=[0.03], history=0, seed=0)
+    buffer.add(make(200, ends=0.1))
+    table = buffer.selector._tables[0]
+    from_table = [int(table.contains(buffer.sample(10).slots[-1:].numpy()).sum()) for _ in range(2_000)]
+    assert np.mean(from_table) == pytest.approx(0.3 + 0.7 * len(table) / 200, abs=0.05)
+
+
+def test_a_table_with_fewer_rows_than_its_part_waits():
+    buffer = EventTables(capacity=100, events=["reward > 1e9", "terminated"], shares=[0.4, 0.2], history=0, seed=0)
+    rows = make(60, ends=0.0)
+    terminated = torch.zeros(60, dtype=torch.bool)
+    terminated[50:55] = True
+    buffer.add(rows.replace(terminated=terminated, truncated=torch.zeros(60, dtype=torch.bool)))
+    assert buffer.selector.current_shares(25) == pytest.approx([2 / 3, 0, 1 / 3])
+    assert buffer.selector.current_shares(26) == pytest.approx([1, 0, 0]), "5 rows are fewer than .2·26"
+    assert buffer.selector.statistics() == {"event_table_0_rows": 0.0, "event_table_1_rows": 5.0}
+    only = EventTables(capacity=100, events=["terminated"], shares=[1.0], history=0, seed=0)
+    only.add(make(60, ends=0.0))
+    assert len(only.sample(20)) == 20, "all rows, where no table has any"
+
+
+def test_without_shares_it_is_uniform():
+    tables, uniform = EventTables(capacity=100, default_share=1.0, seed=0), Uniform(capacity=100, seed=0)
+    for buffer in (tables, uniform):
+        buffer.add(make(150))
+    slots = torch.cat([tables.sample(200).slots for _ in range(100)])
+    assert chisquare(np.bincount(slots.numpy(), minlength=100)).pvalue > 1e-4
+    torch.testing.assert_close(tables.sample(8).probabilities, uniform.sample(8).probabilities)
+
+
+def test_a_state_keeps_tables_and_the_episodes_that_run():
+    def fed(buffer: ReplayBuffer, episodes: Episodes, rounds: int) -> ReplayBuffer:
+        for _ in range(rounds):
+            buffer.add(episodes.transitions(3))
+        return buffer
+
+    arguments = {"events": ["reward > 1", high], "shares": [0.1, 0.1], "history": 6}
+    episodes = Episodes(seed=4, envs=3, ends=0.03)
+    buffer = fed(EventTables(capacity=50, seed=0, **arguments), episodes, 30)
+    resumed = EventTables(capacity=50, seed=1, **arguments)
+    resumed.load_state_dict(copy.deepcopy(buffer.state_dict()))
+    twin = copy.deepcopy(episodes)
+    fed(buffer, episodes, 10)
+    fed(resumed, twin, 10)
+    same_sample(buffer.sample(64), resumed.sample(64))
+    identical(buffer.sample(8).transitions, resumed.sample(8).transitions)
+
+
+def test_n_step_rows_of_tables():
+    buffer = EventTables(capacity=50, events=["terminated"], shares=[1.0], history=0, n_step=3, seed=0)
+    buffer.add(make(80, ends=0.1))
+    sample = buffer.sample(4)
+    assert sample.transitions.terminated.all() and (sample.transitions.discounts == 0).all()
+
+
+def test_tails_of_episodes_that_nothing_continues_are_forgotten():
+    buffer = EventTables(capacity=20, seed=0)
+    for start in range(50):
+        rows = make(2, seed=start, ends=0.0)
+        buffer.add(rows.replace(episode=torch.full((2,), start)))
+    assert len(buffer.selector._tails) <= 11
+
+
+@pytest.mark.parametrize(
+    ("given", "rewards", "expected"),
+    [
+        ("reward > 0", [-1, 0, 2], [False, False, True]),
+        ("reward>=.5", [0.4, 0.5, 1], [False, True, True]),
+        ("reward < -1e1", [-11, -10, 0], [True, False, False]),
+        (" reward <= 0 ", [-1, 0, 2], [True, True, False]),
+    ],
+)
+def test_rewards_are_compared_with_any_number(given, rewards, expected):
+    buffer = Uniform(capacity=10)
+    buffer.add(make(3).replace(rewards=torch.tensor(rewards, dtype=torch.float32)))
+    assert event(given)(buffer.storage, torch.arange(3)).tolist() == expected
+
+
+def test_success_is_an_extra_column():
+    buffer = EventTables(capacity=10, events="success", history=0, seed=0)
+    assert buffer.columns_wanted == buffer.selector.needs == {"success"}
+    buffer.add(make(6).replace(extras={"success": torch.tensor([0, 0, 1, 0, 1, 0], dtype=torch.bool)}))
+    assert sorted(buffer.selector._tables[0].members.tolist()) == [2, 4]
+    with pytest.raises(ValueError, match="rows have no extras\\['success'\\]; expected it with every row"):
+        EventTables(capacity=10, events="success").add(make(3))
+    with pytest.raises(ValueError, match="EventTables needs success of the algorithm; RLlib's SAC has none"):
+        buffer.check_offers(frozenset(), "RLlib's SAC")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"events": ["reward"]}, "the event is 'reward'; expected 'reward > 0'"),
+        ({"events": ["reward > 1.2.3"]}, "the event is 'reward > 1.2.3'"),
+        ({"events": [3]}, "the event is 3"),
+        ({"events": []}, r"events are \[\] and history is 50; expected an event or more"),
+        ({"history": -1}, "history is -1"),
+        ({"shares": [0.5]}, r"shares are \[0.5\]; expected one of 0 or more for each of 2 events"),
+        ({"shares": [0.8, 0.4]}, r"shares are \[0.8, 0.4\]; expected .* at most 1 in all"),
+        ({"shares": [-0.1, 0.4]}, "shares are"),
+        ({"default_share": 1.2}, "default_share is 1.2; expected 0 to 1"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        EventTables(**arguments)
+
+
+def test_an_event_of_the_wrong_shape_is_refused():
+    with pytest.raises(ValueError, match=r"an event has shape \(3, 3\); expected \(3,\)"):
+        EventTables(capacity=10, events=[lambda rows: rows.obs > 0]).add(make(3))
+
+
+def test_a_set_of_slots_against_pythons():
+    mine, theirs, rng = SlotSet(30), set(), np.random.default_rng(0)
+    for _ in range(300):
+        slots = rng.permutation(30)[: rng.integers(1, 6)]
+        if rng.random() < 0.5:
+            mine.add(slots)
+            theirs |= set(slots.tolist())
+        else:
+            mine.discard(slots)
+            theirs -= set(slots.tolist())
+        assert set(mine.members.tolist()) == theirs and len(mine) == len(theirs)
+        assert mine.contains(np.arange(30)).tolist() == [slot in theirs for slot in range(30)]

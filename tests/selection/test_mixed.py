@@ -1,0 +1,119 @@
+"""A batch by several selectors of the same rows: exact shares, probabilities of the mixture, errors to all who ask."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from builders import identical, make, same_sample
+from scipy.stats import chisquare
+
+from interreplay.selection import Combined, LossAdjusted, MixedSelection, Online, Prioritized, Uniform
+from interreplay.storage.ring import Storage
+from replay_buffers import NMER
+from replay_buffers import Uniform as UniformBuffer
+
+
+def stored(rows=40, selector=None):
+    """Rows, known to a selector, with priorities 1, 2, 3, ..."""
+    storage = Storage(rows)
+    slots = storage.add(make(rows))
+    selector.observe(storage, slots)
+    selector.update(slots, selector.errors_of(1.0 + torch.arange(rows), {"largest_error": 1.0 + torch.arange(rows)}))
+    return storage
+
+
+def halves(**shares):
+    return MixedSelection({"all": Uniform(), "hard": Prioritized(alpha=1.0, beta=1.0, final_beta=1.0)}, shares or None)
+
+
+def test_shares_are_exact_and_origins_kept():
+    selector = halves(hard=0.25)
+    drawn = selector.draw(stored(selector=selector), 40, np.random.default_rng(0))
+    assert drawn.origins.bincount().tolist() == [30, 10]
+    assert len(drawn.slots) == len(drawn.weights) == 40
+
+
+@pytest.mark.parametrize("inner", [Uniform, Prioritized, Online, lambda: Combined(Prioritized())])
+def test_one_selector_is_that_selector(inner):
+    alone, mixed = UniformBuffer(capacity=50, seed=1), UniformBuffer(capacity=50, seed=1)
+    alone.selector, mixed.selector = inner(), MixedSelection({"only": inner()})
+    for number in range(3):
+        for buffer in (alone, mixed):
+            buffer.add(make(30, seed=number))
+        one, other = alone.sample(16), mixed.sample(16)
+        identical(one.transitions, other.transitions)
+        assert torch.equal(one.slots, other.slots) and torch.equal(one.weights, other.weights)
+        errors = torch.linspace(-1, 3, 16)
+        alone.update(one, errors)
+        mixed.update(other, errors)
+
+
+def test_rows_come_with_the_probability_of_the_mixture():
+    selector = halves(hard=0.3)
+    storage = stored(selector=selector)
+    raw = np.arange(1.0, 41.0)
+    expected = 0.7 / 40 + 0.3 * raw / raw.sum()
+    found = selector.probabilities(torch.arange(40), storage)
+    assert np.allclose(found, expected, rtol=1e-4)
+    rng, counts = np.random.default_rng(0), np.zeros(40)
+    for _ in range(200):
+        drawn = selector.draw(storage, 50, rng)
+        counts += np.bincount(drawn.slots, minlength=40)
+        assert torch.equal(drawn.probabilities, selector.probabilities(drawn.slots, storage))
+    assert chisquare(counts, 10_000 * expected).pvalue > 1e-3
+
+
+def test_weights_are_those_of_who_drew_the_row():
+    selector = halves()
+    storage = stored(selector=selector)
+    drawn = selector.draw(storage, 30, np.random.default_rng(0))
+    hard = drawn.origins == 1
+    own = selector.selectors["hard"].probabilities(drawn.slots[hard])
+    assert (drawn.weights[~hard] == 1).all()
+    assert torch.allclose(drawn.weights[hard], own.min() / own)
+
+
+def test_errors_reach_all_that_keep_priorities_in_the_form_that_each_asks_for():
+    selector = MixedSelection({"all": Uniform(), "hard": Prioritized(), "largest": LossAdjusted()})
+    buffer = UniformBuffer(capacity=30, seed=0)
+    buffer.selector = selector
+    assert "largest_error" in selector.scores_wanted
+    buffer.add(make(30))
+    sample = buffer.sample(30)
+    errors, largest = torch.full((30,), 2.0), torch.full((30,), 32.0)
+    buffer.update(sample, errors, {"largest_error": largest})
+    seen = sample.slots.unique()
+    assert torch.allclose(selector.selectors["hard"].priorities(seen), torch.tensor(2.0))
+    others = [slot for slot in range(30) if slot not in seen]
+    known = selector.selectors["largest"].probabilities(torch.tensor([seen[0], *others]), buffer.storage)
+    assert known[0] == pytest.approx(4.0 * float(known[1]))  # 32 ** .4 = 4 beside 1
+
+
+def test_shares_change_over_the_run_and_are_in_the_state():
+    selector, again = halves(hard=(0.5, 0.1)), halves(hard=(0.5, 0.1))
+    buffers = [NMER(capacity=40, k=3, selector=one, seed=5) for one in (selector, again)]
+    for number in range(2):
+        buffers[0].add(make(30, seed=number))
+        buffers[0].update(buffers[0].sample(7), torch.rand(7))
+    buffers[0].anneal(0.75)
+    buffers[1].load_state_dict(buffers[0].state_dict())
+    assert again.shares.current == pytest.approx({"all": 0.8, "hard": 0.2})
+    assert again.selectors["hard"].progress == 0.75
+    for _ in range(3):
+        same_sample(buffers[0].sample(7), buffers[1].sample(7))
+
+
+def test_what_selectors_say_of_themselves_comes_under_their_names():
+    class Saying(Uniform):
+        def statistics(self):
+            return {"size": 3.0}
+
+    assert MixedSelection({"a": Saying(), "b": Uniform()}).statistics() == {"a_size": 3.0}
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="a mix of no selectors"):
+        MixedSelection({})
+    with pytest.raises(ValueError, match="there is no source 'hrd'"):
+        halves(hrd=0.5)
