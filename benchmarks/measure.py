@@ -20,13 +20,16 @@ def single_thread() -> None:
     torch.set_num_threads(1)
 
 
-def interleaved(contenders: Mapping[str, Timed], repeats: int, warm_up: int = 2) -> dict[str, np.ndarray]:
+def interleaved(
+    contenders: Mapping[str, Timed], repeats: int, warm_up: int = 2, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, np.ndarray]:
     """Time each contender `repeats` times, in turn, so that a busy moment of the machine hits all alike.
 
     Args:
         contenders: What to run, by name.
         repeats: Timed calls of each.
         warm_up: Calls of each beforehand that do not count.
+        clock: In seconds; `time.process_time` leaves out what others on the machine take.
 
     Returns:
         Seconds per call ``(repeats,)`` by name.
@@ -37,9 +40,9 @@ def interleaved(contenders: Mapping[str, Timed], repeats: int, warm_up: int = 2)
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(repeats):
         for name, run in contenders.items():
-            start = time.perf_counter()
+            start = clock()
             run()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     return {name: np.array(values) for name, values in seconds.items()}
 
 

@@ -21,7 +21,7 @@ class Member(NamedTuple):
     Attributes:
         weights: Of every layer.
         biases: Of every layer.
-        scales: γ of every hidden layer; none without layer normalization.
+        scales: γ ``(out,)`` of every hidden layer, or ``(m, 1, out)``; none without layer normalization.
         shifts: β of every hidden layer.
     """
 
@@ -59,6 +59,8 @@ class LayerViews:
         self.count, self.depth = len(weights[0]), len(weights)
         self.at_once = at_once(weights[0].device)
         split = [[self.split(values) for values in part] for part in self.parts]
+        if not self.at_once:  # γ and β of one network are ``(out,)``, as kernels want them
+            split[2:] = [[[value[0] for value in values] for values in part] for part in split[2:]]
         self.members = [
             Member(*([values[i] for values in part] for part in split))
             for i in range(1 if self.at_once else self.count)
