@@ -50,16 +50,15 @@ def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
 
     from interreplay.synthesis.gaussian_process.holdout import evaluate
     from interreplay.synthesis.gaussian_process.neighborhoods import targets_of
-    from interreplay.transitions import features
 
     maker, found = buffer.synthesizer, []
     for _ in range(BATCHES):
         slots = torch.from_numpy(buffer.rng.integers(0, len(buffer), ROWS))
         near = buffer.neighborhood.neighbor_slots(buffer.storage, slots, buffer.rng)
-        rows = buffer.storage[torch.cat([slots[:, None], near], dim=1).view(-1)]
-        rows = rows.map(lambda column: column.unflatten(0, (ROWS, -1)))
+        slots = torch.cat([slots[:, None], near], dim=1).view(-1)
+        rows = buffer.storage[slots].map(lambda column: column.unflatten(0, (ROWS, -1)))
         actions = rows.actions[0, 0].numel()
-        z, y = features(rows), targets_of(rows)
+        z, y = buffer.storage.features(slots).unflatten(0, (ROWS, -1)), targets_of(rows)
         found.append(evaluate(maker.form, maker.schedule, maker.preparation, z, y, actions, split))
     scores = {f"rmse {m}": np.sqrt(np.mean([s.rmse[m].numpy() ** 2 for s in found], axis=0)) for m in found[0].rmse}
     return scores | {f"nll {m}": np.mean([s.nll[m].numpy() for s in found], axis=0) for m in found[0].nll}

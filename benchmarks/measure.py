@@ -29,7 +29,7 @@ def interleaved(
         contenders: What to run, by name.
         repeats: Timed calls of each.
         warm_up: Calls of each beforehand that do not count.
-        clock: In seconds; `time.process_time` leaves out what others on the machine take.
+        clock: Gives seconds; `time.process_time` those of the processor alone.
 
     Returns:
         Seconds per call ``(repeats,)`` by name.

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks.measure import single_thread, table
 from benchmarks.training import fill
@@ -97,29 +98,35 @@ def alone(names: list[str], rows: Any, many: Any) -> str:
     return table(["rows stored", "buffer", "µs per add, mean", "µs per sample(256), mean", "both"], lines)
 
 
+def learned(names: list[str], lines: list[list[str]]) -> Any:
+    """Let agents learn through the spans, note their rates in `lines`, and return the first one's rows."""
+    agents, done = {name: agent(name) for name in names}, 0
+    for start, stop in SPANS:
+        turns(agents, start - done)
+        lines += rates(f"{start:,}–{stop:,}", turns(agents, stop - start))
+        done = stop
+    stored = agents[names[0]].replay_buffer.storage
+    return stored[torch.arange(len(stored))]
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--buffers", nargs="+", default=["Uniform", "NMER"], help="others are compared with the first")
+    parser.add_argument("--only-full", action="store_true", help="the last span alone, without buffers alone")
     parser.add_argument("--rows", type=int, default=100_000, help="rows stored beforehand in the last span")
     parser.add_argument("--repeats", type=int, default=20, help="turns of a hundred steps in the last span")
     arguments = parser.parse_args()
     single_thread()
-    import torch
-
     header = ["env steps", "buffer", "env steps/s of processor time, median", "× first, processor", "× first, wall"]
-    lines, learning = [], {name: agent(name) for name in arguments.buffers}
-    done = 0
-    for start, stop in SPANS:
-        turns(learning, start - done)
-        lines += rates(f"{start:,}–{stop:,}", turns(learning, stop - start))
-        done = stop
-    stored = learning[arguments.buffers[0]].replay_buffer.storage
-    rows = stored[torch.arange(len(stored))]
+    lines: list[list[str]] = []
+    rows = None if arguments.only_full else learned(arguments.buffers, lines)
     full = {name: agent(name, arguments.rows) for name in arguments.buffers}
     turns(full, 3 * TURN)
     lines += rates(f"at {arguments.rows:,} rows", turns(full, arguments.repeats * TURN))
     print(table(header, lines) + "\n", flush=True)
+    if rows is None:
+        return
     stored = full[arguments.buffers[0]].replay_buffer.storage
     print(alone(arguments.buffers, rows, stored[torch.arange(arguments.rows)]))
 

@@ -4,8 +4,8 @@
 
 All buffers hold the same rows of HalfCheetah's shape. Of each method a batch of 256 is drawn, and errors and the scores
 that it wants are reported, in turn with PER and Uniform, in one process on one thread; so are updates of SAC with and
-without these scores, and the draw of LaBER, which scores its candidates with SAC's networks. New rows are added one at
-a time to full buffers.
+without these scores, and with the draw of its batch by LaBER, which scores candidates with SAC's networks, and by
+Uniform. New rows are added one at a time to full buffers.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def updates(made: dict[str, Any], scored: frozenset[str] = frozenset()) -> Calla
     return lambda: update.update(batch, rng)
 
 
-def large_batch(buffer: Any) -> Callable[[], None]:
-    """Draws a batch of LaBER, which scores its candidates."""
+def learning(buffer: Any) -> Callable[[], None]:
+    """Draws a batch, of candidates that are scored where the method wants it, and learns from it."""
     from interreplay.part import Context
 
     update, rng = learner()
     buffer.connect(Context(score=lambda rows, names: update.score(rows, names, rng)))
-    return lambda: buffer.sample(BATCH)
+    return lambda: update.update(buffer.sample(BATCH), rng)
 
 
 def adder(buffer: Any, seed: int = 1) -> Callable[[], None]:
@@ -113,7 +113,7 @@ def main() -> None:
     asked = {
         "with the largest error (LAP)": (updates(made, frozenset({"largest_error"})), "SAC's update", plain),
         "with the reducible loss (ReLo)": (updates(made, frozenset({"reducible_loss"})), "SAC's update", plain),
-        "LaBER's sample": (large_batch(made["LaBER"]), "SAC's update", plain),
+        "LaBER's sample and update": (learning(made["LaBER"]), "Uniform's", learning(made["Uniform"])),
     }
     print(compare("one SAC update, 2×256, batch 256", asked, max(20, repeats // 4)), flush=True)
     added = {name: (adder(made[name]), "Uniform", adder(made["Uniform"])) for name in METHODS}

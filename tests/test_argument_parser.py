@@ -141,6 +141,11 @@ OTHER = {
     "mean_type": "zero",
     "matern_nu": ".5",
     "holdout_split": ".5",
+    "optimizer": "RMSprop",
+    "encoder": "nature",
+    "distribution": "quantiles",
+    "atoms": "2",
+    "value_range": "-1,1",
 }
 
 
@@ -151,6 +156,21 @@ def test_dashes_and_underscores_are_the_same(name):
     underscores, dashes = given(f"--{name} {value}"), given(f"--{name.replace('_', '-')}={value}")
     assert underscores == dashes
     assert list(underscores) == [name]
+
+
+def test_two_numbers_may_be_negative():
+    assert given("--value_range -10,10")["value_range"] == given("--value-range=-10,10")["value_range"] == (-10.0, 10.0)
+
+
+def test_an_algorithm_brings_its_replay_method_and_length_of_returns():
+    shown = lambda line: settings_for(given(f"--env CartPole-v1 --trainer {line}"))
+    rainbow, dqn = shown("Rainbow"), shown("DQN")
+    assert (rainbow.buffer, rainbow.buffer_args, rainbow.n_step, rainbow.dueling) == ("PER", {"alpha": 0.5}, 3, True)
+    assert (dqn.buffer, dqn.buffer_args, dqn.n_step, dqn.value_range) == ("Uniform", {}, 1, [-10.0, 10.0])
+    other = shown("Rainbow --buffer CER --n_step 1 --double False")
+    assert (other.buffer, other.buffer_args, other.n_step, other.double) == ("CER", {}, 1, False)
+    assert shown("Rainbow --buffer-arg beta=.5").buffer_args == {"alpha": 0.5, "beta": 0.5}
+    assert shown("DQN --prioritized_replay").buffer == "PER"
 
 
 def test_booleans_stand_alone_or_with_a_value():

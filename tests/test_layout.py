@@ -192,6 +192,16 @@ def test_nothing_names_a_path_of_one_machine(path):
     assert not found
 
 
+BRITISH = re.compile(
+    r"(?<![a-z])(neighbo[u]r|behavio[u]r|colo[u]r|cent[r]e|normali[s]|optimi[s]er|synthe[s]ise|factori[s])"
+)
+
+
+@pytest.mark.parametrize("path", [path for path in tracked_texts() if "egg-info" not in name_of(path)], ids=name_of)
+def test_spelling_is_american(path):
+    assert BRITISH.findall(path.read_text(errors="ignore").lower()) == []
+
+
 def test_the_catalogue_lists_every_recipe():
     catalogue = importlib.import_module("replay_buffers")
     defined = {getattr(catalogue, name).__module__ for name in catalogue.__all__}

@@ -126,7 +126,8 @@ class ReplayBuffer(Composition):
         if weights is None:
             weights = self.credit.weights(self.storage, self.selector, slots, probabilities, partners, mix)
         written = self.storage.written
-        known = made.variances, made.row_weights, drawn.actor_weights, drawn.critic_loss, drawn.origins
+        targets = drawn.targets if rows is found.anchors else None  # of other rows they are others
+        known = made.variances, made.row_weights, drawn.actor_weights, drawn.critic_loss, targets, drawn.origins
         return Sample(rows, slots, weights, partners, mix, probabilities, written, *known)
 
     def _gather(self, slots: Tensor) -> Gathered:

@@ -30,6 +30,8 @@ class Sample:
         row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
         actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature alone, or None.
         critic_loss: The critics' loss of these rows, where the method has one; None for the algorithm's own.
+        targets: What the critics are to learn ``(n,)``, for the next update alone, where drawing the rows has computed
+            it; None for not.
         origins: Numbers ``(n,)`` of the sources that rows were drawn from, or within one source of the selectors; None
             where there is but one. Slots and `write_count` are those of the source.
     """
@@ -45,6 +47,7 @@ class Sample:
     row_weights: Tensor | None = None
     actor_weights: Tensor | None = None
     critic_loss: CriticLoss | None = None
+    targets: Tensor | None = None
     origins: Tensor | None = None
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 import shlex
 import sys
 import traceback
@@ -23,7 +22,7 @@ from interreplay.flags.replay_flags import list_buffers, replay_arguments
 from interreplay.flags.run_flags import CATALOGUE, DEFAULTS
 from interreplay.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
-from interreplay.learning.losses import check_loss
+from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
@@ -167,7 +166,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     check_actions(settings.trainer, settings.env, environment.action_space)
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
-        huber_delta, pal_alpha = (vars(settings).get(name) for name in ("huber_delta", "pal_alpha"))
+        huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
         check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
@@ -211,7 +210,9 @@ def train(
     again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
     reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet)
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
-    watch = HangWatch(folder.path, hang_timeout, training.pulse, lambda line: _last_line(f"{line}; {again}"))
+    watch = HangWatch(
+        folder.path, hang_timeout, training.pulse, lambda line: outcome.write_past_the_streams(f"{line}; {again}")
+    )
     try:
         with Interrupts(training.stop, training.save_soon) as interrupts, watch:
             for result in training.iterations():
@@ -251,12 +252,6 @@ def rescue(error: Exception, training: Training, again: str) -> None:
         report.write_text("".join(traceback.format_exception(error)))
     if isinstance(error, EnvironmentFailure | RunnerLost):
         raise RunFailure(f"{error}; {training.rescue()}; {report} holds the traceback; {again}") from error
-
-
-def _last_line(text: str) -> None:
-    """Write an error's line past the streams: the thread that hangs may hold their locks."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"{os.path.basename(sys.argv[0])}: error: {text}\n".encode())
 
 
 if __name__ == "__main__":

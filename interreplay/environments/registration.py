@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from interreplay.environments import dm_control, robotics
+from interreplay.environments import dm_control, minatar, own, robotics
 from interreplay.environments.current_folder import search_here
 
-EXTRAS = {"robotics": robotics.register, "dm-control": dm_control.register}
+EXTRAS = {
+    "": own.register,
+    "robotics": robotics.register,
+    "dm-control": dm_control.register,
+    "minatar": minatar.register,
+}
 
 
 def register(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from interreplay.errors import UsageError
 from interreplay.flags.parser import Flag
 from interreplay.flags.values import boolean, reader
-from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS
 from interreplay.learning.setting_fields import Widths, YesNo, accepted_by
 from interreplay.learning.settings import LoopSettings
 
@@ -19,11 +19,13 @@ def _flags() -> dict[str, Flag]:
     having: dict[str, list[str]] = {}
     for name, algorithm in ALGORITHMS.items():
         for found in fields(algorithm.settings):
+            if found.name in _LOOP:
+                continue  # a default of its own for a flag of the loop
             having.setdefault(found.name, []).append(name)
     made = {}
     for name, owners in having.items():
         (found,) = (f for f in fields(ALGORITHMS[owners[0]].settings) if f.name == name)
-        only = "" if len(owners) == len(ALGORITHMS) else f"{listed(owners)} only; "
+        only = "" if len(owners) == len(ALGORITHMS) else f"{_owners(owners)} only; "
         text = f"{found.metadata['help']} ({only}{_default(name, owners)})"
         accepts = accepted_by(found)
         read = boolean if isinstance(accepts, YesNo) else reader(accepts)
@@ -44,7 +46,14 @@ def _default(name: str, owners: list[str]) -> str:
         having.setdefault(_shown(ALGORITHMS[owner].defaults[name]), []).append(owner)
     if len(having) == 1:
         return f"default: {next(iter(having))}"
-    return "default: " + ", ".join(f"{value} ({listed(same)})" for value, same in having.items())
+    return "default: " + ", ".join(f"{value} ({_owners(names)})" for value, names in having.items())
+
+
+def _owners(names: list[str]) -> str:
+    """Some algorithms, all of DQN's variants in one word."""
+    if {*names} >= VARIANTS:
+        names = [*(name for name in names if name not in VARIANTS), "DQN with its variants"]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _shown(value: Any) -> str:
@@ -53,18 +62,18 @@ def _shown(value: Any) -> str:
     )
 
 
+_LOOP = {found.name: found for found in fields(LoopSettings)}
 ALGORITHM_FLAGS = _flags()
 TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
 """Configuration in `interreplay.rllib` of each algorithm that ``--trainer`` names."""
 
 
-_LOOP = {found.name: found for found in fields(LoopSettings)}
-
-
 def loop_flag(name: str, **options: Any) -> Flag:
     """Return the flag of a setting of the loop; `options` are attributes of the flag that differ from the field's."""
     found = _LOOP[name]
-    stated = {"type": reader(accepted_by(found)), "default": found.default, "help": found.metadata["help"]}
+    others = [f"{owner}: {a.defaults[name]}" for owner, a in ALGORITHMS.items() if name in a.defaults]
+    text = found.metadata["help"] + (f" ({', '.join(others)})" if others else "")
+    stated = {"type": reader(accepted_by(found)), "default": found.default, "help": text}
     return Flag(name, **(stated | options))
 
 
@@ -81,8 +90,10 @@ def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]
     own = ALGORITHMS[trainer].defaults
     for name in ALGORITHM_FLAGS:
         if name in given and name not in own:
-            having = listed(other for other, found in ALGORITHMS.items() if name in found.defaults)
-            raise UsageError(f"--{name} is a setting of {having}; {trainer} does not have it")
+            having = _owners([other for other, found in ALGORITHMS.items() if name in found.defaults])
+            like = [f"--{one}" for one in own if one.endswith("lr")] if name.endswith("lr") else []
+            hint = f", it has {', '.join(like)}" if like else ""
+            raise UsageError(f"--{name} is a setting of {having}; {trainer} does not have it{hint}")
     kind = given.get("exploration", own.get("exploration"))
     if "exploration_theta" in given and kind == "Gaussian":
         raise UsageError("--exploration_theta needs --exploration OrnsteinUhlenbeck")

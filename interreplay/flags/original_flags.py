@@ -59,8 +59,7 @@ ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
 )
 
 ELSEWHERE = {
-    "learning_rate": "use --actor_lr and --critic_lr (SAC also has --alpha_lr)",
-    "lr": "use --actor_lr and --critic_lr (SAC also has --alpha_lr)",
+    "learning_rate": "use --actor_lr and --critic_lr (SAC also has --alpha_lr; DQN and its variants have --lr)",
     "batch_size": "use --train_batch_size",
     "algo": "use --trainer",
     "run": "use --trainer",

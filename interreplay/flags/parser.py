@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -101,6 +102,7 @@ class FlagParser(OneLineParser):
         **kwargs: Any,
     ):
         super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, **kwargs)
+        self._negative_number_matcher = re.compile(r"-[\d.][\d.,e+-]*$")  # -10,10 is a value, too
         self._gone, self._elsewhere = gone or {}, elsewhere or {}
         for title, flags in groups.items():
             group = self.add_argument_group(title)

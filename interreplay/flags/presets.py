@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,16 @@ def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Cal
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"preset {name}: {flag} {error}") from None
     return values
+
+
+def with_method(preset: Preset, trainer: str) -> Preset:
+    """A preset with the replay method of an algorithm, where it names none itself."""
+    row = ALGORITHMS[trainer]
+    return (
+        preset
+        if preset.buffer or not row.buffer_args
+        else replace(preset, buffer=row.buffer, buffer_args=row.buffer_args)
+    )
 
 
 def replay(preset: Preset, given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:

@@ -50,13 +50,12 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     trainer = given.get("trainer", DEFAULTS["trainer"])
     if trainer not in ALGORITHMS:
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}")
-    preset, said = preset_for(given), {**tuned_for(given), **given}
+    preset, said = presets.with_method(preset_for(given), trainer), {**tuned_for(given), **given}
     settings = unsaid(trainer) | algorithm_settings(said, trainer)
-    settings |= {name: value for name, value in said.items() if name in settings} | presets.replay(
-        preset, given, CATALOGUE
-    )
+    settings |= {name: value for name, value in said.items() if name in settings}
+    settings |= presets.replay(preset, given, CATALOGUE)
     settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
-    settings |= {name: list(value) for name, value in settings.items() if isinstance(value, tuple)}
+    settings = plain(settings)
     check_together(trainer, settings)
     if settings["buffer_size"] < settings["train_batch_size"]:
         raise UsageError(
@@ -64,6 +63,11 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
             f"expected at least --train_batch_size, {settings['train_batch_size']}"
         )
     return SimpleNamespace(**settings)
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as JSON would give them back: several numbers are a list."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
 def check_together(trainer: str, settings: Mapping[str, Any]) -> None:
@@ -130,7 +134,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
     asked |= {name: value for name, value in given.items() if name not in METHOD}
     if "env" in asked:
         asked["env"] = find_environment(asked["env"]).name
-    asked |= {name: list(value) for name, value in asked.items() if isinstance(value, tuple)}
+    asked = plain(asked)
     for name in asked.keys() - CHANGEABLE - INVOCATION:
         if asked[name] != saved.get(name):
             raise UsageError(

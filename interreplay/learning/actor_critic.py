@@ -21,6 +21,7 @@ from interreplay.learning.offers import (
     MEAN_ERROR,
     REDUCIBLE_LOSS,
     SCORING,
+    TARGET,
 )
 from interreplay.learning.settings import ActorCriticSettings, SACSettings
 from interreplay.learning.update import (
@@ -54,7 +55,7 @@ class ActorCriticUpdate(Update, ABC):
         updates: Their number so far.
     """
 
-    offers = frozenset({MEAN_ERROR, LARGEST_ERROR, REDUCIBLE_LOSS, SCORING, ACTOR_WEIGHTS, CRITIC_LOSS})
+    offers = frozenset({MEAN_ERROR, LARGEST_ERROR, REDUCIBLE_LOSS, TARGET, SCORING, ACTOR_WEIGHTS, CRITIC_LOSS})
     adam: ClassVar[Any] = torch.optim.Adam
     adamw: ClassVar[Any] = torch.optim.AdamW
     standard: ClassVar[ActorCriticSettings] = ActorCriticSettings()
@@ -156,6 +157,10 @@ class ActorCriticUpdate(Update, ABC):
         """Return the critics' loss: what the rows bring, else this update's."""
         return self.loss if batch.critic_loss is None else batch.critic_loss.or_else(self.loss)
 
+    def target_for(self, batch: SampleLike, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return q_t ``(n,)``: what the batch brings, else `target_values` of its rows."""
+        return self.target_values(batch.transitions, next_obs, m, rng) if batch.targets is None else batch.targets
+
     @abstractmethod
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
         """Return q_t ``(n,)``, the mean over the m views of each encoded next observation ``(n·m, d)``."""
@@ -183,7 +188,7 @@ class ActorCriticUpdate(Update, ABC):
             errors: TD errors ``(critics, n)``.
             target: q_t ``(n,)``.
         """
-        found = {}
+        found = {TARGET: target} if TARGET in names else {}
         if MEAN_ERROR in names:
             found[MEAN_ERROR] = errors.abs().mean(dim=0)
         if LARGEST_ERROR in names:

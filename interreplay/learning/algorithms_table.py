@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
 
 from interreplay.errors import UsageError
 from interreplay.learning.setting_fields import defaults
-from interreplay.learning.settings import CrossQSettings, DDPGSettings, SACSettings, TD3Settings, TQCSettings
+from interreplay.learning.settings import (
+    C51Settings,
+    DDPGSettings,
+    DDQNSettings,
+    DQNSettings,
+    DuelingDQNSettings,
+    NoisyDQNSettings,
+    QRDQNSettings,
+    RainbowSettings,
+    SACSettings,
+    TD3Settings,
+)
+from interreplay.learning.soft_settings import CrossQSettings, TQCSettings
 
 
 @dataclass(frozen=True)
@@ -20,11 +33,15 @@ class Algorithm:
         config: Name of its configuration in `interreplay.rllib`.
         settings: Dataclass of its settings.
         actions: Kinds of action spaces that it learns.
+        buffer: Name of the replay method that it learns from where none is named.
+        buffer_args: Arguments of this; none of "Uniform".
     """
 
     config: str
     settings: type
     actions: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
+    buffer: str = "Uniform"
+    buffer_args: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -32,14 +49,25 @@ class Algorithm:
         return defaults(self.settings)
 
 
+_DISCRETE = (gym.spaces.Discrete,)
+
 ALGORITHMS = {
     "SAC": Algorithm("SACConfig", SACSettings, (gym.spaces.Box, gym.spaces.Discrete)),
     "TQC": Algorithm("TQCConfig", TQCSettings),
     "CrossQ": Algorithm("CrossQConfig", CrossQSettings),
     "TD3": Algorithm("TD3Config", TD3Settings),
     "DDPG": Algorithm("DDPGConfig", DDPGSettings),
+    "DQN": Algorithm("DQNConfig", DQNSettings, _DISCRETE),
+    "DDQN": Algorithm("DDQNConfig", DDQNSettings, _DISCRETE),
+    "DuelingDQN": Algorithm("DuelingDQNConfig", DuelingDQNSettings, _DISCRETE),
+    "NoisyDQN": Algorithm("NoisyDQNConfig", NoisyDQNSettings, _DISCRETE),
+    "C51": Algorithm("C51Config", C51Settings, _DISCRETE),
+    "QRDQN": Algorithm("QRDQNConfig", QRDQNSettings, _DISCRETE),
+    "Rainbow": Algorithm("RainbowConfig", RainbowSettings, _DISCRETE, "PER", {"alpha": 0.5}),
 }
 
+VARIANTS = frozenset(name for name, row in ALGORITHMS.items() if issubclass(row.settings, DQNSettings))
+"""DQN, and what differs from it in its defaults alone."""
 
 _KINDS: dict[type[gym.Space], str] = {
     gym.spaces.Box: "a Box of continuous actions",

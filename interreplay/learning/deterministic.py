@@ -163,7 +163,7 @@ class PlainDeterministicUpdate(DeterministicUpdate):
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows, nets = batch.transitions, self.networks
         obs, next_obs, m = views(rows, nets.encoder)
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
         critic_loss, errors = self.critic_loss(batch, obs, m, target, rng)
         scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.minimize(critic_loss, "critic")

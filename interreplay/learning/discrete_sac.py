@@ -97,7 +97,7 @@ class PlainDiscreteSACUpdate(SoftUpdate):
         rows, nets = batch.transitions, self.networks
         obs, next_obs, m = views(rows, nets.encoder)
         alpha = nets.log_alpha.detach().exp()
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
         taken = repeat_for_views(rows.actions, m).unsqueeze(-1)
         values = nets.critics.outputs(obs, nets.critics.draw_dropped(obs, rng))
         chosen = values.gather(-1, taken.expand(len(values), -1, -1)).squeeze(-1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.environments.spaces import leaves
+from interreplay.learning.convolutions import body_of, channels_first
 from interreplay.transitions import Observation, observation_parts
 
 FEATURES = 50
@@ -24,6 +25,8 @@ class Flat(nn.Module):
 
     def forward(self, obs: Observation) -> Tensor:
         """Observations ``(n, ...)`` or named parts of such."""
+        if isinstance(obs, Tensor):
+            return obs.flatten(1).float() if obs.ndim > 1 else obs.unsqueeze(1).float()
         parts = observation_parts(obs)
         flat = [parts[name].reshape(len(parts[name]), -1).float() for name in sorted(parts)]
         return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
@@ -53,7 +56,7 @@ class OneHot(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """Images to `FEATURES` numbers in (−1, 1).
+    """Images to `FEATURES` numbers in (−1, 1), its `width`.
 
     The convolutions of Mnih et al. 2015 (Nature 518, 32 8×8/4, 64 4×4/2, 64 3×3/1), with smaller kernels where images
     are small, then one layer, layer normalization and tanh as in Yarats et al. 2021, arXiv:1910.01741.
@@ -63,10 +66,12 @@ class Convolutions(nn.Module):
             frames. The shorter one of the first and the last of three sides is the channels.
     """
 
+    width = FEATURES
+
     def __init__(self, shape: tuple[int, ...]):
         super().__init__()
         self._shape = shape
-        pixels = self._channels_first(torch.zeros(1, *shape))
+        pixels = channels_first(torch.zeros(1, *shape), shape)
         small = min(pixels.shape[2:]) < 36
         sizes = ((32, 3, 2), (64, 3, 2), (64, 3, 1)) if small else ((32, 8, 4), (64, 4, 2), (64, 3, 1))
         layers: list[nn.Module] = []
@@ -81,14 +86,7 @@ class Convolutions(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """``(n, FEATURES)`` of images ``(n, *shape)`` uint8."""
-        return self.head(self.convolutions(self._channels_first(images).float() / 255.0))
-
-    def _channels_first(self, images: Tensor) -> Tensor:
-        if images.ndim == 3:
-            return images.unsqueeze(1)
-        if self._shape[-1] < self._shape[-3]:
-            images = images.movedim(-1, -3)
-        return images.flatten(1, -3)  # frames (n, k, C, H, W) too
+        return self.head(self.convolutions(channels_first(images, self._shape).float() / 255.0))
 
 
 def is_image(space: gym.Space) -> bool:
@@ -103,6 +101,8 @@ class Encoder(nn.Module):
 
     Args:
         space: Of one observation; see `interreplay.environments.spaces.leaves` for what it may be.
+        body: Name of the convolutions for pixels, see `interreplay.learning.convolutions.body_of`; None for
+            `Convolutions`.
 
     Attributes:
         width: Numbers d that come out.
@@ -111,14 +111,14 @@ class Encoder(nn.Module):
         ValueError: When a part of the space is of another kind.
     """
 
-    def __init__(self, space: gym.Space):
+    def __init__(self, space: gym.Space, body: str | None = None):
         super().__init__()
         self.parts, self._widths = nn.ModuleDict(), list[int]()
         self._keys: dict[str, str] = {}
         for i, (name, part) in enumerate(sorted(leaves(space).items())):
             self._keys[name] = str(i)  # names of modules may hold no dots
-            self.parts[str(i)] = encoder = _encoder_of(part)
-            self._widths.append(FEATURES if isinstance(encoder, Convolutions) else gym.spaces.flatdim(part))
+            self.parts[str(i)] = encoder = _encoder_of(part, body)
+            self._widths.append(getattr(encoder, "width", None) or gym.spaces.flatdim(part))
         self.width = sum(self._widths)
 
     def continuous(self) -> Tensor:
@@ -203,20 +203,23 @@ class Normalized(nn.Module):
         self._publish()
 
 
-def make_encoder(space: gym.Space, normalize: bool = False) -> tuple[nn.Module, int]:
+def make_encoder(space: gym.Space, normalize: bool = False, body: str | None = None) -> tuple[nn.Module, int]:
     """Return the encoder of an observation space, and how many numbers come out of it.
 
     Args:
         space: Of one observation.
         normalize: Whether measurements are normalized by their running statistics.
+        body: As in `Encoder`.
     """
-    encoder = Encoder(space)
+    encoder = Encoder(space, body)
     plain = all(isinstance(part, Flat) for part in encoder.parts.values())
     made = Flat() if plain else encoder
     return (Normalized(made, encoder.continuous()) if normalize else made), encoder.width
 
 
-def _encoder_of(space: gym.Space) -> nn.Module:
+def _encoder_of(space: gym.Space, body: str | None) -> nn.Module:
     if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
         return OneHot(space)
+    if body is not None:
+        return body_of(space, body) or Flat()
     return Convolutions(space.shape) if is_image(space) else Flat()  # type: ignore[arg-type]

@@ -19,9 +19,11 @@ class Exploration(ABC):
 
     Attributes:
         annealed: Whether a schedule follows the progress of the run, which `anneal` hands in.
+        steps: Env steps over which that progress grows from 0 to 1, None for those of the run's schedules.
     """
 
     annealed = False
+    steps: int | None = None
 
     @abstractmethod
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
@@ -47,11 +49,7 @@ class Exploration(ABC):
         return Acted(self.choose(policy, output, rng), policy.record(output) if record else {})
 
     def check(self, policy: Policy) -> None:  # noqa: B027 - many explore with every policy
-        """Refuse a policy that this cannot explore with.
-
-        Raises:
-            ValueError: Naming both.
-        """
+        """Refuse, by a ValueError, a policy that this cannot explore with."""
 
     def start(self, which: np.ndarray) -> None:  # noqa: B027 - many have nothing to do
         """Note that episodes begin in the environments `which` ``(environments,)``, boolean."""
@@ -105,8 +103,7 @@ class Noisy(Exploration):
         return policy.mode(output)
 
     def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
-        policy.renew_noise(rng)
-        return policy.output(obs)
+        return policy.noisy_output(obs, rng)
 
     def check(self, policy: Policy) -> None:
         if not policy.noisy:
@@ -116,17 +113,23 @@ class Noisy(Exploration):
 class EpsilonGreedy(Exploration):
     """Uniformly random actions with probability ε, else the best: ε goes from `start` to `end` (Mnih et al. 2015).
 
+    The best actions of a noisy network are those of noise drawn anew.
+
     Args:
         start: ε at first.
         end: ε from `share` of the run on.
         share: Of the run over which ε changes, linearly.
+        steps: Env steps over which it changes instead.
     """
 
-    def __init__(self, start: float = 1.0, end: float = 0.05, share: float = 0.1):
+    def __init__(self, start: float = 1.0, end: float = 0.05, share: float = 0.1, steps: int | None = None):
         for name, value in (("start", start), ("end", end), ("share", share)):
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} is {value!r}; expected a number between 0 and 1")
-        self.start_epsilon, self.end_epsilon, self.share = float(start), float(end), float(share)
+        if steps is not None and steps < 1:
+            raise ValueError(f"steps is {steps!r}; expected a whole number of at least 1, or None")
+        self.start_epsilon, self.end_epsilon, self.steps = float(start), float(end), steps
+        self.share = float(share) if steps is None else 1.0
         self.annealed = self.start_epsilon != self.end_epsilon
         self.progress = 0.0
 
@@ -135,6 +138,9 @@ class EpsilonGreedy(Exploration):
         """ε now."""
         done = 1.0 if self.progress >= self.share else self.progress / self.share
         return (1.0 - done) * self.start_epsilon + done * self.end_epsilon
+
+    def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
+        return policy.noisy_output(obs, rng) if policy.noisy else policy.output(obs)
 
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
         best, random = policy.mode(output), policy.random(len(output), rng)
@@ -230,9 +236,8 @@ class OrnsteinUhlenbeck(Additive):
         self._x = None if state["x"] is None else torch.as_tensor(np.array(state["x"]))
 
 
-KINDS: dict[str, type[Exploration]] = {
-    kind.__name__: kind for kind in (Gaussian, OrnsteinUhlenbeck, Sampled, EpsilonGreedy, Noisy, Random, Greedy)
-}
+_KINDS = (Gaussian, OrnsteinUhlenbeck, Sampled, EpsilonGreedy, Noisy, Random, Greedy)
+KINDS: dict[str, type[Exploration]] = {kind.__name__: kind for kind in _KINDS}
 
 
 def make_exploration(kind: Exploration | Mapping[str, Any]) -> Exploration:

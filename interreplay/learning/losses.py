@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -125,6 +126,18 @@ def loss_of(huber_delta: float | None, pal_alpha: float | None) -> CriticLoss:
     if pal_alpha is not None:
         return PAL(pal_alpha)
     return Squared() if huber_delta is None else Huber(huber_delta)
+
+
+def chosen_losses(values: Mapping[str, Any], settings: type) -> tuple[float | None, float | None]:
+    """Return `huber_delta` and `pal_alpha` of settings where they are not those that the algorithm has anyway.
+
+    Args:
+        values: Settings by name.
+        settings: Dataclass of the algorithm, whose fields state defaults.
+    """
+    own = {found.name: found.default for found in fields(settings)}
+    asked = {name: value for name, value in values.items() if name in own and value != own[name]}
+    return asked.get("huber_delta"), asked.get("pal_alpha")
 
 
 def check_loss(huber_delta: float | None, pal_alpha: float | None, brought_by: str | None = None) -> None:

@@ -5,6 +5,8 @@ MEAN_ERROR, LARGEST_ERROR = "mean_error", "largest_error"
 REDUCIBLE_LOSS = "reducible_loss"
 """Score of a row: δ² less δ'², means over the critics, where δ' has the targets' own value of (s, a) in place of the
 critic's (Sujit et al. 2022, arXiv:2208.10483)."""
+TARGET = "target"
+"""Of a row: q_t, what the critics are to learn, under the networks of now."""
 SCORING = "score"
 """Scores of any rows at any time, by forward passes."""
 ACTOR_WEIGHTS = "actor_weights"

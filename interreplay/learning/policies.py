@@ -31,7 +31,7 @@ class Policy(nn.Module, ABC):
         discrete: Whether actions are numbers from 0 on; else they lie in [−1, 1].
         stochastic: Whether it is a distribution that `draw` draws from.
         gaussian: Whether what `record` gives is [mean; log standard deviation].
-        noisy: Whether its layers have noise that `renew_noise` draws anew.
+        noisy: Whether its layers have noise, which `noisy_output` draws.
     """
 
     discrete, stochastic, gaussian, noisy = False, False, False, False
@@ -60,8 +60,8 @@ class Policy(nn.Module, ABC):
     def record_random(self, count: int) -> dict[str, Tensor]:
         """Return what is stored in its place for `count` uniformly random actions."""
 
-    def renew_noise(self, rng: torch.Generator) -> None:
-        """Draw fresh noise for the layers of a noisy network."""
+    def noisy_output(self, obs: Tensor, rng: torch.Generator) -> Tensor:
+        """Return what `output` does, of layers with noise drawn anew; `output` itself is without any."""
         raise TypeError(f"{type(self).__name__} has no noisy layers")
 
     def act(self, obs: Tensor) -> Tensor:

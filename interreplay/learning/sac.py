@@ -140,7 +140,7 @@ class PlainSACUpdate(SoftUpdate):
             m: Views of each row.
             rng: Source of the policy's noise and of dropout.
         """
-        target = self.target_values(batch.transitions, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
         return *self.critic_loss(batch, obs, m, target, rng), target
 
     @torch.no_grad()

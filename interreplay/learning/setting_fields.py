@@ -14,6 +14,8 @@ from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from interreplay.errors import accepted_names
 
 
@@ -181,6 +183,14 @@ class Rate(Accepts):
         return [[Whole(0).parse(step), float(rate)] for step, rate in pairs]
 
 
+def rate_at(rate: Any, env_steps: int) -> float:
+    """Return a learning rate, or what its schedule ``[[env_step, rate], ...]`` gives, linear between its points."""
+    if not isinstance(rate, list | tuple):
+        return float(rate)
+    steps, rates = zip(*rate, strict=True)
+    return float(np.interp(env_steps, steps, rates))
+
+
 class Widths(Accepts):
     """Widths of hidden layers, such as ``256,256``."""
 
@@ -192,6 +202,19 @@ class Widths(Accepts):
 
     def parse(self, text: str) -> tuple[int, ...]:
         return tuple(int(word) for word in text.strip().strip("[]()").replace(",", " ").split())
+
+
+class Range(Accepts):
+    """Two numbers, the smaller one first, such as ``-10,10``."""
+
+    described, metavar = "two numbers, the smaller one first, such as -10,10", "LOW,HIGH"
+
+    def admits(self, value: Any) -> bool:
+        two = isinstance(value, list | tuple) and len(value) == 2 and all(map(Number().admits, value))
+        return two and value[0] < value[1]
+
+    def parse(self, text: str) -> tuple[float, ...]:
+        return tuple(float(word) for word in text.strip().strip("[]()").replace(",", " ").split())
 
 
 def setting(default: Any, accepts: Accepts, help: str) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from interreplay.learning.setting_fields import (
     Number,
     OneOf,
     OrWord,
+    Range,
     Rate,
     Whole,
     Widths,
@@ -155,49 +155,97 @@ class DDPGSettings(DeterministicSettings):
 
 
 @dataclass(frozen=True)
-class TQCSettings(SACSettings):
-    """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.
+class DQNSettings:
+    """Deep Q-networks and what grew from them: Mnih et al. 2015 (Nature 518), with the loop of OpenAI's baselines."""
 
-    What is fixed is no setting but a class variable: the quantile loss, targets of all critics, a policy that
-    maximizes their mean.
-    """
-
-    huber_delta: ClassVar[None] = None  # type: ignore[misc]
-    pal_alpha: ClassVar[None] = None  # type: ignore[misc]
-    target_subset: ClassVar[None] = None  # type: ignore[misc]
-    actor_target: ClassVar[str] = "mean"  # type: ignore[misc]
-    kappa: float = setting(1.0, POSITIVE, "TD error from which on the quantile loss is linear")
-    n_quantiles: int = setting(25, Whole(1), "quantiles of each critic")
-    drop_per_critic: int = setting(2, Whole(0), "largest quantiles per critic that are left out of targets")
-
-    def __post_init__(self) -> None:
-        """Refuse settings that do not fit each other.
-
-        Raises:
-            ValueError: Naming them.
-        """
-        super().__post_init__()
-        if self.drop_per_critic >= self.n_quantiles:
-            raise ValueError(
-                f"drop_per_critic is {self.drop_per_critic}; expected less than n_quantiles, {self.n_quantiles}"
-            )
+    train_batch_size: int = setting(32, Whole(1), "transitions per update")
+    lr: float = setting(5e-4, Rate(), "learning rate of a value network")
+    optimizer: str = setting(
+        "Adam", OneOf("Adam", "RMSprop"), "optimizer of a value network; RMSprop is centered, as DQN was published with"
+    )
+    optimizer_eps: float = setting(1e-8, POSITIVE, "epsilon of that optimizer")
+    grad_clip: float | None = setting(
+        10.0, OrWord(POSITIVE, "none", None), "bound of the norm of all gradients of a value network; none for none"
+    )
+    hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256, 256))
+    activation: str = changed_default(ActorCriticSettings, "activation", "relu")
+    encoder: str = setting(
+        "auto",
+        OneOf("auto", "nature", "shallow", "minatar", "flat"),
+        "convolutions before a value network's layers; auto: nature, minatar below 36 pixels, flat where no images are",
+    )
+    double: bool = setting(False, YesNo(), "the network chooses the action that its target values")
+    dueling: bool = setting(False, YesNo(), "a stream for the value of the state, one for the actions' advantages")
+    noisy: bool = setting(False, YesNo(), "the last two layers have noise of a learned size, also to explore by")
+    sigma0: float = setting(0.5, POSITIVE, "size of that noise at the start, times the root of a layer's inputs")
+    distribution: str = setting(
+        "mean",
+        OneOf("mean", "categorical", "quantiles"),
+        "what is learned of the return: its mean, or its distribution",
+    )
+    atoms: int | str = setting(
+        "auto", OrWord(Whole(2), "auto"), "returns or quantiles of a distribution; auto: 51 returns, 200 quantiles"
+    )
+    value_range: tuple[float, float] = setting((-10.0, 10.0), Range(), "returns between which a categorical one lies")
+    kappa: float = setting(1.0, POSITIVE, "error from which on the quantiles' loss is linear")
+    huber_delta: float | None = changed_default(ActorCriticSettings, "huber_delta", 1.0)
+    tau: float = changed_default(ActorCriticSettings, "tau", 1.0)
+    target_update_period: int = setting(500, Whole(1), "updates from one move of the target networks to the next")
+    initial_epsilon: float = setting(1.0, Number(0, 1), "share of random actions at the start")
+    final_epsilon: float = setting(0.05, Number(0, 1), "share of random actions once it is lowest")
+    epsilon_steps: int = setting(10_000, Whole(1), "environment steps over which that share falls")
 
 
 @dataclass(frozen=True)
-class CrossQSettings(SACSettings):
-    """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), without target networks, normalized by batches alone."""
+class DDQNSettings(DQNSettings):
+    """Double DQN (van Hasselt et al. 2016, arXiv:1509.06461)."""
 
-    tau: ClassVar[float] = 1.0  # type: ignore[misc]
-    target_subset: ClassVar[None] = None  # type: ignore[misc]
-    critic_layer_norm: ClassVar[bool] = False  # type: ignore[misc]
-    critic_dropout: ClassVar[float] = 0.0  # type: ignore[misc]
-    actor_lr: float = changed_default(SACSettings, "actor_lr", 1e-3)
-    critic_lr: float = changed_default(SACSettings, "critic_lr", 1e-3)
-    alpha_lr: float = changed_default(SACSettings, "alpha_lr", 1e-3)
-    policy_delay: int = changed_default(SACSettings, "policy_delay", 3)
-    critic_hiddens: tuple[int, ...] | str = setting(
-        "auto", OrWord(Widths(), "auto"), "widths of the critics' hidden layers; auto is 8 times those of the policy"
-    )
-    renorm_warm_up: int = setting(
-        100_000, Whole(0), "passes of each network in training with plain batch normalization before renormalization"
-    )
+    double: bool = changed_default(DQNSettings, "double", True)
+
+
+@dataclass(frozen=True)
+class DuelingDQNSettings(DDQNSettings):
+    """Dueling networks, learned as double DQN (Wang et al. 2016, arXiv:1511.06581)."""
+
+    dueling: bool = changed_default(DQNSettings, "dueling", True)
+
+
+@dataclass(frozen=True)
+class NoisyDQNSettings(DQNSettings):
+    """DQN that explores by noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."""
+
+    noisy: bool = changed_default(DQNSettings, "noisy", True)
+    initial_epsilon: float = changed_default(DQNSettings, "initial_epsilon", 0.0)
+    final_epsilon: float = changed_default(DQNSettings, "final_epsilon", 0.0)
+
+
+@dataclass(frozen=True)
+class C51Settings(DQNSettings):
+    """A categorical distribution of returns (Bellemare et al. 2017, arXiv:1707.06887)."""
+
+    distribution: str = changed_default(DQNSettings, "distribution", "categorical")
+    lr: float = changed_default(DQNSettings, "lr", 2.5e-4)
+    optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01 / 32)
+
+
+@dataclass(frozen=True)
+class QRDQNSettings(DQNSettings):
+    """Quantile regression (Dabney et al. 2018, arXiv:1710.10044)."""
+
+    distribution: str = changed_default(DQNSettings, "distribution", "quantiles")
+    lr: float = changed_default(DQNSettings, "lr", 5e-5)
+    optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01 / 32)
+
+
+@dataclass(frozen=True)
+class RainbowSettings(C51Settings):
+    """All of it together, with prioritized replay and returns of 3 steps (Hessel et al. 2018, arXiv:1710.02298)."""
+
+    double: bool = changed_default(DQNSettings, "double", True)
+    dueling: bool = changed_default(DQNSettings, "dueling", True)
+    noisy: bool = changed_default(DQNSettings, "noisy", True)
+    lr: float = changed_default(DQNSettings, "lr", 6.25e-5)
+    optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 1.5e-4)
+    initial_epsilon: float = changed_default(DQNSettings, "initial_epsilon", 0.0)
+    final_epsilon: float = changed_default(DQNSettings, "final_epsilon", 0.0)
+    n_step: int = changed_default(LoopSettings, "n_step", 3)

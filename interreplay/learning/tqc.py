@@ -13,7 +13,7 @@ from interreplay.learning.fast.tqc import FastTQCUpdate
 from interreplay.learning.networks import BatchedMLP
 from interreplay.learning.quantiles import TruncatedTargets, quantile_huber
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks
-from interreplay.learning.settings import TQCSettings
+from interreplay.learning.soft_settings import TQCSettings
 from interreplay.learning.update import SampleLike, mean_over_views, repeat_for_views, weighted_mean
 
 
@@ -57,6 +57,7 @@ class PlainTQCUpdate(TruncatedTargets, PlainSACUpdate):
 
     Errors, which serve as priorities, are those of the means: mean of θ_j less mean of z, in the unit of returns as
     those of all other algorithms are. The quantile loss would stay large where returns are random, however well known.
+    A loss or targets that rows bring along are of means; here they are passed over.
     """
 
     def judge(

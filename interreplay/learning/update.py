@@ -26,15 +26,25 @@ def views(rows: Transitions, encoder: nn.Module) -> tuple[Tensor, Tensor, int]:
     With one view these are the encoded ones of the rows, next ones without a gradient. State augmentation puts more
     into ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``, numbers that are normalized at most.
     """
+    with torch.no_grad():
+        next_obs, _ = view_tensors(rows, encoder, "next_obs")
+    obs, m = view_tensors(rows, encoder, "obs")
+    return obs, next_obs, m
+
+
+def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tensor, int]:
+    """Return ``obs`` or ``next_obs`` of the rows as `views` does, alone ``(n·m, d)``, and m; by the encoder's gradient.
+
+    Args:
+        rows: n of them.
+        encoder: Of their observations.
+        name: "obs" or "next_obs".
+    """
     if "views_obs" not in rows.extras:
-        with torch.no_grad():
-            next_obs = encoder(rows.next_obs)
-        return encoder(rows.obs), next_obs, 1
-    obs, next_obs = rows.extras["views_obs"], rows.extras["views_next_obs"]
-    wide = [part.flatten(0, 1).flatten(1).float() for part in (obs, next_obs)]
-    if isinstance(encoder, Normalized):
-        wide = [encoder.normalize(part) for part in wide]
-    return wide[0], wide[1], obs.shape[1]
+        return encoder(getattr(rows, name)), 1
+    many = rows.extras[f"views_{name}"]
+    wide = many.flatten(0, 1).flatten(1).float()
+    return (encoder.normalize(wide) if isinstance(encoder, Normalized) else wide), many.shape[1]
 
 
 def repeat_for_views(values: Tensor, m: int) -> Tensor:
@@ -72,7 +82,9 @@ def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "
     if most is None:
         return
     if by == "global_norm":
-        nn.utils.clip_grad_norm_(parameters, most)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp_(max=1.0))
     elif by == "value":
         nn.utils.clip_grad_value_(parameters, most)
     else:
@@ -91,6 +103,7 @@ class SampleLike(Protocol):
         row_weights: Weights ``(n,)`` with mean 1 for every loss, or None for equal ones.
         actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature, or None for equal ones.
         critic_loss: The critics' loss of these rows, or None for the algorithm's own.
+        targets: q_t ``(n,)`` under the networks of now, where they have been computed; None for not.
     """
 
     @property
@@ -103,6 +116,8 @@ class SampleLike(Protocol):
     def actor_weights(self) -> Tensor | None: ...
     @property
     def critic_loss(self) -> CriticLoss | None: ...
+    @property
+    def targets(self) -> Tensor | None: ...
 
 
 @dataclass(frozen=True)
@@ -114,6 +129,7 @@ class Batch:
     row_weights: Tensor | None = None
     actor_weights: Tensor | None = None
     critic_loss: CriticLoss | None = None
+    targets: Tensor | None = None
 
 
 def actor_row_weights(batch: SampleLike) -> Tensor | None:

@@ -13,6 +13,21 @@ find_moved_modules()
 
 from interreplay.rllib.algorithms.crossq import CrossQ, CrossQConfig
 from interreplay.rllib.algorithms.ddpg import DDPG, DDPGConfig
+from interreplay.rllib.algorithms.dqn import DQN, DQNConfig
+from interreplay.rllib.algorithms.dqn_variants import (
+    C51,
+    C51Config,
+    DDQN,
+    DDQNConfig,
+    DuelingDQN,
+    DuelingDQNConfig,
+    NoisyDQN,
+    NoisyDQNConfig,
+    QRDQN,
+    QRDQNConfig,
+    Rainbow,
+    RainbowConfig,
+)
 from interreplay.rllib.algorithms.sac import SAC, SACConfig
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.configs import ReplayMixin
@@ -20,16 +35,30 @@ from interreplay.rllib.algorithms.td3 import TD3, TD3Config
 from interreplay.rllib.algorithms.tqc import TQC, TQCConfig
 
 __all__ = [
-    "DDPG",
-    "SAC",
-    "TD3",
-    "TQC",
+    "C51",
+    "C51Config",
     "CrossQ",
     "CrossQConfig",
+    "DDPG",
     "DDPGConfig",
+    "DDQN",
+    "DDQNConfig",
+    "DQN",
+    "DQNConfig",
+    "DuelingDQN",
+    "DuelingDQNConfig",
+    "NoisyDQN",
+    "NoisyDQNConfig",
+    "QRDQN",
+    "QRDQNConfig",
+    "Rainbow",
+    "RainbowConfig",
     "ReplayBuffer",
     "ReplayMixin",
+    "SAC",
     "SACConfig",
+    "TD3",
     "TD3Config",
+    "TQC",
     "TQCConfig",
 ]

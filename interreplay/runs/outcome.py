@@ -107,3 +107,9 @@ class LastingStream:
 def nowhere() -> TextIO:
     """Open a file that forgets what is written to it."""
     return open(os.devnull, "w")
+
+
+def write_past_the_streams(text: str) -> None:
+    """Write an error's line past the streams: the thread that hangs may hold their locks."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{os.path.basename(sys.argv[0])}: error: {text}\n".encode())

@@ -46,6 +46,7 @@ class Drawn(NamedTuple):
             probabilities.
         actor_weights: Weights ``(n,)`` of the losses of the actor and the temperature, or None for equal ones.
         critic_loss: The critics' loss of these rows, or None for the algorithm's own.
+        targets: What the critics are to learn of the rows ``(n,)``, where drawing them has computed it.
         origins: Numbers ``(n,)`` of the selectors that drew them, None where there is but one.
     """
 
@@ -54,6 +55,7 @@ class Drawn(NamedTuple):
     weights: Tensor | None = None
     actor_weights: Tensor | None = None
     critic_loss: CriticLoss | None = None
+    targets: Tensor | None = None
     origins: Tensor | None = None
 
 

@@ -57,9 +57,8 @@ class MixedSelection(Composite):
         numbers = [
             torch.full_like(part.slots, list(self.selectors).index(n)) for n, part in zip(counts, parts, strict=True)
         ]
-        return Drawn(
-            slots, probabilities, torch.cat(weights), _actor_weights(parts), _critic_loss(parts), torch.cat(numbers)
-        )
+        shared = _actor_weights(parts), _critic_loss(parts)
+        return Drawn(slots, probabilities, torch.cat(weights), *shared, origins=torch.cat(numbers))
 
     def probabilities(self, slots: Tensor, stored: Stored) -> Tensor:
         shares = self.shares.current

@@ -10,6 +10,7 @@ import pytest
 
 from argument_parser import CATALOGUE, TRAINERS, make_parser, preset_told, settings_for, tuned_for
 from custom_training import main
+from interreplay.environments import registration
 from interreplay.errors import UsageError
 from interreplay.flags import presets
 
@@ -33,7 +34,7 @@ def cases():
 @pytest.mark.parametrize(("name", "trainer", "env"), cases())
 def test_every_value_is_what_a_flag_accepts(name, trainer, env):
     line = {"preset": name, "trainer": trainer, "env": env}
-    made, preset = settings_for(line), presets.load(name)
+    made, preset = settings_for(line), presets.with_method(presets.load(name), trainer)
     assert made.buffer_size >= made.learning_starts and made.total_env_steps >= made.learning_starts
     assert made.buffer == (preset.buffer or "Uniform") and dict(preset.buffer_args) == made.buffer_args
     values = preset.settings(trainer, env)
@@ -48,9 +49,10 @@ def test_every_file_names_its_source_and_what_it_is(name):
 
 @pytest.mark.parametrize("name", presets.names())
 def test_its_environments_exist_with_the_horizons_that_are_said(name):
+    registration.register("interreplay/Catch-v0")
     registered = {presets.bare(key): spec for key, spec in gym.registry.items()}
     for env, values in presets.load(name).environments.items():
-        if not env.startswith(("dm_control/", "Fetch")):
+        if not env.startswith(("dm_control/", "Fetch", "MinAtar/*")):
             assert env in registered
             assert values.get("horizon") in (None, registered[env].max_episode_steps)
 

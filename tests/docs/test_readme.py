@@ -64,7 +64,7 @@ def test_the_other_commands_are_understood():
     assert parser.parse_args(watching).video.suffix == ".gif"
     assert "report" in interreplay.available() and of("interreplay", "report") == [["results"]]
     (stock,) = of("rllib", "train")
-    assert stock[:2] == ["--run", "DQN"]
+    assert stock[:2] == ["--run", "PPO"]
 
 
 def test_the_study_has_runs(capsys):

@@ -167,10 +167,8 @@ class NoisyActor(DeterministicActor):
 
     noisy, renewed = True, 0
 
-    def renew_noise(self, rng):
+    def noisy_output(self, obs, rng):
         self.renewed += 1
-
-    def output(self, obs):
         return torch.full((len(obs), SIZE), 0.1 * self.renewed)
 
 

@@ -1,4 +1,7 @@
-"""Runs and studies made before modules moved (by commit d2c55bd) are resumed, evaluated and reported as ever."""
+"""Runs and studies made before modules moved (by commit d2c55bd) are resumed, evaluated and reported as ever.
+
+What the run of NMER comes to when it is resumed was recorded anew with decision 15, which changes whom it draws.
+"""
 
 from __future__ import annotations
 

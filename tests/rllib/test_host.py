@@ -182,6 +182,22 @@ def test_noisy_reaches_no_network_of_the_new_stack():
     assert "noisy" not in inspect.getsource(DQN._training_step_new_api_stack)
 
 
+def test_the_value_stream_of_a_dueling_distribution_does_nothing():
+    """It is added to all logits of all actions alike, and advantages are centered over atoms, not over actions."""
+    settings = {"num_atoms": 11, "v_min": -5.0, "v_max": 5.0, "dueling": True, "double_q": True}
+    space, actions = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Discrete(2)
+    module = DQNConfig().training(**settings).get_rl_module_spec(spaces={"default_policy": (space, actions)}).build()
+    obs = {"obs": torch.randn(4, 3)}
+    before = module.compute_q_values(obs)["qf_preds"].detach().clone()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name.startswith("vf."):
+                parameter.add_(torch.randn(parameter.shape))
+    after = module.compute_q_values(obs)["qf_preds"].detach()
+    assert any(name.startswith("vf.") for name, _ in module.named_parameters())
+    torch.testing.assert_close(after, before)
+
+
 # --- stock CQL --------------------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,9 @@ pytestmark = pytest.mark.usefixtures("cluster")
         ("SAC-stock", "CartPole-v1", "ray.rllib.algorithms.sac.sac"),
         ("SAC-stock", "Pendulum-v1", "ray.rllib.algorithms.sac.sac"),
         ("PPO", "CartPole-v1", "ray.rllib.algorithms.ppo.ppo"),
-        ("DQN", "CartPole-v1", "ray.rllib.algorithms.dqn.dqn"),
+        ("DQN", "CartPole-v1", "interreplay.rllib.algorithms.dqn"),
+        ("Rainbow", "CartPole-v1", "interreplay.rllib.algorithms.dqn_variants"),
+        ("DQN-stock", "CartPole-v1", "ray.rllib.algorithms.dqn.dqn"),
     ],
 )
 def test_algorithms_by_name(run, env, module):
@@ -62,7 +64,7 @@ def test_unknown_names(run, env, parts):
     with pytest.raises(UsageError) as caught:
         config_for(run, env, str)
     assert all(part in str(caught.value) for part in parts)
-    assert names()[0] == "SAC" and "SAC-stock" in names()
+    assert names()[0] == "SAC" and {"SAC-stock", "DQN-stock"} <= {*names()}
 
 
 def test_settings_of_an_algorithm():
@@ -83,9 +85,9 @@ def test_choices_of_a_grid_are_what_each_would_be_alone():
         configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
 
 
-@pytest.mark.parametrize(("run", "env"), [("SAC-stock", "Pendulum-v1"), ("DQN", "CartPole-v1")])
+@pytest.mark.parametrize(("run", "env"), [("SAC-stock", "Pendulum-v1"), ("DQN-stock", "CartPole-v1")])
 def test_rllibs_own_algorithms_take_our_replay_methods(run, env):
-    replay = {"type": "CER" if run == "DQN" else "NMER", "capacity": 500}
+    replay = {"type": "CER" if run == "DQN-stock" else "NMER", "capacity": 500}
     made = configured(config_for(run, env, str), {"replay_buffer_config": replay, "num_env_runners": 0})
     made.validate()
     assert made.algo_class.__name__ == f"Stock{run.removesuffix('-stock')}" and made.env == env

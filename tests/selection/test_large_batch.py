@@ -9,8 +9,11 @@ from builders import make, same_sample
 from scipy.stats import chisquare
 
 from interreplay import ReplayBuffer
+from interreplay.neighborhood import KNN
 from interreplay.part import Context
 from interreplay.selection import LargeBatch
+from interreplay.synthesis import Mixup
+from interreplay.synthesis.coefficient import Beta
 from replay_buffers import LaBER, Uniform
 
 ROWS = 12
@@ -24,7 +27,7 @@ class Known:
 
     def __call__(self, rows, names):
         self.asked.append((len(rows), names))
-        return {name: rows.rewards.abs() for name in names}
+        return {"mean_error": rows.rewards.abs(), "target": 7.0 * rows.rewards}
 
 
 def buffer_of(multiplier: float = 4.0, n_step: int = 1) -> tuple[ReplayBuffer, Known]:
@@ -52,7 +55,7 @@ def test_of_the_candidates_rows_are_kept_in_proportion_to_their_errors(multiplie
         assert sample.weights.numpy() == pytest.approx(errors[candidates].mean() / errors[kept], rel=1e-5)
         assert torch.equal(sample.weights, sample.actor_weights)
     assert chisquare(found, expected).pvalue > 1e-4
-    assert set(known.asked) == {(int(multiplier * size), frozenset({"mean_error"}))}
+    assert set(known.asked) == {(int(multiplier * size), frozenset({"mean_error", "target"}))}
 
 
 def test_weighted_means_are_those_of_all_rows():
@@ -71,6 +74,15 @@ def test_with_one_candidate_per_row_it_is_uniform_with_weight_1():
     for _ in range(3):
         same_sample(buffer.sample(16), uniform.sample(16))
     assert known.asked == [] and (buffer.sample(16).weights == 1).all()
+
+
+def test_targets_of_the_candidates_are_the_rows_of_the_batch():
+    buffer, _ = buffer_of()
+    sample = buffer.sample(16)
+    torch.testing.assert_close(sample.targets, 7.0 * sample.transitions.rewards)
+    blending = ReplayBuffer(ROWS, LargeBatch(score=Known()), KNN(k=3), Mixup(Beta(0.75)), seed=0)
+    blending.add(buffer.storage[torch.arange(ROWS)].replace(discounts=None))
+    assert blending.sample(16).targets is None, "they are those of the anchors, not of the blends"
 
 
 def test_equal_errors_weigh_1_and_none_at_all_too():

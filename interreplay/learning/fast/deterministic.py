@@ -26,7 +26,7 @@ class FastDeterministicUpdate(FastActorCriticUpdate, DeterministicUpdate):
         rows = batch.transitions
         obs, next_obs, m = views(rows, self.networks.encoder)
         actions = repeat_for_views(rows.actions.flatten(1), m)
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
         errors, critic_loss = self.step_critics(torch.cat([obs, actions], dim=1), m, target, batch, rng)
         scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.updates += 1

@@ -27,7 +27,7 @@ class FastDiscreteSACUpdate(FastSoftUpdate):
         obs, next_obs, m = views(rows, self.networks.encoder)
         taken = repeat_for_views(rows.actions, m)
         alpha = self.networks.log_alpha.detach().exp()
-        target = self.target_values(rows, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
         errors, critic_loss = self.step_critics(obs, m, target, batch, rng, taken)
         scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
         self.updates += 1

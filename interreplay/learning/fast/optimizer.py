@@ -20,6 +20,7 @@ class FastAdam(torch.optim.Adam):
         params: Parameters of one device and dtype; all get a gradient before every step.
         lr: Learning rate.
         weight_decay: c of a term c·½‖θ‖² whose gradient is added.
+        eps: ε, added to the root.
 
     Attributes:
         kernel: What makes the step.
@@ -27,8 +28,8 @@ class FastAdam(torch.optim.Adam):
 
     kernel = staticmethod(torch._fused_adam_)
 
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):
-        super().__init__(params, lr=lr, weight_decay=weight_decay, fused=True)
+    def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, eps: float = 1e-8):
+        super().__init__(params, lr=lr, weight_decay=weight_decay, eps=eps, fused=True)
         self._moments: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
 
     def state_dict(self) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class FastSACUpdate(FastSoftUpdate):
             batch: What is learned from.
             rng: Source of the policy's noise and of dropout.
         """
-        target = self.target_values(batch.transitions, next_obs, m, rng)
+        target = self.target_for(batch, next_obs, m, rng)
         return *self.step_critics(critic_inputs, m, target, batch, rng), target
 
     @torch.no_grad()

@@ -31,15 +31,13 @@ class ExactSearch:
         self.vectors, self.lengths = own[:, :d], own[:, d]
         self.queries = np.concatenate([-2.0 * self.vectors, np.ones_like(own[:, :1]), own[:, d:-1]], 1)
         self.radius = np.full(len(slots), np.inf, np.float32)
-        reach = cells.reach[: len(self.rows)]
-        self.bounds = reach + NOISE * np.minimum(self.rows[:, d], 1e6) * (reach > 0)
 
     def run(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Find all pairs.
 
         Returns:
-            What `cell_search.Search.run` does. `radius` is from now on the squared distance that no less than `width`
-            rows are within.
+            What `cell_search.Search.run` does. `radius` is from now on the squared distance within which a query finds
+            what is near: `width` rows, or at least half as many among the newest and further ones among all.
         """
         found = [self._some(slice(i, i + QUERIES)) for i in range(0, len(self.queries), QUERIES)]
         query, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -52,29 +50,34 @@ class ExactSearch:
         """Queries ``(m,)`` and places ``(m,)`` of the pairs of some of the queries."""
         queries, count = self.queries[part], len(self.rows)
         known = _product(queries, self.rows[-SAMPLE:])  # the newest, while nothing was overwritten
+        rank = self.width if count <= SAMPLE else self.width // 2
         if count > self.width:  # the query itself may be one of them
-            self.radius[part] = np.maximum(np.partition(known, self.width, axis=1)[:, self.width], 0.0)
+            self.radius[part] = np.maximum(np.partition(known, rank, axis=1)[:, rank], 0.0)
         limits = np.minimum(self.radius[part] * np.float32(1.0 + 1e-5) + NOISE * self.lengths[part], 1e29)[:, None]
         first = max(count - SAMPLE, 0)
-        hits = [_hits(known, limits, self.bounds[first:], first)]
+        hits = [self._hits(known, limits, first)]
         for start in range(0, first, ROWS):
-            stop = min(start + ROWS, first)
-            hits.append(_hits(_product(queries, self.rows[start:stop]), limits, self.bounds[start:stop], start))
+            rows = self.rows[start : min(start + ROWS, first)]
+            hits.append(self._hits(_product(queries, rows), limits, start))
         query, places = hits[0] if len(hits) == 1 else (np.concatenate(parts) for parts in zip(*hits, strict=True))
         return query + part.start, places
+
+    def _hits(self, distances: np.ndarray, limits: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
+        """Queries and places of the squared `distances` ``(q, m)`` to the rows from `start` on that are near.
+
+        Near is within the limits ``(q, 1)`` of the queries or in the reach of the rows.
+        """
+        part = slice(start, start + distances.shape[1])
+        reach = self.cells.reach[part]
+        near = distances <= limits
+        near |= distances < reach + NOISE * np.minimum(self.rows[part, -2], 1e6) * (reach > 0)
+        flat = np.flatnonzero(near)
+        if len(flat) > CAP * len(limits):
+            flat = capped(near, distances)
+        query, column = np.divmod(flat, near.shape[1])
+        return query, column + start
 
 
 def _product(queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return `queries` ``(q, d)`` times `rows` ``(n, d)``, ``(q, n)``: with few queries in half of numpy's time."""
     return torch.mm(torch.from_numpy(queries), torch.from_numpy(rows).t()).numpy()
-
-
-def _hits(distances: np.ndarray, limits: np.ndarray, bounds: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
-    """Queries and places of the squared `distances` ``(q, m)`` within limits ``(q, 1)`` or bounds ``(m,)``."""
-    near = distances <= limits
-    near |= distances < bounds
-    flat = np.flatnonzero(near)
-    if len(flat) > CAP * len(limits):
-        flat = capped(near, distances)
-    query, column = np.divmod(flat, near.shape[1])
-    return query, column + start

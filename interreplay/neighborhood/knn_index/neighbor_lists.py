@@ -124,8 +124,10 @@ class CandidateLists:
         mine = own[inside], pack(squared[inside], self.table.write_of(found[inside]))
         reach = self.cells.reach.take(places)
         self.cells.reach[search.places] = search.radius
-        if not self.cells.whole:  # then of a pair searched for one may be found by the other alone
+        together = self.cells.whole and len(mine[0]) <= (self.width + 1) * len(slots)  # then that takes less time
+        if not together:
             self._offer(*mine, 4 * self.width)
+        if not self.cells.whole:  # of a pair searched for one may be found by the other alone
             reach = self.cells.reach.take(places)
         wanted = squared < reach
         self.queried[slots] = self.ranked[slots] = self.epoch
@@ -133,7 +135,7 @@ class CandidateLists:
         targets = found[wanted]
         self.rank(np.unique(targets[self.ranked.take(targets) != self.epoch]))
         theirs = targets, pack(squared[wanted], self.table.write_of(own[wanted]))
-        if self.cells.whole:
+        if together:
             slots, keys = (np.concatenate(pair) for pair in zip(mine, theirs, strict=True))
             self._offer(slots, keys, self.width)
         else:
@@ -166,15 +168,17 @@ class CandidateLists:
     def _rank(self, slots: np.ndarray) -> None:
         keys = self.table.keys.take(slots, axis=0)
         live = self.table.live(keys)
-        other = np.where(live, self.table.slots_of(keys), slots[:, None])
+        other, whole = self.table.slots_of(keys), bool(live.all())
+        if not whole:
+            other = np.where(live, other, slots[:, None])
         vectors, place = self.cells.vectors, self.cells.place
         difference = vectors.take(place.take(other.ravel()), axis=0).reshape(*other.shape, -1)
         difference -= vectors.take(place.take(slots), axis=0)[:, None]  # with what is beside the vectors: twice as fast
         difference = difference[..., : self.cells.dims]
         squared = np.einsum("ijk,ijk->ij", difference, difference)
-        before = np.where(live, squared_of(keys), -1.0).max(1)
-        after = np.where(live, squared, -1.0).max(1)
-        keys = np.where(live, pack(squared, keys), EMPTY)
+        before = squared_of(keys[:, -1]) if whole else np.where(live, squared_of(keys), -1.0).max(1)
+        after = squared.max(1) if whole else np.where(live, squared, -1.0).max(1)
+        keys = pack(squared, keys) if whole else np.where(live, pack(squared, keys), EMPTY)
         keys.sort(axis=1)
         self.table.keys[slots] = keys
         self.ranked[slots] = self.epoch

@@ -135,5 +135,5 @@ class OffPolicyLearner(TorchLearner):
 
 def _settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Return those settings of an optimizer that a configuration states."""
-    names = ("lr", "weight_decay", "decoupled_weight_decay")  # the last one in newer PyTorch alone
+    names = ("lr", "weight_decay", "eps", "decoupled_weight_decay")  # the last one in newer PyTorch alone
     return {name: optimizer.param_groups[0][name] for name in names if name in optimizer.param_groups[0]}

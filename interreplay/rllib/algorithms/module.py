@@ -66,7 +66,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     @override(RLModule)
     def setup(self) -> None:
         check_action_space(self.action_space, self.acts_in)
-        encoder, width = make_encoder(self.observation_space, self.model_config["normalize_observations"])
+        encoder, width = self.make_encoder()
         self.nets = self.make_networks(width, flat_size(self.action_space))
         self.nets.encoder = encoder
         given = self.model_config.get("exploration")  # which modules saved before there was one do not have
@@ -79,6 +79,10 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
             if isinstance(layers, BatchedMLP):
                 layers.matrix_dtype = MATRIX_DTYPES[self.model_config["matrix_dtype"]]
                 layers.activation = self.model_config["activation"]
+
+    def make_encoder(self) -> tuple[nn.Module, int]:
+        """Return what encodes observations for the networks, and how many numbers it makes of one."""
+        return make_encoder(self.observation_space, self.model_config["normalize_observations"])
 
     @abstractmethod
     def make_networks(self, inputs: int, actions: int) -> nn.Module:

@@ -21,7 +21,6 @@ from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.errors import EnvironmentFailure, NonFiniteError
 from interreplay.experience import Replay, RowSource, make_source
-from interreplay.learning.losses import check_loss
 from interreplay.learning.offers import SUCCESS_COLUMN
 from interreplay.part import Context
 from interreplay.rllib.algorithms.collectors import make_collector
@@ -100,8 +99,7 @@ class OffPolicy(Shell):
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
         rows.check_offers(self.learner.offers | {SUCCESS_COLUMN}, type(self).__name__)
         brought_by = type(rows).__name__ if rows.brings_critic_loss else None
-        huber_delta, pal_alpha = (getattr(self.config, name, None) for name in ("huber_delta", "pal_alpha"))
-        check_loss(huber_delta, pal_alpha, brought_by)
+        self.config.check_loss(brought_by)
         observation_space, action_space = self.single_spaces
         try:
             rows.check(columns_of_spaces(observation_space, action_space))
@@ -162,7 +160,7 @@ class OffPolicy(Shell):
         warm_up = self.env_steps < self.config.num_steps_sampled_before_learning_starts
         length = self.config.rollout_fragment_length
         length = 1 if length == "auto" else length
-        progress = self.env_steps / self.config.anneal_steps if self.config.anneal_steps else None
+        progress = self.config.progress(self.env_steps)
         collected = self._collector.collect(length, warm_up, self._recorded, progress)
         self.experience.truncate_episodes(collected.cut)
         for rows in collected.rows:

@@ -15,8 +15,8 @@ from interreplay.buffer.catalogue import Kind
 from interreplay.experience import Mix
 from interreplay.experience.recipes import as_settings
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
-from interreplay.learning.losses import check_loss
-from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults
+from interreplay.learning.losses import check_loss, chosen_losses
+from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults, rate_at
 from interreplay.learning.settings import ActorCriticSettings, LoopSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.host_checks import (
@@ -29,7 +29,6 @@ from interreplay.rllib.algorithms.rllib_settings import (
     MORE,
     check_rllib_settings,
     names_of_rllib,
-    rate_at,
     training_of,
 )
 from interreplay.rllib.checkpoints.moved import settings_of_before
@@ -68,9 +67,9 @@ class OffPolicyConfig(AlgorithmConfig):
 
         self.env_runner_cls = ColumnRunner
         self.rollout_fragment_length = 1
+        self.lr: Any = None
         for name, default in (defaults(LoopSettings) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
-        self.lr: Any = None
         self.exploration: Any = Sampled()
         self.trained_rows_per_iteration = 0
         self.evaluation_max_episode_steps: int | None = None
@@ -163,7 +162,7 @@ class OffPolicyConfig(AlgorithmConfig):
         self._check_exploration()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
-        check_loss(*(getattr(self, name, None) for name in ("huber_delta", "pal_alpha")))
+        self.check_loss()
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
@@ -175,12 +174,21 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
             )
 
+    def check_loss(self, brought_by: str | None = None) -> None:
+        """Refuse settings of the critics' loss that contradict each other or the replay method, as `check_loss`."""
+        check_loss(*chosen_losses(vars(self), self.settings_class), brought_by)
+
     def _check_exploration(self) -> None:
         given = self.exploration
         self.exploration = make_exploration({"type": given} if isinstance(given, str) else given)
-        if self.exploration.annealed and not self.anneal_steps:
+        if self.exploration.annealed and not (self.exploration.steps or self.anneal_steps):
             name = type(self.exploration).__name__
             raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
+
+    def progress(self, env_steps: int) -> float | None:
+        """Return how far exploration's schedule is after so many env steps, None where there is none."""
+        steps = self.exploration.steps or self.anneal_steps
+        return env_steps / steps if steps else None
 
     def rate(self, name: str) -> Any:
         """Return a learning rate, or its schedule: `lr` where there is one and `name` is at its default."""

@@ -10,7 +10,6 @@ import inspect
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
 import yaml
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 
@@ -29,8 +28,9 @@ def check_rllib_settings(config: AlgorithmConfig) -> None:
         ValueError: Naming the setting, its value, and what to use instead.
     """
     plain = AlgorithmConfig()
+    own: dict[str, Any] = getattr(config, "own_settings", dict)()
     for name, instead in TABLE["refused"].items():
-        if getattr(config, name) != getattr(plain, name):
+        if name not in own and getattr(config, name) != getattr(plain, name):
             title = type(config).__name__.removesuffix("Config")
             raise ValueError(f"{name.lstrip('_')} is {getattr(config, name)!r}; {title} does not read it: {instead}")
 
@@ -62,11 +62,3 @@ def training_of(cls: Any) -> Any:
     training.__doc__ = head + "\n".join(told)
     training.__qualname__ = f"{cls.__name__}.training"
     return training
-
-
-def rate_at(rate: Any, env_steps: int) -> float:
-    """Return a learning rate, or what its schedule ``[[env_step, rate], ...]`` gives, linear between its points."""
-    if not isinstance(rate, list | tuple):
-        return float(rate)
-    steps, rates = zip(*rate, strict=True)
-    return float(np.interp(env_steps, steps, rates))

@@ -139,7 +139,7 @@ def _taken(config: AlgorithmConfig, name: str, value: Any) -> Any:
         return value if ours and _is_buffer(value) else _LEFT_OUT
     if ours and (isinstance(value, Exploration) or _is_settings(value)):
         return value
-    own = ours and name not in vars(AlgorithmConfig())
+    own = ours and (name not in vars(AlgorithmConfig()) or name in config.own_settings())
     return value if _is_plain(value, words=own or name in _WORDS, texts=name == "env_config") else _LEFT_OUT
 
 

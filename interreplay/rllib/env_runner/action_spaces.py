@@ -84,7 +84,7 @@ def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> 
         ValueError: Naming the space.
     """
     if not isinstance(space, kinds):
-        also = " or Discrete ones" if gym.spaces.Discrete in kinds else ""
-        raise ValueError(f"the action space is {space}; expected a Box of continuous actions{also}")
+        words = {gym.spaces.Box: "a Box of continuous actions", gym.spaces.Discrete: "Discrete ones"}
+        raise ValueError(f"the action space is {space}; expected {' or '.join(words[kind] for kind in kinds)}")
     if isinstance(space, gym.spaces.Box) and not space.is_bounded():
         raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")

@@ -2,7 +2,8 @@
 
 Gymnasium has no interface for this. Its MuJoCo and classic-control environments, Fetch and PointMaze of
 gymnasium-robotics, and the wrappers that `gymnasium.make` puts around them, hold everything in plain attributes, numpy
-arrays, a random generator, MuJoCo's `MjData`, and an environment within; these are copied.
+arrays, a random generator, MuJoCo's `MjData`, and an environment within; these are copied. What lies elsewhere, as in
+MinAtar, an environment of ours gives by `save_state` and takes back by `restore_state`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ KNOWN = (
     "gymnasium.envs.classic_control.",
     "gymnasium_robotics.envs.fetch.",
     "gymnasium_robotics.envs.maze.point",
+    "interreplay.environments.",
 )
 PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic)
 KEEP = ("spec", "metadata", "render_mode", "observation_space", "action_space")
@@ -65,6 +67,8 @@ def _save_layer(layer: gym.Env) -> dict[str, Any]:
         state["rng"] = rng.bit_generator.state
     if "data" in vars(layer) and "model" in vars(layer):
         state["mujoco"] = _save_mujoco(layer.model, layer.data)  # type: ignore[attr-defined]
+    if hasattr(type(layer), "save_state"):
+        state["own"] = copy.deepcopy(layer.save_state())  # type: ignore[attr-defined]
     state["within"] = {name: _save_layer(env) for name, env in _within(layer).items()}
     return state
 
@@ -82,6 +86,8 @@ def _restore_layer(layer: gym.Env, state: dict[str, Any]) -> None:
         layer.np_random.bit_generator.state = state["rng"]
     if "mujoco" in state:
         _restore_mujoco(layer.model, layer.data, state["mujoco"])  # type: ignore[attr-defined]
+    if "own" in state:
+        layer.restore_state(copy.deepcopy(state["own"]))  # type: ignore[attr-defined]
     for name, env in _within(layer).items():
         _restore_layer(env, state["within"][name])
 

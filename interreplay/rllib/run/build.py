@@ -11,6 +11,16 @@ from interreplay.flags.replay_flags import replay_arguments
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.evaluation.evaluation_video import EvaluationFilm
 
+OF_LOOP = (
+    "n_step",
+    "updates_per_step",
+    "steps_per_iteration",
+    "on_manifold_rows",
+    "matrix_dtype",
+    "normalize_observations",
+)
+"""Settings of the loop by the names of their flags."""
+
 
 def build(config_name: str, settings: SimpleNamespace) -> Any:
     """Return the algorithm, ready to train, with the ``film`` of its evaluations, or None.
@@ -47,16 +57,11 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     config = getattr(importlib.import_module("interreplay.rllib"), config_name)()
     config.environment(s.env, env_config={"max_episode_steps": s.horizon} if s.horizon else {})
     config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
+    of_loop = {name: getattr(s, name) for name in OF_LOOP}
     config.training(
-        **algorithm_settings(s),
+        **algorithm_settings(s) | of_loop,
         gamma=s.gamma,
-        n_step=s.n_step,
-        updates_per_step=s.updates_per_step,
-        steps_per_iteration=s.steps_per_iteration,
         anneal_steps=s.total_env_steps,
-        on_manifold_rows=s.on_manifold_rows,
-        matrix_dtype=s.matrix_dtype,
-        normalize_observations=s.normalize_observations,
         num_steps_sampled_before_learning_starts=s.learning_starts,
     )
     config.env_runners(

@@ -1,0 +1,127 @@
+"""Microseconds of the processor per env step: DQN and its variants beside Stable-Baselines3's DQN.
+
+    python -m benchmarks.values [--task cartpole|cartpole-8|minatar] [--repeats 15]
+
+All run in this process on one thread, in turn, with the networks, batches and updates per step of the task; SB3 has no
+MinAtar convolutions and is left out there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleaved, single_thread, table
+
+STEPS = 400
+"""Env steps per timed call."""
+TRAINERS = ("DQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "Rainbow")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all contenders have in common.
+
+    Attributes:
+        env: Its id.
+        hiddens: Widths of the layers.
+        batch: Rows per update.
+        every: Env steps per update.
+        environments: Stepped side by side.
+    """
+
+    env: str
+    hiddens: tuple[int, ...]
+    batch: int
+    every: int = 1
+    environments: int = 1
+
+
+TASKS = {
+    "cartpole": Task("CartPole-v1", (64, 64), 32),
+    "cartpole-8": Task("CartPole-v1", (256, 256), 64, 4, 8),
+    "minatar": Task("MinAtar/Breakout-v0", (128,), 32, 4, 8),
+}
+
+
+def ours(task: Task, trainer: str = "DQN") -> Callable[[], Any]:
+    """Our algorithm after some learning."""
+    from interreplay import rllib
+    from interreplay.environments import registration
+
+    registration.register(task.env)
+    config = getattr(rllib, f"{trainer}Config")().environment(task.env).debugging(seed=0)
+    recipe = config.replay_buffer_config
+    algorithm = (
+        config.replay(recipe["type"], capacity=100_000, **{k: v for k, v in recipe.items() if k != "type"})
+        .env_runners(num_envs_per_env_runner=task.environments)
+        .training(
+            num_steps_sampled_before_learning_starts=200,
+            steps_per_iteration=STEPS,
+            updates_per_step=1 / task.every,
+            train_batch_size=task.batch,
+            hiddens=task.hiddens,
+        )
+        .build_algo()
+    )
+    return algorithm.train
+
+
+def stable_baselines(task: Task, **settings: Any) -> Callable[[], Any]:
+    """SB3's DQN with the same networks, batches and frequency, its prioritized replay and variants being none."""
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.env_util import make_vec_env
+
+    model = DQN(
+        "MlpPolicy",
+        make_vec_env(task.env, task.environments, seed=0),
+        learning_starts=200,
+        train_freq=max(1, task.every // task.environments),
+        gradient_steps=-1 if task.every == 1 else max(1, task.environments // task.every),
+        batch_size=task.batch,
+        policy_kwargs={"net_arch": [*task.hiddens]},
+        buffer_size=100_000,
+        target_update_interval=500,
+        seed=0,
+        device="cpu",
+        **settings,
+    )
+    return lambda: model.learn(STEPS, reset_num_timesteps=False)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="cartpole", choices=TASKS)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--trainers", default=",".join(TRAINERS))
+    arguments = parser.parse_args()
+    single_thread()
+    warnings.simplefilter("ignore")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    task = TASKS[arguments.task]
+    found = {f"ours, {trainer}": ours(task, trainer) for trainer in arguments.trainers.split(",")}
+    if "MinAtar" not in task.env:
+        found["Stable-Baselines3, DQN"] = stable_baselines(task)
+    micros = {
+        name: seconds / STEPS * 1e6
+        for name, seconds in interleaved(found, arguments.repeats, clock=time.process_time).items()
+    }
+    base = micros[next(iter(micros))]
+    rows = []
+    for name, values in micros.items():
+        low, middle, high = (f"{q:.0f}" for q in np.quantile(values, [0.25, 0.5, 0.75]))
+        rows.append([name, middle, f"{low}–{high}", f"{np.median(values / base):.2f}"])
+    header = [arguments.task, "CPU µs per env step, median", "quartiles", "× the first, median of pairs"]
+    print(table(header, rows))
+
+
+if __name__ == "__main__":
+    main()

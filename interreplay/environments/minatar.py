@@ -1,0 +1,96 @@
+"""MinAtar: five Atari games as grids of 10×10, from the package of that name (extra ``minatar``)."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+PREFIX = "MinAtar/"
+GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+
+
+class MinAtar(gym.Env):
+    """A game of Young & Tian 2019 (arXiv:1903.03176): sticky actions of .1, difficulty that grows.
+
+    Observations are ``(C, 10, 10)``, bool: the package's own with the channels first.
+
+    Args:
+        game: Its name, one of `GAMES`.
+        minimal_actions: Offer only those of the six actions that do something in this game.
+    """
+
+    def __init__(self, game: str, minimal_actions: bool = False):
+        self.game = _package().Environment(game)
+        self._actions = self.game.minimal_action_set() if minimal_actions else list(range(self.game.num_actions()))
+        height, width, channels = self.game.state_shape()
+        self.observation_space = gym.spaces.Box(0, 1, (channels, height, width), bool)  # type: ignore[arg-type]
+        self.action_space = gym.spaces.Discrete(len(self._actions))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.game.seed(seed)
+            self.game.last_action = 0
+        self.game.reset()
+        return self._pixels(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        reward, over = self.game.act(self._actions[int(action)])
+        return self._pixels(), float(reward), bool(over), False, {}
+
+    def _pixels(self) -> np.ndarray:
+        return np.ascontiguousarray(self.game.state().transpose(2, 0, 1))
+
+    def save_state(self) -> dict[str, Any]:
+        """Return where the game is, and what its luck depends on, as plain values."""
+        inner = {name: value for name, value in vars(self.game.env).items() if name not in _FIXED}
+        _, keys, *more = self.game.random.get_state()
+        return {"last_action": self.game.last_action, "game": inner, "keys": keys, "random": more}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `save_state` gave."""
+        self.game.last_action = state["last_action"]
+        vars(self.game.env).update(state["game"])
+        self.game.random.set_state(("MT19937", state["keys"], *state["random"]))
+        self.game.env.random = self.game.random
+
+
+_FIXED = ("channels", "action_map", "random")
+"""What a game never changes, and its random generator."""
+
+
+def _package() -> Any:
+    logging.disable(logging.WARNING)  # it says at its import that it cannot draw
+    try:
+        return importlib.import_module("minatar")
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def register(name: str) -> bool:
+    """Let gymnasium know the games, if `name` is one of them; nothing is imported for others.
+
+    Args:
+        name: Id such as ``MinAtar/Breakout-v0`` with six actions, -v1 with those that do something.
+
+    Returns:
+        False where it is one and the package is not installed.
+    """
+    if not name.startswith(PREFIX):
+        return True
+    if importlib.util.find_spec("minatar") is None:
+        return False
+    for game in GAMES:
+        for version in (0, 1):
+            made = f"{PREFIX}{game.title().replace('_', '')}-v{version}"
+            arguments = {"game": game, "minimal_actions": version == 1}
+            # In the place of the package's own, whose resets are not those of its seeds and which saves nothing.
+            gym.registry[made] = gym.envs.registration.EnvSpec(
+                made, entry_point=f"{__name__}:{MinAtar.__name__}", kwargs=arguments
+            )
+    return True

@@ -1,0 +1,81 @@
+"""Convolutions by name: what comes before the layers of value networks where observations are pixels."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+BODIES: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+    "shallow": ((16, 8, 4), (32, 4, 2)),
+    "minatar": ((16, 3, 1),),
+}
+"""Channels, kernel and stride of each layer: of Mnih et al. 2015 (Nature 518), of Mnih et al. 2013 (arXiv:1312.5602)
+and IMPALA (shallow, arXiv:1802.01561), and of MinAtar (Young & Tian 2019, arXiv:1903.03176)."""
+
+
+class ConvolutionBody(nn.Module):
+    """Pixels to the features of some convolutions with ReLU, flat, ``(n, width)``.
+
+    Args:
+        shape: Of one image: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or one of these behind k for k stacked frames.
+            The shorter one of the first and the last of three sides is the channels.
+        layers: Channels, kernel and stride of each layer.
+        most: The value that stands for 1; 255 for bytes.
+
+    Attributes:
+        width: Number of features.
+    """
+
+    def __init__(self, shape: tuple[int, ...], layers: tuple[tuple[int, int, int], ...], most: float = 255.0):
+        super().__init__()
+        self._shape, self._most = shape, most
+        pixels = channels_first(torch.zeros(1, *shape), shape)
+        made: list[nn.Module] = []
+        channels = pixels.shape[1]
+        for out, kernel, stride in layers:
+            made += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU()]
+            channels = out
+        self.layers = nn.Sequential(*made, nn.Flatten())
+        with torch.no_grad():
+            self.width = self.layers(pixels).shape[1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """``(n, width)`` of images ``(n, *shape)``."""
+        pixels = channels_first(images, self._shape).float()
+        return self.layers(pixels if self._most == 1.0 else pixels / self._most)
+
+
+def channels_first(images: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return images ``(n, *shape)`` as ``(n, C, H, W)``, frames of a stack as channels."""
+    if images.ndim == 3:
+        return images.unsqueeze(1)
+    if shape[-1] < shape[-3]:
+        images = images.movedim(-1, -3)
+    return images.flatten(1, -3)
+
+
+def body_of(space: gym.Space, name: str) -> ConvolutionBody | None:
+    """Return the convolutions for a space by their name, None where it is none of pixels.
+
+    Args:
+        space: Bytes or yes-no grids of two long sides are pixels.
+        name: One of `BODIES`; "flat" for none; "auto" for nature, below 36 pixels minatar.
+
+    Raises:
+        ValueError: The images are too small for these convolutions.
+    """
+    if name == "flat" or not isinstance(space, gym.spaces.Box) or space.dtype not in (np.uint8, bool):
+        return None
+    sides = sorted(space.shape)
+    if not 2 <= len(sides) <= 4 or sides[-2] < 5:
+        return None
+    smallest = sides[-2]
+    if name == "auto":
+        name = "nature" if smallest >= 36 else "minatar"
+    try:
+        return ConvolutionBody(space.shape, BODIES[name], 255.0 if space.dtype == np.uint8 else 1.0)
+    except RuntimeError:
+        raise ValueError(f"encoder is {name!r} and images are {space.shape}; expected another encoder") from None

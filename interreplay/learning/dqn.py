@@ -1,0 +1,227 @@
+"""Deep Q-networks: double, dueling, noisy, and with distributions of returns, as one update."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.exploration import EpsilonGreedy
+from interreplay.learning.fast.optimizer import FastAdam
+from interreplay.learning.offers import CRITIC_LOSS, LARGEST_ERROR, MEAN_ERROR, SCORING
+from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
+from interreplay.learning.rmsprop import CenteredRMSprop
+from interreplay.learning.settings import DQNSettings
+from interreplay.learning.streams import ValueLayers
+from interreplay.learning.update import (
+    SampleLike,
+    Update,
+    UpdateResult,
+    clip_gradients,
+    mean_over_views,
+    repeat_for_views,
+    view_tensors,
+)
+from interreplay.learning.value_heads import Mean, ValueHead
+from interreplay.transitions import Transitions
+
+
+class ConfiguredEpsilon(EpsilonGreedy):
+    """`EpsilonGreedy` as DQN's settings state it."""
+
+
+class QPolicy(DiscretePolicy):
+    """The action of the highest expected return.
+
+    What is recorded, to compare policies by, is the softmax of the expected returns.
+
+    Args:
+        layers: From encoded observations to ``(n, A, N)``.
+        head: What these numbers stand for.
+        actions: A.
+    """
+
+    def __init__(self, layers: ValueLayers, head: ValueHead, actions: int):
+        super().__init__()
+        self.layers, self.head, self.size = layers, head, actions
+        self.noisy = layers.noisy
+
+    def output(self, obs: Tensor) -> Tensor:
+        """Return expected returns ``(n, A)``, without noise."""
+        return self.head.values(self.layers.outputs(obs))
+
+    def noisy_output(self, obs: Tensor, rng: torch.Generator) -> Tensor:
+        return self.head.values(self.layers.outputs(obs, self.layers.draw_noise(rng)))
+
+    def mode(self, output: Tensor) -> Tensor:
+        return output.argmax(dim=-1)
+
+    def record(self, output: Tensor) -> dict[str, Tensor]:
+        """Return probabilities ``(n, A)``."""
+        return {POLICY_OUTPUT: output.softmax(dim=-1)}
+
+    def record_random(self, count: int) -> dict[str, Tensor]:
+        return {POLICY_OUTPUT: torch.full((count, self.size), 1.0 / self.size)}
+
+
+class QNetworks(nn.Module):
+    """What DQN learns: a network as a policy, and the target network.
+
+    Args:
+        layers: The network's.
+        head: What its outputs stand for.
+        actions: A.
+        inference_only: Make the policy alone.
+    """
+
+    encoder: Any
+    target_encoder: Any
+
+    def __init__(self, layers: ValueLayers, head: ValueHead, actions: int, inference_only: bool = False):
+        super().__init__()
+        self.actor = QPolicy(layers, head, actions)
+        if not inference_only:
+            self.targets = copy.deepcopy(layers).requires_grad_(False)
+
+
+def make_optimizer(name: str, parameters: list[nn.Parameter], lr: float, eps: float) -> torch.optim.Optimizer:
+    """Return the optimizer "Adam" or "RMSprop" of parameters."""
+    if name == "RMSprop":
+        return CenteredRMSprop(parameters, lr, eps=eps)
+    return FastAdam(parameters, lr, eps=eps)
+
+
+class DQNUpdate(Update):
+    """The update of DQN (Mnih et al. 2015) and of what grew from it.
+
+    With z(s, a) the N outputs of an action, E their expected return and z' those of the targets:
+
+    * a* = argmax_a E z'(s', a), with `double` (van Hasselt et al. 2016, arXiv:1509.06461) argmax_a E z(s', a);
+    * target: the head's, of z'(s', a*), r and discounts, the mean over the views of s' where there are several;
+    * loss: mean(v·w·loss(z(s, a), target)), of views their mean;
+    * noise is drawn anew for z(s, ·), z(s', ·) and z'(s', ·);
+    * targets move a share `tau` of the way, every `target_update_period` updates.
+
+    The head's slopes are exact: autograd only goes from the layers' outputs on, where layers are not done by hand.
+
+    Args:
+        networks: What is learned.
+        double: Whether the network chooses the action that the targets value.
+        lr: Learning rate.
+        optimizer: "Adam" or "RMSprop".
+        optimizer_eps: Its ε.
+        tau: Share of the way that targets move.
+        target_update_period: Updates from one such move to the next.
+        grad_clip: Bound of the gradients, or None.
+        grad_clip_by: What it bounds, see `clip_gradients`.
+    """
+
+    metrics = ("loss", "q_mean", "error_mean")
+    offers = frozenset({MEAN_ERROR, LARGEST_ERROR, SCORING})
+
+    def __init__(
+        self,
+        networks: Any,
+        double: bool = DQNSettings.double,
+        lr: float = DQNSettings.lr,
+        optimizer: str = DQNSettings.optimizer,
+        optimizer_eps: float = DQNSettings.optimizer_eps,
+        tau: float = DQNSettings.tau,
+        target_update_period: int = DQNSettings.target_update_period,
+        grad_clip: float | None = DQNSettings.grad_clip,
+        grad_clip_by: str = "global_norm",
+    ):
+        self.networks, self.double, self.tau, self.period = networks, double, tau, target_update_period
+        self.grad_clip, self.grad_clip_by = grad_clip, grad_clip_by
+        self.layers, self.head, self.target_layers = networks.actor.layers, networks.actor.head, networks.targets
+        self.encoder = list(networks.encoder.parameters())
+        self.parameters = [*networks.actor.parameters(), *self.encoder]
+        self.targets: list[Tensor] = list(networks.targets.parameters())
+        if self.encoder:
+            self.targets += networks.target_encoder.parameters()
+        self.optimizers = {"q": make_optimizer(optimizer, self.parameters, lr, optimizer_eps)}
+        self.since_copy = 0
+        if isinstance(self.head, Mean):
+            self.offers = self.offers | {CRITIC_LOSS}
+
+    @torch.no_grad()
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows = batch.transitions
+        target = self.target(rows, rng)
+        with torch.set_grad_enabled(bool(self.encoder)):
+            obs, m = view_tensors(rows, self.networks.encoder, "obs")
+        run = self.layers.run(obs, self.layers.draw_noise(rng))
+        taken = self.taken(rows, m)
+        chosen = run.outputs.gather(1, taken).squeeze(1)
+        losses, errors, slopes = self.head.judge(chosen, repeat_for_views(target, m), m, batch.critic_loss)
+        weights = batch.weights if batch.row_weights is None else batch.weights * batch.row_weights
+        if weights.shape != rows.rewards.shape:
+            raise ValueError(f"weights have shape {tuple(weights.shape)}; expected {tuple(rows.rewards.shape)}")
+        slopes = slopes * (repeat_for_views(weights, m) / len(chosen)).unsqueeze(-1)
+        gradients = torch.zeros_like(run.outputs).scatter_(1, taken, slopes.unsqueeze(1))
+        self.step(run.learn, gradients)
+        self.move_targets()
+        losses, errors, values = (mean_over_views(v, m) for v in (losses, errors, self.head.values(chosen)))
+        metrics = torch.stack([losses * weights, values, errors.abs()]).mean(dim=1)
+        return UpdateResult(errors, metrics, self.scores(self.scores_wanted, errors))
+
+    def taken(self, rows: Transitions, m: int) -> Tensor:
+        """Return the actions that were taken as an index ``(n·m, 1, N)`` of outputs."""
+        return repeat_for_views(rows.actions, m).view(-1, 1, 1).expand(-1, 1, self.head.numbers)
+
+    def scores(self, names: Collection[str], errors: Tensor) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` by their names, of those that it has: there is one network, whose errors are both."""
+        return {name: errors.abs() for name in (MEAN_ERROR, LARGEST_ERROR) if name in names}
+
+    @torch.no_grad()
+    def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
+        target = self.target(rows, rng)
+        obs, m = view_tensors(rows, self.networks.encoder, "obs")
+        chosen = self.layers.outputs(obs, self.layers.draw_noise(rng)).gather(1, self.taken(rows, m)).squeeze(1)
+        return self.scores(names, mean_over_views(self.head.judge(chosen, repeat_for_views(target, m), m).errors, m))
+
+    def target(self, rows: Transitions, rng: torch.Generator) -> Tensor:
+        """Return the head's target ``(n, N)``."""
+        nets, head = self.networks, self.head
+        encoder = nets.target_encoder if self.encoder else nets.encoder
+        next_obs, m = view_tensors(rows, encoder, "next_obs")
+        following = self.target_layers.outputs(next_obs, self.target_layers.draw_noise(rng))
+        judged = following
+        if self.double:
+            if self.encoder:
+                next_obs, _ = view_tensors(rows, nets.encoder, "next_obs")
+            judged = self.layers.outputs(next_obs, self.layers.draw_noise(rng))
+        best = head.values(judged).argmax(dim=-1).view(-1, 1, 1).expand(-1, 1, head.numbers)
+        chosen = following.gather(1, best).squeeze(1)
+        found = head.target(chosen, repeat_for_views(rows.rewards, m), repeat_for_views(rows.discounts, m))
+        return found if m == 1 else found.unflatten(0, (-1, m)).mean(dim=1)
+
+    def step(self, learn: Any, gradients: Tensor) -> None:
+        """Step the optimizer by gradients of the layers' outputs."""
+        for parameter in self.encoder:
+            parameter.grad = None
+        learn(gradients)
+        clip_gradients(self.parameters, self.grad_clip, self.grad_clip_by)
+        optimizer = self.optimizers["q"]
+        optimizer.apply() if isinstance(optimizer, FastAdam) else optimizer.step()
+
+    def move_targets(self) -> None:
+        """Count an update, and move the targets when it is time."""
+        self.since_copy += 1
+        if self.since_copy < self.period:
+            return
+        self.since_copy = 0
+        sources: list[Tensor] = [*self.parameters]
+        if self.tau == 1.0:
+            torch._foreach_copy_(self.targets, sources)
+        else:
+            torch._foreach_lerp_(self.targets, sources, self.tau)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"since_copy": self.since_copy}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.since_copy = int(state["since_copy"])

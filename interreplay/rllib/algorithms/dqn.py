@@ -1,0 +1,106 @@
+"""DQN: its RLModule, its configuration, its Algorithm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core.rl_module.rl_module import RLModule
+from ray.rllib.utils.annotations import override
+from torch import nn
+
+from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate, QNetworks
+from interreplay.learning.encoders import make_encoder
+from interreplay.learning.setting_fields import rate_at
+from interreplay.learning.settings import DQNSettings
+from interreplay.learning.streams import make_layers
+from interreplay.learning.update import Update
+from interreplay.learning.value_heads import Categorical, Mean, Quantiles, ValueHead
+from interreplay.rllib.algorithms.module import OffPolicyModule
+from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
+
+OF_NETWORKS = ("encoder", "dueling", "noisy", "sigma0", "distribution", "atoms", "value_range", "kappa", "huber_delta")
+"""Settings that networks are made by, beside those of every algorithm."""
+
+
+def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: float, huber_delta: Any) -> ValueHead:
+    """Return the head that settings of `DQNSettings` describe."""
+    if distribution == "mean":
+        return Mean(huber_delta)
+    if distribution == "categorical":
+        return Categorical(51 if atoms == "auto" else int(atoms), *value_range)
+    return Quantiles(200 if atoms == "auto" else int(atoms), kappa)
+
+
+class DQNModule(OffPolicyModule):
+    """The network as a policy, and the target network; ``model_config`` also has `OF_NETWORKS`."""
+
+    acts_in = (gym.spaces.Discrete,)
+
+    @override(OffPolicyModule)
+    def make_encoder(self) -> tuple[nn.Module, int]:
+        model = self.model_config
+        return make_encoder(self.observation_space, model["normalize_observations"], model["encoder"])
+
+    @override(OffPolicyModule)
+    def make_networks(self, inputs: int, actions: int) -> nn.Module:
+        model = self.model_config
+        head = make_head(*(model[n] for n in ("distribution", "atoms", "value_range", "kappa", "huber_delta")))
+        sigma0 = model["sigma0"] if model["noisy"] else None
+        layers = make_layers(
+            inputs, actions, head.numbers, model["hiddens"], model["dueling"], sigma0, model["activation"]
+        )
+        return QNetworks(layers, head, actions, self.inference_only)
+
+
+class DQNConfig(OffPolicyConfig):
+    """Deep Q-networks, with every part of Rainbow as a setting of `DQNSettings`.
+
+    ```python
+    config = DQNConfig().environment("CartPole-v1").training(double=True).replay("PER", capacity=100_000)
+    ```
+    """
+
+    settings_class = DQNSettings
+    module_class = DQNModule
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class or DQN)
+        self.exploration = None
+
+    @override(OffPolicyConfig)
+    def validate(self) -> None:
+        if self.exploration is None or isinstance(self.exploration, ConfiguredEpsilon):
+            for name in ("initial_epsilon", "final_epsilon", "epsilon_steps"):
+                self._check_setting(name, self.own_settings()[name].metadata["accepts"])
+            self.exploration = ConfiguredEpsilon(self.initial_epsilon, self.final_epsilon, steps=self.epsilon_steps)
+        super().validate()
+        if self.matrix_dtype != "float32" and (self.dueling or self.noisy):
+            raise ValueError(f"matrix_dtype is {self.matrix_dtype!r}; expected 'float32' with dueling or noisy layers")
+
+    @override(OffPolicyConfig)
+    def rates(self, env_steps: int) -> dict[str, float]:
+        return {"q": rate_at(self.lr, env_steps)}
+
+    @property
+    @override(OffPolicyConfig)
+    def has_schedules(self) -> bool:
+        return isinstance(self.lr, list | tuple)
+
+    @override(OffPolicyConfig)
+    def make_update(self, module: RLModule) -> Update:
+        names = ("double", "optimizer", "optimizer_eps", "tau", "target_update_period", "grad_clip", "grad_clip_by")
+        return DQNUpdate(module.nets, lr=self.rates(0)["q"], **{name: getattr(self, name) for name in names})
+
+    @property
+    @override(AlgorithmConfig)
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        return super()._model_config_auto_includes | {name: getattr(self, name) for name in OF_NETWORKS}
+
+
+class DQN(OffPolicy):
+    """Deep Q-networks on the fast path."""
+
+    config_class = DQNConfig

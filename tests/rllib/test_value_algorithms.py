@@ -1,0 +1,275 @@
+"""DQN and its variants in RLlib: what each sets, what it learns from, what is refused, and runs that are resumed."""
+
+from dataclasses import fields
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import interreplay.rllib as ours
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.value_heads import Categorical, Mean, Quantiles
+from interreplay.rllib.evaluation import load
+from tests.rllib.small_runs import weights
+from tests.rllib.spaces_envs import KINDS, Line
+from tests.rllib.test_checkpoints import assert_same_run
+from tests.rllib.test_goals import Reach
+
+VARIANTS = ["DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "Rainbow"]
+
+
+class Steps(Line):
+    """The point on a line moves left, stays, or moves right."""
+
+    action_space = gym.spaces.Discrete(3, start=-1)
+
+    def __init__(self, config=None):
+        super().__init__((config or {}).get("kind", "Dict"))
+
+    def step(self, action):
+        assert action in (-1, 0, 1)
+        return super().step(np.float32([action]))
+
+
+class DiscreteReach(Reach):
+    """A goal, and a step to either side."""
+
+    action_space = gym.spaces.Discrete(2)
+
+    def step(self, action):
+        return super().step(np.float32([action - 0.5]) * 0.4)
+
+
+def config(env="CartPole-v1", trainer="DQN", buffer=None, seed=0, env_config=None, **arguments):
+    made = getattr(ours, f"{trainer}Config")().environment(env, env_config=env_config or {})
+    recipe = dict(made.replay_buffer_config)
+    kept = recipe.pop("type")
+    made.replay(buffer or kept, **({"capacity": 2_000} | (arguments if buffer else recipe)))
+    made.training(
+        hiddens=(24, 16),
+        train_batch_size=16,
+        num_steps_sampled_before_learning_starts=30,
+        steps_per_iteration=60,
+        target_update_period=7,
+        epsilon_steps=100,
+    )
+    return made.debugging(seed=seed)
+
+
+def learned(algorithm, iterations=2):
+    results = [algorithm.train() for _ in range(iterations)]
+    found = results[-1]["learners"]["default_policy"]
+    return all(np.isfinite(found[name]) for name in ("loss", "q_mean", "error_mean"))
+
+
+@pytest.mark.parametrize("trainer", VARIANTS)
+def test_each_is_dqn_with_other_defaults(trainer):
+    made = getattr(ours, f"{trainer}Config")()
+    assert isinstance(made, ours.DQNConfig) and made.algo_class is getattr(ours, trainer)
+    assert ALGORITHMS[trainer].config == f"{trainer}Config" and ALGORITHMS[trainer].settings is made.settings_class
+    expected = {
+        "DQN": set(),
+        "DDQN": {"double"},
+        "DuelingDQN": {"double", "dueling"},
+        "NoisyDQN": {"noisy", "initial_epsilon", "final_epsilon"},
+        "C51": {"distribution", "lr", "optimizer_eps"},
+        "QRDQN": {"distribution", "lr", "optimizer_eps"},
+        "Rainbow": {"double", "dueling", "noisy", "initial_epsilon", "final_epsilon", "distribution", "lr"}
+        | {"optimizer_eps", "n_step"},
+    }
+    plain = ours.DQNConfig()
+    changed = {f.name for f in fields(made.settings_class) if getattr(made, f.name) != getattr(plain, f.name)}
+    assert changed == expected[trainer]
+    assert made.replay_buffer_config["type"] == ("PER" if trainer == "Rainbow" else "Uniform")
+
+
+@pytest.mark.parametrize("trainer", VARIANTS)
+def test_each_learns(trainer):
+    algorithm = config(trainer=trainer).build_algo()
+    before = weights(algorithm)
+    assert learned(algorithm)
+    after = weights(algorithm)
+    assert any(not torch.equal(after[k], before[k]) for k in after if ".actor." in k)
+    head = {"C51": Categorical, "Rainbow": Categorical, "QRDQN": Quantiles}.get(trainer, Mean)
+    assert type(algorithm.learner.single_module.policy.head) is head
+    assert algorithm.learner.updates == 91
+    algorithm.stop()
+
+
+def test_rainbow_without_its_parts_is_dqn_bit_for_bit():
+    off = {
+        "double": False,
+        "dueling": False,
+        "noisy": False,
+        "distribution": "mean",
+        "n_step": 1,
+        "lr": ours.DQNConfig().lr,
+        "optimizer_eps": ours.DQNConfig().optimizer_eps,
+        "initial_epsilon": 1.0,
+        "final_epsilon": 0.05,
+    }
+    rainbow = config(trainer="Rainbow").training(**off).replay("Uniform", capacity=2_000).build_algo()
+    plain = config().build_algo()
+    for algorithm in (rainbow, plain):
+        algorithm.train(), algorithm.train()
+    assert_same_run(rainbow, plain)
+
+
+def test_per_without_alpha_is_uniform_but_for_what_is_drawn():
+    algorithm = config(buffer="PER", alpha=0.0).build_algo()
+    algorithm.train()
+    sample = algorithm.replay_buffer.sample(64)
+    assert torch.equal(sample.weights, torch.ones(64))
+
+
+@pytest.mark.parametrize("trainer", ["DQN", pytest.param("Rainbow", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("buffer", ["Uniform", "PER", "CER", "Online", "Attentive", "Elite", "LAP", "LaBER"])
+def test_every_selecting_method_serves(buffer, trainer):
+    algorithm = config(trainer=trainer, buffer=buffer).build_algo()
+    assert learned(algorithm)
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("trainer", ["DQN", pytest.param("Rainbow", marks=pytest.mark.slow)])
+def test_hindsight_serves(trainer):
+    made = config(DiscreteReach, trainer, buffer="HER").training(n_step=1)
+    algorithm = made.build_algo()
+    assert learned(algorithm)
+    sample = algorithm.replay_buffer.sample(64)
+    assert (sample.transitions.rewards == 0).float().mean() > 0.05, "some goals were reached"
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("buffer", ["NMER", "NaiveMixup", "KNNOutcome", "LCER", "BIER", "ContinuousTransition"])
+def test_blends_are_refused_by_name(buffer):
+    with pytest.raises(ValueError, match=r"actions .*cannot be .*the action space Discrete\(2\)") as error:
+        config(buffer=buffer).build_algo()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["Box2D", "Discrete", "Nested", "ImageAndVector", "Image"])
+def test_every_kind_of_observation_serves(kind):
+    algorithm = config(Steps, env_config={"kind": kind}).build_algo()
+    before = weights(algorithm)
+    assert learned(algorithm)
+    after = weights(algorithm)
+    moved = {k for k in after if not torch.equal(after[k], before[k])}
+    encodes = any(".encoder." in k for k in moved) and any(".target_encoder." in k for k in moved)
+    assert encodes == ("Image" in kind)
+    assert algorithm.replay_buffer.storage.column("actions")[:100].unique().tolist() == [0, 1, 2]
+    algorithm.stop()
+
+
+@pytest.mark.parametrize(
+    ("encoder", "width"),
+    [("auto", 16 * 22 * 22), ("minatar", 16 * 22 * 22), ("flat", 24 * 24), ("shallow", 32 * 1 * 1)],
+)
+def test_encoders_by_name(encoder, width):
+    module = config(Steps, env_config={"kind": "Image"}).training(encoder=encoder).build_algo().learner.single_module
+    assert module.policy.layers.body.weights[0].shape[1] == width
+    assert module.encode(torch.zeros(2, *KINDS["Image"][0].shape, dtype=torch.uint8)).shape == (2, width)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "settings"),
+    [
+        ("Rainbow", {}),
+        ("DQN", {"optimizer": "RMSprop", "tau": 0.5, "double": True}),
+        pytest.param("QRDQN", {"atoms": 8}, marks=pytest.mark.slow),
+    ],
+)
+def test_resuming_equals_not_stopping(trainer, settings, tmp_path):
+    """In the middle of a schedule of ε, of an episode, and of a period of the targets (31 updates, 91: not of 7)."""
+    made = lambda: config(trainer=trainer).training(anneal_steps=300, **settings).build_algo()
+    straight = made()
+    for _ in range(3):
+        straight.train()
+    stopped = made()
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    assert stopped.learner._update_rule.since_copy == 31 % 7 != 0
+    resumed = made()
+    resumed.restore_from_path(tmp_path / "c")
+    assert resumed.learner._update_rule.since_copy == 31 % 7
+    resumed.train()
+    resumed.train()
+    assert_same_run(straight, resumed)
+    assert straight.env_runner._now.exploration.epsilon == resumed.env_runner._now.exploration.epsilon
+
+
+def test_epsilon_falls_over_its_steps_whatever_the_run_s_length():
+    algorithm = config().training(anneal_steps=10_000, epsilon_steps=90).build_algo()
+    algorithm.train()
+    assert algorithm.env_runner._now.exploration.epsilon == pytest.approx(1 - 0.95 * 59 / 90)
+    algorithm.train()
+    assert algorithm.env_runner._now.exploration.epsilon == pytest.approx(0.05)
+
+
+@pytest.mark.slow
+def test_remote_runners_hear_of_epsilon():
+    algorithm = config().env_runners(num_env_runners=1).build_algo()
+    algorithm.train()
+    found = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: runner._now.exploration.epsilon, local_env_runner=False
+    )
+    assert found == [pytest.approx(1 - 0.95 * 59 / 100)]
+    algorithm.stop()
+
+
+def test_a_checkpoint_is_loaded_without_trust_and_acts_quietly(tmp_path):
+    algorithm = config(trainer="Rainbow").training(optimizer="RMSprop", value_range=(-5, 50)).build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path / "c")
+    found = load.saved_config(tmp_path / "c")
+    assert type(found) is ours.RainbowConfig
+    assert (found.optimizer, tuple(found.value_range), found.n_step) == ("RMSprop", (-5, 50), 3)
+    again = load.built(found)
+    again.restore_from_path(tmp_path / "c")
+    module, obs = again.get_module(), torch.randn(64, 4)
+    mine = algorithm.learner.single_module
+    actions = [m.forward_inference({"obs": obs})["actions"] for m in (module, module, mine)]
+    assert torch.equal(actions[0], actions[1]) and torch.equal(actions[0], actions[2])
+
+
+@pytest.mark.parametrize("trainer", ["DQN", "Rainbow"])
+def test_evaluations_are_without_exploration(trainer):
+    algorithm = config(trainer=trainer).evaluation(evaluation_interval=1, evaluation_duration=2).build_algo()
+    algorithm.train()
+    runner, module = algorithm.eval_env_runner, algorithm.learner.single_module
+    runner._now.obs = np.float32([[0.1, -0.2, 0.3, 0.4]])
+    expected = module.act(torch.from_numpy(runner._now.obs)).numpy()
+    assert all(np.array_equal(runner._act(False, explore=False)[0], expected) for _ in range(20))
+
+
+def test_learning_rates_follow_their_schedule():
+    algorithm = config().training(lr=[[0, 1e-3], [100, 1e-4]]).build_algo()
+    algorithm.train()
+    (group,) = algorithm.learner._update_rule.optimizers["q"].param_groups
+    assert group["lr"] == pytest.approx(1e-3 - 9e-4 * 0.6, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.training(atoms=1), "atoms is 1; expected a whole number of at least 2 or 'auto'"),
+        (lambda c: c.training(value_range=(3, 3)), r"value_range is \(3, 3\); expected two numbers, the smaller one"),
+        (lambda c: c.training(distribution="modes"), "distribution is 'modes'; expected one of mean, categorical"),
+        (lambda c: c.training(optimizer="SGD"), "optimizer is 'SGD'; expected one of Adam, RMSprop"),
+        (lambda c: c.training(initial_epsilon=1.5), "initial_epsilon is 1.5; expected a number of at least 0"),
+        (lambda c: c.training(target_update_period=0), "target_update_period is 0"),
+        (lambda c: c.training(encoder="resnet"), "encoder is 'resnet'; expected one of auto, nature"),
+        (lambda c: c.training(exploration="Gaussian"), "Gaussian and actions are discrete"),
+        (lambda c: c.training(exploration="Noisy"), "the policy has no noisy layers"),
+        (lambda c: c.training(dueling=True, matrix_dtype="bfloat16"), "expected 'float32' with dueling"),
+        (lambda c: c.environment("Pendulum-v1"), "the action space is Box.*; expected Discrete ones"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(change, message):
+    with pytest.raises(ValueError, match=message):
+        change(config()).build_algo()
+
+
+def test_unknown_settings_are_refused():
+    with pytest.raises(TypeError, match="DQNConfig.training has no setting 'actor_lr'"):
+        ours.DQNConfig().training(actor_lr=1e-3)
