@@ -10,7 +10,8 @@ import gymnasium as gym
 
 from interreplay.errors import UsageError
 from interreplay.learning.setting_fields import defaults
-from interreplay.learning.settings import CrossQSettings, DDPGSettings, SACSettings, TD3Settings, TQCSettings
+from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
+from interreplay.learning.soft_settings import CrossQSettings, TQCSettings
 from interreplay.learning.value_settings import (
     C51Settings,
     DDQNSettings,
