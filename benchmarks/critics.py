@@ -42,13 +42,13 @@ def comparisons() -> dict[str, Contenders]:
     alone = {"policy_delay": NEVER}
     waiting = {"policy_delay": ROUND}
     return {
-        "one update of the critics": {
-            "two critics": ours("SAC", **alone),
-            "two, layer normalization": ours("SAC", **alone, critic_layer_norm=True),
-            "two, dropout .01": ours("SAC", **alone, critic_dropout=0.01),
-            "two, both": ours("SAC", **alone, **DROQ),
-            "two, both, dropout .1": ours("SAC", **alone, **DROQ | {"critic_dropout": 0.1}),
-            "ten, targets of two (REDQ)": ours("SAC", **alone, **REDQ),
+        f"{ROUND} updates of the critics alone": {
+            "two critics": times(ROUND, ours("SAC", **alone)),
+            "two, layer normalization": times(ROUND, ours("SAC", **alone, critic_layer_norm=True)),
+            "two, dropout .01": times(ROUND, ours("SAC", **alone, critic_dropout=0.01)),
+            "two, both": times(ROUND, ours("SAC", **alone, **DROQ)),
+            "two, both, dropout .1": times(ROUND, ours("SAC", **alone, **DROQ | {"critic_dropout": 0.1})),
+            "ten, targets of two (REDQ)": times(ROUND, ours("SAC", **alone, **REDQ)),
         },
         f"a round of {ROUND} updates": {
             "SAC, the policy each time": times(ROUND, ours("SAC")),

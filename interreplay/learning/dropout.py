@@ -12,8 +12,8 @@ Dropped = list[list[Tensor]]
 """Of each network, and of each of its hidden layers: flat indices into ``(n, width)`` of the units left out."""
 
 
-def draw_dropped(p: float, networks: int, rows: int, widths: Sequence[int], rng: torch.Generator) -> Dropped:
-    """Draw the hidden units that one pass leaves out, each with probability p and independently.
+class Dropout:
+    """Draws the hidden units that passes leave out, each with probability p and independently.
 
     Points are thrown on the units of a layer, a Poisson number of them with mean λ = −log(1 − p) per unit, each to a
     uniformly random unit. The points on different units are then independent and Poisson with mean λ, so that a unit is
@@ -22,17 +22,30 @@ def draw_dropped(p: float, networks: int, rows: int, widths: Sequence[int], rng:
 
     Args:
         p: In (0, 1).
-        networks: Their number.
-        rows: Their number n.
-        widths: Of the hidden layers.
-        rng: Source of randomness, on the device of the rows.
+        widths: Of the hidden layers of a network.
     """
-    sizes = [rows * width for width in widths]
-    means = torch.tensor(sizes * networks, dtype=torch.float64, device=rng.device).mul_(-math.log1p(-p))
-    counts = [int(count) for count in torch.poisson(means, generator=rng).tolist()]
-    if len(set(sizes)) == 1:  # one draw serves all
-        found = list(torch.randint(sizes[0], (sum(counts),), generator=rng, device=rng.device).split(counts))
-    else:
-        each = zip(sizes * networks, counts, strict=True)
-        found = [torch.randint(size, (count,), generator=rng, device=rng.device) for size, count in each]
-    return [found[i : i + len(widths)] for i in range(0, len(found), len(widths))]
+
+    def __init__(self, p: float, widths: Sequence[int]):
+        self.p, self._widths = p, tuple(widths)
+        self._means: dict[tuple[int, int, torch.device], Tensor] = {}
+
+    def draw(self, networks: int, rows: int, rng: torch.Generator) -> Dropped:
+        """Draw those of one pass.
+
+        Args:
+            networks: How many run.
+            rows: Their number n.
+            rng: Source of randomness, on the device of the rows.
+        """
+        key, depth = (networks, rows, rng.device), len(self._widths)
+        sizes = [rows * width for width in self._widths]
+        if key not in self._means:
+            means = torch.tensor(sizes * networks, dtype=torch.float64, device=rng.device)
+            self._means = {key: means.mul_(-math.log1p(-self.p)), **dict(list(self._means.items())[:7])}
+        counts = list(map(int, torch.poisson(self._means[key], generator=rng).tolist()))
+        if min(sizes) == max(sizes):  # one draw serves all
+            found = torch.randint(sizes[0], (sum(counts),), generator=rng, device=rng.device).split(counts)
+        else:
+            each = zip(sizes * networks, counts, strict=True)
+            found = tuple(torch.randint(size, (count,), generator=rng, device=rng.device) for size, count in each)
+        return [list(found[i : i + depth]) for i in range(0, len(found), depth)]

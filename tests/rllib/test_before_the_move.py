@@ -1,6 +1,6 @@
 """Runs and studies made before modules moved (by commit d2c55bd) are resumed, evaluated and reported as ever.
 
-What the run of NMER comes to when it is resumed was recorded anew with decision 15, which changes whom it draws.
+How the run goes on (``run_resumed.json``) is what that commit made of it with the index of decision 15 put in.
 """
 
 from __future__ import annotations

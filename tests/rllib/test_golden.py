@@ -1,6 +1,6 @@
 """The same seeds give the same results as they gave at commit d2c55bd, before modules moved.
 
-Those of NMER and BIER are of decision 14: their neighbors are as right as before, but not always the same ones.
+Those of NMER and BIER are of decision 15: their neighbors are as right as before, but not always the same ones.
 
 ``tests/data/golden.json`` holds what 300 steps on Pendulum-v1 came to: losses and what the replay buffer reported in
 every iteration, sums over all parameters and over all stored rows. ``python -m tests.rllib.test_golden`` prints what
