@@ -1,4 +1,4 @@
-"""Milliseconds of one update of SAC's kin beside SAC's: TQC, and CrossQ with critics of several widths.
+"""Milliseconds of processor time of one update of SAC's kin: TQC, and CrossQ with critics of several widths.
 
     python -m benchmarks.families [--repeats 30] [--widths 256 512 1024 2048] [--matrix_dtype bfloat16]
 
@@ -9,6 +9,7 @@ policy has its turn in every third update, as published: shown is the mean.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -67,7 +68,7 @@ def main() -> None:
     arguments = parser.parse_args()
     single_thread()
     contenders = {name: called(each) for name, each in updates(arguments.widths, arguments.matrix_dtype).items()}
-    seconds = interleaved(contenders, arguments.repeats)
+    seconds = interleaved(contenders, arguments.repeats, clock=time.process_time)
     base = seconds["SAC"]
     rows = [
         [name, f"{1e3 * np.median(each) / TURNS:.1f}", f"{np.median(each / base):.2f}"]

@@ -7,6 +7,7 @@ import torch
 import replay_buffers
 from interreplay.errors import CheckpointError
 from interreplay.rllib import CrossQ, CrossQConfig, TQCConfig
+from interreplay.rllib.run.time_estimate import seconds_per_update
 from tests.rllib.small_runs import config, run, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -89,6 +90,15 @@ def test_evaluation_and_acting_leave_the_statistics_as_they_are():
     torch.testing.assert_close(together[:1], module.act(obs[:1], None))
     assert same(before, weights(algorithm))
     assert len(statistics(before)) == 14, "mean and variance of three layers each, and both counts"
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_measuring_their_updates_leaves_networks_and_statistics_as_they_are(trainer):
+    algorithm, _ = run(config(trainer=trainer), 1)
+    before = weights(algorithm)
+    ticks = iter(range(10_000))  # every reading of the clock is a second later
+    assert seconds_per_update(algorithm, lambda: float(next(ticks))) > 0
+    assert same(before, weights(algorithm))
 
 
 def test_modules_for_inference_get_the_statistics_and_act_the_same():

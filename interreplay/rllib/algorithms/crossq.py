@@ -26,7 +26,7 @@ class CrossQModule(SACModule):
 class CrossQConfig(SACConfig):
     """CrossQ with the networks and defaults of the paper (arXiv:1902.05605); `CrossQSettings` has what is its own.
 
-    Its critics are 2048 wide: an update takes some forty times as long as SAC's on a processor. With
+    Its critics are 2048 wide: an update takes some thirty times as long as SAC's on a processor. With
     ``critic_hiddens=(512, 512)`` it takes about three times as long, and 1.4 times with ``(256, 256)``.
 
     ```python
