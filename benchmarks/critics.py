@@ -1,6 +1,6 @@
 """What critics and update ratios cost: SAC's updates with each option, side by side.
 
-    python -m benchmarks.critics [--repeats 100]
+    python -m benchmarks.critics [--repeats 100] [--cpu-time]
 
 HalfCheetah's shapes, batch 256, two layers of 256, float32, one thread, no environment and no buffer. One line is one
 round of updates on a fixed batch. The plain DroQ is written as that of its authors (Hiraoka et al. 2022): one module,
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -41,13 +42,13 @@ def comparisons() -> dict[str, Contenders]:
     alone = {"policy_delay": NEVER}
     waiting = {"policy_delay": ROUND}
     return {
-        "one update of the critics": {
-            "two critics": ours("SAC", **alone),
-            "two, layer normalization": ours("SAC", **alone, critic_layer_norm=True),
-            "two, dropout .01": ours("SAC", **alone, critic_dropout=0.01),
-            "two, both": ours("SAC", **alone, **DROQ),
-            "two, both, dropout .1": ours("SAC", **alone, **DROQ | {"critic_dropout": 0.1}),
-            "ten, targets of two (REDQ)": ours("SAC", **alone, **REDQ),
+        f"{ROUND} updates of the critics alone": {
+            "two critics": times(ROUND, ours("SAC", **alone)),
+            "two, layer normalization": times(ROUND, ours("SAC", **alone, critic_layer_norm=True)),
+            "two, dropout .01": times(ROUND, ours("SAC", **alone, critic_dropout=0.01)),
+            "two, both": times(ROUND, ours("SAC", **alone, **DROQ)),
+            "two, both, dropout .1": times(ROUND, ours("SAC", **alone, **DROQ | {"critic_dropout": 0.1})),
+            "ten, targets of two (REDQ)": times(ROUND, ours("SAC", **alone, **REDQ)),
         },
         f"a round of {ROUND} updates": {
             "SAC, the policy each time": times(ROUND, ours("SAC")),
@@ -123,10 +124,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=100)
+    parser.add_argument("--cpu-time", action="store_true", help="of this process, where others keep the machine busy")
     arguments = parser.parse_args()
     single_thread()
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
     for title, contenders in comparisons().items():
-        seconds = interleaved(contenders, arguments.repeats, warm_up=3)
+        seconds = interleaved(contenders, arguments.repeats, warm_up=3, clock=clock)
         base = next(iter(seconds.values()))
         lines = [
             [name, f"{1e3 * np.median(s):.2f}", f"{np.median(s / base):.2f}", f"{1e3 * s.min():.2f}"]

@@ -1,7 +1,7 @@
 """Milliseconds of one update of SAC and TD3: ours, the plain one that defines it, and plain PyTorch's, side by side.
 
     python -m benchmarks.updates [--compile] [--repeats 100]
-    python -m benchmarks.updates --against ../another_checkout
+    python -m benchmarks.updates --against ../another_checkout [--cpu-time]
 
 HalfCheetah's shapes, batch 256, two layers of 256, one thread, no environment and no buffer. Plain PyTorch's SAC is
 what one writes first: networks of `nn.Linear`, losses differentiated by autograd, `torch.optim.Adam`. `--compile` adds
@@ -15,6 +15,7 @@ import argparse
 import copy
 import importlib
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -171,8 +172,10 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="add torch.compile")
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--against", metavar="CHECKOUT", help="measure beside the updates of another checkout")
+    parser.add_argument("--cpu-time", action="store_true", help="of this process, where others keep the machine busy")
     arguments = parser.parse_args()
     single_thread()
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
     import torch
 
     a = torch.randn(256, 256)
@@ -188,7 +191,7 @@ def main() -> None:
             if trainer == "SAC" and arguments.compile:
                 contenders["SAC, plain PyTorch, torch.compile"] = Plain(torch.compile)
             contenders["one 256×256×256 product"] = lambda: torch.mm(a, a)
-        seconds = interleaved(contenders, arguments.repeats, warm_up=5)
+        seconds = interleaved(contenders, arguments.repeats, warm_up=5, clock=clock)
         base = next(iter(seconds.values()))
         lines = [
             [name, f"{1e3 * np.median(s):.2f}", f"{np.median(s / base):.2f}", f"{1e3 * s.min():.2f}"]

@@ -47,16 +47,27 @@ def calling_frames() -> list[SimpleNamespace]:
     return found
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _ray_that_starts_by_itself():
+    """Where a test builds an algorithm and no Ray is up, Ray starts one: as `cluster` does, not one that prints."""
+    if hook := sys.modules.get("ray._private.auto_init_hook"):
+        hook.auto_init_ray = start_ray
+
+
 @pytest.fixture(scope="module")
 def cluster():
-    """Start the Ray that all tests of a process share, with CPUs for two remote runners and for what others left.
-
-    A command that was called before may have started a smaller one.
-    """
+    """The Ray that all tests of a process share; a command that was called before may have started a smaller one."""
     import ray
 
     if ray.is_initialized() and ray.cluster_resources().get("CPU", 0) < CPUS:
         ray.shutdown()
+    start_ray()
+
+
+def start_ray() -> None:
+    """Start a quiet Ray, unless there is one, with CPUs for two remote runners and for what others left."""
+    import ray
+
     if not ray.is_initialized():
         quiet = {"include_dashboard": False, "log_to_driver": False}
         ray.init(num_cpus=CPUS, object_store_memory=200 * 2**20, **quiet)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -32,12 +32,6 @@ def _flags() -> dict[str, Flag]:
         many = isinstance(getattr(accepts, "other", accepts), Widths)
         made[name] = Flag(name, read, None, text, many=many)
     return made
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names such as "SAC, TQC and CrossQ"."""
-    *others, last = names
-    return " and ".join([", ".join(others), last]) if others else last
 
 
 def _default(name: str, owners: list[str]) -> str:

@@ -10,19 +10,16 @@ import gymnasium as gym
 
 from interreplay.errors import UsageError
 from interreplay.learning.setting_fields import defaults
-from interreplay.learning.settings import (
+from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
+from interreplay.learning.soft_settings import CrossQSettings, TQCSettings
+from interreplay.learning.value_settings import (
     C51Settings,
-    CrossQSettings,
-    DDPGSettings,
     DDQNSettings,
     DQNSettings,
     DuelingDQNSettings,
     NoisyDQNSettings,
     QRDQNSettings,
     RainbowSettings,
-    SACSettings,
-    TD3Settings,
-    TQCSettings,
 )
 
 

@@ -14,7 +14,7 @@ from interreplay.learning.fast.optimizer import FastAdam, FastAdamW
 from interreplay.learning.networks import GaussianActor
 from interreplay.learning.offers import REDUCIBLE_LOSS
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks
-from interreplay.learning.settings import CrossQSettings
+from interreplay.learning.soft_settings import CrossQSettings
 from interreplay.learning.squashed_gaussian import SquashedGaussianSample
 from interreplay.learning.update import (
     SampleLike,

@@ -14,7 +14,6 @@ from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.offers import CRITIC_LOSS, LARGEST_ERROR, MEAN_ERROR, SCORING
 from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
 from interreplay.learning.rmsprop import CenteredRMSprop
-from interreplay.learning.settings import DQNSettings
 from interreplay.learning.streams import ValueLayers
 from interreplay.learning.update import (
     SampleLike,
@@ -26,6 +25,7 @@ from interreplay.learning.update import (
     view_tensors,
 )
 from interreplay.learning.value_heads import Mean, ValueHead
+from interreplay.learning.value_settings import DQNSettings
 from interreplay.transitions import Transitions
 
 

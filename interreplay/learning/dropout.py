@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,39 +12,40 @@ Dropped = list[list[Tensor]]
 """Of each network, and of each of its hidden layers: flat indices into ``(n, width)`` of the units left out."""
 
 
-def draw_dropped(p: float, networks: int, rows: int, widths: Sequence[int], rng: torch.Generator) -> Dropped:
-    """Draw the hidden units that one pass leaves out, each with probability p and independently.
+class Dropout:
+    """Draws the hidden units that passes leave out, each with probability p and independently.
+
+    Points are thrown on the units of a layer, a Poisson number of them with mean λ = −log(1 − p) per unit, each to a
+    uniformly random unit. The points on different units are then independent and Poisson with mean λ, so that a unit is
+    hit with probability 1 − exp(−λ) = p; one that is hit twice appears twice. That is a random number per unit that is
+    left out, not one per unit.
 
     Args:
         p: In (0, 1).
-        networks: Their number.
-        rows: Their number n.
-        widths: Of the hidden layers.
-        rng: Source of randomness, on the device of the rows.
+        widths: Of the hidden layers of a network.
     """
-    bounds = list(accumulate([rows * width for _ in range(networks) for width in widths], initial=0))
-    found = successes(bounds[-1], p, rng).numpy(force=True)
-    cuts = np.searchsorted(found, bounds).tolist()
-    parts = [
-        torch.from_numpy(found[a:b] - start).to(rng.device)
-        for (a, b), start in zip(pairwise(cuts), bounds[:-1], strict=True)
-    ]
-    return [parts[i : i + len(widths)] for i in range(0, len(parts), len(widths))]
 
+    def __init__(self, p: float, widths: Sequence[int]):
+        self.p, self._widths = p, tuple(widths)
+        self._means: dict[tuple[int, int, torch.device], Tensor] = {}
 
-def successes(trials: int, p: float, rng: torch.Generator) -> Tensor:
-    """Return which of so many independent trials succeed, each with probability p: their numbers, rising, int64.
+    def draw(self, networks: int, rows: int, rng: torch.Generator) -> Dropped:
+        """Draw those of one pass.
 
-    The gaps between them are drawn, which are geometric: ⌊log(1 − u) / log(1 − p)⌋ trials fail in between. A number
-    per success takes a fraction of the time of one per trial.
-    """
-    found, last = [], -1
-    while last < trials - 1:
-        expected = (trials - 1 - last) * p
-        count = int(expected + 6.0 * math.sqrt(expected)) + 8  # enough but once in a billion times
-        u = torch.rand(count, generator=rng, device=rng.device, dtype=torch.float64)
-        between = u.neg_().log1p_().div_(math.log1p(-p)).long()
-        found.append(between.add_(1).cumsum(0).add_(last))
-        last = int(found[-1][-1])
-    numbers = found[0] if len(found) == 1 else torch.cat(found)
-    return numbers[: int(torch.searchsorted(numbers, trials))]
+        Args:
+            networks: How many run.
+            rows: Their number n.
+            rng: Source of randomness, on the device of the rows.
+        """
+        key, depth = (networks, rows, rng.device), len(self._widths)
+        sizes = [rows * width for width in self._widths]
+        if key not in self._means:
+            means = torch.tensor(sizes * networks, dtype=torch.float64, device=rng.device)
+            self._means = {key: means.mul_(-math.log1p(-self.p)), **dict(list(self._means.items())[:7])}
+        counts = list(map(int, torch.poisson(self._means[key], generator=rng).tolist()))
+        if min(sizes) == max(sizes):  # one draw serves all
+            found = torch.randint(sizes[0], (sum(counts),), generator=rng, device=rng.device).split(counts)
+        else:
+            each = zip(sizes * networks, counts, strict=True)
+            found = tuple(torch.randint(size, (count,), generator=rng, device=rng.device) for size, count in each)
+        return [list(found[i : i + depth]) for i in range(0, len(found), depth)]

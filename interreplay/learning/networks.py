@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.dropout import Dropped, draw_dropped
+from interreplay.learning.dropout import Dropout, Dropped
 from interreplay.learning.fast.passes import Passes
 from interreplay.learning.fast.products import affine
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
@@ -51,7 +51,7 @@ class BatchedMLP(nn.Module):
         for width in sizes[1:-1] if layer_norm else ():
             self.scales.append(torch.empty(count, 1, width))
             self.shifts.append(torch.empty(count, 1, width))
-        self.count, self.dropout = count, dropout
+        self.count, self.dropout, self._draws = count, dropout, Dropout(dropout, sizes[1:-1])
         self.reset()
         self.passes = Passes(self)
 
@@ -80,8 +80,7 @@ class BatchedMLP(nn.Module):
         """
         if not self.dropout:
             return None
-        widths = [weight.shape[-1] for weight in self.weights][:-1]
-        return draw_dropped(self.dropout, self.count if networks is None else networks, len(rows), widths, rng)
+        return self._draws.draw(self.count if networks is None else networks, len(rows), rng)
 
     def outputs(self, rows: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None) -> Tensor:
         """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on.

@@ -8,7 +8,7 @@ from torch import Tensor
 from interreplay.learning.actor_critic import SoftUpdate
 from interreplay.learning.losses import Huber
 from interreplay.learning.offers import CRITIC_LOSS
-from interreplay.learning.settings import TQCSettings
+from interreplay.learning.soft_settings import TQCSettings
 from interreplay.learning.update import mean_over_views, normal, repeat_for_views
 from interreplay.transitions import Transitions
 

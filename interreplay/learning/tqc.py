@@ -13,7 +13,7 @@ from interreplay.learning.fast.tqc import FastTQCUpdate
 from interreplay.learning.networks import BatchedMLP
 from interreplay.learning.quantiles import TruncatedTargets, quantile_huber
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks
-from interreplay.learning.settings import TQCSettings
+from interreplay.learning.soft_settings import TQCSettings
 from interreplay.learning.update import SampleLike, mean_over_views, repeat_for_views, weighted_mean
 
 

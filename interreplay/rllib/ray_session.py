@@ -18,7 +18,7 @@ import torch
 from ray._private import ray_constants, services, worker
 
 from interreplay.environments.current_folder import LAST
-from interreplay.rllib.ray_folder import private_folder
+from interreplay.runs.ray_folder import private_folder
 
 OBJECT_STORE = 256 * 1024**2
 _QUIET = {
@@ -88,7 +88,7 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                _temp_dir=private_folder(),
+                _temp_dir=private_folder(ray.shutdown),
             )
     logging.getLogger("ray").setLevel(logging.ERROR)
 

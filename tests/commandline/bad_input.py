@@ -75,7 +75,7 @@ TRAIN = [
     ("--matern_nu 1", "--matern_nu", ".5, 1.5 or 2.5", "'1'"),
     ("--device tpu", "--device", "cpu, cuda", "'tpu'"),
     ("--target_entropy high", "--target_entropy", "'auto'", "'high'"),
-    ("--trainer CrossQ --tau .1", "--tau is a setting of SAC, TQC, TD3 and DDPG; CrossQ does not have it"),
+    ("--trainer CrossQ --tau .1", "--tau is a setting of SAC, TQC, TD3, DDPG and DQN with its variants; CrossQ does"),
     (
         "--trainer CrossQ --critic_dropout .1",
         "--critic_dropout is a setting of SAC, TQC, TD3 and DDPG; CrossQ does not",

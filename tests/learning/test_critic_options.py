@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from interreplay.learning.deterministic import DeterministicNetworks
-from interreplay.learning.dropout import draw_dropped, successes
+from interreplay.learning.dropout import Dropout
 from interreplay.learning.fast import batched_layers
 from interreplay.learning.fast.optimizer import FastAdam, FastAdamW
 from interreplay.learning.networks import BatchedMLP, Critics
@@ -113,46 +113,50 @@ def test_droqs_passes_have_masks_of_their_own_in_targets_critics_and_the_actors_
     masks = lambda dropped, j: [dense(dropped, j, i, p) for i in range(2)]
     with torch.no_grad():
         a2, log_probs = plain_policy(before.actor, rows.next_obs, noise(g))
-        dropped = draw_dropped(p, 2, N, WIDTHS, g)
+        dropped = Dropout(p, WIDTHS).draw(2, N, g)
         z2 = torch.cat([rows.next_obs, a2], 1)
         value = torch.minimum(*(droq_q(before.targets, j, z2, masks(dropped, j)) for j in range(2)))
         target = rows.rewards + rows.discounts * (value - before.log_alpha.exp() * log_probs)
-        dropped = draw_dropped(p, 2, N, WIDTHS, g)
+        dropped = Dropout(p, WIDTHS).draw(2, N, g)
         z = torch.cat([rows.obs, rows.actions], 1)
         delta = [droq_q(before.critics, j, z, masks(dropped, j)) - target for j in range(2)]
         torch.testing.assert_close(errors, (delta[0] + delta[1]) / 2, rtol=1e-9, atol=1e-11)
         # The actor's loss sees the critics after their step.
         a, log_probs = plain_policy(before.actor, rows.obs, noise(g))
-        dropped = draw_dropped(p, 2, N, WIDTHS, g)
+        dropped = Dropout(p, WIDTHS).draw(2, N, g)
         za = torch.cat([rows.obs, a], 1)
         q = sum(droq_q(update.networks.critics, j, za, masks(dropped, j)) for j in range(2)) / 2
     assert math.isclose(report[1].item(), (before.log_alpha.exp() * log_probs - q).mean().item(), rel_tol=1e-9)
 
 
-def test_every_pattern_of_dropout_is_as_frequent_as_independent_draws_would_make_it():
-    trials, p, draws, g = 6, 0.3, 6_000, rng()
-    counts = torch.zeros(2**trials)
+@pytest.mark.parametrize("widths", [(3, 3), (2, 4)])
+def test_every_pattern_of_dropout_is_as_frequent_as_independent_draws_would_make_it(widths):
+    units, p, draws, g = sum(widths), 0.3, 5_000, rng()
+    counts, dropout = torch.zeros(2**units), Dropout(p, widths)
     for _ in range(draws):
-        found = successes(trials, p, g)
-        assert torch.equal(found, found.unique())
-        counts[int((2**found).sum())] += 1
-    ones = torch.tensor([bin(i).count("1") for i in range(2**trials)])
-    expected = draws * p**ones * (1 - p) ** (trials - ones)
+        ((first, second),) = dropout.draw(1, 1, g)
+        out = torch.cat([first, second + widths[0]]).unique()
+        counts[int((2**out).sum())] += 1
+    ones = torch.tensor([bin(i).count("1") for i in range(2**units)])
+    expected = draws * p**ones * (1 - p) ** (units - ones)
     large = expected > 5
     assert ((counts - expected)[large].square() / expected[large]).sum() < 100  # .1 % of cases with some 60
 
 
 @pytest.mark.parametrize("p", [1e-4, 0.01, 0.5, 0.99])
-def test_dropout_reaches_all_units_alike(p):
-    dropped = draw_dropped(p, 3, 100, (40, 60), rng())
-    assert [[len(d) <= 100 * w for d, w in zip(each, (40, 60), strict=True)] for each in dropped] == [[True, True]] * 3
-    for each in dropped:
-        for units, width in zip(each, (40, 60), strict=True):
-            assert not len(units) or (units.min() >= 0 and units.max() < 100 * width)
-    count, trials = sum(len(units) for each in dropped for units in each), 3 * 100 * 100
+@pytest.mark.parametrize("widths", [(40, 60), (50, 50)])
+def test_dropout_reaches_all_units_alike(p, widths):
+    dropped = Dropout(p, widths).draw(3, 100, rng())
+    assert [len(each) for each in dropped] == [2, 2, 2]
+    left_out = [units.unique() for each in dropped for units in each]
+    for units, width in zip(left_out, widths * 3, strict=True):
+        assert not len(units) or (units.min() >= 0 and units.max() < 100 * width)
+    count, trials = sum(map(len, left_out)), 3 * 100 * 100
     assert abs(count - p * trials) < 4 * math.sqrt(p * (1 - p) * trials) + 1
-    thirds = torch.histc(torch.cat([each[1] for each in dropped]).double(), 3, 0, 6000)
-    assert p < 0.01 or (thirds - thirds.mean()).abs().max() < 5 * math.sqrt(p * (1 - p) * 6000) + 1
+    thirds = torch.histc(torch.cat(left_out[::2]).double(), 3, 0, 100 * widths[0])
+    assert p < 0.01 or (thirds - thirds.mean()).abs().max() < 5 * math.sqrt(p * (1 - p) * 100 * widths[0]) + 1
+    # Networks leave out different units.
+    assert p < 0.01 or not torch.equal(left_out[0], left_out[2])
 
 
 @pytest.fixture(params=["one after the other", "all at once"])

@@ -43,7 +43,7 @@ def test_what_a_population_changes_is_used(method, name, values, tmp_path):
             train_batch_size_per_learner=8,
             num_steps_sampled_before_learning_starts=20,
             steps_per_iteration=50,
-            lr=tune.choice([1e-3, 1e-4]),
+            lr=tune.choice([2e-3, 2e-4]),  # none of those that it is changed to
         )
         .callbacks(on_train_result=reporter())
         .debugging(seed=0)
@@ -68,7 +68,7 @@ def test_what_a_population_changes_is_used(method, name, values, tmp_path):
             storage_path=str(tmp_path), stop={"training_iteration": 3}, callbacks=[noted], verbose=0
         ),
     ).fit()
-    assert not found.errors and len(noted.seen) >= 6
+    assert not found.errors and len({trial for trial, *_ in noted.seen}) == 2
     for _, lr, replay, result in noted.seen:
         assert result["used"]["lr"] == lr and result["used"][name] == replay[name]
     assert scheduler._num_perturbations > 0

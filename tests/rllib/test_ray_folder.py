@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interreplay.rllib import ray_folder
+from interreplay.runs import ray_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """

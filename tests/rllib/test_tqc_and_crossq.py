@@ -117,7 +117,7 @@ def test_a_checkpoint_brings_the_statistics_back_and_other_critics_are_refused(t
 def test_remote_runners_act_with_the_statistics_that_were_learned():
     made = config(trainer="CrossQ").env_runners(num_env_runners=1, num_envs_per_env_runner=2)
     algorithm, _ = run(made, 1)
-    algorithm._collector.collect(1, False, False)
+    algorithm._collector.collect(1, False, frozenset())
     (state,) = algorithm.env_runner_group.foreach_env_runner(
         lambda runner: runner.module.get_state(), local_env_runner=False
     )

@@ -12,7 +12,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-import ray
 import torch
 
 from interreplay.rllib import SACConfig
@@ -47,10 +46,7 @@ class OneReward(gym.Env):
 
 
 @pytest.fixture(scope="module")
-def algorithm():
-    begun = not ray.is_initialized()
-    if begun:
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+def algorithm(cluster):
     gym.register("OneReward-v0", OneReward)
     config = SACConfig().environment("OneReward-v0").replay("Uniform", capacity=1_000).debugging(seed=0)
     config.training(
@@ -64,8 +60,6 @@ def algorithm():
     yield made
     made.stop()
     gym.registry.pop("OneReward-v0")
-    if begun:
-        ray.shutdown()
 
 
 def holds(value: Any) -> bool:

@@ -21,14 +21,12 @@ class Member(NamedTuple):
     Attributes:
         weights: Of every layer.
         biases: Of every layer.
-        scales: γ of every hidden layer; none without layer normalization.
-        shifts: β of every hidden layer.
+        norms: γ and β ``(out,)`` of every hidden layer, or ``(m, 1, out)``; none without layer normalization.
     """
 
     weights: Sequence[Tensor]
     biases: Sequence[Tensor]
-    scales: Sequence[Tensor] = ()
-    shifts: Sequence[Tensor] = ()
+    norms: Sequence[tuple[Tensor, Tensor]] = ()
 
 
 class LayerViews:
@@ -59,10 +57,13 @@ class LayerViews:
         self.count, self.depth = len(weights[0]), len(weights)
         self.at_once = at_once(weights[0].device)
         split = [[self.split(values) for values in part] for part in self.parts]
-        self.members = [
-            Member(*([values[i] for values in part] for part in split))
-            for i in range(1 if self.at_once else self.count)
-        ]
+        self.members = []
+        for i in range(1 if self.at_once else self.count):
+            norms = [(scale[i], shift[i]) for scale, shift in zip(*split[2:], strict=True)]
+            if not self.at_once:  # ``(out,)``, as kernels want them
+                norms = [(scale[0], shift[0]) for scale, shift in norms]
+            own_weights, own_biases = ([values[i] for values in part] for part in split[:2])
+            self.members.append(Member(own_weights, own_biases, norms))
 
     def split(self, values: Tensor) -> Sequence[Tensor]:
         """Return values ``(m, ...)`` of each member."""
@@ -78,15 +79,12 @@ class LayerViews:
         found.count = len(networks)
         if self.at_once:
             index = slice(0, len(networks)) if list(networks) == list(range(len(networks))) else list(networks)
-            found.members = [Member(*([values[index] for values in part] for part in self.members[0]))]
+            whole = self.members[0]
+            norms = [(scale[index], shift[index]) for scale, shift in whole.norms]
+            found.members = [Member([w[index] for w in whole.weights], [b[index] for b in whole.biases], norms)]
         else:
             found.members = [self.members[network] for network in networks]
         return found
-
-    def norms(self, number: int, layer: int) -> tuple[Tensor, Tensor] | None:
-        """Return γ and β of a hidden layer of a member, None without layer normalization."""
-        member = self.members[number]
-        return (member.scales[layer], member.shifts[layer]) if member.scales else None
 
     def empty_like(self) -> LayerViews:
         """Return as many numbers of any value, for gradients."""
@@ -179,7 +177,7 @@ class ForwardPass:
                     back = through(gradient, weights[i], self.dtypes[i])
                     gradient = self._through_activation(back, inputs[i])
                 if i and between:
-                    gradient = between[i - 1].backward(gradient, None if into is None else into.norms(number, i - 1))
+                    gradient = between[i - 1].backward(gradient, found.norms[i - 1] if found and found.norms else None)
             if of_rows is not None:
                 add_rows(of_rows, which, through(gradient, weights[0][..., columns, :], None))
         return of_rows
@@ -231,12 +229,12 @@ def between_layers(views: LayerViews, rows: Tensor, dropped: Dropped | None, kee
         sizes = [len(rows) * weights.shape[-1] for weights in views.weights]
         layers = range(views.depth - 1)
         dropped = [[torch.cat([own[i] + j * sizes[i] for j, own in enumerate(dropped)]) for i in layers]]
+    nothing: list[None] = [None] * (views.depth - 1)
     found = []
-    for number in range(len(views.members)):
-        layers = range(views.depth - 1)
-        norms = [views.norms(number, i) for i in layers]
-        left_out = [None if dropped is None else dropped[number][i] for i in layers]
-        found.append([BetweenLayers(norm, out, keep) for norm, out in zip(norms, left_out, strict=True)])
+    for number, member in enumerate(views.members):
+        left_out = nothing if dropped is None else dropped[number]
+        pairs = zip(member.norms or nothing, left_out, strict=True)
+        found.append([BetweenLayers(norm, out, keep) for norm, out in pairs])
     return found
 
 

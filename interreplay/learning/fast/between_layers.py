@@ -17,7 +17,7 @@ class BetweenLayers:
     The factor 1/(1 − p) takes no pass of its own before a normalization: it is one of ε there.
 
     Args:
-        norm: γ and β ``(1, width)`` of one network, or ``(m, 1, width)`` of m at once; None for no normalization.
+        norm: γ and β ``(width,)`` of one network, or ``(m, 1, width)`` of m at once; None for no normalization.
         dropped: Flat indices of the units that are left out, or None.
         keep: 1 − p.
     """
@@ -33,9 +33,9 @@ class BetweenLayers:
             return values.mul_(1.0 / self._keep)
         self._values, (scale, shift) = values, self._norm
         eps = EPS if self._dropped is None else EPS * self._keep**2
-        own = (scale[0], shift[0]) if scale.ndim == 2 else (None, None)
+        own = (scale, shift) if scale.ndim == 1 else (None, None)
         outputs, self._mean, self._inverse = torch.native_layer_norm(values, [values.shape[-1]], own[0], own[1], eps)
-        return outputs if scale.ndim == 2 else torch.addcmul(shift, outputs, scale)
+        return outputs if scale.ndim == 1 else torch.addcmul(shift, outputs, scale)
 
     def rows(self, which: Tensor) -> BetweenLayers:
         """Return the same for some of the rows of one network without dropout."""
@@ -75,7 +75,7 @@ class BetweenLayers:
                 torch.sum(gradient, dim=-2, keepdim=True, out=into[1])
             return kernel(gradient * scale, values, width, *moments, None, None, [True, False, False])[0]
         wanted = [True, into is not None, into is not None]
-        found, *of_norm = kernel(gradient, values, width, *moments, scale[0], shift[0], wanted)
+        found, *of_norm = kernel(gradient, values, width, *moments, scale, shift, wanted)
         for whole, part in zip(into or (), of_norm, strict=False):
             whole.copy_(part)
         return found

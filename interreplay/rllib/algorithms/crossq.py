@@ -9,7 +9,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 
 from interreplay.learning.crossq import CrossQNetworks, CrossQUpdate, critic_widths
-from interreplay.learning.settings import CrossQSettings
+from interreplay.learning.soft_settings import CrossQSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.off_policy import OffPolicy
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule

@@ -13,10 +13,10 @@ from torch import nn
 from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate, QNetworks
 from interreplay.learning.encoders import make_encoder
 from interreplay.learning.setting_fields import rate_at
-from interreplay.learning.settings import DQNSettings
 from interreplay.learning.streams import make_layers
 from interreplay.learning.update import Update
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles, ValueHead
+from interreplay.learning.value_settings import DQNSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicy
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig

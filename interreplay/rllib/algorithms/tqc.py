@@ -8,7 +8,7 @@ import gymnasium as gym
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 
-from interreplay.learning.settings import TQCSettings
+from interreplay.learning.soft_settings import TQCSettings
 from interreplay.learning.tqc import PlainTQCUpdate, TQCNetworks, TQCUpdate
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.off_policy import OffPolicy

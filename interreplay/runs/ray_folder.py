@@ -9,9 +9,8 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-
-import ray
 
 PREFIX = "interreplay_"
 _LONGEST = 107 - len("/r/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store.1")
@@ -20,10 +19,13 @@ _SETTLED = 60.0
 """Seconds after which a folder without a lock was left behind, and is not just being made."""
 
 
-def private_folder() -> str | None:
+def private_folder(end: Callable[[], object] = lambda: None) -> str | None:
     """Make a folder that only this user can read, and that goes at the program's end.
 
     Those that killed processes left behind are removed.
+
+    Args:
+        end: Ends who writes there, before the folder is removed.
 
     Returns:
         Its path; None where ``RAY_TMPDIR`` says where Ray is to write.
@@ -37,13 +39,13 @@ def private_folder() -> str | None:
     folder = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
     lock = os.open(Path(folder, ".lock"), os.O_CREAT | os.O_RDWR)  # let go of by the system, with this process
     _locks(lock)
-    atexit.register(_remove, folder)
+    atexit.register(_remove, folder, end)
     return f"{folder}/r"  # Ray makes it, for everybody, within what is for this user
 
 
-def _remove(folder: str) -> None:
+def _remove(folder: str, end: Callable[[], object]) -> None:
     """End Ray, which would write on, and remove its folder."""
-    ray.shutdown()
+    end()
     for _ in range(20):  # its last processes end meanwhile
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.exists(folder):

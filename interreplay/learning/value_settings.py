@@ -1,0 +1,115 @@
+"""The settings of value networks, as `interreplay.learning.settings` has those of actors and critics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from interreplay.learning.setting_fields import (
+    Number,
+    OneOf,
+    OrWord,
+    Range,
+    Rate,
+    Whole,
+    YesNo,
+    changed_default,
+    setting,
+)
+from interreplay.learning.settings import POSITIVE, ActorCriticSettings, LoopSettings
+
+
+@dataclass(frozen=True)
+class DQNSettings:
+    """Deep Q-networks and what grew from them: Mnih et al. 2015 (Nature 518), with the loop of OpenAI's baselines."""
+
+    train_batch_size: int = setting(32, Whole(1), "transitions per update")
+    lr: float = setting(5e-4, Rate(), "learning rate of a value network")
+    optimizer: str = setting(
+        "Adam", OneOf("Adam", "RMSprop"), "optimizer of a value network; RMSprop is centered, as DQN was published with"
+    )
+    optimizer_eps: float = setting(1e-8, POSITIVE, "epsilon of that optimizer")
+    grad_clip: float | None = setting(
+        10.0, OrWord(POSITIVE, "none", None), "bound of the norm of all gradients of a value network; none for none"
+    )
+    hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256, 256))
+    activation: str = changed_default(ActorCriticSettings, "activation", "relu")
+    encoder: str = setting(
+        "auto",
+        OneOf("auto", "nature", "shallow", "minatar", "flat"),
+        "convolutions before a value network's layers; auto: nature, minatar below 36 pixels, flat where no images are",
+    )
+    double: bool = setting(False, YesNo(), "the network chooses the action that its target values")
+    dueling: bool = setting(False, YesNo(), "a stream for the value of the state, one for the actions' advantages")
+    noisy: bool = setting(False, YesNo(), "the last two layers have noise of a learned size, also to explore by")
+    sigma0: float = setting(0.5, POSITIVE, "size of that noise at the start, times the root of a layer's inputs")
+    distribution: str = setting(
+        "mean",
+        OneOf("mean", "categorical", "quantiles"),
+        "what is learned of the return: its mean, or its distribution",
+    )
+    atoms: int | str = setting(
+        "auto", OrWord(Whole(2), "auto"), "returns or quantiles of a distribution; auto: 51 returns, 200 quantiles"
+    )
+    value_range: tuple[float, float] = setting((-10.0, 10.0), Range(), "returns between which a categorical one lies")
+    kappa: float = setting(1.0, POSITIVE, "error from which on the quantiles' loss is linear")
+    huber_delta: float | None = changed_default(ActorCriticSettings, "huber_delta", 1.0)
+    tau: float = changed_default(ActorCriticSettings, "tau", 1.0)
+    target_update_period: int = setting(500, Whole(1), "updates from one move of the target networks to the next")
+    initial_epsilon: float = setting(1.0, Number(0, 1), "share of random actions at the start")
+    final_epsilon: float = setting(0.05, Number(0, 1), "share of random actions once it is lowest")
+    epsilon_steps: int = setting(10_000, Whole(1), "environment steps over which that share falls")
+
+
+@dataclass(frozen=True)
+class DDQNSettings(DQNSettings):
+    """Double DQN (van Hasselt et al. 2016, arXiv:1509.06461)."""
+
+    double: bool = changed_default(DQNSettings, "double", True)
+
+
+@dataclass(frozen=True)
+class DuelingDQNSettings(DDQNSettings):
+    """Dueling networks, learned as double DQN (Wang et al. 2016, arXiv:1511.06581)."""
+
+    dueling: bool = changed_default(DQNSettings, "dueling", True)
+
+
+@dataclass(frozen=True)
+class NoisyDQNSettings(DQNSettings):
+    """DQN that explores by noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."""
+
+    noisy: bool = changed_default(DQNSettings, "noisy", True)
+    initial_epsilon: float = changed_default(DQNSettings, "initial_epsilon", 0.0)
+    final_epsilon: float = changed_default(DQNSettings, "final_epsilon", 0.0)
+
+
+@dataclass(frozen=True)
+class C51Settings(DQNSettings):
+    """A categorical distribution of returns (Bellemare et al. 2017, arXiv:1707.06887)."""
+
+    distribution: str = changed_default(DQNSettings, "distribution", "categorical")
+    lr: float = changed_default(DQNSettings, "lr", 2.5e-4)
+    optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01 / 32)
+
+
+@dataclass(frozen=True)
+class QRDQNSettings(DQNSettings):
+    """Quantile regression (Dabney et al. 2018, arXiv:1710.10044)."""
+
+    distribution: str = changed_default(DQNSettings, "distribution", "quantiles")
+    lr: float = changed_default(DQNSettings, "lr", 5e-5)
+    optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01 / 32)
+
+
+@dataclass(frozen=True)
+class RainbowSettings(C51Settings):
+    """All of it together, with prioritized replay and returns of 3 steps (Hessel et al. 2018, arXiv:1710.02298)."""
+
+    double: bool = changed_default(DQNSettings, "double", True)
+    dueling: bool = changed_default(DQNSettings, "dueling", True)
+    noisy: bool = changed_default(DQNSettings, "noisy", True)
+    lr: float = changed_default(DQNSettings, "lr", 6.25e-5)
+    optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 1.5e-4)
+    initial_epsilon: float = changed_default(DQNSettings, "initial_epsilon", 0.0)
+    final_epsilon: float = changed_default(DQNSettings, "final_epsilon", 0.0)
+    n_step: int = changed_default(LoopSettings, "n_step", 3)
