@@ -66,7 +66,8 @@ def test_its_environments_exist_with_the_horizons_that_are_said(name):
         ],
         *[("Pendulum-v0", "classic-control"), ("MountainCarContinuous", "classic-control")],
         *[("dm_control/cheetah-run-v0", "dm-control"), ("dm_control/ball_in_cup-catch", "dm-control")],
-        *[("FetchReach-v1", "robotics"), ("my.module:Hopper-v3", "mujoco"), ("CartPole-v1", "none")],
+        *[("FetchReach-v1", "robotics"), ("my.module:Hopper-v3", "mujoco"), ("CartPole-v1", "values")],
+        ("FrozenLake-v1", "none"),
     ],
 )
 def test_the_environment_chooses(env, name):
