@@ -6,6 +6,7 @@ made from it.
 
 from __future__ import annotations
 
+import bisect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -13,8 +14,6 @@ from dataclasses import Field, field, fields
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
-
-import numpy as np
 
 from interreplay.errors import accepted_names
 
@@ -188,7 +187,11 @@ def rate_at(rate: Any, env_steps: int) -> float:
     if not isinstance(rate, list | tuple):
         return float(rate)
     steps, rates = zip(*rate, strict=True)
-    return float(np.interp(env_steps, steps, rates))
+    place = bisect.bisect_right(steps, env_steps)
+    if place in (0, len(steps)):
+        return float(rates[0 if place == 0 else -1])
+    slope = (rates[place] - rates[place - 1]) / (steps[place] - steps[place - 1])
+    return float(slope * (env_steps - steps[place - 1]) + rates[place - 1])
 
 
 class Widths(Accepts):
