@@ -55,6 +55,7 @@ class OffPolicy(Shell):
         self._reported_updates = 0
         self.on_progress: Callable[[int], None] | None = None
         self.learner = self.learner_group._learner
+        self._has_schedules = self.config.has_schedules  # asked for at every step
         self._collector = make_collector(self.config, self.env_runner_group, self.learner)
         self.experience = self._make_experience()
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
@@ -186,7 +187,7 @@ class OffPolicy(Shell):
 
     def _learn(self) -> None:
         """Do the updates that are due."""
-        if self.config.has_schedules:
+        if self._has_schedules:
             self.learner.set_rates(self.config.rates(self.env_steps))
         for batch in self.experience.batches(lambda: self.stop_requested):
             result = self.learner.update_from_sample(batch)
