@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 from pathlib import Path
@@ -26,10 +27,15 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports(path: Path) -> set[str]:
     """The modules that a file imports anywhere, as dotted names."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -67,7 +73,7 @@ MORE_FILES = {
 
 def runtime_imports(path: Path) -> set[str]:
     """Modules of ours that a file imports when it runs, in functions too; those for type checkers alone left out."""
-    tree, found = ast.parse(path.read_text()), set()
+    tree, found = tree_of(path), set()
     typing_only = [
         node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
     ]
@@ -149,7 +155,7 @@ def test_imports_run_one_way(path):
 def test_files_and_functions_are_short(path):
     source = path.read_text()
     assert len(source.splitlines()) <= LINES
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             # A method of the catalogue lists its arguments one to a line; that is not what makes code hard to read.
             length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1 - docstring_lines(node)
@@ -167,14 +173,14 @@ def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_packages_do_not_print(path):
     if path.parent == ROOT / "interreplay" / "commandline":
         return  # the commands themselves
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
     prints = [node.lineno for node in calls if isinstance(node.func, ast.Name) and node.func.id == "print"]
     assert not prints
 
 
 @pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_every_module_says_what_it_is(path):
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    assert ast.get_docstring(tree_of(path))
 
 
 def tracked_texts() -> list[Path]:
@@ -211,7 +217,7 @@ def test_the_catalogue_lists_every_recipe():
 
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)
 def test_a_recipe_names_its_paper(path):
-    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    text = ast.get_docstring(tree_of(path)) or ""
     assert re.search(r"\b(19|20)\d\d\b", text), "the module docstring names the paper with its year"
 
 

@@ -53,6 +53,7 @@ def test_the_ratio_of_each_half_is_chosen_by_the_other():
     assert preferred(task).tolist() == [1.0, 2.0, 7.0, 8.0]
 
 
+@pytest.mark.slow
 def test_the_effect_is_found_and_its_interval_covers_it():
     rng = np.random.default_rng(0)
     tasks = made(rng, n=40, NMER20=2.0, Uniform1=0.2, NMER1=0.2)

@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import itertools
 
 import pytest
 import torch
@@ -118,8 +119,14 @@ def assert_equal(fast, plain):
         torch.testing.assert_close(value, theirs[name], rtol=1e-9, atol=1e-11, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def each_with_each():
+    """All algorithms in all cases; at once those with the defaults, and every other case with one of them by turns."""
+    for i, (case, algorithm) in enumerate(itertools.product(CASES, ALGORITHMS)):
+        at_once = case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS)
+        yield pytest.param(algorithm, case, marks=[] if at_once else pytest.mark.slow, id=f"{algorithm}-{case}")
+
+
+@pytest.mark.parametrize(("algorithm", "case"), each_with_each())
 def test_fifty_updates_are_equal(algorithm, case):
     settings, views, encoder, weighted = CASES[case]
     settings = {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
