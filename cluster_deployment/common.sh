@@ -117,6 +117,15 @@ seconds_left() { # until the scheduler ends the job; preemption brings the end n
     if [ -n "$end" ]; then echo $((end - $(date +%s))); else echo 120; fi
 }
 
+after() { # after SECONDS COMMAND...: runs it then, unless the driver has ended; its sleep ends with it
+    (
+        trap 'kill $!; exit' TERM
+        sleep "$1" &
+        wait $! && shift && "$@"
+    ) 2>/dev/null &
+    timers+=($!)
+}
+
 warned() { # the scheduler warns up to a minute earlier than it was asked to: save, and go on while there is time
     signalled=1
     local left
@@ -125,8 +134,7 @@ warned() { # the scheduler warns up to a minute earlier than it was asked to: sa
     kill -USR1 "$driver" 2>/dev/null
     left=$((left - ${INTERREPLAY_STOP_BEFORE:-60}))
     if [ $left -gt 0 ]; then
-        (sleep $left && kill -TERM $$) &
-        timers+=($!)
+        after $left kill -TERM $$
     else
         stop
     fi
@@ -141,8 +149,7 @@ stop() {
     # A driver that hangs is not waited for until the job's end, after which there is no requeueing any more.
     local left
     left=$(($(seconds_left) - 15))
-    (sleep $((left > 10 ? left : 10)) && kill -KILL "$driver" 2>/dev/null) &
-    timers+=($!)
+    after $((left > 10 ? left : 10)) kill -KILL "$driver"
 }
 
 watch() { # watch COMMAND...: runs it with the signals above; leaves its exit code in $code

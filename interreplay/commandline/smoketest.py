@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,7 @@ def mujoco_steps() -> str:
 def buffer_samples(name: str) -> str:
     """Check that a replay method takes transitions and gives finite ones back."""
     np, interreplay = importlib.import_module("numpy"), importlib.import_module("interreplay")
+    part = importlib.import_module("interreplay.part")
     rng, n = np.random.default_rng(0), 300
     ends = np.arange(1, n + 1) % 50 == 0
     obs = rng.normal(size=(n + 1, 4)).astype(np.float32)
@@ -144,6 +145,7 @@ def buffer_samples(name: str) -> str:
         before, after = with_goals(before), with_goals(after)
     recipe = catalogue()[name]
     buffer = recipe(capacity=1_000, seed=0, **arguments)
+    buffer.connect(part.Context(score=sizes_of_rewards))  # LaBER draws by what an algorithm scores
     buffer.add(
         interreplay.Transitions(obs=before, next_obs=after, terminated=ends, truncated=np.zeros(n, bool), **rows)
     )
@@ -151,6 +153,11 @@ def buffer_samples(name: str) -> str:
         if not bool(values.isfinite().all()):
             raise Failure(f"{column} of a sample are not finite", f"{REINSTALL} interreplay")
     return f"{n} transitions in, 64 out"
+
+
+def sizes_of_rewards(rows: Any, names: Collection[str]) -> dict[str, Any]:
+    """Return scores ``(n,)`` of `rows`, by any names, for methods that want those of an algorithm."""
+    return {name: rows.rewards.abs() for name in names}
 
 
 def with_goals(obs: Any) -> dict[str, Any]:
