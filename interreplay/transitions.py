@@ -38,7 +38,7 @@ def observation_parts(obs: Observation) -> dict[str, Tensor]:
 
 def join_parts(parts: dict[str, Tensor]) -> Observation:
     """Return the inverse of `observation_parts`."""
-    return parts[""] if set(parts) == {""} else parts
+    return parts[""] if len(parts) == 1 and "" in parts else parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ class Gathered(NamedTuple):
         anchors: ``(n, ...)``.
         neighbors: ``(n, k, ...)``; the anchors where there are none for any row.
         partners: Slots ``(n,)`` of the first neighbor of each row.
-        alone: Which rows have none, bool ``(n,)``; None where all have one.
+        alone: Which rows have none, bool ``(n,)``; None where all have one, or nobody asks for any.
     """
 
     anchors: Transitions

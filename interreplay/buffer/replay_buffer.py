@@ -133,8 +133,8 @@ class ReplayBuffer(Composition):
     def _gather(self, slots: Tensor) -> Gathered:
         """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
         if not self.synthesizer.uses_neighbors:
-            anchors, none = self.view.read(self.storage, slots), torch.full_like(slots, NO_NEIGHBOR)
-            return Gathered(anchors, anchors, none, none < 0)
+            anchors = self.view.read(self.storage, slots)
+            return Gathered(anchors, anchors, torch.full_like(slots, NO_NEIGHBOR), None)
         found = self.neighborhood.gather(self.storage, slots, self.rng)
         if not isinstance(found, Neighbors):
             raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")

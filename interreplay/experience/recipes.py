@@ -35,12 +35,7 @@ def as_settings(kind: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_source(kind: Any, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> RowSource:
-    """Return a source from a name, a class or a factory with its arguments; a ready one as it is.
-
-    Args:
-        kind: What to make.
-        defaults: Arguments that are passed where the recipe takes them and they are not given.
-        **arguments: Arguments of the recipe.
+    """Return a source as `make_buffer` returns a buffer, of the names in `COMPOSED` too.
 
     Raises:
         ValueError: When the name or an argument is unknown.

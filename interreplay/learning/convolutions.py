@@ -32,20 +32,30 @@ class ConvolutionBody(nn.Module):
     def __init__(self, shape: tuple[int, ...], layers: tuple[tuple[int, int, int], ...], most: float = 255.0):
         super().__init__()
         self._shape, self._most = shape, most
-        pixels = channels_first(torch.zeros(1, *shape), shape)
-        made: list[nn.Module] = []
-        channels = pixels.shape[1]
-        for out, kernel, stride in layers:
-            made += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU()]
-            channels = out
-        self.layers = nn.Sequential(*made, nn.Flatten())
-        with torch.no_grad():
-            self.width = self.layers(pixels).shape[1]
+        self.layers, self.width = convolutions(shape, layers)
 
     def forward(self, images: Tensor) -> Tensor:
         """``(n, width)`` of images ``(n, *shape)``."""
         pixels = channels_first(images, self._shape).float()
         return self.layers(pixels if self._most == 1.0 else pixels / self._most)
+
+
+def convolutions(shape: tuple[int, ...], layers: tuple[tuple[int, int, int], ...]) -> tuple[nn.Sequential, int]:
+    """Return layers with ReLU from images ``(n, C, H, W)`` to flat features, and the number of these.
+
+    Args:
+        shape: Of one image as `ConvolutionBody` takes them.
+        layers: Channels, kernel and stride of each layer.
+    """
+    pixels = channels_first(torch.zeros(1, *shape), shape)
+    made: list[nn.Module] = []
+    channels = pixels.shape[1]
+    for out, kernel, stride in layers:
+        made += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU()]
+        channels = out
+    together = nn.Sequential(*made, nn.Flatten())
+    with torch.no_grad():
+        return together, together(pixels).shape[1]
 
 
 def channels_first(images: Tensor, shape: tuple[int, ...]) -> Tensor:

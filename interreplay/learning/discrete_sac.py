@@ -9,18 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.learning.actor_critic import SoftUpdate
 from interreplay.learning.fast.discrete_sac import FastDiscreteSACUpdate
 from interreplay.learning.networks import MLP, BatchedMLP
 from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
-from interreplay.learning.sac import SACNetworks
+from interreplay.learning.sac import PlainSACUpdate, SACNetworks
 from interreplay.learning.update import (
     SampleLike,
-    UpdateResult,
     actor_row_weights,
     mean_over_views,
     repeat_for_views,
-    views,
     weighted_mean,
 )
 from interreplay.transitions import Transitions
@@ -81,7 +78,7 @@ class DiscreteSACNetworks(SACNetworks):
         return ENTROPY_SHARE * math.log(self.actor.size)
 
 
-class PlainDiscreteSACUpdate(SoftUpdate):
+class PlainDiscreteSACUpdate(PlainSACUpdate):
     """The update of SAC in plain PyTorch, with sums over all actions where `PlainSACUpdate` draws one.
 
     With V(s) = Σ_a π(a|s)·(min_j Q_j(s, a) − α log π(a|s)) and q_t = r + discounts·V'(s'), V' of the targets:
@@ -93,30 +90,13 @@ class PlainDiscreteSACUpdate(SoftUpdate):
     Arguments are those of `SoftUpdate`; the target entropy is `ENTROPY_SHARE`·log A by default, as in the paper.
     """
 
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        rows, nets = batch.transitions, self.networks
-        obs, next_obs, m = views(rows, nets.encoder)
-        alpha = nets.log_alpha.detach().exp()
-        target = self.target_for(batch, next_obs, m, rng)
-        taken = repeat_for_views(rows.actions, m).unsqueeze(-1)
-        values = nets.critics.outputs(obs, nets.critics.draw_dropped(obs, rng))
+    def critic_loss(
+        self, batch: SampleLike, obs: Tensor, m: int, target: Tensor, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        critics, taken = self.networks.critics, repeat_for_views(batch.transitions.actions, m).unsqueeze(-1)
+        values = critics.outputs(obs, critics.draw_dropped(obs, rng))
         chosen = values.gather(-1, taken.expand(len(values), -1, -1)).squeeze(-1)
-        errors = mean_over_views(chosen, m) - target
-        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
-        losses = batch.weights * self.loss_for(batch).values(errors)
-        critic_loss = weighted_mean(losses, batch.row_weights).sum()
-        self.minimize(critic_loss, "critic")
-        self.updates += 1
-        if self.actor_due():
-            actor_loss, log_probs = self.actor_loss(batch, self.actor_views(rows, obs, m), alpha, rng)
-            self.minimize(actor_loss, "actor")
-            alpha_loss = -nets.log_alpha * weighted_mean(log_probs + self.target_entropy, actor_row_weights(batch))
-            self.minimize(alpha_loss, "alpha")
-            self.policy_metrics = (actor_loss.detach(), alpha_loss.detach(), log_probs.mean())
-        self.move_targets()
-        self.reset_when_due(rng)
-        metrics = self.report(critic_loss, alpha, (errors + target).mean()).detach()
-        return UpdateResult(errors.mean(dim=0).detach(), metrics, scores)
+        return self.loss_of(batch, mean_over_views(chosen, m), target)
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.environments.spaces import leaves
-from interreplay.learning.convolutions import body_of, channels_first
+from interreplay.learning.convolutions import BODIES, body_of, channels_first, convolutions
 from interreplay.transitions import Observation, observation_parts
 
 FEATURES = 50
@@ -71,17 +71,9 @@ class Convolutions(nn.Module):
     def __init__(self, shape: tuple[int, ...]):
         super().__init__()
         self._shape = shape
-        pixels = channels_first(torch.zeros(1, *shape), shape)
-        small = min(pixels.shape[2:]) < 36
-        sizes = ((32, 3, 2), (64, 3, 2), (64, 3, 1)) if small else ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-        layers: list[nn.Module] = []
-        channels = pixels.shape[1]
-        for out, kernel, stride in sizes:
-            layers += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU()]
-            channels = out
-        self.convolutions = nn.Sequential(*layers, nn.Flatten())
-        with torch.no_grad():
-            inner = self.convolutions(pixels).shape[1]
+        _, _, *sides = channels_first(torch.zeros(1, *shape), shape).shape
+        sizes = ((32, 3, 2), (64, 3, 2), (64, 3, 1)) if min(sides) < 36 else BODIES["nature"]
+        self.convolutions, inner = convolutions(shape, sizes)
         self.head = nn.Sequential(nn.Linear(inner, FEATURES), nn.LayerNorm(FEATURES), nn.Tanh())
 
     def forward(self, images: Tensor) -> Tensor:

@@ -158,7 +158,11 @@ class PlainSACUpdate(SoftUpdate):
         """Return the critics' loss for observations ``(n·m, d)``, TD errors ``(critics, n)`` and the mean value."""
         actions, critics = repeat_for_views(batch.transitions.actions.flatten(1), m), self.networks.critics
         values = critics(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
-        errors = mean_over_views(values, m) - target
+        return self.loss_of(batch, mean_over_views(values, m), target)
+
+    def loss_of(self, batch: SampleLike, values: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what `critic_loss` does, of the critics' values ``(critics, n)`` of the actions that were taken."""
+        errors = values - target
         losses = batch.weights * self.loss_for(batch).values(errors)
         return weighted_mean(losses, batch.row_weights).sum(), errors, (errors + target).mean()
 

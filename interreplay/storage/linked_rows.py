@@ -39,6 +39,8 @@ class LinkedRows:
         self.capacity, self.device, self.columns = capacity, device, columns
         self.observed, self.features = list(observation_columns(columns)), feature_columns(columns)
         self.sorted = sorted(self.observed)
+        self._parts = {part_of(name): name for name in self.observed}
+        self._extras = {part_of(name): name for name in columns if is_extra(name)}
         self.records = RowTable(capacity, columns, device)
         self.tails = FinalObservations(observation_columns(columns), device)
         self.episodes = EpisodeLinks()
@@ -65,7 +67,7 @@ class LinkedRows:
         columns = self.records.columns(rows, self.columns)
         terminated, rewards = columns["terminated"], columns["rewards"]
         return unchecked(
-            obs=join_parts({part_of(name): columns[name] for name in self.observed}),
+            obs=join_parts({part: columns[name] for part, name in self._parts.items()}),
             actions=columns["actions"],
             rewards=rewards,
             next_obs=self.observation(following),
@@ -73,7 +75,7 @@ class LinkedRows:
             truncated=columns["truncated"],
             episode=columns["episode"],
             discounts=torch.where(terminated, *self._discounts(rewards.dtype, gamma)),
-            extras={part_of(name): columns[name] for name in columns if is_extra(name)},
+            extras={extra: columns[name] for extra, name in self._extras.items()},
         )
 
     def _discounts(self, dtype: torch.dtype, gamma: float) -> tuple[Tensor, Tensor]:
@@ -87,7 +89,8 @@ class LinkedRows:
 
     def observation(self, rows: Any) -> Observation:
         """Return the observation in copied records ``(...)``."""
-        return join_parts({part_of(name): column for name, column in self.records.columns(rows, self.observed).items()})
+        columns = self.records.columns(rows, self.observed)
+        return join_parts({part: columns[name] for part, name in self._parts.items()})
 
     def _following(self, link: np.ndarray, names: list[str]) -> Any:
         """Return records of which the columns `names` are those of the observations that follow."""

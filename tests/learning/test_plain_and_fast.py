@@ -58,7 +58,7 @@ ALL = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dr
 ALL |= {"actor_target": "mean", "weight_decay": 0.01, "reset_interval": 7}
 WITHOUT = {"DDPG": ("policy_delay",), "TQC": ("target_subset", "actor_target", "huber_delta", "pal_alpha")}
 """Settings that an algorithm does not have."""
-MODULES = ("sac", "discrete_sac", "deterministic", "fast.sac", "fast.discrete_sac", "fast.deterministic")
+MODULES = ("sac", "deterministic", "fast.sac", "fast.discrete_sac", "fast.deterministic")
 
 
 @pytest.fixture(autouse=True)
