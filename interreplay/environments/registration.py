@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interreplay.environments import dm_control, minatar, own, robotics
+from interreplay.environments.atari import ids as atari
 from interreplay.environments.current_folder import search_here
 
 EXTRAS = {
@@ -10,6 +11,7 @@ EXTRAS = {
     "robotics": robotics.register,
     "dm-control": dm_control.register,
     "minatar": minatar.register,
+    "atari": atari.register,
 }
 
 

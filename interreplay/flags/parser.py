@@ -21,7 +21,7 @@ SCOPES = {
 }
 
 
-METAVARS = {"buffer_arg": "NAME=VALUE", "round_robin_weights": "X"}
+METAVARS = {"buffer_arg": "NAME=VALUE", "env_args": "NAME=VALUE", "round_robin_weights": "X"}
 """What ``--help`` shows in place of a value whose reader does not know it."""
 
 

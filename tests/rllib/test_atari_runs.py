@@ -1,0 +1,90 @@
+"""Training on Atari games: what is stored and what is reported, and a run that is resumed in the middle of a game."""
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.environments import registration
+from interreplay.rllib import DQNConfig
+from tests.rllib.test_checkpoints import assert_same_run
+
+
+def config(env="ALE/Breakout-v5", **env_config):
+    registration.register(env)
+    return (
+        DQNConfig()
+        .environment(env, env_config=env_config)
+        .replay("Uniform", capacity=400)
+        .training(
+            encoder="shallow",
+            hiddens=(16,),
+            train_batch_size_per_learner=4,
+            num_steps_sampled_before_learning_starts=40,
+            steps_per_iteration=60,
+            updates_per_step=0.25,
+            epsilon_steps=100,
+        )
+        .debugging(seed=0)
+    )
+
+
+def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_stored():
+    algorithm = config(reward_clipping="soft_asymmetric").build_algo()
+    runner = algorithm.env_runner
+    rows = runner.collect(450, random_actions=True)
+    finished = runner._now.log.take_finished()
+    assert len(finished) >= 2
+    assert rows.obs.dtype == torch.uint8 and rows.obs.shape[1:] == (4, 84, 84)
+    ids, ends, rewards = rows.episode.numpy(), rows.terminated.numpy(), rows.rewards.numpy()
+    first = np.unique(ids)[: len(finished)]
+    for episode, game in zip(first, finished, strict=True):
+        mine = np.flatnonzero(ids == episode)
+        assert len(mine) == game.length and ends[mine].sum() == 5 and ends[mine[-1]], "five lives, one game"
+        # Breakout's lowest bricks give 1: the score counts them, rows hold 5·tanh 1.
+        assert game.ret == (rewards[mine] > 0).sum() and game.ret == int(game.ret)
+        lost = mine[:-1][ends[mine[:-1]]]
+        assert torch.equal(rows.next_obs[lost], rows.obs[lost + 1]), "the game goes on where the life was lost"
+    assert set(np.unique(rewards)) == {0.0, np.float32(5 * np.tanh(1))}
+    # The storage keeps frames once, also where a life was lost.
+    storage = algorithm.replay_buffer.storage
+    storage.add(rows[:400])
+    starts = len(np.unique(ids[:400]))
+    distinct = storage._stacks.frames[""]._top
+    assert distinct <= 400 + 4 * starts
+    index = torch.arange(400)
+    assert torch.equal(storage[index].obs, rows.obs[:400]) and torch.equal(storage[index].next_obs, rows.next_obs[:400])
+    # A row whose life was lost is continued by nothing: n-step returns and bootstraps end there.
+    assert (storage.successor(torch.from_numpy(np.flatnonzero(ends[:400]))) < 0).all()
+    algorithm.stop()
+
+
+def test_evaluation_plays_whole_games_with_raw_scores():
+    algorithm = config(max_frames=2_000).build_algo()
+    episode = algorithm.env_runner.sample(num_episodes=1, random_actions=True)[0]
+    rewards = np.array(episode.get_rewards())
+    assert len(episode) > 100 and episode.is_terminated and episode.get_infos(-1)["lives"] == 0
+    assert rewards.sum() == rewards.astype(int).sum()
+    algorithm.stop()
+
+
+@pytest.mark.slow
+def test_resuming_in_mid_game_equals_not_stopping(tmp_path):
+    """With sticky actions, after lives were lost, the emulator's luck included."""
+    made = lambda: config(max_frames=1_000).build_algo()
+    straight = made()
+    for _ in range(6):
+        straight.train()
+    stopped = made()
+    for _ in range(2):
+        stopped.train()
+    log, game = stopped.env_runner._now.log, stopped.env_runner.env.unwrapped.envs[0].unwrapped
+    assert log.lengths[0] > 0 and 0 < game.emulator.lives() < 5, "in the middle of a game"
+    stopped.save_to_path(tmp_path / "c")
+    resumed = made()
+    resumed.restore_from_path(tmp_path / "c")
+    for _ in range(4):
+        resumed.train()
+    assert_same_run(straight, resumed)
+    assert len(np.unique(straight.replay_buffer.storage[torch.arange(360)].episode)) > 1, "through the end of a game"
+    for algorithm in (straight, stopped, resumed):
+        algorithm.stop()
