@@ -10,6 +10,7 @@ from torch import Tensor
 
 from interreplay.storage.columns import Columns, column_of, columns_of
 from interreplay.storage.frame_pool import FramePool, shared
+from interreplay.storage.linked_rows import LinkedRows
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 
@@ -39,20 +40,13 @@ class FrameStacks:
         numbers = {column_of(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
         return columns_of(transitions) | numbers
 
-    def numbered(self, transitions: Transitions, replaced: Transitions, written: int, capacity: int) -> Transitions:
-        """Return rows for the next slots with numbers in the place of stacks.
+    def numbered(self, transitions: Transitions, written: int) -> Transitions:
+        """Return the n rows for the next slots with numbers in the place of stacks.
 
         Args:
-            transitions: The n rows.
-            replaced: Those that make room for them, as they are in the chain; their frames are let go.
+            transitions: The rows.
             written: Number of rows written before.
-            capacity: Of the ring.
         """
-        numbered = self._put(transitions, written)
-        self._release(replaced, before=written + len(transitions) - capacity)
-        return numbered
-
-    def _put(self, transitions: Transitions, written: int) -> Transitions:
         starts, ends = observation_parts(transitions.obs), observation_parts(transitions.next_obs)
         episodes = [0] * len(transitions) if transitions.episode is None else transitions.episode.tolist()
         done = (transitions.terminated | transitions.truncated).tolist()
@@ -60,11 +54,17 @@ class FrameStacks:
             starts[name], ends[name] = frames.put(starts[name], ends[name], episodes, done, written)
         return transitions.replace(obs=join_parts(starts), next_obs=join_parts(ends))
 
-    def _release(self, rows: Transitions, before: int) -> None:
-        """Let go of the frames of rows, as they are in the chain, and of episodes not written to since `before`."""
+    def release(self, chain: LinkedRows, replaced: range, before: int) -> None:
+        """Let go of the frames of rows that make room, and of episodes without a row from a write number on.
+
+        Args:
+            chain: The rows.
+            replaced: Their slots.
+            before: The write number.
+        """
         for name, frames in self.frames.items():
-            for observation in (rows.obs, rows.next_obs):
-                frames.release(observation_parts(observation)[name])
+            if replaced:
+                frames.drop(chain.numbers_of(replaced, column_of(name)))
             frames.forget_before(before)
 
     def end(self, episode: int) -> None:
@@ -76,7 +76,10 @@ class FrameStacks:
         """Return rows as they were added."""
         if not self.frames:
             return rows
-        return rows.replace(obs=self.restore_observation(rows.obs), next_obs=self.restore_observation(rows.next_obs))
+        starts, ends = observation_parts(rows.obs), observation_parts(rows.next_obs)
+        for name, frames in self.frames.items():
+            starts[name], ends[name] = frames.get_both(starts[name], ends[name])
+        return rows.replace(obs=join_parts(starts), next_obs=join_parts(ends))
 
     def restore_observation(self, observation: Observation) -> Observation:
         """Return observations as they were added."""

@@ -56,6 +56,18 @@ class LinkedRows:
         """Return columns `names` of the observations that `links` ``(n,)`` point to."""
         return self.records.columns(self._following(links.numpy(force=True), names), names)
 
+    def numbers_of(self, slots: range, name: str) -> list[int]:
+        """Return what column `name`, of whole numbers, holds of obs and next_obs of the rows in `slots`."""
+        if not self.records.in_numpy:
+            index = torch.arange(slots.start, slots.stop, device=self.device)
+            rows = self.records.take(index, [name, "link"])
+            return torch.cat([rows[name], self.observations(rows["link"], [name])[name]]).reshape(-1).tolist()
+        found: list[int] = []
+        own, ends, links = self.records.array(name), self.tails.records.array(name), self.records.array("link")
+        for slot, link in zip(slots, links[slots.start : slots.stop].tolist(), strict=True):
+            found += own[slot].tolist() + (own[link] if link >= 0 else ends[-1 - link]).tolist()
+        return found
+
     def read(self, slots: Tensor) -> tuple[Any, Any]:
         """Return records in `slots` ``(n,)``, and records of which the observations are those that follow."""
         rows = self.records.copy(slots)

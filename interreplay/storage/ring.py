@@ -198,8 +198,10 @@ class Storage:
         """Return rows for the next slots, up to the end of the ring, with numbers in the place of stacks of frames."""
         if not self._stacks:
             return part
-        replaced = self.read_records(self.next_replaced(len(part)), self.gamma)
-        return self._stacks.numbered(part, replaced, self.written, self.capacity)
+        numbered, start = self._stacks.numbered(part, self.written), self.written % self.capacity
+        replaced = range(start, start + len(part)) if self.written >= self.capacity else range(0)
+        self._stacks.release(self.chain, replaced, self.written + len(part) - self.capacity)
+        return numbered
 
     def next_replaced(self, count: int) -> Tensor:
         """Return the slots ``(m,)`` of the stored rows that the next `count` rows, at most `capacity`, will replace."""
