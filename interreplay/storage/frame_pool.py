@@ -95,9 +95,9 @@ class FramePool:
     ) -> tuple[list[int], list[int]]:
         pixels, last = self._ended_with(episode)
         now = last
-        if not pixels.startswith(start):  # the whole stack is another
+        if not pixels.startswith(start.data):  # the whole stack is another
             now, pixels = self._known_or_new(start, pixels, last), bytearray(start.tobytes())
-        if pixels.endswith(end[:-1]):  # it moved on by one
+        if pixels.endswith(end[:-1].data):  # it moved on by one
             then = [*now[1:], self._number(end[-1], pixels, now)]
         else:
             then = self._known_or_new(end, pixels, now)
@@ -126,7 +126,7 @@ class FramePool:
     def _number(self, frame: np.ndarray, pixels: bytearray, ids: list[int]) -> int:
         """Return the number of one frame likewise."""
         for place, number in enumerate(ids):
-            if pixels.startswith(frame, place * frame.nbytes):
+            if pixels.startswith(frame.data, place * frame.nbytes):
                 return number
         return self._new(frame)
 
