@@ -101,7 +101,7 @@ class HindsightGoals(Neighborhood):
         return {} if self.partners is None else self.partners.statistics()
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Return bytes beside a full storage: of rows block, place, and slot in a block half empty; and the partners'."""
+        """Return bytes beside a full storage: of rows block, place and slot in a half-empty block; and the partners."""
         return 24 * capacity + (self.partners.nbytes(capacity, features) if self.partners is not None else 0)
 
     def state_dict(self) -> dict[str, Any]:
