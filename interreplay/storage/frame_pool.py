@@ -84,15 +84,16 @@ class FramePool:
         starts, ends = (np.ascontiguousarray(part.numpy(force=True)) for part in (obs, next_obs))
         frame_ids = np.empty((2, len(episodes), self.stack), np.int32)
         for row, episode in enumerate(episodes):
-            frame_ids[0, row], frame_ids[1, row] = self._put_row(
+            frame_ids[0, row], frame_ids[1, row] = self.put_row(
                 starts[row], ends[row], episode, done[row], written + row
             )
         numbers = torch.from_numpy(frame_ids)
         return (numbers if self.device.type == "cpu" else numbers.to(self.device)).unbind()
 
-    def _put_row(
+    def put_row(
         self, start: np.ndarray, end: np.ndarray, episode: int, done: bool, write: int
     ) -> tuple[list[int], list[int]]:
+        """Do what `put` does for one row, of stacks ``(k, *shape)`` that are contiguous in memory."""
         pixels, last = self._ended_with(episode)
         now = last
         if not pixels.startswith(start.data):  # the whole stack is another
@@ -102,9 +103,12 @@ class FramePool:
         else:
             then = self._known_or_new(end, pixels, now)
         np.frombuffer(pixels, np.uint8)[:] = end.reshape(-1)  # in place: new memory would take longer than the copy
-        self._hold(now + then + then)  # by the row, and by the episode
+        if now is last:  # the row holds in its place what the episode held
+            self._hold(then + then)
+        else:
+            self._hold(now + then + then)  # by the row, and by the episode
+            self.drop(last)
         self._running[episode] = write, None if done else pixels, then
-        self.drop(last)
         return now, then
 
     def _ended_with(self, episode: int) -> tuple[bytearray, list[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,13 +41,37 @@ class FrameStacks:
         numbers = {column_of(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
         return columns_of(transitions) | numbers
 
-    def numbered(self, transitions: Transitions, written: int) -> Transitions:
-        """Return the n rows for the next slots with numbers in the place of stacks.
+    def append(self, chain: LinkedRows, transitions: Transitions, written: int) -> None:
+        """Write rows into the next slots of the chain, which do not reach beyond its end, with numbers for stacks.
 
         Args:
-            transitions: The rows.
+            chain: The rows.
+            transitions: n more, in the stored dtypes.
             written: Number of rows written before.
         """
+        n, start = len(transitions), written % chain.capacity
+        replaced = range(start, start + n) if written >= chain.capacity else range(0)
+        if n == 1 and chain.records.in_numpy:  # in two thirds of the time
+            row = {name: column.numpy(force=True) for name, column in transitions.columns().items()}
+            self._number_row(row, written)
+            self._release(chain, replaced, written + 1 - chain.capacity)
+            return chain.append_row(row, written)
+        numbered = self._numbered(transitions, written)
+        self._release(chain, replaced, written + n - chain.capacity)
+        chain.append(numbered, written)
+
+    def _number_row(self, row: dict[str, np.ndarray], written: int) -> None:
+        """Put numbers in the place of stacks, in the columns of one row."""
+        episode = int(row["episode"][0]) if "episode" in row else 0
+        done = bool(row["terminated"][0] or row["truncated"][0])
+        for name, frames in self.frames.items():
+            now, then = column_of(name), f"next_{column_of(name)}"
+            starts, ends = np.ascontiguousarray(row[now]), np.ascontiguousarray(row[then])
+            numbers = frames.put_row(starts[0], ends[0], episode, done, written)
+            row[now], row[then] = np.array([numbers], np.int32).swapaxes(0, 1)
+
+    def _numbered(self, transitions: Transitions, written: int) -> Transitions:
+        """Return rows with numbers in the place of stacks."""
         starts, ends = observation_parts(transitions.obs), observation_parts(transitions.next_obs)
         episodes = [0] * len(transitions) if transitions.episode is None else transitions.episode.tolist()
         done = (transitions.terminated | transitions.truncated).tolist()
@@ -54,14 +79,8 @@ class FrameStacks:
             starts[name], ends[name] = frames.put(starts[name], ends[name], episodes, done, written)
         return transitions.replace(obs=join_parts(starts), next_obs=join_parts(ends))
 
-    def release(self, chain: LinkedRows, replaced: range, before: int) -> None:
-        """Let go of the frames of rows that make room, and of episodes without a row from a write number on.
-
-        Args:
-            chain: The rows.
-            replaced: Their slots.
-            before: The write number.
-        """
+    def _release(self, chain: LinkedRows, replaced: range, before: int) -> None:
+        """Let go of the frames of rows that make room, and of episodes without a row from a write number on."""
         for name, frames in self.frames.items():
             if replaced:
                 frames.drop(chain.numbers_of(replaced, column_of(name)))

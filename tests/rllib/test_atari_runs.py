@@ -1,12 +1,21 @@
 """Training on Atari games: what is stored and what is reported, and a run that is resumed in the middle of a game."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from interreplay.environments import registration
+from interreplay.environments.lookup import find_environment
+from interreplay.learning.convolutions import body_of
 from interreplay.rllib import DQNConfig
 from tests.rllib.test_checkpoints import assert_same_run
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def config(env="ALE/Breakout-v5", **env_config):
@@ -28,6 +37,7 @@ def config(env="ALE/Breakout-v5", **env_config):
     )
 
 
+@pytest.mark.slow
 def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_stored():
     algorithm = config(reward_clipping="soft_asymmetric").build_algo()
     runner = algorithm.env_runner
@@ -88,3 +98,29 @@ def test_resuming_in_mid_game_equals_not_stopping(tmp_path):
     assert len(np.unique(straight.replay_buffer.storage[torch.arange(360)].episode)) > 1, "through the end of a game"
     for algorithm in (straight, stopped, resumed):
         algorithm.stop()
+
+
+def test_the_encoder_of_games_is_natures():
+    space = find_environment("ALE/Pong-v5").observation_space
+    chosen, named = body_of(space, "auto"), body_of(space, "nature")
+    shapes = lambda body: [tuple(p.shape) for p in body.parameters()]
+    assert shapes(chosen) == shapes(named) and shapes(chosen)[0] == (32, 4, 8, 8)
+
+
+@pytest.mark.slow
+def test_a_run_is_started_and_resumed_from_the_command_line(tmp_path):
+    def run(*words):
+        command = [sys.executable, "custom_training.py", *words, "--local_dir", str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    words = "--trainer DQN --env ALE/Pong-v5 --total_env_steps 300 --buffer_size 400 --learning_starts 280 --hiddens 16"
+    words += " --steps_per_iteration 150 --evaluation_num_episodes 1 --env_args max_frames=400 reward_clipping=clamp"
+    assert "0.00284 GB when full" in run(*words.split()), "a frame per row, as bytes"
+    (folder,) = tmp_path.glob("DQN_ALE-Pong-v5_*")
+    params = json.loads((folder / "params.json").read_text())
+    assert params["env_args"] == {"max_frames": 400, "reward_clipping": "clamp"}
+    run("--resume", str(folder), "--total_env_steps", "310")
+    last = json.loads((folder / "result.json").read_text().splitlines()[-1])
+    assert last["env_steps"] == 310 and last["evaluation"]["env_runners"]["episode_len_mean"] <= 100
