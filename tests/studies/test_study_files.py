@@ -74,6 +74,8 @@ def file(tmp_path):
             "--alpha_lr is a setting of SAC, TQC and CrossQ; TD3 does not have it",
         ),
         ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 1"),
+        ({"settings": "{env_args: {graviti: 3}}"}, "'Pendulum-v1' has no argument 'graviti'; accepted: g"),
+        ({"settings": "{env_args: 3}"}, "env_args must look like k=10, got '3'"),
         ({"grids": "[SAC]"}, "grids: expected a list of mappings"),
         ({"grids": "[{trainer: SAC}]"}, "grids: unknown 'trainer'; did you mean trainers?"),
     ],
@@ -144,9 +146,10 @@ def test_the_grid_is_every_combination_seed_by_seed(file):
 def test_settings_are_those_of_custom_training(file, tmp_path):
     from argument_parser import make_parser, settings_for
 
-    path = file(buffers='["NMER{k: 3}"]', settings="{gamma: 0.9, hiddens: [8], buffer_size: 1e4}")
+    path = file(buffers='["NMER{k: 3}"]', settings="{gamma: 0.9, hiddens: [8], buffer_size: 1e4, env_args: {g: 5}}")
     study, folder = cluster_run.read_new({"study": path})
     line = "--buffer NMER --kneighbors 3 --gamma .9 --hiddens 8 --buffer_size 10000 --env Pendulum-v1 --seed 1"
+    line += " --env_args g=5"
     expected = vars(settings_for(make_parser().given(line.split())))
     mine = cluster_run.settings_of(study, folder, study.runs[1])
     assert {k: v for k, v in mine.items() if k != "local_dir"} == {

@@ -152,8 +152,8 @@ def _check(given: dict[str, Any]) -> None:
     """Raise ValueError for an argument out of its range, naming what would be accepted."""
     if given["reward_clipping"] not in REWARD_CLIPPINGS:
         raise ValueError(f"reward_clipping is {given['reward_clipping']!r}; expected {', '.join(REWARD_CLIPPINGS)}")
-    if not 0 <= given["sticky"] < 1:
-        raise ValueError(f"sticky is {given['sticky']}; expected a probability below 1")
+    if not isinstance(given["sticky"], int | float) or not 0 <= given["sticky"] < 1:
+        raise ValueError(f"sticky is {given['sticky']!r}; expected a probability below 1")
     for name, least in (("frameskip", 1), ("frame_stack", 1), ("noops", 0), ("max_frames", 1)):
         if isinstance(given[name], bool) or not isinstance(given[name], int) or given[name] < least:
             raise ValueError(f"{name} is {given[name]!r}; expected a whole number of at least {least}")
