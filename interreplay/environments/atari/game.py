@@ -60,7 +60,17 @@ class Atari(gym.Env):
         max_frames: int = 108_000,
         render_mode: str | None = None,
     ):
-        _check(locals())
+        _check(
+            reward_clipping,
+            sticky,
+            {
+                "frameskip": (frameskip, 1),
+                "frame_stack": (frame_stack, 1),
+                "noops": (noops, 0),
+                "max_frames": (max_frames, 1),
+            },
+            {"full_action_space": full_action_space, "lives_terminate": lives_terminate, "fire_reset": fire_reset},
+        )
         self.game, self.sticky, self.reward_clipping = game, float(sticky), reward_clipping
         self.lives_terminate, self.frameskip, self.noops = bool(lives_terminate), int(frameskip), int(noops)
         self.max_frames, self.render_mode = int(max_frames), render_mode
@@ -148,15 +158,22 @@ class Atari(gym.Env):
         self.emulator.restoreSystemState(self._package.ALEState(np.asarray(state["emulator"]).tobytes()))
 
 
-def _check(given: dict[str, Any]) -> None:
-    """Raise ValueError for an argument out of its range, naming what would be accepted."""
-    if given["reward_clipping"] not in REWARD_CLIPPINGS:
-        raise ValueError(f"reward_clipping is {given['reward_clipping']!r}; expected {', '.join(REWARD_CLIPPINGS)}")
-    if not isinstance(given["sticky"], int | float) or not 0 <= given["sticky"] < 1:
-        raise ValueError(f"sticky is {given['sticky']!r}; expected a probability below 1")
-    for name, least in (("frameskip", 1), ("frame_stack", 1), ("noops", 0), ("max_frames", 1)):
-        if isinstance(given[name], bool) or not isinstance(given[name], int) or given[name] < least:
-            raise ValueError(f"{name} is {given[name]!r}; expected a whole number of at least {least}")
-    for name in ("full_action_space", "lives_terminate", "fire_reset"):
-        if not isinstance(given[name], bool):
-            raise ValueError(f"{name} is {given[name]!r}; expected true or false")
+def _check(clipping: str, sticky: float, counts: dict[str, tuple[int, int]], switches: dict[str, bool]) -> None:
+    """Raise ValueError for an argument out of its range, naming what would be accepted.
+
+    Args:
+        clipping: ``reward_clipping``.
+        sticky: As named.
+        counts: Numbers by name, and the least that each may be.
+        switches: By name.
+    """
+    if clipping not in REWARD_CLIPPINGS:
+        raise ValueError(f"reward_clipping is {clipping!r}; expected {', '.join(REWARD_CLIPPINGS)}")
+    if not isinstance(sticky, int | float) or not 0 <= sticky < 1:
+        raise ValueError(f"sticky is {sticky!r}; expected a probability below 1")
+    for name, (count, least) in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < least:
+            raise ValueError(f"{name} is {count!r}; expected a whole number of at least {least}")
+    for name, switch in switches.items():
+        if not isinstance(switch, bool):
+            raise ValueError(f"{name} is {switch!r}; expected true or false")
