@@ -17,6 +17,7 @@ from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, UsageError
 from interreplay.flags import presets
+from interreplay.flags.config_files import origins_named
 from interreplay.flags.parser import program
 from interreplay.flags.replay_flags import list_buffers, replay_arguments
 from interreplay.flags.run_flags import CATALOGUE, DEFAULTS
@@ -93,17 +94,8 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     Returns:
         The exit code.
     """
-    settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
-    check_device(settings.device)
-    if not checkpoints:
-        check_workers(settings.num_workers)
-    environment = find_environment(settings.env)
-    settings.env = environment.name
-    settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
-    memory = check_memory(settings, environment)
-    ensure_writable(home or Path(settings.local_dir))
-    lines = [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory]
-    lines.append("" if checkpoints else first_update(settings))
+    with origins_named(given):
+        settings, lines = prepared(given, checkpoints, home)
     print("\n".join(line for line in lines if line), flush=True)
 
     # Ray takes seconds to import: only after what can be refused without it.
@@ -125,6 +117,28 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
             return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
     finally:
         algo.stop()
+
+
+def prepared(
+    given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
+) -> tuple[SimpleNamespace, list[str]]:
+    """Return a run's settings and lines about them; arguments as for `run`.
+
+    Raises:
+        UsageError: They cannot be.
+    """
+    settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
+    check_device(settings.device)
+    if not checkpoints:
+        check_workers(settings.num_workers)
+    environment = find_environment(settings.env)
+    settings.env = environment.name
+    settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
+    memory = check_memory(settings, environment)
+    ensure_writable(home or Path(settings.local_dir))
+    lines = [given["config"].told()] if "config" in given else []
+    lines += [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory]
+    return settings, [*lines, "" if checkpoints else first_update(settings)]
 
 
 def first_update(settings: SimpleNamespace) -> str:

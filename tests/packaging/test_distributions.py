@@ -55,4 +55,11 @@ def test_the_wheel_holds_both_packages_with_all_their_files(built):
 def test_the_wheel_holds_nothing_else(built):
     _, _, wheel = built
     tops = {name.split("/")[0] for name in wheel}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"interreplay", "replay_buffers"}
+    assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"interreplay", "replay_buffers"}
+
+
+def test_the_wheel_brings_the_configurations(built):
+    clone, _, wheel = built
+    wanted = {str(path.relative_to(clone)) for path in (clone / "configs").rglob("*.yaml")}
+    brought = {name.partition(".data/data/share/interreplay/")[2] for name in wheel if ".data/" in name}
+    assert brought == wanted and "configs/atari/rainbow_dqn.yaml" in wanted
