@@ -7,11 +7,12 @@ All other words and flags are those of `interreplay.commandline.train`.
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Sequence
 
 from interreplay.commandline import train
-from interreplay.errors import UsageError, accepted_names, did_you_mean
+from interreplay.errors import UsageError
 from interreplay.flags.config_files import completed
 from interreplay.flags.values import boolean, whole
 from interreplay.learning.algorithms_table import VARIANTS
@@ -150,11 +151,11 @@ def _beside(key: str, text: str, of_values: bool) -> list[str]:
 
 
 def _unknown(key: str) -> str:
-    known = [*SETTINGS, *INSTEAD]
-    if near := did_you_mean(key, known):
-        return f"unknown setting {key}; {near} Flags go by their own names, such as hiddens=256,256"
-    groups = [group.rstrip(".") for group in (HYPER, MODEL, EXPERIMENT)]
-    return f"unknown setting {key}; {accepted_names(key, groups)}, each with a name"
+    lasts = {known.rpartition(".")[2]: known for known in (*INSTEAD, *SETTINGS)}
+    close = difflib.get_close_matches(key.rpartition(".")[2], lasts, n=1, cutoff=0.5)
+    near = f"did you mean {lasts[close[0]]}?" if close else ""
+    groups = f"accepted: settings of {', '.join(group.rstrip('.') for group in (HYPER, MODEL, EXPERIMENT))}"
+    return f"unknown setting {key}; {near or groups}; flags go by their own names, such as hiddens=256,256"
 
 
 if __name__ == "__main__":

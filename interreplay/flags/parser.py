@@ -120,9 +120,8 @@ class FlagParser(OneLineParser):
         Args:
             argv: The command line without the program's name.
         """
-        words, assigned = [underscored(word) for word in argv], []
-        if self._complete:
-            words, assigned = self._divided(words)
+        words = [underscored(word) for word in argv]
+        words, assigned = self._divided(words) if self._complete else (words, [])
         known, unknown = self.parse_known_args(words)
         if unknown:
             self.error(self._unknown(unknown[0].split("=")[0]))
@@ -130,7 +129,9 @@ class FlagParser(OneLineParser):
 
     def _divided(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the words that are flags and their values, and those that are ``key=value``."""
-        flags, assigned, before = [], [], ""
+        flags: list[str] = []
+        assigned: list[str] = []
+        before = ""
         for word in words:
             action = self._option_string_actions.get(before)
             of_a_flag = action is not None and action.nargs is None  # --buffer_arg k=10
