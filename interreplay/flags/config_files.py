@@ -20,12 +20,15 @@ from typing import Any
 from interreplay.errors import UsageError, did_you_mean
 from interreplay.flags import presets
 from interreplay.flags.original_flags import ELSEWHERE, GONE
+from interreplay.flags.parser import METAVARS, PAIR
 from interreplay.flags.replay_flags import names_method
 from interreplay.flags.run_flags import ALIASES, FLAGS, METHOD
-from interreplay.flags.values import literal, written
+from interreplay.flags.values import assignment, literal, written
 
-CONFIG, ARGUMENTS, DEFAULTS = "config", "buffer_arg", "defaults"
-NAMES = ALIASES | {"buffer_args": ARGUMENTS}
+CONFIG, DEFAULTS = "config", "defaults"
+ARGUMENTS = tuple(name for name, metavar in METAVARS.items() if metavar == PAIR and name in FLAGS)
+"""Flags whose values are arguments by name: mappings in a file, merged one by one."""
+NAMES = ALIASES | {"buffer_args": "buffer_arg", "env_arg": "env_args"}
 INVOKED = frozenset(name for name, flag in FLAGS.items() if flag.scope == "invocation" and not flag.changeable)
 """Flags that are said where the program is started and nowhere else."""
 SUFFIXES = (".yaml", ".yml")
@@ -48,8 +51,9 @@ class Configuration:
     def told(self) -> str:
         """Return a line that says which files were used, and what they set."""
         others = f" over {', '.join(self.files[:-1])}" if self.files[1:] else ""
-        settings = {name: value for name, value in self.settings.items() if name != ARGUMENTS}
-        arguments = [f"--{ARGUMENTS} {name}={value}" for name, value in self.settings.get(ARGUMENTS, ())]
+        settings = {name: value for name, value in self.settings.items() if name not in ARGUMENTS}
+        pairs = [(flag, *pair) for flag in ARGUMENTS for pair in dict(self.settings.get(flag, ())).items()]
+        arguments = [f"--{flag} {name}={value}" for flag, name, value in pairs]
         return f"configuration {self.files[-1]}{others}: {' '.join([presets.shown(settings), *arguments])}".strip()
 
     def origin(self, message: str) -> str:
@@ -111,10 +115,16 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     if named and (not above.get("buffer") or above["buffer"] != below.get("buffer")):
         below = {name: value for name, value in below.items() if name not in METHOD}
     merged = {**below, **above}
-    if ARGUMENTS in below and ARGUMENTS in above:
-        new = {name for name, _ in above[ARGUMENTS]}
-        merged[ARGUMENTS] = [pair for pair in below[ARGUMENTS] if pair[0] not in new] + list(above[ARGUMENTS])
+    for flag in below.keys() & above.keys() & {*ARGUMENTS}:
+        merged[flag] = _joined(flag, below[flag], above[flag])
     return merged
+
+
+def _joined(flag: str, below: Any, above: Any) -> Any:
+    """Return the arguments of two mappings or lists of pairs, as a flag has them."""
+    if not FLAGS[flag].repeat:
+        return {**below, **above}
+    return [pair for pair in below if pair[0] not in dict(above)] + list(above)
 
 
 def _layers(name: str) -> list[tuple[str, dict[str, Any]]]:
@@ -155,15 +165,13 @@ def _read(contents: Mapping[str, Any], place: str) -> dict[str, Any]:
     for key, value in contents.items():
         first, dot, argument = key.partition(".")
         name = NAMES.get(plain := first.replace("-", "_"), plain)
-        if name not in FLAGS or name in INVOKED or (dot and name != ARGUMENTS):
+        if name not in FLAGS or name in INVOKED or (dot and name not in ARGUMENTS):
             raise UsageError(f"{place}: {_unknown(key, name)}")
         if name in found and not dot:
             raise UsageError(f"{place} says {name} twice, the second time as {key!r}; give it once")
         try:
-            if name == ARGUMENTS:
-                found[name] = found.get(name, []) + _arguments({argument: value} if dot else value)
-            else:
-                found[name] = _value(name, value)
+            read = _arguments(name, {argument: value} if dot else value) if name in ARGUMENTS else _value(name, value)
+            found[name] = _joined(name, found[name], read) if name in found else read
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{place}: {key} {error}") from None
     return found
@@ -175,11 +183,13 @@ def _value(name: str, value: Any) -> Any:
     return FLAGS[name].type(written(value))
 
 
-def _arguments(value: Any) -> list[tuple[str, Any]]:
-    """Return the arguments of a replay method: of a mapping, or as the flag would read them."""
-    if not isinstance(value, dict):
-        return [FLAGS[ARGUMENTS].type(str(item)) for item in (value if isinstance(value, list) else [value])]
-    return [(str(name), literal(item) if isinstance(item, str) else item) for name, item in value.items()]
+def _arguments(flag: str, value: Any) -> Any:
+    """Return arguments by name, of a mapping or of what one would type, as a flag has them."""
+    if isinstance(value, dict):
+        pairs = [(str(name), literal(item) if isinstance(item, str) else item) for name, item in value.items()]
+    else:
+        pairs = [assignment(str(item)) for item in (value if isinstance(value, list) else [value])]
+    return pairs if FLAGS[flag].repeat else dict(pairs)
 
 
 def _unknown(key: str, name: str) -> str:

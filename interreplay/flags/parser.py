@@ -23,7 +23,8 @@ SCOPES = {
 
 ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """How a word begins that says a flag and its value, such as ``gamma=0.95``."""
-METAVARS = {"buffer_arg": "NAME=VALUE", "round_robin_weights": "X"}
+PAIR = "NAME=VALUE"
+METAVARS = {"buffer_arg": PAIR, "round_robin_weights": "X"}
 """What ``--help`` shows in place of a value whose reader does not know it."""
 
 
@@ -131,12 +132,17 @@ class FlagParser(OneLineParser):
         """Return the words that are flags and their values, and those that are ``key=value``."""
         flags: list[str] = []
         assigned: list[str] = []
-        before = ""
+        takes = ""  # how many words of this kind the flag before takes: one, + or none
         for word in words:
-            action = self._option_string_actions.get(before)
-            of_a_flag = action is not None and action.nargs is None  # --buffer_arg k=10
-            (assigned if ASSIGNED.match(word) and not of_a_flag else flags).append(word)
-            before = word
+            if not ASSIGNED.match(word) or takes:
+                flags.append(word)
+            else:
+                assigned.append(word)
+            action = self._option_string_actions.get(word)
+            if action is not None:
+                takes = "one" if action.nargs is None else "+" if action.metavar == PAIR else ""
+            elif takes == "one" or word.startswith("-"):
+                takes = ""
         return flags, assigned
 
     def _unknown(self, word: str) -> str:

@@ -82,13 +82,7 @@ def literal(text: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """Return a value of a data file as one would type it: several with commas, pairs with colons, nothing as ``none``.
-
-    Raises:
-        argparse.ArgumentTypeError: No flag takes such a value.
-    """
-    if isinstance(value, dict):
-        raise argparse.ArgumentTypeError(f"must be a value or a list of values, got {value!r}")
+    """Return a value of a data file as one would type it: commas between several, colons in pairs, ``none``."""
     if isinstance(value, list | tuple):
         return ",".join(":".join(map(str, item)) if isinstance(item, list | tuple) else str(item) for item in value)
     return "none" if value is None else str(value)

@@ -132,7 +132,7 @@ def test_every_flag_is_a_key(name, folder):
         ("{trust_checkpoint: true}", ["trust_checkpoint is no setting of a run"]),
         ("{config: b.yaml}", ["config is no setting of a run"]),
         ("{gamma: [1, 2]}", ["a.yaml: gamma must be a number of at least 0, at most 1, got '1,2'"]),
-        ("{gamma: {a: 1}}", ["a.yaml: gamma must be a value or a list of values, got {'a': 1}"]),
+        ("{gamma: {a: 1}}", ["a.yaml: gamma must be a number of at least 0, at most 1, got \"{'a': 1}\""]),
         ("{env: [1]}", ["a.yaml: env must be a name, got [1]"]),
         ("{gamma.x: 1}", ["unknown key 'gamma.x'"]),
         ("{buffer_arg: 3}", ["a.yaml: buffer_arg must look like k=10, got '3'"]),
