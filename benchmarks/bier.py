@@ -22,7 +22,7 @@ ORIGINAL = {"float32": 1.5, "float64": 9.0}
 
 
 def sac_update(buffer: Any) -> Callable[[], object]:
-    """One update of SAC with networks of 2×256 from one batch of the buffer."""
+    """Return one update of SAC with networks of 2×256 from one batch of the buffer."""
     import torch
 
     from interreplay.learning.sac import SACNetworks, SACUpdate
@@ -33,7 +33,7 @@ def sac_update(buffer: Any) -> Callable[[], object]:
 
 
 def with_synthesizer(buffer: Any, synthesizer: Any) -> Callable[[], object]:
-    """A batch of this buffer made by another synthesizer."""
+    """Return a batch of this buffer made by another synthesizer."""
 
     def draw() -> object:
         buffer.synthesizer = synthesizer
@@ -43,7 +43,7 @@ def with_synthesizer(buffer: Any, synthesizer: Any) -> Callable[[], object]:
 
 
 def through_gpytorch(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], object]:
-    """The same predictions from a GPyTorch model in evaluation mode."""
+    """Return the same predictions from a GPyTorch model in evaluation mode."""
     import torch
 
     from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
@@ -66,7 +66,7 @@ def through_gpytorch(x: Any, y: Any, queries: Any, per_target: bool) -> Callable
 
 
 def directly(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], object]:
-    """Our posterior."""
+    """Return our posterior."""
     from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
     from interreplay.synthesis.gaussian_process.posterior import posterior
 
@@ -76,7 +76,7 @@ def directly(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], obj
 
 
 def seconds_per_epoch(x: Any, y: Any, per_target: bool, epochs: int = 10) -> float:
-    """Seconds that one epoch of a fit of these neighborhoods takes, the model's setting up included."""
+    """Return seconds that one epoch of a fit of these neighborhoods takes, the model's setting up included."""
     from interreplay.synthesis.gaussian_process.fit import Fit, fit
     from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
 

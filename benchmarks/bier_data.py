@@ -19,7 +19,7 @@ from benchmarks.measure import single_thread
 
 
 def newest(buffer: Any, rows: int) -> dict[str, np.ndarray]:
-    """Columns of the newest rows of a buffer."""
+    """Return columns of the newest rows of a buffer."""
     import torch
 
     stored = buffer.storage
@@ -30,7 +30,7 @@ def newest(buffer: Any, rows: int) -> dict[str, np.ndarray]:
 
 
 def random_behavior(env: str, rows: int) -> dict[str, np.ndarray]:
-    """Transitions of uniformly random actions."""
+    """Return transitions of uniformly random actions."""
     from benchmarks.training import fill
     from replay_buffers import Uniform
 
@@ -40,7 +40,7 @@ def random_behavior(env: str, rows: int) -> dict[str, np.ndarray]:
 
 
 def trained_behavior(env: str, rows: int, steps: int) -> tuple[dict[str, np.ndarray], float]:
-    """The newest rows after training, and the mean return of the last episodes."""
+    """Return the newest rows after training, and the mean return of the last episodes."""
     from interreplay.rllib import SACConfig
 
     config = SACConfig().environment(env).replay("Uniform", capacity=steps).debugging(seed=0)

@@ -26,7 +26,7 @@ BATCHES, ROWS = 4, 256
 
 
 def load(path: Path, **arguments: Any) -> Any:
-    """A BIER buffer with the transitions of a file."""
+    """Return a BIER buffer with the transitions of a file."""
     from interreplay import Transitions
     from replay_buffers import BIER
 
@@ -37,7 +37,7 @@ def load(path: Path, **arguments: Any) -> Any:
 
 
 def spread(buffer: Any) -> np.ndarray:
-    """Standard deviations of [r; Δs] over all stored rows ``(T,)``."""
+    """Return standard deviations of [r; Δs] over all stored rows ``(T,)``."""
     import torch
 
     rows = buffer.storage[torch.arange(len(buffer))]
@@ -45,7 +45,7 @@ def spread(buffer: Any) -> np.ndarray:
 
 
 def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
-    """RMSE and negative log density on rows that are left out, ``(T,)`` each, by score and method."""
+    """Return RMSE and negative log density on rows that are left out, ``(T,)`` each, by score and method."""
     import torch
 
     from interreplay.synthesis.gaussian_process.holdout import evaluate
@@ -65,7 +65,7 @@ def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
 
 
 def simulated(env: Any, rows: Any) -> np.ndarray:
-    """[r; s'] ``(n, T)`` of the simulator at the states and actions of `rows`."""
+    """Return [r; s'] ``(n, T)`` of the simulator at the states and actions of `rows`."""
     low, high, nq = env.action_space.low, env.action_space.high, env.model.nq
     outcomes = []
     for obs, action in zip(rows.obs.double().numpy(), rows.actions.double().numpy(), strict=True):
@@ -76,7 +76,7 @@ def simulated(env: Any, rows: Any) -> np.ndarray:
 
 
 def against_the_simulator(buffer: Any, name: str) -> dict[str, np.ndarray]:
-    """RMSE ``(T,)`` of blended rows by method, both at the same states and actions."""
+    """Return RMSE ``(T,)`` of blended rows by method, both at the same states and actions."""
     import gymnasium as gym
 
     from interreplay.synthesis import Mixup
@@ -102,7 +102,7 @@ def against_the_simulator(buffer: Any, name: str) -> dict[str, np.ndarray]:
 
 
 def target_names(count: int) -> list[str]:
-    """Names of the targets in tables and figures."""
+    """Return names of the targets in tables and figures."""
     return ["r", *(f"Δs{i}" for i in range(count - 1))]
 
 

@@ -21,7 +21,7 @@ OBS, ACTION, EPISODE = 17, 6, 1_000
 
 
 def portions(rows: int, size: int = 10_000) -> Iterator[dict[str, np.ndarray]]:
-    """Random rows in portions, as columns; next_obs is the next row's obs."""
+    """Yield random rows in portions, as columns; next_obs is the next row's obs."""
     rng = np.random.default_rng(0)
     for start in range(0, rows, size):
         n = min(size, rows - start)
@@ -38,7 +38,7 @@ def portions(rows: int, size: int = 10_000) -> Iterator[dict[str, np.ndarray]]:
 
 
 def ours(name: str, rows: int) -> Any:
-    """A buffer of the catalogue, full."""
+    """Return a buffer of the catalogue, full."""
     import replay_buffers
     from interreplay import Transitions
 
@@ -49,7 +49,7 @@ def ours(name: str, rows: int) -> Any:
 
 
 def stable_baselines(rows: int) -> Any:
-    """SB3's replay buffer, full."""
+    """Return SB3's replay buffer, full."""
     from gymnasium.spaces import Box
     from stable_baselines3.common.buffers import ReplayBuffer
 
@@ -71,7 +71,7 @@ def stable_baselines(rows: int) -> Any:
 
 
 def torchrl(rows: int, batch: int) -> Any:
-    """TorchRL's replay buffer, full."""
+    """Return TorchRL's replay buffer, full."""
     import torch
     from tensordict import TensorDict
     from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
@@ -84,7 +84,7 @@ def torchrl(rows: int, batch: int) -> Any:
 
 
 def cpprb(rows: int, prioritized: bool) -> Any:
-    """Cpprb's replay buffer, full."""
+    """Return cpprb's replay buffer, full."""
     import cpprb
 
     shapes = {
@@ -101,7 +101,7 @@ def cpprb(rows: int, prioritized: bool) -> Any:
 
 
 def bare_gather(rows: int, batch: int) -> Callable[[], Any]:
-    """Random rows of five torch columns, and nothing else."""
+    """Return random rows of five torch columns, and nothing else."""
     import torch
 
     rng, shapes = np.random.default_rng(0), [(rows, OBS), (rows, ACTION), (rows,), (rows, OBS), (rows,)]
@@ -115,7 +115,7 @@ def bare_gather(rows: int, batch: int) -> Callable[[], Any]:
 
 
 def drawing(rows: int, batch: int, without: list[str]) -> dict[str, Callable[[], Any]]:
-    """What draws a batch, by name."""
+    """Return what draws a batch, by name."""
     sb3, other, cpp = stable_baselines(rows), torchrl(rows, batch), cpprb(rows, prioritized=False)
     contenders = {
         "Stable-Baselines3": lambda: sb3.sample(batch),
@@ -128,7 +128,7 @@ def drawing(rows: int, batch: int, without: list[str]) -> dict[str, Callable[[],
 
 
 def prioritized(rows: int, batch: int) -> dict[str, Callable[[], Any]]:
-    """What draws a batch and takes back its TD errors, by name."""
+    """Return what draws a batch and takes back its TD errors, by name."""
     import torch
 
     per, cpp, rng = ours("PER", rows), cpprb(rows, prioritized=True), np.random.default_rng(0)
@@ -144,7 +144,7 @@ def prioritized(rows: int, batch: int) -> dict[str, Callable[[], Any]]:
 
 
 def adding(rows: int) -> dict[str, Callable[[], Any]]:
-    """What adds one row to a full buffer, by name."""
+    """Return what adds one row to a full buffer, by name."""
     from interreplay import Transitions
 
     def adder(name: str) -> Callable[[], Any]:
@@ -168,7 +168,7 @@ def report(title: str, contenders: dict[str, Callable[[], Any]], repeats: int, b
 
 
 def memory(rows: int) -> str:
-    """Bytes per stored row against the bytes of its numbers."""
+    """Return bytes per stored row against the bytes of its numbers."""
     stored = ours("Uniform", rows).storage
     numbers = 4 * (OBS + ACTION + 1) + 2
     return table(

@@ -29,7 +29,7 @@ UPDATES = 50  # of SAC while these are added
 
 
 def sac_update(buffer: Any) -> Callable[[], object]:
-    """One update of SAC with a batch that was drawn beforehand."""
+    """Return one update of SAC with a batch that was drawn beforehand."""
     import torch
 
     from interreplay.learning.sac import SACNetworks, SACUpdate
@@ -40,7 +40,7 @@ def sac_update(buffer: Any) -> Callable[[], object]:
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """Processor time of a call."""
+    """Return processor time of a call."""
     start = time.process_time()
     run()
     return time.process_time() - start
@@ -85,7 +85,7 @@ def spread(buffer: Any) -> float:
 
 
 def filled(name: str, z: np.ndarray, rows: int, **arguments: Any) -> Any:
-    """A full buffer of the catalogue, filled by 1,000 rows at a time."""
+    """Return a full buffer of the catalogue, filled by 1,000 rows at a time."""
     import replay_buffers
 
     buffer = getattr(replay_buffers, name)(capacity=rows, seed=0, **arguments)

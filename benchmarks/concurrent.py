@@ -21,13 +21,13 @@ PER_ITERATION = 500
 
 
 def settings(steps: int) -> str:
-    """Flags of every run."""
+    """Return flags of every run."""
     words = f"--total_env_steps {steps} --steps_per_iteration {PER_ITERATION} --learning_starts {PER_ITERATION}"
     return f"{words} --evaluation_interval 0 --buffer_size 100000 --checkpoint_freq 0"
 
 
 def study(folder: Path, runs: int, at_once: int, args: argparse.Namespace, steps: int | None = None) -> Path:
-    """Carries out a study of so many runs and returns its folder."""
+    """Return carries out a study of so many runs and returns its folder."""
     words = f"--envs {args.env} --seeds {runs} --max_concurrent {at_once}"
     words += f" {settings(steps or args.steps)} --results_dir {folder}"
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
@@ -70,7 +70,7 @@ def start_seconds(folder: Path, begun: float) -> list[float]:
 
 
 def main() -> None:
-    """Prints the shares and the times."""
+    """Print the shares and the times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="HalfCheetah-v5")
     parser.add_argument("--steps", type=int, default=5_000)

@@ -58,13 +58,13 @@ class Watch:
         setattr(owner, method, timed)
 
     def take(self) -> dict[str, float]:
-        """The seconds since the last call."""
+        """Return the seconds since the last call."""
         taken, self.seconds = self.seconds, {}
         return taken
 
 
 def matrix_rate(repeats: int = 20) -> float:
-    """Floating-point operations per second of one 256×256×256 product."""
+    """Return floating-point operations per second of one 256×256×256 product."""
     import torch
 
     a, b = torch.randn(WIDTH, WIDTH), torch.randn(WIDTH, WIDTH)
@@ -91,7 +91,7 @@ def update_work(trainer: str, obs: int, actions: int) -> float:
 
 
 def measure(algorithm: Any, iterations: int) -> tuple[dict[str, float], float]:
-    """Median over iterations of the µs per env step by part, and the median matrix rate."""
+    """Return median over iterations of the µs per env step by part, and the median matrix rate."""
     watch, runner = Watch(), algorithm.env_runner
     watch.on(runner, "collect", "runner")
     watch.on(runner, "_act", ACT)

@@ -24,7 +24,7 @@ ENV, EPISODE = "FetchReach-v4", 50
 
 
 def episodes(rows: int, env: Any) -> Iterator[dict[str, Any]]:
-    """Random episodes as columns; observations have one row more, the last one."""
+    """Yield random episodes as columns; observations have one row more, the last one."""
     rng = np.random.default_rng(0)
     for number in range(rows // EPISODE):
         goal = rng.normal(0, 0.1, 3)
@@ -42,7 +42,7 @@ def episodes(rows: int, env: Any) -> Iterator[dict[str, Any]]:
 
 
 def ours(name: str, rows: int, env: Any) -> Any:
-    """A buffer of the catalogue, full."""
+    """Return a buffer of the catalogue, full."""
     import replay_buffers
     from interreplay import Transitions
 
@@ -64,7 +64,7 @@ def ours(name: str, rows: int, env: Any) -> Any:
 
 
 def stable_baselines(rows: int, env: gym.Env) -> Any:
-    """SB3's HerReplayBuffer, full."""
+    """Return SB3's HerReplayBuffer, full."""
     from stable_baselines3.common.vec_env import DummyVecEnv
     from stable_baselines3.her import HerReplayBuffer
 
@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def reward_alone(env: Any, batch: int) -> Callable[[], Any]:
-    """What the environment's function takes of it."""
+    """Return what the environment's function takes of it."""
     goals = np.random.default_rng(0).normal(size=(2, batch, 3)).astype(np.float32)
     return lambda: env.compute_reward(goals[0], goals[1], {})
 

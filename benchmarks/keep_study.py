@@ -18,7 +18,7 @@ MACHINE = ("hostname", "node_ip", "pid")
 
 
 def keep(run: Path, folder: Path) -> None:
-    """The settings, the state and the results of one run."""
+    """Keep the settings, the state and the results of one run."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = json.loads((run / "params.json").read_text()) | {"local_dir": "results"}
     (folder / "params.json").write_text(json.dumps(settings, indent=1, sort_keys=True) + "\n")
@@ -31,7 +31,7 @@ def keep(run: Path, folder: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Keeps every run that has results."""
+    """Keep every run that has results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keep_study", description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, help="a study's folder")
     parser.add_argument("folder", type=Path, help="where to")

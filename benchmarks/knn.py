@@ -26,7 +26,7 @@ K = 10
 
 
 def simulate(rows: int, seed: int) -> np.ndarray:
-    """Rows [obs; action] ``(rows, 23)`` of HalfCheetah-v5, a third of the episodes under each kind of policy."""
+    """Return rows [obs; action] ``(rows, 23)`` of HalfCheetah-v5, a third of the episodes under each kind of policy."""
     environment = gymnasium.make("HalfCheetah-v5")
     rng = np.random.default_rng(seed)
     z = np.empty((rows, 23), np.float32)
@@ -49,13 +49,13 @@ def simulate(rows: int, seed: int) -> np.ndarray:
 
 
 def transitions(z: np.ndarray) -> Transitions:
-    """Transitions with the features `z` ``(n, 23)``; rewards and next observations do not matter here."""
+    """Return transitions with the features `z` ``(n, 23)``; rewards and next observations do not matter here."""
     obs, nothing = z[:, :17], np.zeros(len(z), bool)
     return Transitions(obs, z[:, 17:], np.zeros(len(z), np.float32), obs, nothing, nothing, np.zeros(len(z), np.int64))
 
 
 def recall(storage: Storage, knn: KNN, sample: int) -> float:
-    """Share of the k neighbors that are among the k nearest by exact search, mean over a sample of the rows."""
+    """Return share of the k neighbors that are among the k nearest by exact search, mean over a sample of the rows."""
     slots = torch.from_numpy(np.random.default_rng(0).choice(len(storage), sample, replace=False))
     found, exact = knn.neighbors(storage, slots), nearest(storage, slots, K)
     return float((found[:, :, None] == exact[:, None, :]).any(2).float().mean())

@@ -49,19 +49,19 @@ COLUMNS = {
 
 
 def data_of(trainer: str) -> Path:
-    """Where an algorithm's curves are kept."""
+    """Return where an algorithm's curves are kept."""
     return DATA if trainer == "SAC" else DATA / trainer
 
 
 def steps_of(trainer: str) -> dict[str, int]:
-    """Env steps of an algorithm's runs by environment."""
+    """Return env steps of an algorithm's runs by environment."""
     return {"SAC": STEPS, "TQC": QUANTILE_AND_RENORM_STEPS, "CrossQ": QUANTILE_AND_RENORM_STEPS}.get(
         trainer, OTHER_STEPS
     )
 
 
 def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> list[str]:
-    """What a user would type."""
+    """Return what a user would type."""
     flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps_of(trainer)[env]}
     flags |= VARIANTS.get(buffer, {"buffer": buffer})
     flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "local_dir": folder}
@@ -71,7 +71,7 @@ def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> lis
 
 
 def run(trainer: str, env: str, buffer: str, seed: int) -> None:
-    """One run; keeps its evaluations."""
+    """Do one run and keep its evaluations."""
     with tempfile.TemporaryDirectory() as folder:
         words = command(trainer, env, buffer, seed, Path(folder))
         print("python " + " ".join(words[1:]), flush=True)
@@ -100,7 +100,7 @@ def curves(trainer: str, env: str, buffer: str) -> dict[int, np.ndarray]:
 
 
 def summary(trainer: str, buffers: dict[str, list[str]]) -> str:
-    """Every seed: the first evaluation that reached the goal, the last one, and the mean of the last three."""
+    """Return every seed: the first evaluation that reached the goal, the last one, and the mean of the last three."""
     lines = []
     for env, compared in buffers.items():
         for buffer in compared:
@@ -123,7 +123,7 @@ def summary(trainer: str, buffers: dict[str, list[str]]) -> str:
 
 
 def draw(trainer: str, buffers: dict[str, list[str]]) -> Path:
-    """One panel per environment: every seed thin, the mean of the seeds thick."""
+    """Return one panel per environment: every seed thin, the mean of the seeds thick."""
     import matplotlib
 
     matplotlib.use("Agg")

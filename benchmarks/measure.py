@@ -47,6 +47,6 @@ def interleaved(
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A markdown table."""
+    """Return a markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)

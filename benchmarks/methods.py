@@ -29,7 +29,7 @@ NOT_HERE = {"HER", "BIER"}  # needs goals; has a benchmark of its own
 
 
 def buffers(rows: int, z: np.ndarray, without: list[str]) -> dict[str, Any]:
-    """Full buffers of the catalogue by name."""
+    """Return full buffers of the catalogue by name."""
     import replay_buffers
 
     made: dict[str, Any] = {}

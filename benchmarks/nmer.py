@@ -21,7 +21,7 @@ OBS = 17
 
 
 def simulate(rows: int) -> np.ndarray:
-    """Rows z = [s; a] of `rows` steps of random actions, float32 ``(rows, 23)``."""
+    """Return rows z = [s; a] of `rows` steps of random actions, float32 ``(rows, 23)``."""
     import gymnasium as gym
 
     env = gym.make("HalfCheetah-v5")
@@ -38,7 +38,7 @@ def simulate(rows: int) -> np.ndarray:
 
 
 def rows_of(z: np.ndarray, start: int, stop: int) -> Any:
-    """Transitions `start` to `stop` of a walk through z, in episodes of 1,000."""
+    """Return transitions `start` to `stop` of a walk through z, in episodes of 1,000."""
     from interreplay import Transitions
 
     n, zeros = stop - start, np.zeros(stop - start, bool)
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def drawn(buffers: dict[str, Any], repeats: int) -> str:
-    """A table of the time that batches of 256 take."""
+    """Return a table of the time that batches of 256 take."""
     draw = {name: (lambda b=buffer: b.sample(256)) for name, buffer in buffers.items()}
     seconds = interleaved(draw, repeats, warm_up=200)
     lines = [[n, f"{np.median(s) * 1e6:.0f}", f"{np.median(s / seconds['Uniform']):.2f}"] for n, s in seconds.items()]
@@ -83,7 +83,7 @@ def drawn(buffers: dict[str, Any], repeats: int) -> str:
 
 
 def added(buffer: Any, z: np.ndarray, arguments: argparse.Namespace) -> float:
-    """Processor time in µs per row added alone, a batch drawn after each; the batches do not count."""
+    """Return processor time in µs per row added alone, a batch drawn after each; the batches do not count."""
     spent = 0.0
     for i in range(arguments.rows, arguments.rows + arguments.added):
         row = rows_of(z, i, i + 1)

@@ -41,7 +41,7 @@ def agent(buffer: str, rows: int = 0) -> Any:
 
 
 def turns(agents: dict[str, Any], steps: int) -> dict[str, np.ndarray]:
-    """Seconds of processor time and of the wall clock ``(turns, 2)`` of each agent, all in turn."""
+    """Return seconds of processor time and of the wall clock ``(turns, 2)`` of each agent, all in turn."""
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in agents}
     for turn in range(steps // TURN):
         for name in list(agents)[:: 1 if turn % 2 else -1]:
@@ -89,7 +89,7 @@ def core(names: list[str], stored: Any, start: int, stop: int, before: Any = Non
 
 
 def alone(names: list[str], rows: Any, many: Any) -> str:
-    """The table of buffers alone."""
+    """Return the table of buffers alone."""
     lines = []
     cases = [(f"{a:,}–{b:,}", a, b, None) for a, b in SPANS] + [(f"{len(many):,}", 0, 2_000, many)]
     for span, start, stop, before in cases:

@@ -25,7 +25,7 @@ BATCH = 256
 
 
 def buffers(rows: int) -> dict[str, Any]:
-    """Full buffers by name."""
+    """Return full buffers by name."""
     import replay_buffers
     from interreplay import Transitions
 
@@ -39,7 +39,7 @@ def buffers(rows: int) -> dict[str, Any]:
 
 
 def turn(buffer: Any, seed: int = 0) -> Callable[[], None]:
-    """Draws a batch and reports its errors and scores."""
+    """Draw a batch and reports its errors and scores."""
     import torch
 
     rng = np.random.default_rng(seed)
@@ -52,7 +52,7 @@ def turn(buffer: Any, seed: int = 0) -> Callable[[], None]:
 
 
 def learner() -> tuple[Any, Any]:
-    """An update of SAC with the paper's networks, and a generator."""
+    """Return an update of SAC with the paper's networks, and a generator."""
     import torch
 
     from interreplay.learning.sac import SACNetworks, SACUpdate
@@ -62,7 +62,7 @@ def learner() -> tuple[Any, Any]:
 
 
 def updates(made: dict[str, Any], scored: frozenset[str] = frozenset()) -> Callable[[], None]:
-    """Makes an update of SAC that computes these scores too."""
+    """Make an update of SAC that computes these scores too."""
     update, rng = learner()
     update.scores_wanted = scored
     batch = made["Uniform"].sample(BATCH)
@@ -70,7 +70,7 @@ def updates(made: dict[str, Any], scored: frozenset[str] = frozenset()) -> Calla
 
 
 def learning(buffer: Any) -> Callable[[], None]:
-    """Draws a batch, of candidates that are scored where the method wants it, and learns from it."""
+    """Draw a batch, of candidates that are scored where the method wants it, and learns from it."""
     from interreplay.part import Context
 
     update, rng = learner()
@@ -79,7 +79,7 @@ def learning(buffer: Any) -> Callable[[], None]:
 
 
 def adder(buffer: Any, seed: int = 1) -> Callable[[], None]:
-    """Adds one row."""
+    """Add one row."""
     from interreplay import Transitions
 
     (columns,) = portions(1_000)

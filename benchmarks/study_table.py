@@ -16,12 +16,12 @@ from interreplay.analysis.tables import aggregate_table, efficiency_table, impro
 
 
 def number(value: float) -> str:
-    """Three digits, and the whole part of larger numbers."""
+    """Return three digits, and the whole part of larger numbers."""
     return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def between(row: pd.Series, name: str) -> str:
-    """A value and its interval."""
+    """Return a value and its interval."""
     return f"{number(row[name])} ({number(row[f'{name}_low'])} to {number(row[f'{name}_high'])})"
 
 

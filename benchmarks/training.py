@@ -23,12 +23,12 @@ RATES = {"ours": 90, "Stable-Baselines3": 75, "stock RLlib": 10}
 
 
 def steps(kind: str, updates: int) -> int:
-    """Env steps per timed call."""
+    """Return env steps per timed call."""
     return max(1, round(SECONDS * RATES[kind] / updates))
 
 
 def ours(env: str, buffer: str, trainer: str = "SAC", updates: int = 1, prefill: int = 1_000, **settings: Any) -> Any:
-    """Our algorithm, its buffer holding `prefill` rows of random behavior."""
+    """Return our algorithm, its buffer holding `prefill` rows of random behavior."""
     from interreplay import rllib
 
     config = getattr(rllib, f"{trainer}Config")().environment(env).debugging(seed=0)
@@ -73,7 +73,7 @@ def fill(buffer: Any, env: str, rows: int) -> None:
 
 
 def stable_baselines(env: str, trainer: str = "SAC", updates: int = 1) -> Callable[[], Any]:
-    """SB3's algorithm; batch size, networks and frequency are those of ours."""
+    """Return SB3's algorithm; batch size, networks and frequency are those of ours."""
     import stable_baselines3
 
     model = getattr(stable_baselines3, trainer)(
@@ -92,7 +92,7 @@ def stable_baselines(env: str, trainer: str = "SAC", updates: int = 1) -> Callab
 
 
 def stock(env: str) -> Callable[[], Any]:
-    """RLlib's SAC with its default buffer and networks, one update per env step."""
+    """Return RLlib's SAC with its default buffer and networks, one update per env step."""
     from ray.rllib.algorithms.sac import SACConfig
 
     count = steps("stock RLlib", 1)
@@ -111,7 +111,7 @@ def stock(env: str) -> Callable[[], Any]:
 
 
 def contenders(arguments: argparse.Namespace) -> dict[str, tuple[int, Callable[[], Any]]]:
-    """Env steps per call and the call, by name."""
+    """Return env steps per call and the call, by name."""
     env, trainer, updates = arguments.env, arguments.trainer, arguments.updates
     mine, theirs = steps("ours", updates), steps("Stable-Baselines3", updates)
     found = {

@@ -28,26 +28,26 @@ LENGTHS = (1, 50, 1000)
 
 
 def algorithm(env: str, buffer: str, rows: int) -> Any:
-    """SAC with an empty buffer of so many rows."""
+    """Return SAC with an empty buffer of so many rows."""
     line = f"--env {env} --buffer {buffer} --buffer_size {rows} --evaluation_interval 0"
     settings = SimpleNamespace(**vars(settings_for(make_parser().given(line.split()))))
     return build("SACConfig", settings)
 
 
 def sent(value: Any) -> int:
-    """Bytes of a value as Ray sends it to another process."""
+    """Return bytes of a value as Ray sends it to another process."""
     context = ray._private.worker.global_worker.get_serialization_context()
     return context.serialize(value).total_bytes
 
 
 def raw(rows: Transitions) -> int:
-    """Bytes of the columns themselves."""
+    """Return bytes of the columns themselves."""
     columns = [rows.obs, rows.actions, rows.rewards, rows.next_obs, rows.terminated, rows.truncated, rows.episode]
     return sum(column.nbytes for column in columns if column is not None)
 
 
 def transfers(env: str) -> None:
-    """Prints a line per length of a fragment."""
+    """Print a line per length of a fragment."""
     algo = algorithm(env, "Uniform", 10_000)
     print(f"{env}: bytes per transition as sent by a runner, by transitions per fragment")
     try:
@@ -65,7 +65,7 @@ def transfers(env: str) -> None:
 
 
 def fill(buffer: Any, rows: int, like: Transitions) -> None:
-    """Adds random rows of the shapes and types of `like`, in episodes of 1,000."""
+    """Add random rows of the shapes and types of `like`, in episodes of 1,000."""
     for begin in range(0, rows, 1000):
         obs = torch.randn(1001, *like.obs.shape[1:]).to(like.obs.dtype)
         ends = torch.zeros(1000, dtype=torch.bool)
@@ -77,7 +77,7 @@ def fill(buffer: Any, rows: int, like: Transitions) -> None:
 
 
 def checkpoints(env: str, buffer: str, rows: int, repeats: int) -> None:
-    """Prints what a checkpoint takes beside the bytes that are saved."""
+    """Print what a checkpoint takes beside the bytes that are saved."""
     algo = algorithm(env, buffer, rows)
     try:
         fill(algo.replay_buffer, rows, algo.env_runner.collect(2, True))
@@ -98,7 +98,7 @@ def checkpoints(env: str, buffer: str, rows: int, repeats: int) -> None:
 
 
 def main() -> None:
-    """Prints both."""
+    """Print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="HalfCheetah-v5")
     parser.add_argument("--rows", type=int, default=100_000)

@@ -52,7 +52,7 @@ TASKS = {
 
 
 def ours(task: Task, trainer: str = "DQN") -> Callable[[], Any]:
-    """Our algorithm after some learning."""
+    """Return our algorithm after some learning."""
     from interreplay import rllib
     from interreplay.environments import registration
 

@@ -35,12 +35,12 @@ class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> Any:
-        """Ends the program with exit code 2 and one line."""
+        """End the program with exit code 2 and one line."""
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Submits; returns 0, or 2 with one line that says what to change."""
+    """Submit; return 0, or 2 with one line that says what to change."""
     parser = make_parser()
     words = sys.argv[1:] if argv is None else argv
     cut = words.index("--") if "--" in words else len(words)
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser; what stands behind ``--`` is for ``cluster_run.py``."""
+    """Return the parser; what stands behind ``--`` is for ``cluster_run.py``."""
     parser = OneLineParser(
         prog="submit.py",
         description="Submit a study to Slurm. What stands behind -- is handed to cluster_run.py.",
@@ -63,9 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("kind", choices=SCRIPTS, help="concurrent: all runs in one job of any size; single: an array, one run per task")
     add("study", type=Path, help="the study file")
-    add(
-        "--results_dir", "--results-dir", type=Path, help="the study's folder (default: results/NAME of the study file)"
-    )
+    add("--results_dir", "--results-dir", type=Path, help="the study's folder (results/NAME of the study file)")
     job = parser.add_argument_group("the job").add_argument
     job("--partition", help="as in sbatch")
     job("--account", help="as in sbatch")
@@ -80,9 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
     job("--runs", help="only these runs of an array, such as 0-4,7 (all)")
     job("--name", default="interreplay", help="the job's name (%(default)s)")
     job("--warning", type=whole, default=120, help="seconds before the end at which runs save (%(default)s)")
-    job(
-        "--sbatch", action="append", default=[], metavar="OPTION", help="any other option, such as --sbatch=--exclusive"
-    )
+    job("--sbatch", action="append", default=[], metavar="OPTION", help="any other, such as --sbatch=--exclusive")
     env = parser.add_argument_group("the environment of the runs").add_argument
     env("--venv", type=Path, help="folder of a virtual environment (.venv of the repository)")
     env("--conda", help="name or folder of a conda environment, instead of --venv")
@@ -94,14 +90,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def whole(text: str) -> int:
-    """A whole number of at least 1."""
+    """Return a whole number of at least 1."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of at least 1")
     return int(text)
 
 
 def submit(args: argparse.Namespace) -> int:
-    """Checks everything that can be checked here, then submits.
+    """Check everything that can be checked here, then submit.
 
     Raises:
         Refusal: Something would fail in the queue.
@@ -130,7 +126,7 @@ def submit(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuses what Slurm or the job would refuse later, or silently misunderstand."""
+    """Refuse what Slurm or the job would refuse later, or silently misunderstand."""
     if not args.study.is_file():
         raise Refusal(f"study file {args.study} does not exist")
     if args.conda and args.venv:
@@ -152,7 +148,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def seconds(time: str) -> int:
-    """A time limit in seconds: ``MM``, ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM`` or ``D-HH:MM:SS``."""
+    """Return a time limit in seconds: ``MM``, ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM`` or ``D-HH:MM:SS``."""
     match = TIME.fullmatch(time)
     if not match:
         raise Refusal(f"--time {time}: expected something like 08:00:00 or 2-00:00:00")
@@ -163,7 +159,7 @@ def seconds(time: str) -> int:
 
 
 def environment(args: argparse.Namespace) -> dict[str, str]:
-    """What the batch scripts read from their environment."""
+    """Return what the batch scripts read from their environment."""
     settings: dict[str, Any] = {
         "INTERREPLAY_HOME": HOME,
         "INTERREPLAY_VENV": args.venv and args.venv.resolve(),
@@ -177,13 +173,13 @@ def environment(args: argparse.Namespace) -> dict[str, str]:
 
 
 def outside(settings: dict[str, str]) -> dict[str, str]:
-    """This process's environment with the settings, and without a job's in which it may run itself."""
+    """Return this process's environment with the settings, and without a job's in which it may run itself."""
     keep = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_") or name == "SLURM_CONF"}
     return {**keep, **settings}
 
 
 def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
-    """Asks in the environment of the runs, which also checks both, and mentions what in the job does not fit them."""
+    """Ask in the environment of the runs, which also checks both, and mention what in the job does not fit them."""
     inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && exec python "$@"'
     words = ["-m", "interreplay.commandline.slurm_request", json.dumps(asked(args)), str(args.study), *args.flags]
     done = subprocess.run(
@@ -196,14 +192,14 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
 
 
 def asked(args: argparse.Namespace) -> dict[str, Any]:
-    """What is asked of Slurm for a node or an array task; the batch scripts say how many CPUs by default."""
+    """Return what is asked of Slurm for a node or an array task; the batch scripts say how many CPUs by default."""
     array = args.kind == "single"
     cpus = args.cpus or (1 if array else 4)
     return {"array": array, "cpus": cpus, "gpus": args.gpus or "", "mem": args.mem or "", "nodes": args.nodes}
 
 
 def arrays(args: argparse.Namespace, runs: int) -> list[tuple[str, int]]:
-    """The arrays to submit, as ``--array`` takes them, and the run that each one's first task is."""
+    """Return the arrays to submit, as ``--array`` takes them, and the run that each one's first task is."""
     if args.kind == "concurrent":
         return [("", 0)]
     limit = f"%{args.at_once}" if args.at_once else ""
@@ -217,7 +213,7 @@ def arrays(args: argparse.Namespace, runs: int) -> list[tuple[str, int]]:
 
 
 def max_array() -> int:
-    """How many tasks this site's arrays may have."""
+    """Return how many tasks this site's arrays may have."""
     if not shutil.which("scontrol"):
         return MAX_ARRAY
     shown = subprocess.run(["scontrol", "show", "config"], stdout=subprocess.PIPE, text=True).stdout
@@ -226,7 +222,7 @@ def max_array() -> int:
 
 
 def command(args: argparse.Namespace, array: str, first: int) -> tuple[list[str], dict[str, str]]:
-    """The ``sbatch`` command line, and what its environment has beside the settings."""
+    """Return the ``sbatch`` command line, and what its environment has beside the settings."""
     options = {
         "export": "ALL",
         "job-name": args.name,
@@ -250,7 +246,7 @@ def command(args: argparse.Namespace, array: str, first: int) -> tuple[list[str]
 
 
 def hand_in(words: list[str], settings: dict[str, str], results: Path) -> None:
-    """Calls ``sbatch`` and says how to follow the job."""
+    """Call ``sbatch`` and say how to follow the job."""
     done = subprocess.run(words, env=outside(settings), stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise Refusal("sbatch refused, see above; --dry-run shows its command line")

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from interreplay import Transitions
-from interreplay.diagnostics.batch_statistics import Diagnostics, describe, same_share
-from replay_buffers import LCER, NMER, PER, Uniform
+from interreplay.diagnostics.batch_statistics import Diagnostics, describe
+from interreplay.diagnostics.correlation import BINS, age_ess, mean_cosine, mean_gap, same_share
+from replay_buffers import LCER, NMER, PER, Online, Uniform
 
 
 def filled(recipe, rows=400, length=50, **arguments):
@@ -49,6 +50,43 @@ def test_shares_of_one_episode():
     assert same_share(torch.tensor([1, 1, 2, 2])) == pytest.approx(2 / 6)
     _, found = numbers(filled(Uniform))
     assert found["same_episode_expected"] == pytest.approx(49 / 399)
+
+
+def test_measures_of_correlation_against_every_pair():
+    rng = np.random.default_rng(1)
+    numbers_of, rows = rng.integers(0, 1_000, 40), rng.standard_normal((40, 4))
+    pairs = [(i, j) for i in range(40) for j in range(40) if i != j]
+    gaps = np.mean([abs(numbers_of[i] - numbers_of[j]) for i, j in pairs])
+    assert mean_gap(torch.from_numpy(numbers_of)) == pytest.approx(gaps)
+    scaled = (rows - rows[:30].mean(0)) / rows[:30].std(0, ddof=1)
+    cosines = [abs(scaled[i] @ scaled[j]) / np.linalg.norm(scaled[i]) / np.linalg.norm(scaled[j]) for i, j in pairs]
+    states = torch.from_numpy(rows)
+    scale = torch.std_mean(states[:30], dim=0)
+    assert mean_cosine(states, scale) == pytest.approx(np.mean(cosines))
+    constant = torch.column_stack([states, torch.full((40,), 7.0)])
+    found = mean_cosine(constant, torch.std_mean(constant[:30], dim=0))
+    assert found == pytest.approx(np.mean(cosines)), "what never changes says nothing"
+    assert mean_gap(torch.tensor([5])) == 0.0 and abs(mean_cosine(states[:1], scale)) < 1e-12
+
+
+def test_effective_number_of_ages():
+    assert age_ess(torch.arange(400), 400) == pytest.approx(1.0)
+    assert age_ess(torch.arange(20), 400) == pytest.approx(1 / BINS)
+    assert age_ess(torch.tensor([0, 0, 0, 399]), 400) == pytest.approx(16 / (BINS * 10))
+
+
+def test_the_newest_rows_are_correlated_and_uniform_ones_are_not():
+    _, newest = numbers(filled(Online))
+    _, uniform = numbers(filled(Uniform))
+    assert newest["time_gap"] == pytest.approx(65 / 3 / 400) and newest["age_ess"] == pytest.approx(
+        64**2 / BINS / (3 * 20**2 + 4**2)
+    )
+    assert newest["same_episode_share"] > 0.5 > newest["same_episode_expected"]
+    assert newest["state_cosine"] > 1.3 * newest["state_cosine_expected"]
+    assert uniform["time_gap"] == pytest.approx(1 / 3, rel=0.15)
+    assert uniform["age_ess"] > 0.6 and uniform["state_cosine"] == pytest.approx(
+        uniform["state_cosine_expected"], rel=0.2
+    )
 
 
 def test_blends():

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.sample import Sample
+from interreplay.diagnostics.correlation import describe_correlation
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.experience.source import RowSource
 
@@ -90,8 +91,7 @@ def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: T
         ``td_error_*``: mean, median, largest and standard deviation of |δ|.
         ``weight_ess``: (Σw)² / (n·Σw²), the effective sample size as a share of n.
         ``age_mean``: rows written since the anchors, as a share of those stored.
-        ``same_episode_share``: share of pairs in the batch that are of one episode, and
-        ``same_episode_expected``: of pairs of uniformly drawn rows.
+        What `describe_correlation` returns.
         For methods that blend, ``mix_mean``, ``mix_q10`` … ``mix_q90``: mean and quantiles of λ;
         ``blended_share`` and ``reverted_share`` of the rows; ``neighbor_distance``: mean distance of blended
         pairs in z / std(z), as a share of that of uniformly drawn pairs.
@@ -100,7 +100,6 @@ def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: T
     weights = sample.weights
     storage = buffer.storage
     age = storage.written - 1 - storage.write_numbers(sample.slots)
-    episodes = storage.column("episode")
     found = {
         "td_error_mean": size.mean(),
         "td_error_median": size.median(),
@@ -110,8 +109,7 @@ def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: T
         "age_mean": age.float().mean() / len(buffer),
     }
     numbers = {name: float(value) for name, value in found.items()}
-    numbers["same_episode_share"] = same_share(episodes[sample.slots])
-    numbers["same_episode_expected"] = same_share(episodes[uniform])
+    numbers |= describe_correlation(storage, sample.slots, uniform)
     if sample.mix is not None:
         numbers |= describe_blends(buffer, sample, sample.mix, uniform)
     if sample.row_weights is not None:
@@ -139,10 +137,3 @@ def describe_blends(buffer: ReplayBuffer, sample: Sample, mix: Tensor, uniform: 
         far = ((rows - rows.roll(1, dims=0)) / scale).norm(dim=1).mean()
         numbers["neighbor_distance"] = float(near / far)
     return numbers
-
-
-def same_share(episodes: Tensor) -> float:
-    """Return the share of the pairs of rows that have one id, for ids ``(n,)``."""
-    counts = episodes.unique(return_counts=True)[1].double()
-    n = len(episodes)
-    return float((counts * (counts - 1)).sum() / max(1, n * (n - 1)))

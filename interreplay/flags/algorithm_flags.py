@@ -44,7 +44,7 @@ def _default(name: str, owners: list[str]) -> str:
 
 
 def _owners(names: list[str]) -> str:
-    """Some algorithms, all of DQN's variants in one word."""
+    """Return some algorithms, all of DQN's variants in one word."""
     if {*names} >= VARIANTS:
         names = [*(name for name in names if name not in VARIANTS), "DQN with its variants"]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -174,7 +174,7 @@ def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Cal
 
 
 def with_method(preset: Preset, trainer: str) -> Preset:
-    """A preset with the replay method of an algorithm, where it names none itself."""
+    """Return a preset with the replay method of an algorithm, where it names none itself."""
     row = ALGORITHMS[trainer]
     return (
         preset

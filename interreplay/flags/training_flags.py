@@ -69,7 +69,7 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as JSON would give them back: several numbers are a list."""
+    """Return the settings as JSON would give them back: several numbers are a list."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 

@@ -35,7 +35,7 @@ class ConvolutionBody(nn.Module):
         self.layers, self.width = convolutions(shape, layers)
 
     def forward(self, images: Tensor) -> Tensor:
-        """``(n, width)`` of images ``(n, *shape)``."""
+        """Return ``(n, width)`` of images ``(n, *shape)``."""
         pixels = channels_first(images, self._shape).float()
         return self.layers(pixels if self._most == 1.0 else pixels / self._most)
 

@@ -24,7 +24,7 @@ class Flat(nn.Module):
     """Numbers as they are, parts side by side in the order of their names: float32 ``(n, d)``."""
 
     def forward(self, obs: Observation) -> Tensor:
-        """Observations ``(n, ...)`` or named parts of such."""
+        """Return observations ``(n, ...)`` or named parts of such."""
         if isinstance(obs, Tensor):
             return obs.flatten(1).float() if obs.ndim > 1 else obs.unsqueeze(1).float()
         parts = observation_parts(obs)
@@ -50,7 +50,7 @@ class OneHot(nn.Module):
         self.register_buffer("_offsets", torch.from_numpy(ends - counts - starts).long(), persistent=False)
 
     def forward(self, choices: Tensor) -> Tensor:
-        """``(n, width)`` float32."""
+        """Return ``(n, width)`` float32."""
         index = choices.reshape(len(choices), -1).long() + self._offsets
         return torch.zeros(len(choices), self.width, device=choices.device).scatter_(1, index, 1.0)
 
@@ -77,12 +77,12 @@ class Convolutions(nn.Module):
         self.head = nn.Sequential(nn.Linear(inner, FEATURES), nn.LayerNorm(FEATURES), nn.Tanh())
 
     def forward(self, images: Tensor) -> Tensor:
-        """``(n, FEATURES)`` of images ``(n, *shape)`` uint8."""
+        """Return ``(n, FEATURES)`` of images ``(n, *shape)`` uint8."""
         return self.head(self.convolutions(channels_first(images, self._shape).float() / 255.0))
 
 
 def is_image(space: gym.Space) -> bool:
-    """Whether a space is one of images, or of stacks of them: uint8, two long sides, all of 0 to 255."""
+    """Return whether a space is one of images, or of stacks of them: uint8, two long sides, all of 0 to 255."""
     if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8 or not 2 <= len(space.shape) <= 4:
         return False
     return sorted(space.shape)[-2] >= SMALLEST_IMAGE
@@ -122,7 +122,7 @@ class Encoder(nn.Module):
         return torch.cat(marks)
 
     def forward(self, obs: Observation) -> Tensor:
-        """Observations ``(n, ...)`` or named parts of such, as they are stored, to float32 ``(n, d)``."""
+        """Return observations ``(n, ...)`` or named parts of such, as they are stored, to float32 ``(n, d)``."""
         parts = observation_parts(obs)
         encoded = [self.parts[key](parts[name]) for name, key in self._keys.items()]
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
@@ -158,7 +158,7 @@ class Normalized(nn.Module):
         self.mean, self.squares = np.zeros(len(continuous)), np.zeros(len(continuous))
 
     def forward(self, obs: Observation) -> Tensor:
-        """Observations ``(n, ...)`` or named parts of such to float32 ``(n, d)``."""
+        """Return observations ``(n, ...)`` or named parts of such to float32 ``(n, d)``."""
         return self.normalize(self.encoder(obs))
 
     def normalize(self, values: Tensor) -> Tensor:

@@ -188,7 +188,7 @@ class Quantiles(ValueHead):
         return (weights * Huber(self.kappa).values(pairs)).mean(dim=2).sum(dim=1) / self.kappa
 
     def judge(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> Judged:
-        """As in the base class, from sums over sorted targets: N log N numbers for each row in place of N² pairs."""
+        """Return what the base class does, from sums over sorted targets: N log N numbers a row, not N² pairs."""
         kappa, many = self.kappa, target.shape[-1]
         target, _ = target.sort(dim=-1)
         bounds = torch.cat([chosen - kappa, chosen, chosen + kappa], dim=-1)

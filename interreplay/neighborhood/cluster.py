@@ -82,7 +82,7 @@ class Cluster(Neighborhood):
         return self.clustering
 
     def statistics(self) -> dict[str, float]:
-        """Numbers of clusters and of empty ones, rows per cluster, and the share of rows that are alone in theirs."""
+        """Return numbers of clusters and empty ones, rows per cluster, and the share of rows alone in theirs."""
         if self.clustering is None:
             return {}
         sizes = self.clustering.members.size
@@ -96,7 +96,7 @@ class Cluster(Neighborhood):
         }
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Bytes beside a full storage: three numbers per row, centers, moments, and z of rows that are gone."""
+        """Return bytes beside a full storage: three numbers per row, centers, moments, and z of rows that are gone."""
         numbers = 2 * features + 1 if self.moments else features
         clusters = min(self.n_clusters, max(1, capacity // 2))
         moments = 48 * numbers + 8 if self.moments else 0
@@ -105,7 +105,7 @@ class Cluster(Neighborhood):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on bit for bit; large arrays share memory."""
+        """Return everything needed to go on bit for bit; large arrays share memory."""
         state: dict[str, Any] = {"n_clusters": self.n_clusters}
         if self.clustering is None:
             return state
@@ -186,7 +186,7 @@ class ClusterCenter(Cluster):
         return Neighbors(found.unsqueeze(1), made.map(lambda column: column.unsqueeze(1)))
 
     def _noisy(self, mean: np.ndarray, std: np.ndarray, actions: slice, rng: np.random.Generator) -> np.ndarray:
-        """Vectors ``(n, D)`` around `mean`; noise stops at the bounds of the actions, or at a mean beyond them."""
+        """Return vectors ``(n, D)`` around `mean`; noise stops at the actions' bounds, or at a mean beyond them."""
         noise = standard_normal(mean.shape, rng, torch.device("cpu")).numpy()
         std *= self.noise
         std *= noise

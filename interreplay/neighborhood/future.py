@@ -60,11 +60,11 @@ class HindsightGoals(Neighborhood):
         return replace(found, extras={**found.extras, GOALS: goals})
 
     def goals(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        """What the episodes of the rows in `slots` ``(n,)`` achieved, ``(n, d)``."""
+        """Return what the episodes of the rows in `slots` ``(n,)`` achieved, ``(n, d)``."""
         return storage.next_observation_part(self.steps(storage, slots, rng), "achieved_goal")
 
     def steps(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        """Slots ``(n,)`` of the steps drawn for the rows in `slots` ``(n,)``, by the strategy."""
+        """Return slots ``(n,)`` of the steps drawn for the rows in `slots` ``(n,)``, by the strategy."""
         self.trajectories.follow(storage)
         draws = np.full(len(slots), LAST) if self.strategy == "final" else rng.random(len(slots))
         return torch.from_numpy(self.trajectories.rows(slots, draws, past=self.strategy == "episode")).to(slots.device)
@@ -97,11 +97,11 @@ class HindsightGoals(Neighborhood):
             self.partners.anneal(progress)
 
     def statistics(self) -> dict[str, float]:
-        """What the partners' neighborhood says of itself, for diagnostics."""
+        """Return what the partners' neighborhood says of itself, for diagnostics."""
         return {} if self.partners is None else self.partners.statistics()
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Bytes beside a full storage: of each row block, place, and slot in a block half empty; and the partners'."""
+        """Return bytes beside a full storage: of rows block, place and slot in a half-empty block; and the partners."""
         return 24 * capacity + (self.partners.nbytes(capacity, features) if self.partners is not None else 0)
 
     def state_dict(self) -> dict[str, Any]:

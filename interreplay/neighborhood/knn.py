@@ -67,7 +67,7 @@ class KNN(Neighborhood):
             self.graph.leave(storage, slots.numpy())
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        """Slots ``(n, draw)`` int64 of neighbors drawn for `slots` ``(n,)``; −1 where there are too few."""
+        """Return slots ``(n, draw)`` int64 of neighbors drawn for `slots` ``(n,)``; −1 where there are too few."""
         if self.draw is None:
             return self.neighbors(storage, slots)
         if storage.device.type != "cpu":
@@ -86,7 +86,7 @@ class KNN(Neighborhood):
         return torch.from_numpy(self._pick(ages, order, columns))
 
     def neighbors(self, storage: Storage, slots: Tensor) -> Tensor:
-        """Slots ``(n, k)`` int64 of the k nearest rows of `slots` ``(n,)``, nearest first; −1 beyond the last."""
+        """Return slots ``(n, k)`` int64 of the k nearest rows of `slots` ``(n,)``, nearest first; −1 for none."""
         if storage.device.type != "cpu":
             return nearest(storage, slots, self.k)
         graph = self._graph(storage)
@@ -96,7 +96,7 @@ class KNN(Neighborhood):
         return torch.from_numpy(self._pick(ages, order, np.where(columns < order[:, -1:], columns, -1)))
 
     def _pick(self, ages: np.ndarray, order: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Slots ``(n, m)`` of the live candidates number `columns` ``(n, m)``, −1 where that is −1."""
+        """Return slots ``(n, m)`` of the live candidates number `columns` ``(n, m)``, −1 where that is −1."""
         places = [(order > column[:, None]).argmax(1) for column in columns.T.astype(np.float32)]
         picked = ages[np.arange(len(ages))[:, None], np.stack(places, 1)]
         assert self.graph is not None
@@ -105,7 +105,7 @@ class KNN(Neighborhood):
         return slots
 
     def _pick_one(self, ages: np.ndarray, order: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """What `_pick` returns for one column drawn of the first k, in two thirds of the time; each row has some."""
+        """Return what `_pick` does for one column drawn of the first k, in two thirds of the time; each has some."""
         assert self.graph is not None
         ticket = np.floor(rng.random(len(ages), np.float32) * np.minimum(order[:, -1], np.float32(self.k)))
         places = (order > ticket[:, None]).argmax(1)
@@ -121,7 +121,7 @@ class KNN(Neighborhood):
         return self.graph
 
     def _columns(self, choices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Which of its first `choices` ``(n,)`` neighbors each row draws, int64 ``(n, draw)``; −1 where too few."""
+        """Return which of its first `choices` ``(n,)`` neighbors a row draws, int64 ``(n, draw)``; −1 where too few."""
         if self.draw == 1:
             return np.where(choices > 0, (rng.random(len(choices)) * choices).astype(np.int64), -1)[:, None]
         ticket = rng.random((len(choices), self.k))
@@ -130,11 +130,11 @@ class KNN(Neighborhood):
         return np.where(np.arange(order.shape[1]) < choices[:, None], order, -1)
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Bytes beside a full storage: a list, a scaled copy of z and some numbers per row (on a GPU: none)."""
+        """Return bytes beside a full storage: a list, a scaled copy of z and some numbers per row (on a GPU: none)."""
         return capacity * (8 * self.width + 4 * (features + 2) + 29)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on bit for bit; large arrays share memory."""
+        """Return everything needed to go on bit for bit; large arrays share memory."""
         if self.graph is None:
             return {"width": self.width, "k": self.k}
         size = {"capacity": self.graph.table.capacity, "features": self.graph.cells.dims}

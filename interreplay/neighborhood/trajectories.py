@@ -90,7 +90,7 @@ class Trajectories:
         return target
 
     def _block(self, room: int) -> int:
-        """An empty block."""
+        """Return an empty block."""
         if self.free.get(room):
             start = self.free[room].pop()
         else:
@@ -101,7 +101,7 @@ class Trajectories:
         return start
 
     def rows(self, slots: Tensor, draws: np.ndarray, past: bool) -> np.ndarray:
-        """Slots ``(n,)`` of rows of the same episodes as those in `slots` ``(n,)``.
+        """Return slots ``(n,)`` of rows of the same episodes as those in `slots` ``(n,)``.
 
         Args:
             slots: Of stored rows.

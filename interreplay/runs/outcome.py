@@ -95,7 +95,7 @@ class LastingStream:
         return getattr(self._stream, name)
 
     def _drop(self) -> None:
-        """Lead the descriptor to nowhere, so that what the stream holds back does not fail at the program's end."""
+        """Point the descriptor to nowhere, so that what the stream holds back does not fail at the program's end."""
         try:
             with nowhere() as file:
                 os.dup2(file.fileno(), self._stream.fileno())

@@ -94,7 +94,7 @@ class Selector(Part, ABC):
         """Take note of rows that were just stored in `slots` ``(n,)``, each slot once, in write order."""
 
     def weights(self, stored: Stored, probabilities: Tensor) -> Tensor:
-        """Importance weights ``(n,)`` of rows drawn with `probabilities` ``(n,)``; all 1 by default."""
+        """Return importance weights ``(n,)`` of rows drawn with `probabilities` ``(n,)``; all 1 by default."""
         return torch.ones_like(probabilities)
 
     def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:

@@ -78,14 +78,14 @@ class FromCandidates(Selector):
 
 
 def ascending(values: Tensor) -> Tensor:
-    """The order ``(n,)`` that sorts `values` ``(n,)``, equal ones as they are; numpy's sort is the faster one here."""
+    """Return the order ``(n,)`` that sorts `values` ``(n,)``, equal ones as they are; numpy is the faster one here."""
     if values.device.type != "cpu":
         return torch.argsort(values, stable=True)
     return torch.from_numpy(np.argsort(values.numpy(), kind="stable"))
 
 
 def observations(storage: Storage, slots: Tensor, beside: str | None = None) -> tuple[Observation, Tensor | None]:
-    """Stored observations of `slots` ``(n,)``, and the column `beside` them, read without the rest of the rows."""
+    """Return stored observations of `slots` ``(n,)`` and the column `beside` them, without the rest of the rows."""
     observed = storage.chain.observed
     found = storage.records.take(slots, observed if beside is None else [*observed, beside])
     whole = storage.restore_frames(join_parts({part_of(name): found[name] for name in observed}))
@@ -93,7 +93,7 @@ def observations(storage: Storage, slots: Tensor, beside: str | None = None) -> 
 
 
 def arrived(storage: Storage) -> Observation:
-    """Where the agent arrived last: the next observation ``(1, ...)`` of the newest row, one step on."""
+    """Return where the agent arrived last: the next observation ``(1, ...)`` of the newest row, one step on."""
     chain = storage.chain
     link = int(storage.column("link")[(storage.written - 1) % storage.capacity])
     records, place = (chain.records, link) if link >= 0 else (chain.tails.records, -1 - link)
@@ -103,7 +103,7 @@ def arrived(storage: Storage) -> Observation:
 
 
 def flat(values: Observation) -> Tensor:
-    """Observations, or what a network made of them, as float ``(n, d)``; named parts side by side by name."""
+    """Return observations, or what a network made of them, as float ``(n, d)``; named parts side by side by name."""
     parts = observation_parts(values)
     columns = [parts[name].flatten(1) if parts[name].dim() > 1 else parts[name].unsqueeze(1) for name in sorted(parts)]
     columns = [column if column.is_floating_point() else column.float() for column in columns]

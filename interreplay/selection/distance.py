@@ -12,19 +12,19 @@ Distance = Callable[[Tensor, Tensor], Tensor]
 
 
 def ln(one: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
-    """The Lᵖ norm of the difference."""
+    """Return the Lᵖ norm of the difference."""
     return torch.linalg.vector_norm(one - other, ord=p, dim=-1)
 
 
 def cosine(one: Tensor, other: Tensor) -> Tensor:
-    """1 − cos of the angle; 0 for the same direction, 2 for the opposite one; a zero vector is at 1 from all."""
+    """Return 1 − cos of the angle; 0 for the same direction, 2 for the opposite one; a zero vector is at 1 from all."""
     lengths = torch.linalg.vector_norm(one, dim=-1) * torch.linalg.vector_norm(other, dim=-1)
     products = one @ other[0] if len(other) == 1 else (one * other).sum(dim=-1)
     return 1.0 - products / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
 
 
 def kl(one: Tensor, other: Tensor) -> Tensor:
-    """KL(one ‖ other) of Gaussians with independent dimensions, rows [mean; log std].
+    """Return KL(one ‖ other) of Gaussians with independent dimensions, rows [mean; log std].
 
     Raises:
         ValueError: When the rows cannot be halved.
@@ -38,7 +38,7 @@ def kl(one: Tensor, other: Tensor) -> Tensor:
 
 
 def named(name: str, norm: float, *names: str) -> Distance:
-    """The distance called `name`, one of `names`.
+    """Return the distance called `name`, one of `names`.
 
     Args:
         name: ``"ln"``, ``"cosine"`` or ``"kl"``.

@@ -108,7 +108,7 @@ class Elite(FromCandidates):
         self._counts(stored)[slots] = 0
 
     def replays(self, slots: Tensor) -> Tensor:
-        """How often the rows in `slots` ``(n,)`` were in a batch, int32 ``(n,)``."""
+        """Return how often the rows in `slots` ``(n,)`` were in a batch, int32 ``(n,)``."""
         return self._replays[slots]
 
     def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -127,7 +127,7 @@ class Elite(FromCandidates):
         return ranked.index_select(0, order)
 
     def _once(self, slots: Tensor) -> Tensor:
-        """`slots` ``(m,)`` without what comes again, in their order."""
+        """Return `slots` ``(m,)`` without what comes again, in their order."""
         if len(self._places) != len(self._replays):
             self._places = np.zeros(len(self._replays), np.int32)
         drawn = slots.numpy(force=True)
@@ -139,7 +139,7 @@ class Elite(FromCandidates):
         return self.off_policyness(storage, slots)
 
     def off_policyness(self, storage: Storage, slots: Tensor) -> Tensor:
-        """Distance ``(n,)`` between the behavior and the current policy at the rows in `slots` ``(n,)``.
+        """Return distance ``(n,)`` between the behavior and the current policy at the rows in `slots` ``(n,)``.
 
         Raises:
             ValueError: When the two are not of one shape, or ``"kl"`` has no behavior column to look at.
@@ -178,7 +178,7 @@ class Elite(FromCandidates):
 
 
 def pick(replays: Tensor, size: int, strategy: int) -> Tensor:
-    """Which of u ranked candidates make the batch.
+    """Return which of u ranked candidates make the batch.
 
     Args:
         replays: How often each was replayed ``(u,)``, nearest first.

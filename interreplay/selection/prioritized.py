@@ -71,7 +71,7 @@ class Prioritized(Selector):
         return slots, probabilities.float()
 
     def probabilities(self, slots: Tensor, stored: Stored | None = None) -> Tensor:
-        """P(i) of the rows in `slots` ``(n,)``, float32 ``(n,)``."""
+        """Return p(i) of the rows in `slots` ``(n,)``, float32 ``(n,)``."""
         assert self._tree is not None
         return (self._tree.leaves[slots] / self._tree.total()).float()
 
@@ -83,7 +83,7 @@ class Prioritized(Selector):
         self.set_priorities(slots, td_errors.detach().abs() + self.eps)
 
     def priorities(self, slots: Tensor) -> Tensor:
-        """Raw priorities p_i of the rows in `slots` ``(n,)``, float32 ``(n,)``."""
+        """Return raw priorities p_i of the rows in `slots` ``(n,)``, float32 ``(n,)``."""
         return self._raw[slots]
 
     def set_priorities(self, slots: Tensor, raw: Tensor) -> None:

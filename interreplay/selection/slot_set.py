@@ -35,7 +35,7 @@ class SlotSet:
 
     @staticmethod
     def nbytes(capacity: int) -> int:
-        """Bytes that a set takes."""
+        """Return bytes that a set takes."""
         return 8 * capacity
 
     def add(self, slots: np.ndarray) -> None:

@@ -14,7 +14,7 @@ TOP = 8192
 
 
 def level_widths(size: int) -> list[int]:
-    """Nodes per level, from the leaves to the top."""
+    """Return nodes per level, from the leaves to the top."""
     widths = [size]
     while widths[-1] > TOP:
         widths.append(-(-widths[-1] // FANOUT))
@@ -22,7 +22,7 @@ def level_widths(size: int) -> list[int]:
 
 
 def keep_last(index: Tensor) -> Tensor:
-    """Positions in `index` ``(n,)`` of the last occurrence of each value, in ascending order of the value."""
+    """Return positions in `index` ``(n,)`` of the last occurrence of each value, in ascending order of the value."""
     order = torch.argsort(index, stable=True)
     ordered = index[order]
     last = torch.ones_like(ordered, dtype=torch.bool)
@@ -49,7 +49,7 @@ class SumTree:
 
     @staticmethod
     def nbytes(size: int) -> int:
-        """Bytes of a tree with `size` leaves."""
+        """Return bytes of a tree with `size` leaves."""
         return sum(-(-w // FANOUT) * FANOUT * 8 for w in level_widths(size))
 
     @property
@@ -58,7 +58,7 @@ class SumTree:
         return self.levels[0].view(-1)[: self.size]
 
     def total(self) -> Tensor:
-        """The sum of all leaves, a scalar tensor."""
+        """Return the sum of all leaves, a scalar tensor."""
         return self.levels[-1].sum()
 
     def set(self, index: Tensor, values: Tensor) -> None:

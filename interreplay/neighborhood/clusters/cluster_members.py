@@ -26,7 +26,7 @@ class ClusterMembership:
         self.build(1)
 
     def build(self, count: int) -> None:
-        """Lists of `count` clusters from `cluster`, slots ascending."""
+        """Make lists of `count` clusters from `cluster`, slots ascending."""
         slots = np.flatnonzero(self.cluster >= 0)
         clusters = self.cluster[slots]
         order = np.argsort(clusters.astype(np.uint16) if count <= 1 << 16 else clusters, kind="stable")
@@ -74,13 +74,13 @@ class ClusterMembership:
             self.size[cluster], self.cluster[slot] = last, -1
 
     def of(self, clusters: np.ndarray) -> np.ndarray:
-        """Slots of all members of `clusters` ``(c,)``, one cluster after the other, int64."""
+        """Return slots of all members of `clusters` ``(c,)``, one cluster after the other, int64."""
         size = self.size[clusters]
         rank = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
         return self.pool[np.repeat(self.start[clusters], size) + rank].astype(np.int64)
 
     def others(self, slots: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A random other member of the cluster of each of `slots` ``(n,)``, int64; −1 where there is none."""
+        """Return a random other member of the cluster of each of `slots` ``(n,)``, int64; −1 where there is none."""
         clusters = self.cluster.take(slots)
         rest = self.size.take(clusters) - 1
         chosen = (rng.random(len(slots)) * rest).astype(np.int64)
@@ -91,7 +91,7 @@ class ClusterMembership:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, of slots only those with a row, which are the first ones; the arrays share memory."""
+        """Return everything, of slots only those with a row, which are the first ones; the arrays share memory."""
         used = int(self.size.sum())
         lists = {name: getattr(self, name) for name in ("size", "room", "start", "pool", "end")}
         return lists | {"cluster": self.cluster[:used], "place": self.place[:used]}

@@ -36,7 +36,7 @@ class MiniBatchKMeans:
         return ((rows - self.scale.mean) * self.weights).astype(np.float32)
 
     def nearest(self, rows: np.ndarray) -> np.ndarray:
-        """Number of the nearest center of each of `rows` ``(n, d)``, int64 ``(n,)``."""
+        """Return number of the nearest center of each of `rows` ``(n, d)``, int64 ``(n,)``."""
         if len(rows) <= BLOCK:
             distances = self._scaled(rows) @ self.slopes
             distances += self.squares
@@ -44,7 +44,7 @@ class MiniBatchKMeans:
         return np.concatenate([self.nearest(rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK)])
 
     def squared(self, rows: np.ndarray) -> np.ndarray:
-        """Squared distance of each of `rows` ``(n, d)`` to its nearest center, in the scale in use: ``(n,)``."""
+        """Return squared distance of each of `rows` ``(n, d)`` to its nearest center, in the scale in use: ``(n,)``."""
         difference = (rows - self.centers[self.nearest(rows)]) * self.weights
         return np.einsum("ij,ij->i", difference, difference)
 

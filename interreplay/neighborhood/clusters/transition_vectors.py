@@ -22,24 +22,24 @@ def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
 
 
 def lead(columns: Columns) -> int:
-    """Numbers before z in a transition vector: those of an achieved goal, which is in s but not in z."""
+    """Return numbers before z in a transition vector: those of an achieved goal, which is in s but not in z."""
     return action_range(columns).stop - num_features(columns)
 
 
 def action_range(columns: Columns) -> slice:
-    """Where the action lies in a transition vector."""
+    """Return where the action lies in a transition vector."""
     start = sum(math.prod(shape) for shape, _ in observation_columns(columns).values())
     return slice(start, start + math.prod(columns["actions"][0]))
 
 
 def length(columns: Columns) -> int:
-    """Numbers D in a transition vector."""
+    """Return numbers D in a transition vector."""
     actions = action_range(columns)
     return 2 * actions.start + (actions.stop - actions.start) + 1
 
 
 def as_transitions(vectors: Tensor, columns: Columns) -> Transitions:
-    """Transitions ``(n, ...)`` in the stored shapes and dtypes from vectors ``(n, D)``; neither terminated nor cut."""
+    """Return transitions ``(n, ...)`` in the stored shapes and dtypes from vectors ``(n, D)``, of which none ends."""
     at = 0
 
     def take(name: str) -> Tensor:

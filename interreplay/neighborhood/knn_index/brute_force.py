@@ -14,7 +14,7 @@ CHUNK = 1 << 16  # rows that are compared at a time
 
 
 def nearest(storage: Storage, slots: Tensor, k: int) -> Tensor:
-    """The k nearest rows of those in `slots` ``(n,)`` in z / std(z), nearest first, themselves excluded.
+    """Return the k nearest rows of those in `slots` ``(n,)`` in z / std(z), nearest first, themselves excluded.
 
     Computes n·N distances as sums of squared differences without cancellation at the end: a product picks
     the candidates, differences rank them.
@@ -44,7 +44,7 @@ def nearest(storage: Storage, slots: Tensor, k: int) -> Tensor:
 
 
 def _weights(storage: Storage) -> tuple[Tensor, Tensor]:
-    """1 / std and mean ``(d,)``, float32, over all rows stored; weight 0 where a dimension is constant."""
+    """Return 1 / std and mean ``(d,)``, float32, over all rows stored; weight 0 where a dimension is constant."""
     first = storage.features(torch.zeros(1, dtype=torch.int64, device=storage.device))[0].double()
     total, squares, count, shift = torch.zeros_like(first), torch.zeros_like(first), len(storage), first
     for rows in _chunks(storage):

@@ -35,7 +35,7 @@ class Search:
         self.hits: list[np.ndarray] = []
 
     def _nearest_cells(self, probes: int) -> np.ndarray:
-        """The nearest cells ``(q, probes)``; the first is the nearest, the rest in no order."""
+        """Return the nearest cells ``(q, probes)``; the first is the nearest, the rest in no order."""
         count = len(self.cells.centers)
         if count == 1:
             return np.zeros((len(self.places), 1), np.int64)
@@ -48,11 +48,11 @@ class Search:
         return pages[pages >= 0]
 
     def _rows(self, pages: np.ndarray) -> np.ndarray:
-        """The rows of `pages`, one after the other ``(m, d + 2)``."""
+        """Return the rows of `pages`, one after the other ``(m, d + 2)``."""
         return self.cells.vectors.reshape(-1, PAGE, self.cells.dims + 2)[pages].reshape(-1, self.cells.dims + 2)
 
     def _radius(self, query: np.intp) -> float:
-        """Squared distance of the query's width-th neighbor in its nearest cells: never below the true one."""
+        """Return squared distance of the query's width-th neighbor in its nearest cells: never below the true one."""
         counts = self.cells.counts[self.probed[query]]
         enough = int(np.searchsorted(np.cumsum(counts), 2 * self.width)) + 1
         if counts[:enough].sum() <= self.width:
@@ -104,7 +104,7 @@ class Search:
 
 
 def capped(near: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """Flat indices of the hits `near` ``(q, m)``, of each query the nearest 256."""
+    """Return flat indices of the hits `near` ``(q, m)``, of each query the nearest 256."""
     for query in np.flatnonzero(near.sum(1) > CAP):
         hits = np.flatnonzero(near[query])
         near[query, hits[np.argpartition(distances[query, hits], CAP)[CAP:]]] = False

@@ -47,7 +47,7 @@ class ExactSearch:
         return query, places, np.einsum("ij,ij->i", difference, difference)
 
     def _some(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
-        """Queries ``(m,)`` and places ``(m,)`` of the pairs of some of the queries."""
+        """Return queries ``(m,)`` and places ``(m,)`` of the pairs of some of the queries."""
         queries, count = self.queries[part], len(self.rows)
         known = _product(queries, self.rows[-SAMPLE:])  # the newest, while nothing was overwritten
         rank = self.width if count <= SAMPLE else self.width // 2
@@ -63,7 +63,7 @@ class ExactSearch:
         return query + part.start, places
 
     def _hits(self, distances: np.ndarray, limits: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
-        """Queries and places of the squared `distances` ``(q, m)`` to the rows from `start` on that are near.
+        """Return queries and places of the squared `distances` ``(q, m)`` to the rows from `start` on that are near.
 
         Near is within the limits ``(q, 1)`` of the queries or in the reach of the rows.
         """

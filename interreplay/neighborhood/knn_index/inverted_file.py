@@ -15,12 +15,12 @@ FAR = 1e30  # squared length of what is not there
 
 
 def cells_for(count: int) -> int:
-    """How many cells suit `count` rows: √N, one (exact search) below 131,072 rows, at most 1024."""
+    """Return how many cells suit `count` rows: √N, one (exact search) below 131,072 rows, at most 1024."""
     return 1 if count < EXACT else min(int(round(count**0.5)), MAX_CELLS)
 
 
 def share_for(count: int) -> float:
-    """Share of the 10 nearest rows that should lie in the cells visited; a search is cheap while rows are few.
+    """Return share of the 10 nearest rows that should lie in the cells visited; a search is cheap while rows are few.
 
     What one search misses, the search for the other row of the pair mostly finds: lists end up better than this.
     """
@@ -56,7 +56,7 @@ class InvertedFile:
         self.restart(np.zeros((1, dims), np.float32))
 
     def restart(self, centers: np.ndarray) -> None:
-        """No rows, and these `centers` ``(cells, d)``."""
+        """Begin without rows, with these `centers` ``(cells, d)``."""
         self.place[:] = -1
         self.pages_used, self.spare = 0, []
         self.centers, self.probes = centers, len(centers)
@@ -88,7 +88,7 @@ class InvertedFile:
             self.counts[cell] += len(part)
 
     def _new_page(self, cell: int) -> int:
-        """A page without rows at the end of `cell`."""
+        """Return a page without rows at the end of `cell`."""
         if self.spare:
             page = self.spare.pop()
         else:
@@ -159,7 +159,7 @@ class InvertedFile:
         return len(self.centers) == 1
 
     def rows(self, slots: np.ndarray) -> np.ndarray:
-        """Vectors ``(n, d)`` of stored `slots` ``(n,)``."""
+        """Return vectors ``(n, d)`` of stored `slots` ``(n,)``."""
         return self.vectors.take(self.place[slots], axis=0)[:, : self.dims]
 
     def replace(self, slots: np.ndarray, vectors: np.ndarray) -> None:
@@ -169,7 +169,7 @@ class InvertedFile:
         self.vectors[at, self.dims] = np.einsum("ij,ij->i", vectors, vectors)
 
     def move_centers(self, centers: np.ndarray) -> None:
-        """The same cells, seen in another scale: `centers` ``(cells, d)``."""
+        """Move the centers of the same cells, seen in another scale: `centers` ``(cells, d)``."""
         self.centers, self.squares = centers, (centers * centers).sum(1)
 
     @property
@@ -180,7 +180,7 @@ class InvertedFile:
         return np.flatnonzero(self.place >= 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything; the large arrays share memory."""
+        """Return everything; the large arrays share memory."""
         used = self.pages_used * PAGE
         state = {name: getattr(self, name)[:used] for name in ("vectors", "slots", "reach")}
         state |= {name: getattr(self, name)[: self.pages_used] for name in ("page_cell", "page_rank")}

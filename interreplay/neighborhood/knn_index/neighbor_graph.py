@@ -72,7 +72,7 @@ class NeighborGraph(CandidateLists):
             self._flush(storage)
 
     def _moved(self, features: np.ndarray) -> bool:
-        """Whether rows that wait could have moved the scale, `features` ``(n, d)`` of the newest among them."""
+        """Return whether rows that wait could have moved the scale, `features` ``(n, d)`` of the newest among them."""
         deviation = features - self._center
         deviation *= self._tolerance
         deviation *= deviation
@@ -155,7 +155,7 @@ class NeighborGraph(CandidateLists):
         self.pending = []
 
     def _stale(self, added: int) -> np.ndarray:
-        """The stale rows next in turn, some for each of the rows `added`."""
+        """Return the stale rows next in turn, some for each of the rows `added`."""
         count = self.table.count
         turn = (self.sweep + np.arange(min(SWEEP * added, count))) % count
         stale = self.table.written - self.seen[turn] > STALE * count
@@ -168,7 +168,7 @@ class NeighborGraph(CandidateLists):
     # -- state ------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything; large arrays share memory."""
+        """Return everything; large arrays share memory."""
         count = self.table.count
         state = {name: getattr(self, name)[:count] for name in ("queried", "ranked", "seen")}
         state |= {name: getattr(self, name).state_dict() for name in ("table", "cells", "scale")}

@@ -47,7 +47,7 @@ class CandidateLists:
         return len(self.stds) - 1
 
     def begin_epoch(self) -> None:
-        """Distances are taken in another scale from here on."""
+        """Take distances in another scale from here on."""
         self.stds = np.concatenate([self.stds, self.scale.std[None]])
         self.judge()
 
@@ -59,7 +59,7 @@ class CandidateLists:
         self.fit[used] = self.valid[self.queried[used]] & (self.ranked[used] == self.epoch)
 
     def complete(self, slots: np.ndarray) -> bool:
-        """Whether the first k candidates of all `slots` ``(n,)``, mended, are their k nearest, without a look at each.
+        """Return whether the first k candidates of all `slots` ``(n,)``, mended, are their k nearest, at one look.
 
         So it is while nothing was overwritten, where all lists are long enough.
         """
@@ -68,7 +68,7 @@ class CandidateLists:
         return not (self.table.pick(slots, self.k - 1) == EMPTY).any()
 
     def candidates(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates of `slots` ``(n,)``, mended.
+        """Return candidates of `slots` ``(n,)``, mended.
 
         Returns:
             Their ages ``(n, width)``, nearest first, and the number of live ones up to and with each, float32
@@ -93,7 +93,7 @@ class CandidateLists:
             self.tidy(AHEAD)
 
     def tidy(self, rows: int) -> None:
-        """Of the next `rows` rows in turn, rank the lists whose distances are of an earlier scale."""
+        """Rank, of the next `rows` rows in turn, the lists whose distances are of an earlier scale."""
         count = self.table.count
         turn = (self.tidied + np.arange(min(rows, count))) % count
         self.tidied = int(turn[-1] + 1) % count
@@ -142,7 +142,7 @@ class CandidateLists:
             self._offer(*theirs, 8)
 
     def _radius(self, slots: np.ndarray) -> np.ndarray:
-        """Squared radius ``(q,)`` that should hold `width` rows; NaN where the list does not tell."""
+        """Return squared radius ``(q,)`` that should hold `width` rows; NaN where the list does not tell."""
         keys = self.table.keys[slots]
         number = self.table.live(keys).sum(1)
         keys[~self.table.live(keys)] = EMPTY

@@ -12,7 +12,7 @@ SHIFT = np.uint64(32)
 
 
 def pack(squared: np.ndarray, writes: np.ndarray) -> np.ndarray:
-    """Keys of candidates: squared distance (float32 bits) above, write number modulo 2³² below; uint64.
+    """Return keys of candidates: squared distance (float32 bits) above, write number modulo 2³² below; uint64.
 
     Non-negative floats sort as their bits do, so keys sort by distance and one sort moves both.
     """
@@ -21,7 +21,7 @@ def pack(squared: np.ndarray, writes: np.ndarray) -> np.ndarray:
 
 
 def squared_of(keys: np.ndarray) -> np.ndarray:
-    """Squared distances, float32, of `keys`; NaN where empty."""
+    """Return squared distances, float32, of `keys`; NaN where empty."""
     return (keys >> SHIFT).astype(np.uint32).view(np.float32)
 
 
@@ -52,13 +52,13 @@ class NeighborTable:
         return newest - (newest - slots) % self.capacity
 
     def ages(self, keys: np.ndarray) -> np.ndarray:
-        """How many rows were written after the candidates, uint32; `count` or more: gone, or empty."""
+        """Return how many rows were written after the candidates, uint32; `count` or more: gone, or empty."""
         # the low half of each key is read in place; an empty key has the bits of write number 2³² − 1
         writes = keys.view(np.uint32)[..., 0::2] if keys.flags.c_contiguous else (keys & LOW).astype(np.uint32)
         return np.uint32((self.written - 1) & 0xFFFFFFFF) - writes
 
     def live(self, keys: np.ndarray) -> np.ndarray:
-        """Which of `keys` ``(n, m)`` name a row that is stored now."""
+        """Return which of `keys` ``(n, m)`` name a row that is stored now."""
         return self._live(self.ages(keys), keys)
 
     def _live(self, ages: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -66,23 +66,23 @@ class NeighborTable:
         return live if self.written < 0xFFFFFFFF else live & (keys != EMPTY)  # before that, empty keys are too old
 
     def count_live(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ages of `keys` ``(n, width)``, and the number of live ones up to and with each, float32 of that shape."""
+        """Return ages of `keys` ``(n, width)``, and the number of live ones up to and with each, float32."""
         ages = self.ages(keys)
         # a product takes a third of the time of cumsum
         return ages, self._live(ages, keys).astype(np.float32) @ self._upper
 
     def slots_of(self, keys: np.ndarray) -> np.ndarray:
-        """Slots, int64, of live `keys`."""
+        """Return slots, int64, of live `keys`."""
         if self.written <= self.capacity:
             return (keys & LOW).astype(np.int64)
         return self.slots_aged(self.ages(keys))
 
     def slots_aged(self, ages: np.ndarray) -> np.ndarray:
-        """Slots, int64, of stored rows after which `ages` rows were written."""
+        """Return slots, int64, of stored rows after which `ages` rows were written."""
         return (self.written - 1 - ages.astype(np.int64)) % self.capacity
 
     def pick(self, slots: np.ndarray, columns: np.ndarray | int) -> np.ndarray:
-        """Keys ``(n,)`` of candidate number `columns` ``(n,)`` of `slots` ``(n,)``."""
+        """Return keys ``(n,)`` of candidate number `columns` ``(n,)`` of `slots` ``(n,)``."""
         return self.keys.reshape(-1).take(slots * self.width + columns)
 
     def clear(self, slots: np.ndarray) -> None:
@@ -113,7 +113,7 @@ class NeighborTable:
         return kept
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows in use, sharing memory."""
+        """Return the rows in use, sharing memory."""
         return {"written": self.written, "keys": self.keys[: self.count]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ class NeighborTable:
 
 
 def by_group(groups: np.ndarray, keys: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Keys side by side: one line for each group, and another for every further `limit` of its keys.
+    """Return keys side by side: one line for each group, and another for every further `limit` of its keys.
 
     Args:
         groups: Group of each key, int64 ``(m,)``.

@@ -13,7 +13,7 @@ from interreplay.synthesis.relabel import GoalFn
 
 
 def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
-    """``compute_reward`` and ``compute_terminated`` of the environment of a configuration.
+    """Return ``compute_reward`` and ``compute_terminated`` of the environment of a configuration.
 
     Args:
         config: Of the algorithm.
@@ -31,7 +31,7 @@ def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
 
 
 def make_one(config: Any) -> gym.Env:
-    """One environment of a configuration, as RLlib's runners would make it."""
+    """Return one environment of a configuration, as RLlib's runners would make it."""
     context = EnvContext(config.env_config, worker_index=0)
     if callable(config.env):
         return config.env(context)

@@ -82,7 +82,7 @@ class OffPolicyLearner(TorchLearner):
                 group["lr"] = rate
 
     def collect_metrics(self) -> dict[str, float]:
-        """Means over the updates since the last call, empty when there were none."""
+        """Return means over the updates since the last call, empty when there were none."""
         if not self._since:
             return {}
         means = (self._totals / self._since).tolist()

@@ -24,7 +24,7 @@ from interreplay.rllib.env_runner.action_spaces import check_action_space
 
 
 def flat_size(space: gym.Space) -> int:
-    """Numbers in one observation or action of a space."""
+    """Return numbers in one observation or action of a space."""
     return int(gym.spaces.flatdim(space))
 
 
@@ -128,7 +128,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         return [f"nets.{name}" for name in sorted(parts - {"actor", "encoder"})]
 
     def encode(self, obs: Any) -> Tensor:
-        """Observations as they are stored, or as RLlib has them, to what the networks see, ``(n, d)``."""
+        """Return observations as they are stored, or as RLlib has them, to what the networks see, ``(n, d)``."""
         return self.nets.encoder(named_parts(obs))
 
     def act(self, obs: Tensor, exploration: Exploration | None = None, rng: torch.Generator | None = None) -> Tensor:

@@ -36,7 +36,7 @@ def check_rllib_settings(config: AlgorithmConfig) -> None:
 
 
 def names_of_rllib() -> list[str]:
-    """Names of what RLlib's own `training` takes."""
+    """Return names of what RLlib's own `training` takes."""
     return [name for name in inspect.signature(AlgorithmConfig.training).parameters if name != "self"]
 
 

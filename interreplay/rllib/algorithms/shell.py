@@ -25,7 +25,7 @@ class Shell(CheckpointedAlgorithm):
 
     @override(Algorithm)
     def _setup_logdir(self) -> None:
-        """Outside of Tune nothing is written there; RLlib would leave an empty folder in the home directory."""
+        """Make no folder: outside of Tune nothing is written there, and RLlib would leave it in the home directory."""
         if self._storage:
             super()._setup_logdir()
         else:
@@ -33,7 +33,7 @@ class Shell(CheckpointedAlgorithm):
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
-        """RLlib would look for one of its own buffer classes; ours is made once the spaces are known."""
+        """Make none: RLlib would look for one of its own classes, and ours is made once the spaces are known."""
 
     def request_stop(self) -> None:
         """Let the running `train()` return after the batches in hand; safe in signal handlers and threads.

@@ -1,0 +1,81 @@
+"""What goes with learning well: few correlations or large errors? The statistic of studies/experience_replay.yaml.
+
+A table of runs has columns ``task``, ``arm``, ``seed``, ``area`` (mean evaluation return above random play) and
+measures of the batches, one row each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+CORRELATION, ERROR = "state_cosine_excess", "td_error_mean"
+"""The two measures that the question is about."""
+
+
+class Interval(NamedTuple):
+    """A value and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """Return it for a table."""
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def rank_correlation(runs: Mapping[str, np.ndarray] | pd.DataFrame, measure: str, held: str | None = None) -> float:
+    """Return Spearman's correlation of the area with a measure, `held` fixed where it is given.
+
+    Of ranks, the partial correlation is that of what is left of both when the third's line is taken away. Where one
+    of them is the same for all runs nothing can be told: NaN.
+    """
+    ranks = [stats.rankdata(runs[name]) for name in ("area", measure, *([held] if held else []))]
+    if any(np.ptp(rank) == 0 for rank in ranks):
+        return float("nan")
+    r = np.corrcoef(ranks)
+    if held is None:
+        return float(r[0, 1])
+    left = np.sqrt((1 - r[0, 2] ** 2) * (1 - r[1, 2] ** 2))
+    return float((r[0, 1] - r[0, 2] * r[1, 2]) / left) if left > 1e-9 else float("nan")
+
+
+def over_seeds(arms: pd.Series, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield places ``(n,)`` of runs with seeds drawn with replacement, within each of the `arms` ``(n,)``."""
+    rng = np.random.default_rng(seed)
+    places = [np.flatnonzero(arms == arm) for arm in arms.unique()]
+    for _ in range(resamples):
+        yield np.concatenate([rng.choice(arm, len(arm)) for arm in places])
+
+
+def explained(
+    runs: pd.DataFrame, measure: str, held: str | None = None, resamples: int = 2_000, seed: int = 0
+) -> Interval:
+    """Return `rank_correlation` within one task, and its percentile interval over seeds; NaN where nothing varies."""
+    columns = {name: runs[name].to_numpy() for name in ("area", measure, held) if name is not None}
+    drawn = [
+        rank_correlation({name: column[places] for name, column in columns.items()}, measure, held)
+        for places in over_seeds(runs["arm"], resamples, seed)
+    ]
+    found = np.array(drawn)[~np.isnan(drawn)]
+    low, high = np.percentile(found, [2.5, 97.5]) if len(found) else (np.nan, np.nan)
+    return Interval(rank_correlation(columns, measure, held), float(low), float(high))
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float], resamples: int = 10_000, seed: int = 0) -> Interval:
+    """Return the ratio of two mean areas, the denominator positive, and its percentile interval over seeds."""
+    rng, a, b = np.random.default_rng(seed), np.asarray(ours, float), np.asarray(theirs, float)
+    means = [x[rng.integers(0, len(x), (resamples, len(x)))].mean(1) for x in (a, b)]
+    low, high = np.percentile(means[0] / np.maximum(means[1], 1e-9), [2.5, 97.5])
+    return Interval(float(a.mean() / b.mean()), float(low), float(high))
+
+
+def improvement(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the probability that a run of ours has a larger area than one of theirs, ties for half."""
+    difference = np.subtract.outer(np.asarray(ours, float), np.asarray(theirs, float))
+    return float((np.sign(difference).mean() + 1) / 2)
