@@ -94,6 +94,14 @@ def test_atari_files_have_the_published_numbers():
         assert steps == (8_000 if made is rainbow else 10_000), "dqn_zoo counts env steps"
 
 
+def test_the_page_about_them_knows_them_all_and_its_commands_are_understood():
+    page = (ROOT / "docs" / "configurations.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)/` \|.*?\|([^|]+)\|$", page, re.MULTILINE))
+    assert {group: set(re.findall(r"`(\w+)`", files)) for group, files in rows.items()} == GROUPS
+    lines = re.findall(r"^(?:python custom_training.py|interreplay train) (--config (?!mine).*)$", page, re.MULTILINE)
+    assert len(lines) == 3 and all(settings(*line.split()) for line in lines)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_trains(name, tmp_path, capsys):
