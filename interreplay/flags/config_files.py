@@ -63,9 +63,10 @@ class Configuration:
 
 
 def _speaks_of(message: str, name: str, value: Any) -> bool:
-    words = [name, value] if name in ("trainer", "env", "buffer", "preset") else [name]
     message = message.partition("accepted:")[0]
-    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", message) for word in words)
+    flag = name if "_" in name else f"(--|with ){name}"  # "buffer" alone is a word like any other
+    patterns = [flag, re.escape(value)] if name in ("trainer", "env", "buffer", "preset") else [flag]
+    return any(re.search(rf"(?<!\w){pattern}(?!\w)", message) for pattern in patterns)
 
 
 @contextmanager
@@ -223,9 +224,10 @@ def folder() -> Path:
     root = Path(__file__).resolve().parents[2]
     if (root / "setup.cfg").is_file():
         return root / "configs"
-    files = importlib.metadata.files("interreplay") or ()
-    bases = (Path(str(file.locate())) for file in files if file.match("share/interreplay/configs/*/base.yaml"))
-    return next((base.resolve().parents[1] for base in bases), root / "configs")
+    recorded = (Path(str(file.locate())) for file in importlib.metadata.files("interreplay") or ())
+    beside = (root / "share/interreplay/configs").glob("*/base.yaml")  # after pip install --target
+    bases = (path for path in (*recorded, *beside) if path.match("share/interreplay/configs/*/base.yaml"))
+    return next((path.resolve().parents[1] for path in bases if path.is_file()), root / "configs")
 
 
 def names() -> list[str]:

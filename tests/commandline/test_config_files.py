@@ -160,6 +160,16 @@ def test_a_circle_is_shown_from_where_it_begins(folder):
         given("--config start.yaml")
 
 
+def test_only_settings_that_a_message_names_are_traced():
+    origin = given("--config per.yaml")["config"].origin
+    assert origin("replay buffer of 1 row for an env: use --buffer_size") == "", "the word, not the flag"
+    assert origin("--buffer is wrong; accepted: DQN") == "buffer is from per.yaml"
+    assert (
+        origin("unknown trainer 'DQN' for CartPole-v1; accepted: PER")
+        == "trainer is from per.yaml, env is from per.yaml"
+    )
+
+
 def test_a_file_that_two_others_stand_on_is_no_circle(folder):
     (folder / "left.yaml").write_text("{defaults: [base.yaml], gamma: .3}")
     (folder / "right.yaml").write_text("defaults: [base.yaml]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -56,6 +57,21 @@ def test_the_wheel_holds_nothing_else(built):
     _, _, wheel = built
     tops = {name.split("/")[0] for name in wheel}
     assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"interreplay", "replay_buffers"}
+
+
+@pytest.mark.parametrize("where", ["--target", "--prefix"])
+def test_an_installed_wheel_finds_its_configurations(built, where, tmp_path):
+    clone, _, _ = built
+    (wheel,) = (clone.parent / "dist").glob("*.whl")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", where, str(tmp_path)]
+    subprocess.run([*install, "--ignore-installed", str(wheel)], check=True, timeout=500)
+    (package,) = (path for path in tmp_path.rglob("interreplay") if (path / "py.typed").exists())
+    code = "from interreplay.flags.config_files import folder, names; print(folder(), 'atari/rainbow_dqn' in names())"
+    environment = os.environ | {"PYTHONPATH": str(package.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
+    )
+    assert done.stdout == f"{tmp_path / 'share/interreplay/configs'} True\n", done.stderr
 
 
 def test_the_wheel_brings_the_configurations(built):
