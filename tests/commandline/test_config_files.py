@@ -112,7 +112,9 @@ def accepted(flag):
     raise AssertionError(f"{flag.name} takes none of them")
 
 
-@pytest.mark.parametrize("name", [name for name in FLAGS if name not in config_files.INVOKED | {"buffer_arg"}])
+@pytest.mark.parametrize(
+    "name", [name for name in FLAGS if name not in config_files.INVOKED | {*config_files.ARGUMENTS}]
+)
 def test_every_flag_is_a_key(name, folder):
     value, expected = accepted(FLAGS[name])
     (folder / "one.yaml").write_text(json.dumps({name: value}))
