@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import shlex
 from pathlib import Path
@@ -44,8 +45,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+parser = functools.cache(make_parser)
+
+
 def given(line):
-    return make_parser().given(shlex.split(line))
+    return parser().given(shlex.split(line))
 
 
 def settings(line):
