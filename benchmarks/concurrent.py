@@ -27,7 +27,7 @@ def settings(steps: int) -> str:
 
 
 def study(folder: Path, runs: int, at_once: int, args: argparse.Namespace, steps: int | None = None) -> Path:
-    """Return carries out a study of so many runs and returns its folder."""
+    """Carry out a study of so many runs and return its folder."""
     words = f"--envs {args.env} --seeds {runs} --max_concurrent {at_once}"
     words += f" {settings(steps or args.steps)} --results_dir {folder}"
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}

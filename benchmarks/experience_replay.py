@@ -32,8 +32,6 @@ COLORS = {
     "CER": "#009E73",
     "HER": "#CC79A7",
 }
-FULL = 50_000
-"""Capacity of the first grid."""
 
 
 def arm_of(settings: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ class TrialFolder(RunFolder):
             ) from None
 
     def note(self, **changes: Any) -> dict[str, Any]:
-        """Return change the status; on disk it is the old one or the new one, never half of it."""
+        """Change the status; on disk it is the old one or the new one, never half of it."""
         status = self.status() | changes
         write_whole(self.path / STATUS, json.dumps(status, indent=1) + "\n")
         return status

@@ -135,8 +135,8 @@ def test_candidates_are_scored_by_the_networks_of_now_and_a_resumed_run_scores_t
     assert same(weights(algorithm), weights(again))
 
 
-class Succeeding(gym.Env):
-    """Reports success in every third step."""
+class Counting(gym.Env):
+    """Counts its steps."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -146,6 +146,10 @@ class Succeeding(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         return np.zeros(2, np.float32), {}
+
+
+class Succeeding(Counting):
+    """Reports success in every third step."""
 
     def step(self, action):
         self.steps += 1
@@ -160,7 +164,7 @@ def test_success_fills_a_table_without_code_of_a_user():
     flags = storage.column("extras.success")[:150]
     steps = torch.round(storage[torch.arange(150)].next_obs[:, 0] * 1_000).int()
     assert torch.equal(flags, steps % 3 == 0) and sorted(table.members.tolist()) == flags.nonzero()[:, 0].tolist()
-    assert results[-1]["replay_buffer"]["event_table_0_rows"] == len(table) and 45 < len(table) < 55
+    assert 0 < results[-1]["replay_buffer"]["event_table_0_rows"] <= len(table) == flags.sum() > 40
 
 
 @pytest.mark.parametrize("buffer", [n for n in replay_buffers.__all__ if n not in ("Uniform", "PER", "NMER", "HER")])
@@ -206,17 +210,8 @@ def test_the_simulator_checks_blends_on_request():
     assert same(weights(algorithm), weights(plain)), "looking changes nothing"
 
 
-class Poisoned(gym.Env):
+class Poisoned(Counting):
     """Gives a reward that is not a number in its seventh step."""
-
-    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
-    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
-
-    def __init__(self, config=None):
-        self.steps = 0
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(2, np.float32), {}
 
     def step(self, action):
         self.steps += 1

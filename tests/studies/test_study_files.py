@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from interreplay.flags.values import split
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study_folder import StudyFolder
 
+ROOT = Path(__file__).resolve().parents[2]
 GOOD = {"buffers": "[Uniform]", "envs": "[Pendulum-v1]", "trainers": "[SAC]", "seeds": "2"}
 
 
@@ -280,3 +282,18 @@ def test_names_of_runs_never_lead_out_of_the_folder(name, file, tmp_path, capsys
     assert "expected the name of a folder" in refused(capsys, "--resume", folder.path)
     (tmp_path / "...yaml").write_text((tmp_path / "study.yaml").read_text())
     assert "the study file's name '..': expected" in refused(capsys, tmp_path / "...yaml")
+
+
+STUDIES = {"first_study": 105, "td3_nmer_ratio": 48, "sac_nmer_ratio": 72, "sac_stable_critic": 36}
+STUDIES |= {"halfcheetah_ingredients": 15, "experience_replay": 280, "values": 80}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_studies_of_this_repository_are_of_so_many_runs(name, capsys):
+    file = ROOT / "studies" / f"{name}.yaml"
+    assert cluster_run.main([str(file), "--count"]) == 0
+    assert int(capsys.readouterr().out.split()[-1]) == STUDIES[name]
+
+
+def test_all_studies_of_this_repository_are_known():
+    assert {path.stem for path in (ROOT / "studies").glob("*.yaml")} == set(STUDIES)

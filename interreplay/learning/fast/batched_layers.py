@@ -151,7 +151,7 @@ class ForwardPass:
     def backward(
         self, gradients: Tensor, into: LayerViews | None = None, columns: slice | None = None
     ) -> Tensor | None:
-        """Return propagate gradients ``(m, n, out)`` of a loss by the outputs.
+        """Propagate gradients ``(m, n, out)`` of a loss by the outputs.
 
         Args:
             gradients: Of the outputs.

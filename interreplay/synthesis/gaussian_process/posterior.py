@@ -36,7 +36,7 @@ class Posterior(NamedTuple):
 
 
 def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries: Tensor) -> Posterior:
-    """Return condition on m points per neighborhood and predict at q more.
+    """Condition on m points per neighborhood and predict at q more.
 
     Args:
         form: Of the processes.
