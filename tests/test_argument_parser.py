@@ -146,6 +146,7 @@ OTHER = {
     "distribution": "quantiles",
     "atoms": "2",
     "value_range": "-1,1",
+    "env_args": "a=1",
 }
 
 

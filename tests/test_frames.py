@@ -18,11 +18,20 @@ SHAPE = (5, 4)
 class Stacked:
     """Environments in turn whose observations are the last k frames, the first of an episode repeated."""
 
-    def __init__(self, k=3, envs=2, seed=0, ends=0.15, ids=True):
-        self.rng, self.k, self.ends, self.ids, self.next_id = np.random.default_rng(seed), k, ends, ids, envs
+    def __init__(self, k=3, envs=2, seed=0, ends=0.15, ids=True, pictures=None):
+        self.pictures, self.rng, self.k, self.ends, self.ids, self.next_id = (
+            pictures,
+            np.random.default_rng(seed),
+            k,
+            ends,
+            ids,
+            envs,
+        )
         self.running = [(env, np.stack([self.frame()] * k)) for env in range(envs)]
 
     def frame(self):
+        if self.pictures:  # of few, so that the same come up again, also next to each other
+            return np.full(SHAPE, self.rng.integers(self.pictures), np.uint8)
         return self.rng.integers(0, 256, SHAPE).astype(np.uint8)
 
     def row(self):
@@ -51,15 +60,17 @@ def without_ids(rows):
 
 
 @pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("pictures", [None, 3])
 @pytest.mark.parametrize(("k", "envs", "capacity"), [(2, 1, 7), (3, 2, 20), (4, 3, 64), (4, 2, 1)])
-def test_what_was_added_is_what_comes_back(k, envs, capacity, ids):
-    episodes, storage, kept = Stacked(k, envs), Storage(capacity), {}
+def test_what_was_added_is_what_comes_back(k, envs, capacity, ids, pictures):
+    episodes, storage, kept = Stacked(k, envs, pictures=pictures), Storage(capacity), {}
     for turn in range(40):
         rows = [episodes.row() for _ in range(int(episodes.rng.integers(1, min(capacity, 9) + 1)))]
         kept.update(zip(storage.add(stack(rows, ids)).tolist(), rows, strict=True))
         expected = stack([kept[slot] for slot in range(len(kept))])
         identical(without_ids(storage[torch.arange(len(storage))]), without_ids(expected))
         assert storage.columns["obs"] == ((k, *SHAPE), torch.uint8)
+        assert held(storage)[0] >= held(storage)[1]
         if turn == 20:  # and goes on from a state
             again = Storage(capacity)
             again.load_state_dict(storage.state_dict())
@@ -71,8 +82,8 @@ def held(storage):
     frames = storage._stacks.frames[""]
     rows = storage[torch.arange(len(storage))]
     images = {image.tobytes() for name in ("obs", "next_obs") for s in getattr(rows, name).numpy() for image in s}
-    images |= {name for _, known in frames._running.values() for name in known}
-    return int((frames._refcounts > 0).sum()), len(images)
+    images |= {frames._pixels[n].numpy().tobytes() for _, _, ids in frames._running.values() for n in ids}
+    return sum(holders > 0 for holders in frames._holders), len(images)
 
 
 def test_every_frame_is_kept_once_and_no_longer_than_needed():
@@ -101,6 +112,42 @@ def test_a_cut_episode_lets_go():
     assert not storage._stacks.frames[""]._running
     used, needed = held(storage)
     assert used == needed
+
+
+def test_a_game_that_goes_on_after_a_done_row_shares_its_frames():
+    """As after a lost life, which ends the episode for the learner; held no longer than the row is."""
+    episodes, storage = Stacked(4, 1, ends=0.0), Storage(30)
+    rows = [episodes.row() for _ in range(30)]
+    for row in rows[4::5]:
+        row["terminated"] = True
+    for begin in range(0, 30, 3):
+        storage.add(stack(rows[begin : begin + 3]))
+    frames = storage._stacks.frames[""]
+    assert frames._top == 31, "one frame per row, and one that all began with"
+    identical(without_ids(storage[torch.arange(30)]), without_ids(stack(rows)))
+    again = Storage(30)
+    again.load_state_dict(storage.state_dict())
+    rows += [episodes.row() for _ in range(7)]
+    for one in (storage, again):  # the last row was done: the bytes of its stack are read again
+        one.add(stack(rows[30:]))
+        assert one._stacks.frames[""]._top == 31 + 7, "rows that make room let go of their frames afterwards"
+        identical(without_ids(one[torch.arange(30)]), without_ids(stack(rows[30:] + rows[7:30])))
+        assert held(one)[0] == held(one)[1] == 30 + 4
+
+
+def test_a_step_is_read_as_one_stack_of_a_frame_more():
+    """Both observations share the memory of k + 1 frames, where all rows moved on by one; others are read apart."""
+    episodes, storage = Stacked(4, 1), Storage(10)
+    storage.add(stack(rows := [episodes.row() for _ in range(8)]))
+    read = storage[torch.arange(8)]
+    assert read.obs.untyped_storage().data_ptr() == read.next_obs.untyped_storage().data_ptr()
+    assert read.obs.untyped_storage().nbytes() == 8 * 5 * np.prod(SHAPE)
+    odd = episodes.row()
+    odd["next_obs"] = odd["next_obs"][::-1].copy()
+    storage.add(stack([odd]))
+    read = storage[torch.arange(9)]
+    assert read.obs.untyped_storage().data_ptr() != read.next_obs.untyped_storage().data_ptr()
+    identical(without_ids(read), without_ids(stack([*rows, odd])))
 
 
 def test_n_step_rows_have_the_last_stack():

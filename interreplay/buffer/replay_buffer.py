@@ -79,7 +79,7 @@ class ReplayBuffer(Composition):
             NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
             ValueError: When the columns are not those of the rows stored before, or a part refuses them.
         """
-        if not self.storage.columns:
+        if not len(self.storage):
             self.check(columns_of(transitions))
         if not len(transitions):
             return self.storage.add(transitions)

@@ -33,7 +33,7 @@ def prepared(
     check_device(settings.device)
     if not checkpoints:
         check_workers(settings.num_workers)
-    environment = find_environment(settings.env)
+    environment = find_environment(settings.env, settings.env_args)
     settings.env = environment.name
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
     memory = check_memory(settings, environment)

@@ -117,7 +117,7 @@ def buffer_bytes(settings: SimpleNamespace) -> int:
     """
     if settings.device != "cpu":
         return 0
-    environment = find_environment(settings.env)
+    environment = find_environment(settings.env, settings.env_args)
     try:
         buffer = methods()[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
     except (TypeError, ValueError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interreplay.commandline.preparation import check_memory
-from interreplay.environments.lookup import Environment, find_environment
+from interreplay.environments.lookup import find_environment
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs.processors import check_device, check_room, check_workers, own_cpus, own_gpus
 from interreplay.studies.study import Execution, Study, cpus_per_run
@@ -29,10 +29,10 @@ def check(study: Study, here: bool) -> None:
             check_device(settings.device)
         elif not own_gpus():
             settings.device = "cpu"  # the machine with the GPU is another one
-        key = (settings.env, settings.trainer, run.label, settings.buffer_size)
+        key = (settings.env, str(settings.env_args), settings.trainer, run.label, settings.buffer_size)
         if key not in seen:
             seen.add(key)
-            environment: Environment = find(settings.env)
+            environment = find_environment(settings.env, settings.env_args) if settings.env_args else find(settings.env)
             check_memory(settings, environment)
 
 

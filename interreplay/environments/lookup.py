@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
 import traceback
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.registration import find_highest_version, parse_env_id
+from gymnasium.envs.registration import find_highest_version, load_env_creator, parse_env_id
 
 from interreplay.environments import registration
 from interreplay.environments.spaces import leaves, named_parts
-from interreplay.errors import UsageError, did_you_mean
+from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.storage.frame_pool import shared
 from interreplay.transitions import as_tensor
 
@@ -39,11 +41,12 @@ class Environment(NamedTuple):
     stacks: tuple[str, ...] = ()
 
 
-def find_environment(asked: str) -> Environment:
+def find_environment(asked: str, arguments: Mapping[str, Any] | None = None) -> Environment:
     """Return the environment that an id means today; retired versions mean the newest one.
 
     Args:
         asked: A registered id such as ``HalfCheetah-v5``, also as ``module:Env-v0``.
+        arguments: Of the environment, beside those that it is registered with.
 
     Raises:
         UsageError: No such environment, or it cannot be made.
@@ -56,7 +59,7 @@ def find_environment(asked: str) -> Environment:
             f"environment {asked!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
         )
     name, reason = _current_name(asked)
-    env = _made(name, asked)
+    env = _made(name, asked, arguments or {})
     note = f"{asked} {reason}; using {name}" if name != asked else ""
     spaces = env.observation_space, env.action_space
     stacks = _stacks(env)
@@ -64,22 +67,40 @@ def find_environment(asked: str) -> Environment:
     return Environment(name, *spaces, note, stacks)
 
 
-def _made(name: str, asked: str) -> gym.Env:
+def _made(name: str, asked: str, arguments: Mapping[str, Any]) -> gym.Env:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return gym.make(name)
+            _check_arguments(name, arguments)
+            return gym.make(name, **arguments)
     except gym.error.UnregisteredEnv:
-        if asked.startswith("ALE/") or "NoFrameskip" in asked:
-            raise UsageError(
-                f"environment {asked!r} is an Atari game, and these are not supported yet; "
-                "Gymnasium's other environments are, such as CartPole-v1 and HalfCheetah-v5"
-            ) from None
         raise UsageError(f"unknown environment {asked!r}; {_nearest_names(asked)}") from None
     except (ImportError, gym.error.Error) as error:
         raise UsageError(f"environment {name!r} cannot be made: {error}") from error
+    except UsageError:
+        raise
     except Exception as error:
-        raise UsageError(f"environment {name!r} cannot be made: {_described(error)}") from error
+        said = str(error) if arguments and isinstance(error, ValueError) else _described(error)
+        raise UsageError(f"environment {name!r} cannot be made: {said}") from error
+
+
+def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that an environment does not have.
+
+    Raises:
+        UsageError: Naming the first.
+    """
+    spec = gym.registry.get(name.rpartition(":")[2])
+    if not arguments or spec is None or spec.entry_point is None:
+        return
+    creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
+    known = inspect.signature(creator).parameters.values()
+    if any(one.kind is one.VAR_KEYWORD for one in known):
+        return
+    names = [one.name for one in known if one.name not in ("self", "render_mode")]
+    for argument in arguments:
+        if argument not in names:
+            raise UsageError(f"environment {name!r} has no argument {argument!r}; {accepted_names(argument, names)}")
 
 
 def _described(error: Exception) -> str:

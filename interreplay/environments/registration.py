@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from interreplay.environments import dm_control, minatar, own, robotics
+from interreplay.environments.atari import ids as atari
 from interreplay.environments.current_folder import search_here
 
 BOX2D = ("LunarLander", "BipedalWalker", "CarRacing")
@@ -21,6 +22,7 @@ EXTRAS = {
     "dm-control": dm_control.register,
     "minatar": minatar.register,
     "box2d": _has_box2d,
+    "atari": atari.register,
 }
 
 

@@ -24,7 +24,7 @@ SCOPES = {
 ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """How a word begins that says a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
-METAVARS = {"buffer_arg": PAIR, "round_robin_weights": "X"}
+METAVARS = {"buffer_arg": PAIR, "env_args": PAIR, "round_robin_weights": "X"}
 """What ``--help`` shows in place of a value whose reader does not know it."""
 
 

@@ -11,7 +11,7 @@ from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, loop_flag
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
-from interreplay.flags.values import assignment, boolean, choice, number, updates_per_step, whole
+from interreplay.flags.values import assignment, assignments, boolean, choice, number, updates_per_step, whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 CATALOGUE = methods()
@@ -50,6 +50,13 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "print the presets, one line each, and do nothing else",
             scope="invocation",
             in_study="",
+        ),
+        Flag(
+            "env_args",
+            assignments,
+            {},
+            "arguments of the environment, such as reward_clipping=none full_action_space=true",
+            many=True,
         ),
         Flag("horizon", whole(1), None, "steps after which an episode is cut off (default: the environment's own)"),
         Flag(

@@ -67,6 +67,15 @@ def assignment(text: str) -> tuple[str, Any]:
     return name.strip(), literal(value.strip())
 
 
+def assignments(text: str) -> dict[str, Any]:
+    """Read ``name=value`` words, each as `assignment` does, into a mapping; also a mapping as Python writes it."""
+    try:
+        mapping = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return dict(assignment(word) for word in split(text))
+    return mapping if isinstance(mapping, dict) else dict([assignment(text)])
+
+
 def literal(text: str) -> Any:
     """Read a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``); all else is a string."""
     words = {"true": True, "false": False, "none": None, "null": None, "~": None}

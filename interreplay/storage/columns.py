@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from interreplay.transitions import Transitions, join_parts, observation_parts
 
 Columns = dict[str, tuple[tuple[int, ...], torch.dtype]]
 """``{name: (shape of one row, dtype)}``."""
+
+Column = TypeVar("Column", Tensor, np.ndarray)
 
 DERIVED = ("next_obs", "discounts", "episode", "link")
 """Columns of transitions, or of the records, that are not copied as they come."""
@@ -35,7 +38,7 @@ def columns_of_state(state: dict[str, Any]) -> Columns:
     return {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in named}
 
 
-def stored_columns(columns: dict[str, Tensor]) -> dict[str, Tensor]:
+def stored_columns(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return those of the columns of transitions that are stored as they come; s and a side by side."""
     return {name: c for name, c in columns.items() if not name.startswith(DERIVED)}
 

@@ -36,8 +36,9 @@ def shared(obs: Tensor, next_obs: Tensor) -> bool:
 class FramePool:
     """Frames by number, with how many rows and running episodes hold each.
 
-    A frame is known again by its bytes, among those of the stack that its episode ended with so far. Rows of any
-    kind come back as they were; only where they share nothing do they take as much room as whole stacks.
+    A stack is compared with the one that its episode ended with so far: as a rule it is the same, or it moved on by one
+    frame. Only others are searched frame by frame, and hashed.
+    Rows of any kind come back as they were; only where they share nothing do they take as much room as whole stacks.
 
     Args:
         stack: Frames per observation k.
@@ -49,11 +50,13 @@ class FramePool:
     def __init__(self, stack: int, shape: tuple[int, ...], rows: int, device: torch.device):
         self.stack, self.shape, self.device = stack, tuple(shape), device
         self._pixels = self._room(rows + START)
-        self._refcounts = np.zeros(len(self._pixels), np.int64)
+        self._holders = [0] * len(self._pixels)  # a list is read and written in a fifth of an array's time
         self._free: list[int] = []
         self._top = 0
-        # Of each running episode, the write number of its newest row and the stack that it ended with.
-        self._running: dict[int, tuple[int, dict[bytes, int]]] = {}
+        # Of each episode the write number of its newest row and the stack that it ended with, with its bytes while it
+        # goes on, without after a row that is done: a game may go on after one that ended it for the learner. Oldest
+        # rows first.
+        self._running: dict[int, tuple[int, bytearray | None, list[int]]] = {}
 
     def _room(self, count: int) -> Tensor:
         if self.device.type == "cpu":  # memory never written to is not taken
@@ -78,27 +81,58 @@ class FramePool:
         Returns:
             Numbers ``(n, k)`` int32 of the frames of both.
         """
-        starts, ends = obs.numpy(force=True), next_obs.numpy(force=True)
-        frame_ids = np.empty((2, *obs.shape[:2]), np.int32)
+        starts, ends = (np.ascontiguousarray(part.numpy(force=True)) for part in (obs, next_obs))
+        frame_ids = np.empty((2, len(episodes), self.stack), np.int32)
         for row, episode in enumerate(episodes):
-            _, known = self._running.pop(episode, (-1, {}))
-            frame_ids[0, row], now = self._frame_ids(starts[row], known)
-            frame_ids[1, row], then = self._frame_ids(ends[row], now)
-            np.add.at(self._refcounts, frame_ids[:, row].reshape(-1), 1)
-            if not done[row]:
-                self._hold(then)
-                self._running[episode] = written + row, then
-            self._drop(np.fromiter(known.values(), np.int64))
-        return torch.from_numpy(frame_ids[0]).to(self.device), torch.from_numpy(frame_ids[1]).to(self.device)
+            frame_ids[0, row], frame_ids[1, row] = self.put_row(
+                starts[row], ends[row], episode, done[row], written + row
+            )
+        numbers = torch.from_numpy(frame_ids)
+        return (numbers if self.device.type == "cpu" else numbers.to(self.device)).unbind()
 
-    def _frame_ids(self, frames: np.ndarray, known: dict[bytes, int]) -> tuple[list[int], dict[bytes, int]]:
-        """Return numbers of the frames of one stack, those in `known` as there, and these by their bytes."""
+    def put_row(
+        self, start: np.ndarray, end: np.ndarray, episode: int, done: bool, write: int
+    ) -> tuple[list[int], list[int]]:
+        """Do what `put` does for one row, of stacks ``(k, *shape)`` that are contiguous in memory."""
+        pixels, last = self._ended_with(episode)
+        now = last
+        if not pixels.startswith(start.data):  # the whole stack is another
+            now, pixels = self._known_or_new(start, pixels, last), bytearray(start.tobytes())
+        if pixels.endswith(end[:-1].data):  # it moved on by one
+            then = [*now[1:], self._number(end[-1], pixels, now)]
+        else:
+            then = self._known_or_new(end, pixels, now)
+        np.frombuffer(pixels, np.uint8)[:] = end.reshape(-1)  # in place: new memory would take longer than the copy
+        if now is last:  # the row holds in its place what the episode held
+            self._hold(then + then)
+        else:
+            self._hold(now + then + then)  # by the row, and by the episode
+            self.drop(last)
+        self._running[episode] = write, None if done else pixels, then
+        return now, then
+
+    def _ended_with(self, episode: int) -> tuple[bytearray, list[int]]:
+        """Take away the stack that an episode ended with so far, its bytes and numbers, empty where there is none."""
+        _, pixels, ids = self._running.pop(episode, (-1, bytearray(), []))
+        if pixels is None:
+            pixels = bytearray(b"".join(self._pixels[number].numpy(force=True).tobytes() for number in ids))
+        return pixels, ids
+
+    def _known_or_new(self, frames: np.ndarray, pixels: bytearray, ids: list[int]) -> list[int]:
+        """Return numbers of frames ``(k, *shape)``: of equal ones in a stack given by bytes and numbers, or new."""
         found: dict[bytes, int] = {}
         names = [frame.tobytes() for frame in frames]
         for name, frame in zip(names, frames, strict=True):
             if name not in found:
-                found[name] = known[name] if name in known else self._new(frame)
-        return [found[name] for name in names], found
+                found[name] = self._number(frame, pixels, ids)
+        return [found[name] for name in names]
+
+    def _number(self, frame: np.ndarray, pixels: bytearray, ids: list[int]) -> int:
+        """Return the number of one frame likewise."""
+        for place, number in enumerate(ids):
+            if pixels.startswith(frame.data, place * frame.nbytes):
+                return number
+        return self._new(frame)
 
     def _new(self, frame: np.ndarray) -> int:
         if self._free:
@@ -107,33 +141,41 @@ class FramePool:
             number, self._top = self._top, self._top + 1
             if number == len(self._pixels):
                 self._grow()
-        self._pixels[number] = torch.from_numpy(frame)
+        if self.device.type == "cpu":
+            self._pixels.numpy()[number] = frame
+        else:
+            self._pixels[number] = torch.from_numpy(frame)
         return number
 
     def _grow(self) -> None:
-        pixels, refcounts = self._room(2 * len(self._pixels)), np.zeros(2 * len(self._refcounts), np.int64)
-        pixels[: len(self._pixels)], refcounts[: len(self._refcounts)] = self._pixels, self._refcounts
-        self._pixels, self._refcounts = pixels, refcounts
+        pixels = self._room(2 * len(self._pixels))
+        pixels[: len(self._pixels)] = self._pixels
+        self._holders += [0] * len(self._pixels)
+        self._pixels = pixels
 
-    def _hold(self, known: dict[bytes, int]) -> None:
-        np.add.at(self._refcounts, np.fromiter(known.values(), np.int64), 1)
+    def _hold(self, frame_ids: list[int]) -> None:
+        holders = self._holders
+        for number in frame_ids:
+            holders[number] += 1
 
-    def _drop(self, frame_ids: np.ndarray) -> None:
-        np.subtract.at(self._refcounts, frame_ids, 1)
-        self._free += np.unique(frame_ids[self._refcounts[frame_ids] == 0]).tolist()
-
-    def release(self, frame_ids: Tensor) -> None:
-        """Let go of frames, ``(...)`` frame ids, one for each row that held one."""
-        self._drop(frame_ids.numpy(force=True).reshape(-1).astype(np.int64))
+    def drop(self, frame_ids: list[int]) -> None:
+        """Let go of frames, named once for each row or episode that held one."""
+        holders = self._holders
+        for number in frame_ids:
+            holders[number] -= 1
+            if not holders[number]:
+                self._free.append(number)
 
     def end(self, episode: int) -> None:
         """Let go of what a running episode holds."""
-        _, known = self._running.pop(episode, (-1, {}))
-        self._drop(np.fromiter(known.values(), np.int64))
+        self.drop(self._running.pop(episode, (-1, None, []))[2])
 
     def forget_before(self, write: int) -> None:
         """End the episodes of which no row is stored any more."""
-        for episode in [e for e, (newest, _) in self._running.items() if newest < write]:
+        while self._running:
+            episode = next(iter(self._running))
+            if self._running[episode][0] >= write:
+                return
             self.end(episode)
 
     def get(self, frame_ids: Tensor) -> Tensor:
@@ -141,17 +183,27 @@ class FramePool:
         flat = self._pixels.index_select(0, frame_ids.reshape(-1).long())
         return flat.reshape(*frame_ids.shape, *self.shape)
 
+    def get_both(self, starts: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the stacks ``(n, k, *shape)`` before and after steps, of frame ids ``(n, k)``.
+
+        Where all moved on by one frame, the k + 1 frames of each step are read once, and both share their memory.
+        """
+        if not torch.equal(starts[:, 1:], ends[:, :-1]):
+            return self.get(starts), self.get(ends)
+        frames = self.get(torch.cat([starts, ends[:, -1:]], dim=1))
+        return frames[:, :-1], frames[:, 1:]
+
     def state(self) -> dict[str, Any]:
-        """Return everything kept; the arrays share memory."""
+        """Return everything kept; the frames share memory."""
         running = self._running.items()
         return {
             "stack": self.stack,
             "pixels": self._pixels[: self._top],
-            "holders": self._refcounts[: self._top],
+            "holders": np.array(self._holders[: self._top], np.int64),
             "episodes": np.array([episode for episode, _ in running], np.int64),
-            "newest": np.array([newest for _, (newest, _) in running], np.int64),
-            "counts": np.array([len(known) for _, (_, known) in running], np.int64),
-            "known": np.array([n for _, (_, known) in running for n in known.values()], np.int64),
+            "newest": np.array([newest for _, (newest, _, _) in running], np.int64),
+            "counts": np.array([len(ids) for _, (_, _, ids) in running], np.int64),
+            "known": np.array([number for _, (_, _, ids) in running for number in ids], np.int64),
         }
 
     @classmethod
@@ -160,11 +212,11 @@ class FramePool:
         pixels = as_tensor(state["pixels"])
         made = cls(int(state["stack"]), tuple(pixels.shape[1:]), max(rows, len(pixels)), device)
         made._top = len(pixels)
-        made._pixels[: made._top], made._refcounts[: made._top] = pixels.to(device), np.asarray(state["holders"])
-        made._free = np.flatnonzero(made._refcounts[: made._top] == 0).tolist()
+        made._pixels[: made._top] = pixels.to(device)
+        made._holders[: made._top] = np.asarray(state["holders"]).tolist()
+        made._free = np.flatnonzero(np.asarray(state["holders"]) == 0).tolist()
         frame_ids = iter(np.asarray(state["known"]).tolist())
         columns = (np.asarray(state[name]).tolist() for name in ("episodes", "newest", "counts"))
         for episode, newest, count in zip(*columns, strict=True):
-            known = {pixels[n].numpy(force=True).tobytes(): n for n in (next(frame_ids) for _ in range(count))}
-            made._running[episode] = newest, known
+            made._running[episode] = newest, None, [next(frame_ids) for _ in range(count)]
         return made

@@ -56,6 +56,18 @@ class LinkedRows:
         """Return columns `names` of the observations that `links` ``(n,)`` point to."""
         return self.records.columns(self._following(links.numpy(force=True), names), names)
 
+    def numbers_of(self, slots: range, name: str) -> list[int]:
+        """Return what column `name`, of whole numbers, holds of obs and next_obs of the rows in `slots`."""
+        if not self.records.in_numpy:
+            index = torch.arange(slots.start, slots.stop, device=self.device)
+            rows = self.records.take(index, [name, "link"])
+            return torch.cat([rows[name], self.observations(rows["link"], [name])[name]]).reshape(-1).tolist()
+        found: list[int] = []
+        own, ends, links = self.records.array(name), self.tails.records.array(name), self.records.array("link")
+        for slot, link in zip(slots, links[slots.start : slots.stop].tolist(), strict=True):
+            found += own[slot].tolist() + (own[link] if link >= 0 else ends[-1 - link]).tolist()
+        return found
+
     def read(self, slots: Tensor) -> tuple[Any, Any]:
         """Return records in `slots` ``(n,)``, and records of which the observations are those that follow."""
         rows = self.records.copy(slots)
@@ -131,7 +143,8 @@ class LinkedRows:
         """
         n, start = len(transitions), written % self.capacity
         if n == 1 and self.records.in_numpy:
-            return self._append_row(transitions.columns(), written)
+            row = {name: column.numpy(force=True) for name, column in transitions.columns().items()}
+            return self.append_row(row, written)
         episode, previous = self._connect(transitions, written)
         self._release(start, min(start + n, written))
         after = np.flatnonzero(previous >= 0)
@@ -147,14 +160,14 @@ class LinkedRows:
             self._relink(previous[after[~inside]] % self.capacity, start + after[~inside])
         self.episodes.forget_before(written + n - self.capacity)
 
-    def _append_row(self, columns: dict[str, Tensor], written: int) -> None:
+    def append_row(self, row: dict[str, np.ndarray], written: int) -> None:
         """Do what `append` does for one row on the processor, in a third of the time.
 
         Args:
-            columns: Of the row, each of length 1, in the stored dtypes.
+            row: Its columns, each of length 1, in the stored dtypes.
             written: Number of rows written before.
         """
-        row, slot = {name: column.numpy(force=True) for name, column in columns.items()}, written % self.capacity
+        slot = written % self.capacity
         start, end = (b"".join(row[which + name].tobytes() for name in self.sorted) for which in ("", "next_"))
         done = bool(row["terminated"][0] or row["truncated"][0])
         number = int(row["episode"][0]) if "episode" in row else None
@@ -163,7 +176,7 @@ class LinkedRows:
         if written >= self.capacity and links[slot] < 0:
             self.tails.free.append(-1 - int(links[slot]))
         tail = self.tails.put_row({name: row[f"next_{name}"] for name in self.observed})
-        self.records.set_row(slot, {name: row[name] for name in stored_columns(columns)})
+        self.records.set_row(slot, {name: row[name] for name in stored_columns(row)})
         links[slot], self.records.array("episode")[slot] = -1 - tail, episode
         if previous >= max(0, written + 1 - self.capacity):
             before = previous % self.capacity

@@ -187,19 +187,15 @@ class Storage:
         start = self.written % self.capacity
         room = min(n, self.capacity - start)
         for part in (transitions,) if room == n else (transitions[:room], transitions[room:]):
-            self._chain.append(self._numbered(part), self.written)
+            if self._stacks:
+                self._stacks.append(self._chain, part, self.written)
+            else:
+                self._chain.append(part, self.written)
             self.written += len(part)
         if slots is not None:
             return slots
         slots = torch.arange(start, start + n, device=self.device)
         return slots if room == n else slots % self.capacity
-
-    def _numbered(self, part: Transitions) -> Transitions:
-        """Return rows for the next slots, up to the end of the ring, with numbers in the place of stacks of frames."""
-        if not self._stacks:
-            return part
-        replaced = self.read_records(self.next_replaced(len(part)), self.gamma)
-        return self._stacks.numbered(part, replaced, self.written, self.capacity)
 
     def next_replaced(self, count: int) -> Tensor:
         """Return the slots ``(m,)`` of the stored rows that the next `count` rows, at most `capacity`, will replace."""

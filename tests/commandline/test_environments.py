@@ -152,8 +152,8 @@ def test_modules_of_the_current_folder_are_found_but_hide_no_others(folder):
         ("../x:Env-v0", "'../x' is not the name of a module; expected such as my_envs:Env-v0"),
         (":Env-v0", "'' is not the name of a module"),
         (".envs_here:Env-v0", "'.envs_here' is not the name of a module"),
-        ("ALE/Pong-v5", "is an Atari game, and these are not supported yet"),
-        ("PongNoFrameskip-v4", "is an Atari game"),
+        ("ALE/Pang-v5", "did you mean ALE/Pong-v5"),
+        ("PangNoFrameskip-v4", "did you mean PongNoFrameskip-v4"),
     ],
 )
 def test_environments_that_cannot_be_had_are_one_line(asked, told, folder):

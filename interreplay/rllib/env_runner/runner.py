@@ -167,7 +167,7 @@ class ColumnRunner(SamplingRunner):
         rows = None
         if live.any():
             extras |= columns_of_infos(self._recorded, ends)
-            rows = self._rows(live, actions, (next_obs, rewards, terminated, truncated), extras)
+            rows = self._rows(live, actions, (next_obs, *self._stored(ends, rewards, terminated), truncated), extras)
         begun = over if self._resets_in_same_step else ~live
         if begun.any():
             self._start(begun, after, infos)

@@ -15,6 +15,7 @@ from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 
 from interreplay.environments import registration
+from interreplay.environments.atari.learner_view import has_learner_view, learner_view
 from interreplay.errors import EnvironmentFailure, InterreplayError
 from interreplay.rllib.env_runner.batching import as_column
 from interreplay.rllib.env_runner.env_state import chain
@@ -30,6 +31,7 @@ class SteppingRunner(SingleAgentEnvRunner):
 
     env: Any
     _longest: int | None
+    _has_learner_view = False
 
     def __init__(self, *, config: Any, **kwargs: Any):
         self._step_seconds, self._timed_steps, self._failures_in_a_row = 0.0, 0, 0
@@ -48,6 +50,8 @@ class SteppingRunner(SingleAgentEnvRunner):
                 "SAME_STEP, nobody else resets its environments"
             )
         self._resets_in_same_step = mode == AutoresetMode.SAME_STEP
+        made = environments(self.env)
+        self._has_learner_view = bool(made) and all(map(has_learner_view, made))
         if SerialEnvs.fits(self.env):
             self.env = SerialEnvs(self.env)
 
@@ -133,6 +137,10 @@ class SteppingRunner(SingleAgentEnvRunner):
             last[i] = infos[i].get("final_info", infos[i])
         return ends, last
 
+    def _stored(self, infos: Any, rewards: Any, terminated: Any) -> tuple[Any, Any]:
+        """Return rewards and ends ``(n,)`` to store, where an environment has others than those that it reports."""
+        return learner_view(infos, rewards, terminated) if self._has_learner_view else (rewards, terminated)
+
     def _cut_long(self, long: np.ndarray) -> None:
         """Begin other episodes in the environments `long` ``(n,)`` at the next step, and warn once of it."""
         if not self._warned:
@@ -173,6 +181,7 @@ def has_time_limit(env: Any) -> bool:
     one = next(iter(environments(env)), env)
     specs = [getattr(layer, "spec", None) for layer in (one, env)]
     limited = any(spec is not None and spec.max_episode_steps for spec in specs)
+    limited = limited or getattr(one.unwrapped, "ends_by_time", False)
     return limited or any(isinstance(layer, TimeLimit) for layer in chain(one))
 
 

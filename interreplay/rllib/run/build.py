@@ -55,7 +55,8 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     """Return RLlib's configuration of a job; arguments as in `build`."""
     s = settings
     config = getattr(importlib.import_module("interreplay.rllib"), config_name)()
-    config.environment(s.env, env_config={"max_episode_steps": s.horizon} if s.horizon else {})
+    limit = {"max_episode_steps": s.horizon} if s.horizon else {}
+    config.environment(s.env, env_config={**s.env_args, **limit})
     config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
     of_loop = {name: getattr(s, name) for name in OF_LOOP}
     config.training(

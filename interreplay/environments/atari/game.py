@@ -1,0 +1,162 @@
+"""Atari games on the Arcade Learning Environment itself (extra ``atari``), so that a game can be saved and resumed.
+
+Bellemare et al. 2013 (arXiv:1207.4708); the protocol is that of Mnih et al. 2015 (doi:10.1038/nature14236), with the
+sticky actions of Machado et al. 2018 (arXiv:1709.06009).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from interreplay.environments.atari.learner_view import KEY, REWARD_CLIPPINGS
+
+SIZE = 84
+FIRE = 1
+
+
+class Atari(gym.Env):
+    """A game whose observations are stacks of gray frames ``(frame_stack, 84, 84)``, uint8.
+
+    Rewards, ends and lengths are those of whole games; infos hold what a learner is given (`learner_view`): clipped
+    rewards, and a lost life as an end, after which the game goes on.
+    Sticky actions are drawn here, frame by frame as the emulator draws them: its own state forgets the last action.
+
+    Args:
+        game: Name of the cartridge, such as ``space_invaders``.
+        sticky: Probability that a frame repeats the action of the frame before.
+        full_action_space: Offer all 18 actions, also those that do nothing in this game.
+        reward_clipping: Of the rewards to learn from: ``sign``, ``clamp``, ``soft_asymmetric`` or ``none``.
+        lives_terminate: Whether a lost life ends the episode for the learner.
+        frameskip: Frames that an action lasts; the observation is the larger of the last two, pixel by pixel.
+        frame_stack: Frames of an observation.
+        noops: Most frames, drawn uniformly from 1 on, that a game begins with without an action; 0 for none.
+        fire_reset: Whether FIRE is pressed when a game begins that has this action.
+        max_frames: Frames after which a game is cut off.
+        render_mode: ``rgb_array`` or None.
+
+    Raises:
+        ValueError: An argument that is none of these.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 - gymnasium's way
+    has_learner_view = True
+    ends_by_time = True
+
+    def __init__(
+        self,
+        game: str,
+        sticky: float = 0.25,
+        full_action_space: bool = False,
+        reward_clipping: str = "sign",
+        lives_terminate: bool = True,
+        frameskip: int = 4,
+        frame_stack: int = 4,
+        noops: int = 30,
+        fire_reset: bool = True,
+        max_frames: int = 108_000,
+        render_mode: str | None = None,
+    ):
+        _check(locals())
+        self.game, self.sticky, self.reward_clipping = game, float(sticky), reward_clipping
+        self.lives_terminate, self.frameskip, self.noops = bool(lives_terminate), int(frameskip), int(noops)
+        self.max_frames, self.render_mode = int(max_frames), render_mode
+        self._clip = REWARD_CLIPPINGS[reward_clipping]
+        self._cv2, self._package = importlib.import_module("cv2"), importlib.import_module("ale_py")
+        self._rom = importlib.import_module("ale_py.roms").get_rom_path(game)
+        self.emulator = self._load(0)
+        offered = self.emulator.getLegalActionSet if full_action_space else self.emulator.getMinimalActionSet
+        self.actions = [action.value for action in offered()]
+        self._fires = fire_reset and FIRE in [action.value for action in self.emulator.getMinimalActionSet()]
+        self.action_space = gym.spaces.Discrete(len(self.actions))
+        self.observation_space = gym.spaces.Box(0, 255, (int(frame_stack), SIZE, SIZE), np.uint8)
+        # The last two screens, the newest last, and the action of the last frame.
+        self._screens = [np.zeros(self.emulator.getScreenDims(), np.uint8) for _ in range(2)]
+        self._stack, self._last, self._lives = np.zeros(self.observation_space.shape, np.uint8), 0, 0
+
+    def _load(self, seed: int) -> Any:
+        package = self._package
+        package.ALEInterface.setLoggerMode(package.LoggerMode.Error)
+        emulator = package.ALEInterface()
+        emulator.setInt("random_seed", seed)
+        emulator.setFloat("repeat_action_probability", 0.0)
+        emulator.loadROM(self._rom)
+        return emulator
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.emulator = self._load(int(self.np_random.integers(2**31)))
+        self._begin()
+        count = int(self.np_random.integers(1, self.noops + 1)) if self.noops else 0
+        for action in [0] * count + [FIRE] * self._fires:
+            self.emulator.act(action)
+            if self.emulator.game_over():
+                self._begin()
+        self._lives = self.emulator.lives()
+        for screen in self._screens:
+            self.emulator.getScreenGrayscale(screen)
+        self._stack = np.repeat(self._frame()[None], len(self._stack), axis=0)
+        return self._stack, {"lives": self._lives}
+
+    def _begin(self) -> None:
+        self.emulator.reset_game()
+        self._last = 0
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        reward, over = self._act(self.actions[int(action)])
+        stack = np.empty_like(self._stack)  # the one before is still somebody's observation
+        stack[:-1], stack[-1] = self._stack[1:], self._frame()
+        before, self._stack, self._lives = self._lives, stack, self.emulator.lives()
+        cut = not over and self.emulator.getEpisodeFrameNumber() >= self.max_frames
+        ends = over or (self.lives_terminate and self._lives < before)
+        return stack, reward, over, cut, {"lives": self._lives, KEY: (self._clip(reward), ends)}
+
+    def _act(self, action: int) -> tuple[float, bool]:
+        """Play the frames of one step; returns the score made and whether the game is over."""
+        emulator, reward, over = self.emulator, 0, False
+        repeats = (self.np_random.random(self.frameskip) < self.sticky).tolist() if self.sticky else ()
+        for frame in range(self.frameskip):
+            if not (self.sticky and repeats[frame]):
+                self._last = action
+            reward += emulator.act(self._last)
+            over = bool(emulator.game_over())
+            if over or frame >= self.frameskip - 2:
+                self._screens.reverse()
+                emulator.getScreenGrayscale(self._screens[1])
+            if over:
+                break
+        return float(reward), over
+
+    def _frame(self) -> np.ndarray:
+        brightest = np.maximum(*self._screens)
+        return self._cv2.resize(brightest, (SIZE, SIZE), interpolation=self._cv2.INTER_AREA)
+
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        """Return the screen in color ``(210, 160, 3)``, or None without a render mode."""
+        return self.emulator.getScreenRGB() if self.render_mode == "rgb_array" else None
+
+    def save_state(self) -> dict[str, Any]:
+        """Return where the emulator is, its random generator included; all else lies in plain attributes."""
+        return {"emulator": np.frombuffer(self.emulator.cloneSystemState().serialize(), np.uint8)}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `save_state` gave."""
+        self.emulator.restoreSystemState(self._package.ALEState(np.asarray(state["emulator"]).tobytes()))
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Raise ValueError for an argument out of its range, naming what would be accepted."""
+    if given["reward_clipping"] not in REWARD_CLIPPINGS:
+        raise ValueError(f"reward_clipping is {given['reward_clipping']!r}; expected {', '.join(REWARD_CLIPPINGS)}")
+    if not 0 <= given["sticky"] < 1:
+        raise ValueError(f"sticky is {given['sticky']}; expected a probability below 1")
+    for name, least in (("frameskip", 1), ("frame_stack", 1), ("noops", 0), ("max_frames", 1)):
+        if isinstance(given[name], bool) or not isinstance(given[name], int) or given[name] < least:
+            raise ValueError(f"{name} is {given[name]!r}; expected a whole number of at least {least}")
+    for name in ("full_action_space", "lives_terminate", "fire_reset"):
+        if not isinstance(given[name], bool):
+            raise ValueError(f"{name} is {given[name]!r}; expected true or false")

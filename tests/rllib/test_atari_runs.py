@@ -1,0 +1,126 @@
+"""Training on Atari games: what is stored and what is reported, and a run that is resumed in the middle of a game."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.environments import registration
+from interreplay.environments.lookup import find_environment
+from interreplay.learning.convolutions import body_of
+from interreplay.rllib import DQNConfig
+from tests.rllib.test_checkpoints import assert_same_run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def config(env="ALE/Breakout-v5", **env_config):
+    registration.register(env)
+    return (
+        DQNConfig()
+        .environment(env, env_config=env_config)
+        .replay("Uniform", capacity=400)
+        .training(
+            encoder="shallow",
+            hiddens=(16,),
+            train_batch_size_per_learner=4,
+            num_steps_sampled_before_learning_starts=40,
+            steps_per_iteration=60,
+            updates_per_step=0.25,
+            epsilon_steps=100,
+        )
+        .debugging(seed=0)
+    )
+
+
+@pytest.mark.slow
+def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_stored():
+    algorithm = config(reward_clipping="soft_asymmetric").build_algo()
+    runner = algorithm.env_runner
+    rows = runner.collect(450, random_actions=True)
+    finished = runner._now.log.take_finished()
+    assert len(finished) >= 2
+    assert rows.obs.dtype == torch.uint8 and rows.obs.shape[1:] == (4, 84, 84)
+    ids, ends, rewards = rows.episode.numpy(), rows.terminated.numpy(), rows.rewards.numpy()
+    first = np.unique(ids)[: len(finished)]
+    for episode, game in zip(first, finished, strict=True):
+        mine = np.flatnonzero(ids == episode)
+        assert len(mine) == game.length and ends[mine].sum() == 5 and ends[mine[-1]], "five lives, one game"
+        # Breakout's lowest bricks give 1: the score counts them, rows hold 5·tanh 1.
+        assert game.ret == (rewards[mine] > 0).sum() and game.ret == int(game.ret)
+        lost = mine[:-1][ends[mine[:-1]]]
+        assert torch.equal(rows.next_obs[lost], rows.obs[lost + 1]), "the game goes on where the life was lost"
+    assert set(np.unique(rewards)) == {0.0, np.float32(5 * np.tanh(1))}
+    # The storage keeps frames once, also where a life was lost.
+    storage = algorithm.replay_buffer.storage
+    storage.add(rows[:400])
+    starts = len(np.unique(ids[:400]))
+    distinct = storage._stacks.frames[""]._top
+    assert distinct <= 400 + 4 * starts
+    index = torch.arange(400)
+    assert torch.equal(storage[index].obs, rows.obs[:400]) and torch.equal(storage[index].next_obs, rows.next_obs[:400])
+    # A row whose life was lost is continued by nothing: n-step returns and bootstraps end there.
+    assert (storage.successor(torch.from_numpy(np.flatnonzero(ends[:400]))) < 0).all()
+    algorithm.stop()
+
+
+def test_evaluation_plays_whole_games_with_raw_scores():
+    algorithm = config(max_frames=2_000).build_algo()
+    episode = algorithm.env_runner.sample(num_episodes=1, random_actions=True)[0]
+    rewards = np.array(episode.get_rewards())
+    assert len(episode) > 100 and episode.is_terminated and episode.get_infos(-1)["lives"] == 0
+    assert rewards.sum() == rewards.astype(int).sum()
+    algorithm.stop()
+
+
+@pytest.mark.slow
+def test_resuming_in_mid_game_equals_not_stopping(tmp_path):
+    """With sticky actions, after lives were lost, the emulator's luck included."""
+    made = lambda: config(max_frames=1_000).build_algo()
+    straight = made()
+    for _ in range(6):
+        straight.train()
+    stopped = made()
+    for _ in range(2):
+        stopped.train()
+    log, game = stopped.env_runner._now.log, stopped.env_runner.env.unwrapped.envs[0].unwrapped
+    assert log.lengths[0] > 0 and 0 < game.emulator.lives() < 5, "in the middle of a game"
+    stopped.save_to_path(tmp_path / "c")
+    resumed = made()
+    resumed.restore_from_path(tmp_path / "c")
+    for _ in range(4):
+        resumed.train()
+    assert_same_run(straight, resumed)
+    assert len(np.unique(straight.replay_buffer.storage[torch.arange(360)].episode)) > 1, "through the end of a game"
+    for algorithm in (straight, stopped, resumed):
+        algorithm.stop()
+
+
+def test_the_encoder_of_games_is_natures():
+    space = find_environment("ALE/Pong-v5").observation_space
+    chosen, named = body_of(space, "auto"), body_of(space, "nature")
+    shapes = lambda body: [tuple(p.shape) for p in body.parameters()]
+    assert shapes(chosen) == shapes(named) and shapes(chosen)[0] == (32, 4, 8, 8)
+
+
+@pytest.mark.slow
+def test_a_run_is_started_and_resumed_from_the_command_line(tmp_path):
+    def run(*words):
+        command = [sys.executable, "custom_training.py", *words, "--local_dir", str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    words = "--trainer DQN --env ALE/Pong-v5 --total_env_steps 300 --buffer_size 400 --learning_starts 280 --hiddens 16"
+    words += " --steps_per_iteration 150 --evaluation_num_episodes 1 --env_args max_frames=400 reward_clipping=clamp"
+    assert "0.00284 GB when full" in run(*words.split()), "a frame per row, as bytes"
+    (folder,) = tmp_path.glob("DQN_ALE-Pong-v5_*")
+    params = json.loads((folder / "params.json").read_text())
+    assert params["env_args"] == {"max_frames": 400, "reward_clipping": "clamp"}
+    run("--resume", str(folder), "--total_env_steps", "310")
+    last = json.loads((folder / "result.json").read_text().splitlines()[-1])
+    assert last["env_steps"] == 310 and last["evaluation"]["env_runners"]["episode_len_mean"] <= 100
