@@ -30,6 +30,7 @@ FILES = {
     "blend.yaml": "{knn_baseline: true, kneighbors: 3, env: Pendulum-v1}",
     "rates.yaml": "{actor_lr: [[0, 3e-4], [1000, 1e-5]], huber_delta: null, target_entropy: -1, env: Pendulum-v1}",
     "redq.yaml": "{preset: redq, env: Ant-v5}",
+    "game.yaml": "{defaults: [atari/dqn], env_args: {sticky: .1, frameskip: 4}}",
     "wrong.yaml": "{defaults: [per.yaml], gamma: 2}",
 }
 
@@ -98,6 +99,23 @@ def test_a_replay_method_comes_with_its_own_arguments(line, expected):
     assert (made.buffer, made.buffer_args) == (
         expected or ("PER", {"alpha": 1, "beta": 0.1, "eps": 1})
     ) and made.prioritized is None
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--config game.yaml", {"sticky": 0.1, "frameskip": 4}),
+        ("--config game.yaml env_args.sticky=.3", {"sticky": 0.3, "frameskip": 4}),
+        (
+            "--config game.yaml env_arg.noops=1 --env_args sticky=.3 frameskip=3",
+            {"sticky": 0.3, "frameskip": 3, "noops": 1},
+        ),
+        ("--env_args sticky=.3 noops=2 --seed 1 gamma=.5", {"sticky": 0.3, "noops": 2}),
+        ("env_args=sticky=.3 --env_args=noops=2", {"sticky": 0.3, "noops": 2}),
+    ],
+)
+def test_arguments_of_the_environment_are_a_mapping_too(line, expected):
+    assert settings(line).env_args == expected
 
 
 def test_values_are_read_as_flags_read_them():

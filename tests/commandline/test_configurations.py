@@ -102,11 +102,8 @@ def test_the_page_about_them_knows_them_all_and_its_commands_are_understood():
     assert len(lines) == 3 and all(settings(*line.split()) for line in lines)
 
 
-TRAINED = [name for name in NAMES if not name.startswith("atari/")]  # whose games are not supported yet
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_trains(name, tmp_path, capsys):
     words = [f"{key}={value}" for key, value in SMALL.items()]
     assert main(["--config", name, *words, "--local_dir", str(tmp_path), "--quiet"]) == 0
