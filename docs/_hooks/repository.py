@@ -30,7 +30,7 @@ log = logging.getLogger("mkdocs.hooks.repository")
 def on_config(config: Any) -> Any:
     """Adds the decisions to the navigation, by their numbers, and the page on performance where there is one."""
     if (ROOT / "docs" / "performance.md").exists():
-        config.nav.insert(9, {"Performance": "performance.md"})
+        config.nav.insert(10, {"Performance": "performance.md"})
     found = {}
     for path in sorted((ROOT / "docs" / "decisions").glob("*.md")):
         found[path.read_text().splitlines()[0].removeprefix("# ").replace("`", "")] = f"decisions/{path.name}"

@@ -62,6 +62,12 @@ def cluster() -> int:
     return _at_once("cluster")
 
 
+def agent() -> int:
+    """Run the script `run_agent.py`."""
+    before_anything_is_to_save()
+    return importlib.import_module("interreplay.commandline.run_agent").main()
+
+
 def _at_once(name: str) -> int:
     before_anything_is_to_save()
     return importlib.import_module(COMMANDS[name][0]).main()

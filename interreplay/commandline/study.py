@@ -15,6 +15,7 @@ from typing import Any
 from interreplay.commandline.study_checks import check, check_processors, find, without_updates
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
+from interreplay.flags.config_files import completed
 from interreplay.flags.original_flags import ELSEWHERE
 from interreplay.flags.parser import FlagParser, RaisingFlagParser, program
 from interreplay.flags.run_flags import CATALOGUE, FLAGS, GROUPS
@@ -58,7 +59,7 @@ def make_parser() -> FlagParser:
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
         STUDY_GROUPS | settings,
-        elsewhere=ELSEWHERE | {"num_cpus": "use --cpus_per_trial"},
+        elsewhere=ELSEWHERE | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
         description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
@@ -117,7 +118,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """Return the study that a file, an inputs file or flags describe."""
     settings = {name: given[name] for name, flag in FLAGS.items() if name in given and flag.in_study is None}
     if "inputs" in given:
-        parser = RaisingFlagParser(GROUPS, prog="inputs")
+        parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
         runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
         contents: dict[str, Any] = {}
         if more := sorted({"study", *GRID} & given.keys() | settings.keys()):

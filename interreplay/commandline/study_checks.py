@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interreplay.commandline.train import check_memory
+from interreplay.commandline.preparation import check_memory
 from interreplay.environments.lookup import find_environment
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs.processors import check_device, check_room, check_workers, own_cpus, own_gpus

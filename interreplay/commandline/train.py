@@ -13,23 +13,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
-from interreplay.environments.lookup import Environment, find_environment
+from interreplay.commandline.preparation import prepared
 from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, UsageError
 from interreplay.flags import presets
+from interreplay.flags.config_files import origins_named
 from interreplay.flags.parser import program
-from interreplay.flags.replay_flags import list_buffers, replay_arguments
+from interreplay.flags.replay_flags import list_buffers
 from interreplay.flags.run_flags import CATALOGUE, DEFAULTS
-from interreplay.flags.training_flags import make_parser, preset_told, settings_for, settings_resumed
-from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
-from interreplay.learning.losses import check_loss, chosen_losses
+from interreplay.flags.training_flags import make_parser
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
-from interreplay.runs.machine import free_memory
-from interreplay.runs.processors import check_device, check_workers
 from interreplay.runs.progress import Reporter
-from interreplay.runs.resume import first_settings, home_of, reopen, restore, unwritten
+from interreplay.runs.resume import home_of, reopen, restore, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
 from interreplay.runs.signals import Interrupts
 from interreplay.studies.trial_folder import STATUS
@@ -93,17 +90,8 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     Returns:
         The exit code.
     """
-    settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
-    check_device(settings.device)
-    if not checkpoints:
-        check_workers(settings.num_workers)
-    environment = find_environment(settings.env, settings.env_args)
-    settings.env = environment.name
-    settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
-    memory = check_memory(settings, environment)
-    ensure_writable(home or Path(settings.local_dir))
-    lines = [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory]
-    lines.append("" if checkpoints else first_update(settings))
+    with origins_named(given):
+        settings, lines = prepared(given, checkpoints, home)
     print("\n".join(line for line in lines if line), flush=True)
 
     # Ray takes seconds to import: only after what can be refused without it.
@@ -127,58 +115,9 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
         algo.stop()
 
 
-def first_update(settings: SimpleNamespace) -> str:
-    """Return a line that says when learning begins, and whether it does at all; "" where it begins at once."""
-    starts, total = settings.learning_starts, settings.total_env_steps
-    if starts >= total:
-        return (
-            f"no updates: actions are random until {starts:,} steps (--learning_starts), "
-            f"and the run ends at {total:,} (--total_env_steps)"
-        )
-    return f"random actions until {starts:,} steps" if starts else ""
-
-
 def run_name(settings: SimpleNamespace) -> str:
     """Return the beginning of the run folder's name."""
     return f"{settings.trainer}_{settings.env}_{settings.buffer}_s{settings.seed}"
-
-
-def describe(settings: SimpleNamespace) -> str:
-    """Return the job in half a line."""
-    arguments = dict(settings.buffer_args)
-    if settings.prioritized is not None:
-        arguments["selector"] = "Prioritized"
-    shown = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    method = f"{settings.buffer}({shown})" if shown else settings.buffer
-    return f"{settings.trainer} with {method} on {settings.env}, seed {settings.seed}"
-
-
-def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
-    """Make the replay buffer, still empty, and compare what it will take with what is free.
-
-    Returns:
-        A line that says so.
-
-    Raises:
-        UsageError: It cannot be made, cannot store what the environment gives, or will not fit.
-    """
-    spaces = environment.observation_space, environment.action_space
-    check_actions(settings.trainer, settings.env, environment.action_space)
-    try:
-        buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
-        huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
-        check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{settings.buffer}: {error}") from error
-    try:
-        buffer.check(columns_of_spaces(*spaces))
-    except ValueError as error:
-        raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}; its spaces are {spaces}") from error
-    need, free = estimate(*spaces, buffer, environment.stacks), free_memory(settings.device)
-    line = f"replay buffer of {settings.buffer_size:,} rows: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
-    if need > free:
-        raise UsageError(f"{line}; --buffer_size {int(0.9 * settings.buffer_size * free / need)} would fit")
-    return line
 
 
 def train(

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 from interreplay.environments import dm_control, minatar, own, robotics
 from interreplay.environments.atari import ids as atari
 from interreplay.environments.current_folder import search_here
+
+BOX2D = ("LunarLander", "BipedalWalker", "CarRacing")
+
+
+def _has_box2d(name: str) -> bool:
+    """Return whether what such an environment of Gymnasium's imports is there; True for all others."""
+    return not name.startswith(BOX2D) or all(importlib.util.find_spec(module) for module in ("Box2D", "pygame"))
+
 
 EXTRAS = {
     "": own.register,
     "robotics": robotics.register,
     "dm-control": dm_control.register,
     "minatar": minatar.register,
+    "box2d": _has_box2d,
     "atari": atari.register,
 }
 

@@ -71,6 +71,5 @@ ELSEWHERE = {
     "output": "use --local_dir",
     "dry_run": "only cluster_run.py and submit.py have it",
     "stop": "use --total_env_steps",
-    "config": "every setting is a flag of its own",
 }
 """Flags that other programs have for what is done otherwise here."""

@@ -21,7 +21,10 @@ SCOPES = {
 }
 
 
-METAVARS = {"buffer_arg": "NAME=VALUE", "env_args": "NAME=VALUE", "round_robin_weights": "X"}
+ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
+"""How a word begins that says a flag and its value, such as ``gamma=0.95``."""
+PAIR = "NAME=VALUE"
+METAVARS = {"buffer_arg": PAIR, "env_args": PAIR, "round_robin_weights": "X"}
 """What ``--help`` shows in place of a value whose reader does not know it."""
 
 
@@ -91,6 +94,7 @@ class FlagParser(OneLineParser):
         groups: The flags by the title under which ``--help`` lists them.
         gone: Flags that other versions had, and what to do instead.
         elsewhere: Flags that other programs have for what is done otherwise here, and how it is done.
+        complete: Where there may be words ``key=value``: makes the result of the flags that were given and of these.
         **kwargs: As for ``argparse.ArgumentParser``.
     """
 
@@ -99,11 +103,12 @@ class FlagParser(OneLineParser):
         groups: Mapping[str, Sequence[Flag]],
         gone: Mapping[str, str] | None = None,
         elsewhere: Mapping[str, str] | None = None,
+        complete: Callable[[dict[str, Any], list[str]], dict[str, Any]] | None = None,
         **kwargs: Any,
     ):
         super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, **kwargs)
         self._negative_number_matcher = re.compile(r"-[\d.][\d.,e+-]*$")  # -10,10 is a value, too
-        self._gone, self._elsewhere = gone or {}, elsewhere or {}
+        self._gone, self._elsewhere, self._complete = gone or {}, elsewhere or {}, complete
         for title, flags in groups.items():
             group = self.add_argument_group(title)
             for flag in flags:
@@ -116,10 +121,29 @@ class FlagParser(OneLineParser):
         Args:
             argv: The command line without the program's name.
         """
-        known, unknown = self.parse_known_args([underscored(word) for word in argv])
+        words = [underscored(word) for word in argv]
+        words, assigned = self._divided(words) if self._complete else (words, [])
+        known, unknown = self.parse_known_args(words)
         if unknown:
             self.error(self._unknown(unknown[0].split("=")[0]))
-        return vars(known)
+        return self._complete(vars(known), assigned) if self._complete else vars(known)
+
+    def _divided(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the words that are flags and their values, and those that are ``key=value``."""
+        flags: list[str] = []
+        assigned: list[str] = []
+        takes = ""  # how many words of this kind the flag before takes: one, + or none
+        for word in words:
+            if not ASSIGNED.match(word) or takes:
+                flags.append(word)
+            else:
+                assigned.append(word)
+            action = self._option_string_actions.get(word)
+            if action is not None:
+                takes = "one" if action.nargs is None else "+" if action.metavar == PAIR else ""
+            elif takes == "one" or word.startswith("-"):
+                takes = ""
+        return flags, assigned
 
     def _unknown(self, word: str) -> str:
         if word.startswith("--") and word[2:] in self._gone:

@@ -18,6 +18,7 @@ import yaml
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.flags.replay_flags import names_method, replay_for
+from interreplay.flags.values import written
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 FOLDER = Path(__file__).resolve().parents[1] / "presets"
@@ -86,11 +87,23 @@ def load(name: str) -> Preset:
         raise UsageError(
             f"unknown preset {name!r}; {accepted_names(name, [*names(), NONE])}, or a .yaml file of your own"
         )
+    return _checked(name, read_yaml(path, f"preset {path}"))
+
+
+def read_yaml(path: Path, shown: str) -> Any:
+    """Return the contents of a file of settings.
+
+    Args:
+        path: YAML.
+        shown: What it is called in messages.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
     try:
-        contents = yaml.safe_load(path.read_text())
+        return yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"preset {path} cannot be read: {' '.join(str(error).split())}") from None
-    return _checked(name, contents)
+        raise UsageError(f"{shown} cannot be read: {' '.join(str(error).split())}") from None
 
 
 def _checked(name: str, contents: Any) -> Preset:
@@ -154,7 +167,7 @@ def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Cal
         if flag not in accepted:
             raise UsageError(f"preset {name} says {flag!r}; {accepted_names(flag, sorted(accepted))}")
         try:
-            values[flag] = accepted[flag](str(value))
+            values[flag] = accepted[flag](written(value))
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"preset {name}: {flag} {error}") from None
     return values

@@ -35,6 +35,15 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             scope="identity",
         ),
         Flag(
+            "config",
+            str,
+            None,
+            "settings from a .yaml file, or from one of the folder configs such as cartpole/dqn; flags, and words like"
+            " gamma=.95 replace them",
+            scope="invocation",
+            in_study="",
+        ),
+        Flag(
             "list_presets",
             boolean,
             False,

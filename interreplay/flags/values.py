@@ -90,6 +90,13 @@ def literal(text: str) -> Any:
     return value if isinstance(value, int | float | str | list) else text
 
 
+def written(value: Any) -> str:
+    """Return a value of a data file as one would type it: commas between several, colons in pairs, ``none``."""
+    if isinstance(value, list | tuple):
+        return ",".join(":".join(map(str, item)) if isinstance(item, list | tuple) else str(item) for item in value)
+    return "none" if value is None else str(value)
+
+
 def _words(text: str) -> list[str]:
     return text.strip().strip("[]()").replace(",", " ").split()
 

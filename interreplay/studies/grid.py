@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.flags.parser import Flag
+from interreplay.flags.values import written
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study import Run
 
@@ -133,9 +134,8 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
             raise UsageError(
                 f"settings: unknown {key!r}; {near} accepted: every flag that custom_training.py --help lists"
             )
-        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         try:
-            read = flags[name].type(text)
+            read = flags[name].type(written(value))
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
         found[name] = list(read) if isinstance(read, tuple) else read

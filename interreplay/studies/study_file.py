@@ -11,6 +11,7 @@ import yaml
 
 from interreplay.errors import UsageError
 from interreplay.flags.parser import Flag
+from interreplay.flags.values import written
 from interreplay.studies.grid import GRID_KEYS, check_keys
 
 
@@ -39,6 +40,6 @@ def read(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]:
 
 def _typed(key: str, value: Any, flag: Flag) -> Any:
     try:
-        return flag.type(str(value))
+        return flag.type(written(value))
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"{key} {error}") from None

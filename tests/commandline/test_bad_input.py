@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from interreplay.analysis import __main__ as report
-from interreplay.commandline import evaluate, main, smoketest, study, train
+from interreplay.commandline import evaluate, main, run_agent, smoketest, study, train
 from interreplay.rllib.command import main as rllib
 from tests.commandline.bad_input import FILES, TABLE
 
@@ -21,6 +21,7 @@ submit = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(submit)
 MAINS = {
     "custom_training.py": train.main,
+    "run_agent.py": run_agent.main,
     "cluster_run.py": study.main,
     "enjoy.py": evaluate.main,
     "rllib": rllib.main,
@@ -33,6 +34,7 @@ CASES = [(program, line, pieces) for program, lines in TABLE.items() for line, *
 AS_A_USER = [
     (["custom_training.py"], "--env no_such_module:Env-v0"),
     (["cluster_run.py"], ""),
+    (["run_agent.py"], "configs=cartpole/dqn configs.hyper_params.bach_size=64"),
     (["-m", "interreplay.rllib.command.main"], "train --run PPO --env CartPole-v1 --num_cpus 2"),
     (["-m", "interreplay.analysis"], "none"),
     (["cluster_deployment/submit.py"], "single none.yaml"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -55,4 +56,26 @@ def test_the_wheel_holds_both_packages_with_all_their_files(built):
 def test_the_wheel_holds_nothing_else(built):
     _, _, wheel = built
     tops = {name.split("/")[0] for name in wheel}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"interreplay", "replay_buffers"}
+    assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"interreplay", "replay_buffers"}
+
+
+@pytest.mark.parametrize("where", ["--target", "--prefix"])
+def test_an_installed_wheel_finds_its_configurations(built, where, tmp_path):
+    clone, _, _ = built
+    (wheel,) = (clone.parent / "dist").glob("*.whl")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", where, str(tmp_path)]
+    subprocess.run([*install, "--ignore-installed", str(wheel)], check=True, timeout=500)
+    (package,) = (path for path in tmp_path.rglob("interreplay") if (path / "py.typed").exists())
+    code = "from interreplay.flags.config_files import folder, names; print(folder(), 'atari/rainbow_dqn' in names())"
+    environment = os.environ | {"PYTHONPATH": str(package.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
+    )
+    assert done.stdout == f"{tmp_path / 'share/interreplay/configs'} True\n", done.stderr
+
+
+def test_the_wheel_brings_the_configurations(built):
+    clone, _, wheel = built
+    wanted = {str(path.relative_to(clone)) for path in (clone / "configs").rglob("*.yaml")}
+    brought = {name.partition(".data/data/share/interreplay/")[2] for name in wheel if ".data/" in name}
+    assert brought == wanted and "configs/atari/rainbow_dqn.yaml" in wanted

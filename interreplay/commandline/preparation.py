@@ -1,0 +1,92 @@
+"""What a run will be: its settings and environment, refused before anything is started, and the lines that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
+from interreplay.environments.lookup import Environment, find_environment
+from interreplay.errors import UsageError
+from interreplay.flags.replay_flags import replay_arguments
+from interreplay.flags.run_flags import CATALOGUE
+from interreplay.flags.training_flags import preset_told, settings_for, settings_resumed
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
+from interreplay.learning.losses import check_loss, chosen_losses
+from interreplay.runs.machine import free_memory
+from interreplay.runs.processors import check_device, check_workers
+from interreplay.runs.resume import first_settings
+from interreplay.runs.run_folder import ensure_writable
+
+
+def prepared(
+    given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
+) -> tuple[SimpleNamespace, list[str]]:
+    """Return a run's settings and lines about them; arguments as for `run`.
+
+    Raises:
+        UsageError: They cannot be.
+    """
+    settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
+    check_device(settings.device)
+    if not checkpoints:
+        check_workers(settings.num_workers)
+    environment = find_environment(settings.env, settings.env_args)
+    settings.env = environment.name
+    settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
+    memory = check_memory(settings, environment)
+    ensure_writable(home or Path(settings.local_dir))
+    lines = [given["config"].told()] if "config" in given else []
+    lines += [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory]
+    return settings, [*lines, "" if checkpoints else first_update(settings)]
+
+
+def first_update(settings: SimpleNamespace) -> str:
+    """Return a line that says when learning begins, and whether it does at all; "" where it begins at once."""
+    starts, total = settings.learning_starts, settings.total_env_steps
+    if starts >= total:
+        return (
+            f"no updates: actions are random until {starts:,} steps (--learning_starts), "
+            f"and the run ends at {total:,} (--total_env_steps)"
+        )
+    return f"random actions until {starts:,} steps" if starts else ""
+
+
+def describe(settings: SimpleNamespace) -> str:
+    """Return the job in half a line."""
+    arguments = dict(settings.buffer_args)
+    if settings.prioritized is not None:
+        arguments["selector"] = "Prioritized"
+    shown = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    method = f"{settings.buffer}({shown})" if shown else settings.buffer
+    return f"{settings.trainer} with {method} on {settings.env}, seed {settings.seed}"
+
+
+def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
+    """Make the replay buffer, still empty, and compare what it will take with what is free.
+
+    Returns:
+        A line that says so.
+
+    Raises:
+        UsageError: It cannot be made, cannot store what the environment gives, or will not fit.
+    """
+    spaces = environment.observation_space, environment.action_space
+    check_actions(settings.trainer, settings.env, environment.action_space)
+    try:
+        buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
+        huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
+        check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{settings.buffer}: {error}") from error
+    try:
+        buffer.check(columns_of_spaces(*spaces))
+    except ValueError as error:
+        raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}; its spaces are {spaces}") from error
+    need, free = estimate(*spaces, buffer, environment.stacks), free_memory(settings.device)
+    line = f"replay buffer of {settings.buffer_size:,} rows: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
+    if need > free:
+        raise UsageError(f"{line}; --buffer_size {int(0.9 * settings.buffer_size * free / need)} would fit")
+    return line
