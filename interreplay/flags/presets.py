@@ -8,6 +8,7 @@ flag under an algorithm's name is for that algorithm. Names of environments lack
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -68,7 +69,7 @@ def bare(env: str) -> str:
 
 
 def names() -> list[str]:
-    """Return the presets that come with the package."""
+    """Return the names of the presets that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
@@ -80,13 +81,22 @@ def load(name: str) -> Preset:
     """
     if name == NONE:
         return DEFAULTS
-    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
-    if name.endswith((".yaml", ".yml")) and not path.is_file():
-        raise UsageError(f"preset {path} {'is not a file' if path.exists() else 'does not exist'}")
-    if name not in names() and not path.is_file():
+    if name in names():
+        return _shipped(name)
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
         raise UsageError(
             f"unknown preset {name!r}; {accepted_names(name, [*names(), NONE])}, or a .yaml file of your own"
         )
+    if not path.is_file():
+        raise UsageError(f"preset {path} {'is not a file' if path.exists() else 'does not exist'}")
+    return _checked(name, read_yaml(path, f"preset {path}"))
+
+
+@functools.cache
+def _shipped(name: str) -> Preset:
+    """Return a preset that comes with the package, whose file is read once: a study asks for it at every run."""
+    path = FOLDER / f"{name}.yaml"
     return _checked(name, read_yaml(path, f"preset {path}"))
 
 
