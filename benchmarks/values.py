@@ -1,9 +1,9 @@
 """Microseconds of the processor per env step: DQN and its variants beside Stable-Baselines3's DQN.
 
-    python -m benchmarks.values [--task cartpole|cartpole-8|minatar] [--repeats 15]
+    python -m benchmarks.values [--task cartpole|cartpole-8|minatar|pong] [--repeats 15]
 
 All run in this process on one thread, in turn, with the networks, batches and updates per step of the task; SB3 has no
-MinAtar convolutions and is left out there.
+MinAtar convolutions and is left out there. Both play Pong in our environment, so that it costs both the same.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import interleaved, single_thread, table
+from interreplay.environments import registration
 
 STEPS = 400
 """Env steps per timed call."""
@@ -35,6 +36,7 @@ class Task:
         batch: Rows per update.
         every: Env steps per update.
         environments: Stepped side by side.
+        capacity: Rows kept.
     """
 
     env: str
@@ -42,25 +44,25 @@ class Task:
     batch: int
     every: int = 1
     environments: int = 1
+    capacity: int = 100_000
 
 
 TASKS = {
     "cartpole": Task("CartPole-v1", (64, 64), 32),
     "cartpole-8": Task("CartPole-v1", (256, 256), 64, 4, 8),
     "minatar": Task("MinAtar/Breakout-v0", (128,), 32, 4, 8),
+    "pong": Task("PongNoFrameskip-v4", (512,), 32, 4, 1, 10_000),
 }
 
 
-def ours(task: Task, trainer: str = "DQN") -> Callable[[], Any]:
+def ours(task: Task, trainer: str = "DQN", **settings: Any) -> Callable[[], Any]:
     """Return our algorithm after some learning."""
     from interreplay import rllib
-    from interreplay.environments import registration
 
-    registration.register(task.env)
     config = getattr(rllib, f"{trainer}Config")().environment(task.env).debugging(seed=0)
     recipe = config.replay_buffer_config
     algorithm = (
-        config.replay(recipe["type"], capacity=100_000, **{k: v for k, v in recipe.items() if k != "type"})
+        config.replay(recipe["type"], capacity=task.capacity, **{k: v for k, v in recipe.items() if k != "type"})
         .env_runners(num_envs_per_env_runner=task.environments)
         .training(
             num_steps_sampled_before_learning_starts=200,
@@ -68,6 +70,7 @@ def ours(task: Task, trainer: str = "DQN") -> Callable[[], Any]:
             updates_per_step=1 / task.every,
             train_batch_size=task.batch,
             hiddens=task.hiddens,
+            **settings,
         )
         .build_algo()
     )
@@ -75,19 +78,19 @@ def ours(task: Task, trainer: str = "DQN") -> Callable[[], Any]:
 
 
 def stable_baselines(task: Task, **settings: Any) -> Callable[[], Any]:
-    """SB3's DQN with the same networks, batches and frequency, its prioritized replay and variants being none."""
+    """Return SB3's DQN with the same networks, batches and frequency; it has neither PER nor variants."""
     from stable_baselines3 import DQN
     from stable_baselines3.common.env_util import make_vec_env
 
     model = DQN(
-        "MlpPolicy",
+        "CnnPolicy" if task.env == TASKS["pong"].env else "MlpPolicy",
         make_vec_env(task.env, task.environments, seed=0),
         learning_starts=200,
         train_freq=max(1, task.every // task.environments),
         gradient_steps=-1 if task.every == 1 else max(1, task.environments // task.every),
         batch_size=task.batch,
-        policy_kwargs={"net_arch": [*task.hiddens]},
-        buffer_size=100_000,
+        policy_kwargs={} if task.env == TASKS["pong"].env else {"net_arch": [*task.hiddens]},
+        buffer_size=task.capacity,
         target_update_interval=500,
         seed=0,
         device="cpu",
@@ -107,7 +110,10 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.getLogger("ray").setLevel(logging.ERROR)
     task = TASKS[arguments.task]
+    registration.register(task.env)
     found = {f"ours, {trainer}": ours(task, trainer) for trainer in arguments.trainers.split(",")}
+    if arguments.task == "pong":
+        found["ours, DQN, bfloat16"] = ours(task, conv_dtype="bfloat16")
     if "MinAtar" not in task.env:
         found["Stable-Baselines3, DQN"] = stable_baselines(task)
     micros = {

@@ -38,6 +38,11 @@ class DQNSettings:
         OneOf("auto", "nature", "shallow", "minatar", "flat"),
         "convolutions before a value network's layers; auto: nature, minatar below 36 pixels, flat where no images are",
     )
+    conv_dtype: str = setting(
+        "float32",
+        OneOf("float32", "bfloat16"),
+        "type of the products in these convolutions while learning; bfloat16 takes two thirds of the time",
+    )
     double: bool = setting(False, YesNo(), "the network chooses the action that its target values")
     dueling: bool = setting(False, YesNo(), "a stream for the value of the state, one for the actions' advantages")
     noisy: bool = setting(False, YesNo(), "the last two layers have noise of a learned size, also to explore by")

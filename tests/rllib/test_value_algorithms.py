@@ -9,6 +9,7 @@ import torch
 
 import interreplay.rllib as ours
 from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.convolutions import ConvolutionBody
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles
 from interreplay.rllib.evaluation import load
 from tests.rllib.small_runs import weights
@@ -169,6 +170,15 @@ def test_encoders_by_name(encoder, width):
     module = config(Steps, env_config={"kind": "Image"}).training(encoder=encoder).build_algo().learner.single_module
     assert module.policy.layers.body.weights[0].shape[1] == width
     assert module.encode(torch.zeros(2, *KINDS["Image"][0].shape, dtype=torch.uint8)).shape == (2, width)
+
+
+def test_convolutions_may_be_learned_in_bfloat16():
+    made = config(Steps, env_config={"kind": "Image"}).training(conv_dtype="bfloat16", train_batch_size=16)
+    algorithm = made.build_algo()
+    bodies = [part for part in algorithm.learner.single_module.modules() if isinstance(part, ConvolutionBody)]
+    assert len(bodies) == 2 and all(body.conv_dtype == torch.bfloat16 for body in bodies)
+    assert learned(algorithm)
+    algorithm.stop()
 
 
 @pytest.mark.parametrize(

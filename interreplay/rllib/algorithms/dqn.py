@@ -10,6 +10,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 from torch import nn
 
+from interreplay.learning.convolutions import CONV_DTYPES, ConvolutionBody
 from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate, QNetworks
 from interreplay.learning.encoders import make_encoder
 from interreplay.learning.setting_fields import rate_at
@@ -21,7 +22,9 @@ from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicy
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
-OF_NETWORKS = ("encoder", "dueling", "noisy", "sigma0", "distribution", "atoms", "value_range", "kappa", "huber_delta")
+OF_HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
+"""Settings that a head is made by."""
+OF_NETWORKS = ("encoder", "conv_dtype", "dueling", "noisy", "sigma0", *OF_HEAD)
 """Settings that networks are made by, beside those of every algorithm."""
 
 
@@ -42,12 +45,16 @@ class DQNModule(OffPolicyModule):
     @override(OffPolicyModule)
     def make_encoder(self) -> tuple[nn.Module, int]:
         model = self.model_config
-        return make_encoder(self.observation_space, model["normalize_observations"], model["encoder"])
+        made = make_encoder(self.observation_space, model["normalize_observations"], model["encoder"])
+        for body in made[0].modules():
+            if isinstance(body, ConvolutionBody):
+                body.conv_dtype = CONV_DTYPES[model.get("conv_dtype", "float32")]  # old checkpoints have none
+        return made
 
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
         model = self.model_config
-        head = make_head(*(model[n] for n in ("distribution", "atoms", "value_range", "kappa", "huber_delta")))
+        head = make_head(*(model[name] for name in OF_HEAD))
         sigma0 = model["sigma0"] if model["noisy"] else None
         layers = make_layers(
             inputs, actions, head.numbers, model["hiddens"], model["dueling"], sigma0, model["activation"]
