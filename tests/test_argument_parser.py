@@ -143,6 +143,7 @@ OTHER = {
     "holdout_split": ".5",
     "optimizer": "RMSprop",
     "encoder": "nature",
+    "conv_dtype": "bfloat16",
     "distribution": "quantiles",
     "atoms": "2",
     "value_range": "-1,1",
