@@ -87,13 +87,6 @@ class QNetworks(nn.Module):
             self.targets = copy.deepcopy(layers).requires_grad_(False)
 
 
-def make_optimizer(name: str, parameters: list[nn.Parameter], lr: float, eps: float) -> torch.optim.Optimizer:
-    """Return the optimizer "Adam" or "RMSprop" of parameters."""
-    if name == "RMSprop":
-        return CenteredRMSprop(parameters, lr, eps=eps)
-    return FastAdam(parameters, lr, eps=eps)
-
-
 class DQNUpdate(Update):
     """The update of DQN (Mnih et al. 2015) and of what grew from it.
 
@@ -142,7 +135,7 @@ class DQNUpdate(Update):
         self.targets: list[Tensor] = list(networks.targets.parameters())
         if self.encoder:
             self.targets += networks.target_encoder.parameters()
-        self.optimizers = {"q": make_optimizer(optimizer, self.parameters, lr, optimizer_eps)}
+        self.optimizers = {"q": self.make_optimizer(optimizer, lr, optimizer_eps)}
         self.since_copy = 0
         if isinstance(self.head, Mean):
             self.offers = self.offers | {CRITIC_LOSS}
@@ -157,9 +150,7 @@ class DQNUpdate(Update):
         taken = self.taken(rows, m)
         chosen = run.outputs.gather(1, taken).squeeze(1)
         losses, errors, slopes = self.head.judge(chosen, repeat_for_views(target, m), m, batch.critic_loss)
-        weights = batch.weights if batch.row_weights is None else batch.weights * batch.row_weights
-        if weights.shape != rows.rewards.shape:
-            raise ValueError(f"weights have shape {tuple(weights.shape)}; expected {tuple(rows.rewards.shape)}")
+        weights = self.weights_of(batch)
         slopes = slopes * (repeat_for_views(weights, m) / len(chosen)).unsqueeze(-1)
         gradients = torch.zeros_like(run.outputs).scatter_(1, taken, slopes.unsqueeze(1))
         self.step(run.learn, gradients)
@@ -167,6 +158,24 @@ class DQNUpdate(Update):
         losses, errors, values = (mean_over_views(v, m) for v in (losses, errors, self.head.values(chosen)))
         metrics = torch.stack([losses * weights, values, errors.abs()]).mean(dim=1)
         return UpdateResult(errors, metrics, self.scores(self.scores_wanted, errors))
+
+    def make_optimizer(self, name: str, lr: float, eps: float) -> torch.optim.Optimizer:
+        """Return the optimizer "Adam" or "RMSprop" of the parameters."""
+        if name == "RMSprop":
+            return CenteredRMSprop(self.parameters, lr, eps=eps)
+        return FastAdam(self.parameters, lr, eps=eps)
+
+    def weights_of(self, batch: SampleLike) -> Tensor:
+        """Return the weights ``(n,)`` of the rows in the loss.
+
+        Raises:
+            ValueError: When they are not one per row, which would broadcast.
+        """
+        weights = batch.weights if batch.row_weights is None else batch.weights * batch.row_weights
+        rewards = batch.transitions.rewards
+        if weights.shape != rewards.shape:
+            raise ValueError(f"weights have shape {tuple(weights.shape)}; expected {tuple(rewards.shape)}")
+        return weights
 
     def taken(self, rows: Transitions, m: int) -> Tensor:
         """Return the actions that were taken as an index ``(n·m, 1, N)`` of outputs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -50,10 +50,11 @@ class FastAdam(torch.optim.Adam):
             self._moments = self._collect()
         averages, squares, steps = self._moments
         group = self.param_groups[0]
+        parameters, gradients = self._stepped()
         steps[0] += 1  # one count for all
         self.kernel(
-            group["params"],
-            [p.grad for p in group["params"]],
+            parameters,
+            gradients,
             averages,
             squares,
             [],
@@ -66,6 +67,11 @@ class FastAdam(torch.optim.Adam):
             amsgrad=False,
             maximize=False,
         )
+
+    def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the tensors that are stepped, and their gradients."""
+        parameters = self.param_groups[0]["params"]
+        return parameters, [p.grad for p in parameters]
 
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Return first moments, second moments and step counts of the parameters, zero where there are none."""
@@ -80,6 +86,54 @@ class FastAdam(torch.optim.Adam):
             self.state[parameter]["step"] = count
         states = [self.state[p] for p in group["params"]]
         return [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [count] * len(states)
+
+
+class FlatAdam(FastAdam):
+    """The same for a small network: parameters, gradients and moments each lie side by side and are one tensor's step.
+
+    Args:
+        params: As of `FastAdam`; each becomes a view of one tensor.
+        lr: Learning rate.
+        eps: ε, added to the root.
+
+    Attributes:
+        gradients: ``(total,)``.
+        pieces: The same by parameter, of its shape.
+    """
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8):
+        params = list(params)
+        super().__init__(params, lr, eps=eps)
+        self._whole, self._values = side_by_side([p.detach() for p in params])
+        self.gradients, self.pieces = side_by_side([torch.zeros_like(p) for p in params])
+        for parameter, value, piece in zip(params, self._values, self.pieces, strict=True):
+            parameter.data, parameter.grad = value, piece
+
+    def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
+        parameters = self.param_groups[0]["params"]
+        for parameter, value, piece in zip(parameters, self._values, self.pieces, strict=True):
+            if parameter.grad is not piece:  # autograd's
+                piece.copy_(parameter.grad)
+                parameter.grad = piece
+            if parameter.data_ptr() != value.data_ptr():  # somebody gave it other memory
+                value.copy_(parameter.detach())
+                parameter.data = value
+        return [self._whole], [self.gradients]
+
+    def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        averages, squares, steps = super()._collect()
+        (average, own_averages), (square, own_squares) = side_by_side(averages), side_by_side(squares)
+        parameters = self.param_groups[0]["params"]
+        for parameter, first, second in zip(parameters, own_averages, own_squares, strict=True):
+            self.state[parameter] |= {"exp_avg": first, "exp_avg_sq": second}
+        return [average], [square], steps[:1]
+
+
+def side_by_side(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """Return copies of tensors as one ``(total,)``, and views of it of their shapes."""
+    whole = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    parts = whole.split([tensor.numel() for tensor in tensors])
+    return whole, [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 class FastAdamW(FastAdam):

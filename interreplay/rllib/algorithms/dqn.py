@@ -13,6 +13,7 @@ from torch import nn
 from interreplay.learning.convolutions import CONV_DTYPES, ConvolutionBody
 from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate, QNetworks
 from interreplay.learning.encoders import make_encoder
+from interreplay.learning.fast.dqn import FastDQNUpdate, fits
 from interreplay.learning.setting_fields import rate_at
 from interreplay.learning.streams import make_layers
 from interreplay.learning.update import Update
@@ -99,7 +100,10 @@ class DQNConfig(OffPolicyConfig):
     @override(OffPolicyConfig)
     def make_update(self, module: RLModule) -> Update:
         names = ("double", "optimizer", "optimizer_eps", "tau", "target_update_period", "grad_clip", "grad_clip_by")
-        return DQNUpdate(module.nets, lr=self.rates(0)["q"], **{name: getattr(self, name) for name in names})
+        options = {name: getattr(self, name) for name in names}
+        simple = self.optimizer == "Adam" and (self.grad_clip is None or self.grad_clip_by == "global_norm")
+        kind = FastDQNUpdate if simple and fits(module.nets) else DQNUpdate
+        return kind(module.nets, lr=self.rates(0)["q"], **options)
 
     @property
     @override(AlgorithmConfig)

@@ -1,0 +1,136 @@
+"""`interreplay.learning.dqn.DQNUpdate` in numpy, for small networks of one stream on the processor.
+
+A call of torch takes several microseconds, one of numpy one or two. With layers of 64 units and batches of 32 an update
+is some fifty calls on arrays that fit into a cache, so what they are called by is most of what it takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.learning.dqn import DQNUpdate
+from interreplay.learning.fast.optimizer import FlatAdam
+from interreplay.learning.streams import OneStream
+from interreplay.learning.update import SampleLike, UpdateResult, view_tensors
+from interreplay.learning.value_heads import Mean
+
+SMALL = 20_000
+"""Parameters up to which a network is small: beyond, products take more than what they are called by."""
+
+
+def fits(networks: Any) -> bool:
+    """Return whether `FastDQNUpdate` can learn them: small, one stream with ReLU, means, no encoder that learns."""
+    layers, parameters = networks.actor.layers, list(networks.actor.parameters())
+    plain = isinstance(layers, OneStream) and isinstance(networks.actor.head, Mean)
+    if not plain or any(True for _ in networks.encoder.parameters()):
+        return False
+    body = layers.body
+    on_processor = all(parameter.device.type == "cpu" for parameter in parameters)
+    same = body.activation == "relu" and body.matrix_dtype is None
+    return on_processor and same and sum(parameter.numel() for parameter in parameters) <= SMALL
+
+
+class SmallNetwork:
+    """Passes of an `OneStream` on arrays that share the memory of its parameters.
+
+    Args:
+        layers: The network.
+    """
+
+    def __init__(self, layers: OneStream):
+        self._parameters = [*layers.body.weights, *layers.body.biases]
+        self._look()
+
+    def _look(self) -> None:
+        arrays = [parameter.detach().numpy() for parameter in self._parameters]
+        depth = len(arrays) // 2
+        self.weights, self.biases = [w[0] for w in arrays[:depth]], [b[0, 0] for b in arrays[depth:]]
+        self._addresses = [parameter.data_ptr() for parameter in self._parameters]
+
+    def forward(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Return what each layer sees of rows ``(n, in)``, and at last the outputs ``(n, out)``."""
+        if [parameter.data_ptr() for parameter in self._parameters] != self._addresses:
+            self._look()
+        seen = [rows]
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            if len(seen) > 1:
+                np.maximum(rows, 0.0, out=rows)
+            rows = rows @ weight
+            rows += bias
+            seen.append(rows)
+        return seen
+
+    def backward(self, seen: list[np.ndarray], gradient: np.ndarray, into: list[Tensor]) -> None:
+        """Fill the gradients `into` of weights, then biases, from that of the outputs ``(n, out)``."""
+        depth = len(self.weights)
+        for i in reversed(range(depth)):
+            np.matmul(seen[i].T, gradient, out=into[i].numpy()[0])
+            np.add.reduce(gradient, axis=0, out=into[depth + i].numpy()[0, 0])
+            if i:
+                gradient = gradient @ self.weights[i].T
+                gradient[seen[i] <= 0.0] = 0.0
+
+
+class FastDQNUpdate(DQNUpdate):
+    """The update that `DQNUpdate` defines, where `fits` says so; batches with views or losses of their own are its own.
+
+    Arguments are those of `DQNUpdate`; the optimizer is Adam, and gradients are clipped by their norm or not at all.
+    """
+
+    def __init__(self, networks: Any, **options: Any):
+        super().__init__(networks, **options)
+        self._online, self._target = SmallNetwork(self.layers), SmallNetwork(self.target_layers)
+        optimizer = self.optimizers["q"]
+        assert isinstance(optimizer, FlatAdam)
+        self._adam = optimizer
+
+    def make_optimizer(self, name: str, lr: float, eps: float) -> torch.optim.Optimizer:
+        return FlatAdam(self.parameters, lr, eps=eps)
+
+    @torch.no_grad()
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows = batch.transitions
+        if batch.critic_loss is not None or "views_obs" in rows.extras:
+            return super().update(batch, rng)
+        weights = self.weights_of(batch).numpy()
+        seen = self._online.forward(view_tensors(rows, self.networks.encoder, "obs")[0].numpy())
+        outputs, count = seen[-1], len(weights)
+        taken = np.arange(0, outputs.size, outputs.shape[1])
+        taken += rows.actions.numpy()
+        chosen = outputs.reshape(-1).take(taken)
+        errors = chosen - self._targets(batch)
+        delta = self.head.huber_delta
+        slopes = errors if delta is None else errors.clip(-delta, delta)
+        gradient = np.zeros_like(outputs)
+        gradient.reshape(-1)[taken] = slopes * weights / count
+        self._online.backward(seen, gradient, self._adam.pieces)
+        self._clip()
+        self._adam.apply()
+        self.move_targets()
+        losses = slopes * (errors - 0.5 * slopes)
+        sums = np.array([losses @ weights, np.add.reduce(chosen), np.add.reduce(np.abs(errors))], errors.dtype)
+        found = torch.from_numpy(errors)
+        return UpdateResult(found, torch.from_numpy(sums / count), self.scores(self.scores_wanted, found))
+
+    def _targets(self, batch: SampleLike) -> np.ndarray:
+        """Return the targets ``(n,)``."""
+        rows = batch.transitions
+        assert rows.discounts is not None
+        next_obs = view_tensors(rows, self.networks.encoder, "next_obs")[0].numpy()
+        following = self._target.forward(next_obs)[-1]
+        judged = self._online.forward(next_obs)[-1] if self.double else following
+        best = judged.argmax(1)
+        best += np.arange(0, following.size, following.shape[1])
+        return rows.rewards.numpy() + rows.discounts.numpy() * following.reshape(-1).take(best)
+
+    def _clip(self) -> None:
+        if self.grad_clip is None:
+            return
+        gradients = self._adam.gradients.numpy()
+        norm = float(np.sqrt(gradients @ gradients)) + 1e-6
+        if norm > self.grad_clip:
+            gradients *= self.grad_clip / norm
