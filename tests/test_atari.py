@@ -158,7 +158,8 @@ def test_four_clippings(name, expected):
     assert Atari("pong", reward_clipping=name)._clip is clip
 
 
-@pytest.mark.parametrize("name", ["ALE/Breakout-v5", pytest.param("SeaquestNoFrameskip-v4", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ALE/Breakout-v5", "SeaquestNoFrameskip-v4"])
 def test_it_keeps_to_its_seed_and_its_state(name):
     env, other = make(name), make(name)
     check_env(env.unwrapped, skip_render_check=True)

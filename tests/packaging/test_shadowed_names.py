@@ -52,6 +52,7 @@ assert again.MINE == 7
     assert done.stdout.split() == list(replay_buffers.__all__)
 
 
+@pytest.mark.slow
 def test_before_the_user_s_package_is_imported_too(folder):
     code = "from interreplay.buffer.catalogue import methods; print(*methods())"
     code += "; import replay_buffers; replay_buffers.MINE"
@@ -59,6 +60,7 @@ def test_before_the_user_s_package_is_imported_too(folder):
     assert done.returncode == 0 and done.stdout.split() == list(replay_buffers.__all__), done.stderr
 
 
+@pytest.mark.slow
 def test_a_single_file_of_that_name_is_not_ours_either(tmp_path):
     (tmp_path / "replay_buffers.py").write_text("raise RuntimeError('of the user')\n")
     done = call("-c", "from interreplay.buffer.catalogue import methods; print(*methods())", folder=tmp_path)

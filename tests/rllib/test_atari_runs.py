@@ -68,6 +68,7 @@ def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_sto
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_evaluation_plays_whole_games_with_raw_scores():
     algorithm = config(max_frames=2_000).build_algo()
     episode = algorithm.env_runner.sample(num_episodes=1, random_actions=True)[0]

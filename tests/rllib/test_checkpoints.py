@@ -45,11 +45,11 @@ def assert_same_run(a, b):
         ("Pendulum-v1", "PER", "DDPG"),
         ("Pendulum-v1", "PER", "TQC"),
         # After 150 steps 101 updates were made: the next is not CrossQ's turn for its policy.
-        ("Pendulum-v1", "NMER", "CrossQ"),
+        pytest.param("Pendulum-v1", "NMER", "CrossQ", marks=pytest.mark.slow),
         pytest.param("HalfCheetah-v5", "Uniform", "DDPG", marks=pytest.mark.slow),
         # After 150 steps 151 updates were made: within a turn of the policy, and a reset behind it and one before.
         ("Pendulum-v1", "PER", "droq"),
-        ("Pendulum-v1", "NMER", "sr-sac"),
+        pytest.param("Pendulum-v1", "NMER", "sr-sac", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "NMER", "redq", marks=pytest.mark.slow),
     ],
 )
