@@ -19,12 +19,7 @@ HEADS = {"mean": Mean, "categorical": lambda: Categorical(7, -3.0, 3.0), "quanti
 KINDS = {"one stream": {}, "dueling": {"dueling": True}, "noisy": {"dueling": True, "sigma0": 0.5}}
 
 
-@pytest.fixture(autouse=True)
-def float64(monkeypatch):
-    torch.set_default_dtype(torch.float64)
-    monkeypatch.setattr(Flat, "forward", lambda self, obs: obs)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("flat_float64")
 
 
 def networks(head="mean", seed=0, width=OBS, **kind):

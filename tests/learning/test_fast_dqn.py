@@ -16,13 +16,7 @@ from interreplay.learning.update import Batch
 from interreplay.learning.value_heads import Mean, Quantiles
 from tests.learning.batches import ACTIONS, OBS, N, batch
 
-
-@pytest.fixture(autouse=True)
-def float64(monkeypatch):
-    torch.set_default_dtype(torch.float64)
-    monkeypatch.setattr(Flat, "forward", lambda self, obs: obs)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("flat_float64")
 
 
 def networks(huber_delta=1.0, hiddens=(16, 8), head=None, activation="relu", **kind):

@@ -5,12 +5,7 @@ import torch
 
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles
 
-
-@pytest.fixture(autouse=True)
-def float64():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 HEADS = {

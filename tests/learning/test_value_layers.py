@@ -12,12 +12,7 @@ from interreplay.learning.streams import OneStream, Streams, make_layers
 INPUTS, ACTIONS, NUMBERS, N = 5, 3, 4, 16
 
 
-@pytest.fixture(autouse=True)
-def float64():
-    torch.set_default_dtype(torch.float64)
-    torch.manual_seed(0)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def rng(seed=0):

@@ -136,7 +136,7 @@ class OffPolicy(Shell):
 
     @override(Algorithm)
     def training_step(self) -> None:
-        # Of this thread: Adam's moments of units that are never active take twenty times as long otherwise.
+        # Of this thread: Adam's moments of units that are never active take ten times as long otherwise.
         torch.set_flush_denormal(True)
         length, batch = self.config.steps_per_iteration, self.config.train_batch_size_per_learner
         goal, enough = (self.env_steps // length + 1) * length, self.config.trained_rows_per_iteration
