@@ -154,18 +154,33 @@ class UpdateResult:
     scores: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class Update(ABC):
-    """One gradient update of an algorithm.
+class Rule(ABC):  # noqa: B024 - what it updates from is its children's
+    """What the updates of all algorithms have in common, whatever they learn from.
 
     Attributes:
         optimizers: By name; their state belongs into checkpoints.
-        metrics: Names of the numbers that `update` reports, in order.
-        offers: Names in `interreplay.learning.offers` of what it can do for a replay method.
-        scores_wanted: Names of the scores that it computes with every update; whoever wants some sets it.
+        metrics: Names of the numbers that updates report, in order.
     """
 
     optimizers: dict[str, torch.optim.Optimizer]
     metrics: tuple[str, ...]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next update depends on beside networks, optimizers and `rng`."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state
+        """Continue from a state."""
+
+
+class Update(Rule):
+    """One gradient update of an algorithm that learns from rows.
+
+    Attributes:
+        offers: Names in `interreplay.learning.offers` of what it can do for a replay method.
+        scores_wanted: Names of the scores that it computes with every update; whoever wants some sets it.
+    """
+
     offers: frozenset[str] = frozenset()
     scores_wanted: frozenset[str] = frozenset()
 
@@ -187,10 +202,3 @@ class Update(ABC):
             rng: Source of the policy's noise, on the device of the rows.
         """
         raise NotImplementedError(f"{type(self).__name__} scores no rows")
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the next update depends on beside networks, optimizers and `rng`."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state
-        """Continue from a state."""

@@ -23,20 +23,22 @@ class DQNSettings:
     """Deep Q-networks and what grew from them: Mnih et al. 2015 (Nature 518), with the loop of OpenAI's baselines."""
 
     train_batch_size: int = setting(32, Whole(1), "transitions per update")
-    lr: float = setting(5e-4, Rate(), "learning rate of a value network")
+    lr: float = setting(5e-4, Rate(), "learning rate where there is one network")
     optimizer: str = setting(
-        "Adam", OneOf("Adam", "RMSprop"), "optimizer of a value network; RMSprop is centered, as DQN was published with"
+        "Adam",
+        OneOf("Adam", "RMSprop"),
+        "its optimizer; RMSprop is the centered one of DQN, or TensorFlow's of IMPALA, as these were published with",
     )
     optimizer_eps: float = setting(1e-8, POSITIVE, "epsilon of that optimizer")
     grad_clip: float | None = setting(
-        10.0, OrWord(POSITIVE, "none", None), "bound of the norm of all gradients of a value network; none for none"
+        10.0, OrWord(POSITIVE, "none", None), "bound of the norm of all its gradients; none for none"
     )
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256, 256))
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
     encoder: str = setting(
         "auto",
         OneOf("auto", "nature", "shallow", "minatar", "flat"),
-        "convolutions before a value network's layers; auto: nature, minatar below 36 pixels, flat where no images are",
+        "convolutions before its layers; auto: nature, minatar below 36 pixels, flat where no images are",
     )
     conv_dtype: str = setting(
         "float32",
