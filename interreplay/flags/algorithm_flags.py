@@ -11,7 +11,7 @@ from interreplay.flags.parser import Flag
 from interreplay.flags.values import boolean, reader
 from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS
 from interreplay.learning.setting_fields import Widths, YesNo, accepted_by
-from interreplay.learning.settings import LoopSettings
+from interreplay.learning.settings import ReplaySettings
 
 
 def _flags() -> dict[str, Flag]:
@@ -56,7 +56,7 @@ def _shown(value: Any) -> str:
     )
 
 
-_LOOP = {found.name: found for found in fields(LoopSettings)}
+_LOOP = {found.name: found for found in fields(ReplaySettings)}
 ALGORITHM_FLAGS = _flags()
 TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
 """Configuration in `interreplay.rllib` of each algorithm that ``--trainer`` names."""

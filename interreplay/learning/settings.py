@@ -21,13 +21,8 @@ POSITIVE = Number(0, open_low=True)
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """The loop that collects experience, replays it and updates, whatever the algorithm."""
+    """The loop that collects experience and updates, whatever the algorithm."""
 
-    learning_starts: int = setting(1_000, Whole(0), "environment steps with random actions before the first update")
-    updates_per_step: float = setting(1.0, Number(0), "updates per environment step, below 1 for less than one")
-    batches_per_draw: int = setting(
-        32, Whole(1), "most updates that get their batches from one draw of the buffer; priorities change between draws"
-    )
     matrix_dtype: str = setting(
         "float32",
         OneOf("float32", "bfloat16"),
@@ -37,7 +32,6 @@ class LoopSettings:
     normalize_observations: bool = setting(
         False, YesNo(), "networks see observations less their running mean, over their running deviation"
     )
-    n_step: int = setting(1, Whole(1), "length of the returns")
     anneal_steps: int | None = setting(
         None,
         OrWord(Whole(1), "none", None),
@@ -46,6 +40,18 @@ class LoopSettings:
     fast_updates: bool = setting(
         True, YesNo(), "gradients by hand-written code where an algorithm has it, else by autograd, which takes longer"
     )
+
+
+@dataclass(frozen=True)
+class ReplaySettings(LoopSettings):
+    """The loop of algorithms that replay transitions."""
+
+    learning_starts: int = setting(1_000, Whole(0), "environment steps with random actions before the first update")
+    updates_per_step: float = setting(1.0, Number(0), "updates per environment step, below 1 for less than one")
+    batches_per_draw: int = setting(
+        32, Whole(1), "most updates that get their batches from one draw of the buffer; priorities change between draws"
+    )
+    n_step: int = setting(1, Whole(1), "length of the returns")
     on_manifold_rows: int = setting(0, Whole(0), "blended rows that the simulator (MuJoCo) checks, of every 50th batch")
 
 

@@ -15,7 +15,7 @@ from interreplay.learning.setting_fields import (
     changed_default,
     setting,
 )
-from interreplay.learning.settings import POSITIVE, ActorCriticSettings, LoopSettings
+from interreplay.learning.settings import POSITIVE, ActorCriticSettings, ReplaySettings
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class DQNSettings:
     optimizer: str = setting(
         "Adam",
         OneOf("Adam", "RMSprop"),
-        "its optimizer; RMSprop is the centered one of DQN, or TensorFlow's of IMPALA, as these were published with",
+        "its optimizer; RMSprop is as published: centered for DQN, TensorFlow's for IMPALA",
     )
     optimizer_eps: float = setting(1e-8, POSITIVE, "epsilon of that optimizer")
     grad_clip: float | None = setting(
@@ -119,4 +119,4 @@ class RainbowSettings(C51Settings):
     optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 1.5e-4)
     initial_epsilon: float = changed_default(DQNSettings, "initial_epsilon", 0.0)
     final_epsilon: float = changed_default(DQNSettings, "final_epsilon", 0.0)
-    n_step: int = changed_default(LoopSettings, "n_step", 3)
+    n_step: int = changed_default(ReplaySettings, "n_step", 3)

@@ -44,7 +44,7 @@ def adopt_iteration_lengths(config: Any) -> None:
     """Let `training_step` see to RLlib's least lengths of iterations, so that a request to stop ends them.
 
     Args:
-        config: An `OffPolicyConfig`, which is changed.
+        config: A `LoopConfig`, which is changed.
 
     Raises:
         ValueError: For an iteration that could not end.
@@ -55,7 +55,7 @@ def adopt_iteration_lengths(config: Any) -> None:
     if config.min_train_timesteps_per_iteration:
         config.trained_rows_per_iteration = int(config.min_train_timesteps_per_iteration)
         config.min_train_timesteps_per_iteration = 0
-    if config.trained_rows_per_iteration and not config.updates_per_step:
+    if config.trained_rows_per_iteration and not getattr(config, "updates_per_step", 1):
         raise ValueError(
             f"min_train_timesteps_per_iteration is {config.trained_rows_per_iteration}; expected 0 where "
             "updates_per_step is 0, nothing is learned then"
@@ -66,7 +66,7 @@ def adopt_model_settings(config: Any) -> None:
     """Let what ``rl_module(model_config=)`` says be settings of the configuration.
 
     Args:
-        config: An `OffPolicyConfig`, which is changed.
+        config: A `LoopConfig`, which is changed.
 
     Raises:
         ValueError: For what its networks do not have.

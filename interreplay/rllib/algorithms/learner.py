@@ -17,15 +17,19 @@ from interreplay.buffer import Sample
 from interreplay.learning.encoders import Normalized
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
-from interreplay.transitions import Transitions
+from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"
 
 
-class OffPolicyLearner(TorchLearner):
-    """Learner from `Sample`s, by the `Update` that the configuration makes."""
+class RuleLearner(TorchLearner):
+    """Learner from batches of any kind, by the `Rule` that the configuration makes.
 
-    _update_rule: Update
+    Attributes:
+        updates: Made in the whole run, over resumes.
+    """
+
+    _update_rule: Any
 
     @override(TorchLearner)
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
@@ -49,31 +53,18 @@ class OffPolicyLearner(TorchLearner):
         self._totals = torch.zeros(len(self._update_rule.metrics), dtype=torch.float64, device=self._device)
         self._since = 0
 
-    @property
-    def offers(self) -> frozenset[str]:
-        """Names in `interreplay.learning.offers` of what the updates can do for a replay method."""
-        return self._update_rule.offers
-
-    def want_scores(self, names: frozenset[str]) -> None:
-        """Let updates report these scores of their rows, those of them that they can compute."""
-        self._update_rule.scores_wanted = names & self.offers
-
-    def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
-        """Return scores ``(n,)`` of rows by their names, under the networks of now."""
-        return self._update_rule.score(rows, names, self._rng)
-
-    def update_from_sample(self, sample: Sample) -> UpdateResult:
-        """Make one gradient update."""
-        result = self._update_rule.update(sample, self._rng)
+    def learn_from(self, batch: Any) -> Any:
+        """Make one gradient update, and return what it found out."""
+        result = self._update_rule.update(batch, self._rng)
         self._totals += result.metrics
         self._since += 1
         self.updates += 1
         return result
 
-    def observe(self, rows: Transitions) -> None:
-        """Take new rows into the running statistics of observations, where networks normalize by them."""
+    def observe(self, obs: Observation) -> None:
+        """Take new observations ``(n, ...)`` into the running statistics, where networks normalize by them."""
         if isinstance(self._encoder, Normalized):
-            self._encoder.observe(rows.obs)
+            self._encoder.observe(obs)
 
     def set_rates(self, rates: dict[str, float]) -> None:
         """Set the learning rate of each optimizer by its name."""
@@ -91,7 +82,7 @@ class OffPolicyLearner(TorchLearner):
 
     @override(Learner)
     def compute_loss_for_module(self, **kwargs: Any) -> Tensor:
-        raise NotImplementedError("this learner updates from a Sample, with update_from_sample")
+        raise NotImplementedError("this learner updates from batches of its own, with learn_from")
 
     @override(Learner)
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
@@ -131,6 +122,29 @@ class OffPolicyLearner(TorchLearner):
     @property
     def _encoder(self) -> Any:
         return self.single_module.nets.encoder
+
+
+class OffPolicyLearner(RuleLearner):
+    """Learner from `Sample`s, by the `Update` that the configuration makes."""
+
+    _update_rule: Update
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """Names in `interreplay.learning.offers` of what the updates can do for a replay method."""
+        return self._update_rule.offers
+
+    def want_scores(self, names: frozenset[str]) -> None:
+        """Let updates report these scores of their rows, those of them that they can compute."""
+        self._update_rule.scores_wanted = names & self.offers
+
+    def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` of rows by their names, under the networks of now."""
+        return self._update_rule.score(rows, names, self._rng)
+
+    def update_from_sample(self, sample: Sample) -> UpdateResult:
+        """Make one gradient update."""
+        return self.learn_from(sample)
 
 
 def _settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -1,21 +1,11 @@
-"""The training loop that all our algorithms share."""
+"""The training loop of algorithms that replay transitions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
-import torch
-from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
-from ray.rllib.utils.metrics import (
-    ALL_MODULES,
-    ENV_RUNNER_RESULTS,
-    LEARNER_RESULTS,
-    NUM_ENV_STEPS_TRAINED_LIFETIME,
-)
 
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
@@ -26,50 +16,26 @@ from interreplay.learning.offers import SUCCESS_COLUMN
 from interreplay.part import Context
 from interreplay.rllib.algorithms.collectors import make_collector
 from interreplay.rllib.algorithms.goal_functions import goal_functions
-from interreplay.rllib.algorithms.shell import Shell
-from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
+from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.transitions import Transitions
 
-LOOP_STATE = "interreplay_loop"
 
-
-class OffPolicy(Shell):
-    """Sample a little, update a little, over and over; every part in this process but the remote runners.
+class OffPolicy(TrainingLoop):
+    """Rows of a few steps are added to a replay buffer, and batches of it learned from.
 
     Attributes:
         experience: What is learned from, and when.
-        on_progress: Called with `env_steps` after every round; cheap work only.
-        config_class: Configuration of the algorithm.
     """
 
-    config_class: ClassVar[type]
+    experience: Replay
 
-    @classmethod
-    @override(Algorithm)
-    def get_default_config(cls) -> Any:
-        return cls.config_class()
-
-    @override(Algorithm)
-    def setup(self, config: Any) -> None:
-        super().setup(config)
-        self.stop_requested = False
-        self._reported_updates = 0
-        self.on_progress: Callable[[int], None] | None = None
-        self.learner = self.learner_group._learner
-        self._has_schedules = self.config.has_schedules  # asked for at every step
+    @override(TrainingLoop)
+    def _prepare(self) -> None:
         self._collector = make_collector(self.config, self.env_runner_group, self.learner)
         self.experience = self._make_experience()
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
         self._recorded = self.replay_buffer.columns_wanted
-        self._connect(config)
-        if self.config.num_env_runners == 0:
-            # The very networks that are learned: nothing to copy.
-            self.env_runner.use_module(self.learner.single_module, self.learner._device)
-
-    @property
-    def env_steps(self) -> int:
-        """Env steps of the whole run, over resumes."""
-        return self.experience.env_steps
+        self._connect(self.config)
 
     @property
     def replay_buffer(self) -> RowSource:
@@ -126,41 +92,8 @@ class OffPolicy(Shell):
         rows = self.config.on_manifold_rows
         return OnManifold(gym.make(self.config.env, **self.config.env_config), rows) if rows else None
 
-    @property
-    def single_spaces(self) -> tuple[Any, Any]:
-        """Observation and action space of one environment."""
-        module = self.learner.single_module
-        return module.observation_space, module.action_space
-
-    # -- the loop ---------------------------------------------------------------------------------
-
-    @override(Algorithm)
-    def training_step(self) -> None:
-        # Of this thread: Adam's moments of units that are never active take ten times as long otherwise.
-        torch.set_flush_denormal(True)
-        length, batch = self.config.steps_per_iteration, self.config.train_batch_size_per_learner
-        goal, enough = (self.env_steps // length + 1) * length, self.config.trained_rows_per_iteration
-        first = self.learner.updates
-        while not self.stop_requested:
-            self._learn()
-            if self.env_steps >= goal:
-                if (self.learner.updates - first) * batch >= enough:
-                    break
-                goal += length
-            if self.stop_requested:
-                break
-            self._sample()
-            if self.on_progress is not None:
-                self.on_progress(self.env_steps)
-        self._report()
-
+    @override(TrainingLoop)
     def _sample(self) -> None:
-        """Add one fragment of every runner to the buffer.
-
-        Raises:
-            EnvironmentFailure: An environment raised an error, or gave what cannot be stored.
-            RunnerLost: A remote runner is gone, and is not restarted.
-        """
         warm_up = self.env_steps < self.config.num_steps_sampled_before_learning_starts
         length = self.config.rollout_fragment_length
         length = 1 if length == "auto" else length
@@ -181,61 +114,32 @@ class OffPolicy(Shell):
     def _add(self, rows: Transitions) -> None:
         try:
             self.experience.add(rows)
-            self.learner.observe(rows)
+            self.learner.observe(rows.obs)
         except NonFiniteError as error:
             step = self.env_steps + error.row + 1
             raise NonFiniteError(
                 error.column, error.row, error.value, at=f"env step {step} of {self.config.env}"
             ) from None
 
-    def _learn(self) -> None:
-        """Do the updates that are due."""
-        if self._has_schedules:
-            self.learner.set_rates(self.config.rates(self.env_steps))
-        for batch in self.experience.batches(lambda: self.stop_requested):
-            result = self.learner.update_from_sample(batch)
-            self.experience.update(batch, result)
-            self.diagnostics.observe(self.replay_buffer, batch, result.errors)
+    @override(TrainingLoop)
+    def _update(self, batch: Any) -> None:
+        result = self.learner.update_from_sample(batch)
+        self.experience.update(batch, result)
+        self.diagnostics.observe(self.replay_buffer, batch, result.errors)
 
-    def _report(self) -> None:
-        self.metrics.aggregate(self._collector.metrics(), key=ENV_RUNNER_RESULTS)
-        learned = self.learner.collect_metrics() | {"num_updates_lifetime": self.learner.updates}
-        for name, value in learned.items():
-            self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, name), value, window=1)
-        trained = (self.learner.updates - self._reported_updates) * self.config.train_batch_size_per_learner
-        self._reported_updates = self.learner.updates
-        self.metrics.log_value(
-            (LEARNER_RESULTS, ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME), trained, reduce="lifetime_sum"
-        )
-        described = self.diagnostics.collect() | {"num_rows": len(self.replay_buffer)}
-        for name, value in described.items():
-            self.metrics.log_value(("replay_buffer", name), value, window=1)
-        self.metrics.log_value("env_steps", self.env_steps, window=1)
+    @override(TrainingLoop)
+    def _runner_metrics(self) -> list[Any]:
+        return self._collector.metrics()
 
-    # -- state ------------------------------------------------------------------------------------
+    @override(TrainingLoop)
+    def _described(self) -> dict[str, float]:
+        return self.diagnostics.collect() | {"num_rows": len(self.replay_buffer)}
 
-    @override(Algorithm)
-    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        state = super().get_state(components, not_components=not_components, **kwargs)
-        if self._check_component(LOOP_STATE, components, not_components):
-            state[LOOP_STATE] = {
-                **self.experience.state_dict(),
-                "reported_updates": self._reported_updates,
-                "diagnostics": self.diagnostics.state_dict(),
-                "global_rng": global_rng(),
-                **self._collector.state_dict(),
-            }
-        return state
+    @override(TrainingLoop)
+    def _parts_state(self) -> dict[str, Any]:
+        return {"diagnostics": self.diagnostics.state_dict(), **self._collector.state_dict()}
 
-    @override(Algorithm)
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        if LOOP_STATE not in state:
-            return
-        loop = state[LOOP_STATE]
-        self.experience.load_state_dict(loop)
-        self._reported_updates = int(loop.get("reported_updates", self.learner.updates))
-        self.learner.set_rates(self.config.rates(self.env_steps))
-        self.diagnostics.load_state_dict(loop["diagnostics"])
-        set_global_rng(loop["global_rng"])
-        self._collector.load_state_dict(loop)
+    @override(TrainingLoop)
+    def _load_parts_state(self, state: dict[str, Any]) -> None:
+        self.diagnostics.load_state_dict(state["diagnostics"])
+        self._collector.load_state_dict(state)

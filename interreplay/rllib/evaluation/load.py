@@ -10,8 +10,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.rllib.algorithms.off_policy import OffPolicy
-from interreplay.rllib.checkpoints import safe_pickle
+from interreplay.rllib.checkpoints import CheckpointedAlgorithm, safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
 from interreplay.rllib.evaluation.environment import check_environment
 from interreplay.runs import state_files
@@ -77,7 +76,9 @@ def restore(algorithm: Algorithm, folder: Path, trusted: bool) -> None:
         CheckpointError: It cannot be read, or does not fit.
     """
     try:
-        algorithm.restore_from_path(str(folder), **({"trusted": trusted} if isinstance(algorithm, OffPolicy) else {}))
+        algorithm.restore_from_path(
+            str(folder), **({"trusted": trusted} if isinstance(algorithm, CheckpointedAlgorithm) else {})
+        )
     except CheckpointError:
         raise
     except Exception as error:  # whatever is missing, or of another size than here

@@ -1,0 +1,172 @@
+"""The training loop that all our algorithms share, whatever they learn from."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.utils.annotations import override
+from ray.rllib.utils.metrics import (
+    ALL_MODULES,
+    ENV_RUNNER_RESULTS,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_TRAINED_LIFETIME,
+)
+
+from interreplay.rllib.algorithms.shell import Shell
+from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
+
+LOOP_STATE = "interreplay_loop"
+
+
+class TrainingLoop(Shell):
+    """Sample a little, update a little, over and over; every part in this process but the remote runners.
+
+    Attributes:
+        experience: What is learned from, and when.
+        on_progress: Called with `env_steps` after every round; cheap work only.
+        config_class: Configuration of the algorithm.
+    """
+
+    config_class: ClassVar[type]
+    experience: Any
+
+    @classmethod
+    @override(Algorithm)
+    def get_default_config(cls) -> Any:
+        return cls.config_class()
+
+    @override(Algorithm)
+    def setup(self, config: Any) -> None:
+        super().setup(config)
+        self.stop_requested = False
+        self._reported_updates = 0
+        self.on_progress: Callable[[int], None] | None = None
+        self.learner: Any = self.learner_group._learner
+        self._has_schedules = self.config.has_schedules  # asked for at every step
+        self._prepare()
+        if self.config.num_env_runners == 0:
+            # The very networks that are learned: nothing to copy.
+            self.env_runner.use_module(self.learner.single_module, self.learner._device)
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make what is learned from, `experience`, and what collects it."""
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps of the whole run, over resumes."""
+        return self.experience.env_steps
+
+    @property
+    def single_spaces(self) -> tuple[Any, Any]:
+        """Observation and action space of one environment."""
+        module = self.learner.single_module
+        return module.observation_space, module.action_space
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    @property
+    def rows_per_update(self) -> int:
+        """Steps that an update learns from."""
+        return self.config.train_batch_size_per_learner
+
+    @override(Algorithm)
+    def training_step(self) -> None:
+        # Of this thread: Adam's moments of units that are never active take ten times as long otherwise.
+        torch.set_flush_denormal(True)
+        length, batch = self.config.steps_per_iteration, self.rows_per_update
+        goal, enough = (self.env_steps // length + 1) * length, self.config.trained_rows_per_iteration
+        first = self.learner.updates
+        while not self.stop_requested:
+            self._learn()
+            if self.env_steps >= goal:
+                if (self.learner.updates - first) * batch >= enough:
+                    break
+                goal += length
+            if self.stop_requested:
+                break
+            self._sample()
+            if self.on_progress is not None:
+                self.on_progress(self.env_steps)
+        self._report()
+
+    @abstractmethod
+    def _sample(self) -> None:
+        """Add one fragment of every runner to the experience.
+
+        Raises:
+            EnvironmentFailure: An environment raised an error, or gave what cannot be stored.
+            RunnerLost: A remote runner is gone, and is not restarted.
+        """
+
+    def _learn(self) -> None:
+        """Do the updates that are due."""
+        if self._has_schedules:
+            self.learner.set_rates(self.config.rates(self.env_steps))
+        for batch in self.experience.batches(lambda: self.stop_requested):
+            self._update(batch)
+
+    @abstractmethod
+    def _update(self, batch: Any) -> None:
+        """Update from a batch, and note what was found out of it."""
+
+    def _report(self) -> None:
+        self.metrics.aggregate(self._runner_metrics(), key=ENV_RUNNER_RESULTS)
+        learned = self.learner.collect_metrics() | {"num_updates_lifetime": self.learner.updates}
+        for name, value in learned.items():
+            self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, name), value, window=1)
+        trained = (self.learner.updates - self._reported_updates) * self.rows_per_update
+        self._reported_updates = self.learner.updates
+        self.metrics.log_value(
+            (LEARNER_RESULTS, ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME), trained, reduce="lifetime_sum"
+        )
+        for name, value in self._described().items():
+            self.metrics.log_value(("replay_buffer", name), value, window=1)
+        self.metrics.log_value("env_steps", self.env_steps, window=1)
+
+    @abstractmethod
+    def _runner_metrics(self) -> list[Any]:
+        """Return what the runners report."""
+
+    @abstractmethod
+    def _described(self) -> dict[str, float]:
+        """Return numbers that describe what was learned from since the last report."""
+
+    # -- state ------------------------------------------------------------------------------------
+
+    @override(Algorithm)
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        if self._check_component(LOOP_STATE, components, not_components):
+            state[LOOP_STATE] = {
+                **self.experience.state_dict(),
+                "reported_updates": self._reported_updates,
+                "global_rng": global_rng(),
+                **self._parts_state(),
+            }
+        return state
+
+    @override(Algorithm)
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        if LOOP_STATE not in state:
+            return
+        loop = state[LOOP_STATE]
+        self.experience.load_state_dict(loop)
+        self._reported_updates = int(loop.get("reported_updates", self.learner.updates))
+        self.learner.set_rates(self.config.rates(self.env_steps))
+        set_global_rng(loop["global_rng"])
+        self._load_parts_state(loop)
+
+    @abstractmethod
+    def _parts_state(self) -> dict[str, Any]:
+        """Return what the next round depends on beside networks, runner and `experience`."""
+
+    @abstractmethod
+    def _load_parts_state(self, state: dict[str, Any]) -> None:
+        """Continue from `_parts_state`."""
