@@ -131,10 +131,10 @@ def _checked(name: str, contents: Any) -> Preset:
     return Preset(name, **given | ({"trainers": tuple(given["trainers"])} if "trainers" in given else {}))
 
 
-def automatic(env: str) -> Preset:
-    """Return the preset that an environment asks for; the one without settings where none does."""
-    loaded = (load(name) for name in names())
-    return next((preset for preset in loaded if preset.automatic and preset.knows(env)), DEFAULTS)
+def automatic(env: str, trainer: str) -> Preset:
+    """Return the preset that an environment asks for, of those for an algorithm; the one without settings else."""
+    fitting = (preset for preset in map(load, names()) if preset.automatic and trainer in preset.trainers)
+    return next((preset for preset in fitting if preset.knows(env)), DEFAULTS)
 
 
 def listed() -> str:

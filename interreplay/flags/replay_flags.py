@@ -10,6 +10,7 @@ from typing import Any
 from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
 from interreplay.flags.gaussian_process_flags import gaussian_process_arguments
+from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
 from interreplay.selection import Prioritized
 
 # Flags that become arguments of the replay method or of its Prioritized selector.
@@ -46,6 +47,17 @@ METHODS = {
 }
 BLENDS = ("mixup_interpolation", "smote_interpolation")
 CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
+FRESH, MIX = "Fresh", "UnrollMix"
+"""What algorithms that learn from unrolls call learning from fresh ones alone, and from a mix with replayed ones."""
+MORE_OF_ROWS = ("use_importance_sampling", "interp_prio_update", "prioritized_replay")
+OF_ROWS: dict[str, Any] = {
+    "buffer_size": 0,
+    "learning_starts": 0,
+    "updates_per_step": 0.0,
+    "n_step": 1,
+    "on_manifold_rows": 0,
+}
+"""Flags of a run about replayed transitions, and the values that stand for nothing where there are none."""
 
 
 def replay_for(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
@@ -83,6 +95,51 @@ def replay_for(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., A
     selector = priorities if prioritized and name != "PER" else None
     credit_both = bool(given.get("interp_prio_update"))
     return {"buffer": name, "buffer_args": arguments, "prioritized": selector, "credit_both": credit_both}
+
+
+def check_rows(given: Mapping[str, Any], trainer: str) -> None:
+    """Refuse a replay of unrolls for an algorithm that learns from transitions.
+
+    Raises:
+        UsageError: Naming those that replay unrolls.
+    """
+    if "replay_parameters" in given and not ALGORITHMS[trainer].unrolls:
+        raise UsageError(
+            f"--replay_parameters says which unrolls {' and '.join(UNROLLS)} replay; {trainer} replays transitions, "
+            "by the method that --buffer names"
+        )
+
+
+def unroll_replay_for(
+    given: Mapping[str, Any], trainer: str, buffer: str | None = None, arguments: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what flags say about the replay of unrolls, as `replay_for` does about that of transitions.
+
+    Args:
+        given: Flags and values that were given, by presets too.
+        trainer: The algorithm.
+        buffer: `FRESH` or `MIX` where no flag says it; the algorithm's own for None.
+        arguments: Those of the mix where no flag says them.
+
+    Raises:
+        UsageError: A flag about transitions, or a mix that there is not.
+    """
+    of_rows = {*BUFFER_ARGUMENTS, *PRIORITY_ARGUMENTS, *CHOOSING_FLAGS, *OF_ROWS, *MORE_OF_ROWS} & given.keys()
+    if of_rows:
+        raise UsageError(
+            f"--{min(of_rows)} is about replayed transitions; {trainer} learns from unrolls, and --replay_parameters "
+            "says which of them it replays"
+        )
+    row = ALGORITHMS[trainer]
+    buffer, arguments = (row.buffer, row.buffer_args) if buffer is None else (buffer, arguments or {})
+    name = given.get("buffer", buffer)
+    if name not in (FRESH, MIX):
+        raise UsageError(f"--buffer {name}: {trainer} learns from unrolls; {accepted_names(name, [FRESH, MIX])}")
+    said = dict(given.get("buffer_arg", ()))
+    if "replay_parameters" in given:
+        name, said = given.get("buffer", MIX), said | {"parameters": given["replay_parameters"]}
+    found = said or (dict(arguments) if name == buffer else {})
+    return {"buffer": name, "buffer_args": found, "prioritized": None, "credit_both": False} | OF_ROWS
 
 
 def names_method(given: Mapping[str, Any]) -> bool:

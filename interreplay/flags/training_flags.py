@@ -13,7 +13,7 @@ from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, algorithm_setting
 from interreplay.flags.config_files import completed
 from interreplay.flags.original_flags import ELSEWHERE, GONE
 from interreplay.flags.parser import FlagParser
-from interreplay.flags.replay_flags import names_method, replay_for
+from interreplay.flags.replay_flags import check_rows, names_method, replay_for, unroll_replay_for
 from interreplay.flags.run_flags import (
     CATALOGUE,
     CHANGEABLE,
@@ -53,14 +53,18 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     trainer = given.get("trainer", DEFAULTS["trainer"])
     if trainer not in ALGORITHMS:
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}")
+    check_rows(given, trainer)
     preset, said = presets.with_method(preset_for(given), trainer), {**tuned_for(given), **given}
     settings = unsaid(trainer) | algorithm_settings(said, trainer)
     settings |= {name: value for name, value in said.items() if name in settings}
-    settings |= presets.replay(preset, given, CATALOGUE)
+    if ALGORITHMS[trainer].unrolls:
+        settings |= unroll_replay_for(said, trainer, preset.buffer, preset.buffer_args)
+    else:
+        settings |= presets.replay(preset, given, CATALOGUE)
     settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
     settings = plain(settings)
     check_together(trainer, settings)
-    if settings["buffer_size"] < settings["train_batch_size"]:
+    if not ALGORITHMS[trainer].unrolls and settings["buffer_size"] < settings["train_batch_size"]:
         raise UsageError(
             f"--buffer_size {settings['buffer_size']} is smaller than one batch; "
             f"expected at least --train_batch_size, {settings['train_batch_size']}"
@@ -89,12 +93,15 @@ def check_together(trainer: str, settings: Mapping[str, Any]) -> None:
 def unsaid(trainer: str) -> dict[str, Any]:
     """Return the settings of a run of an algorithm of which nothing is said."""
     elsewhere = METHOD | INVOCATION | ALGORITHM_FLAGS.keys()
-    return {name: value for name, value in DEFAULTS.items() if name not in elsewhere} | ALGORITHMS[trainer].defaults
+    row = ALGORITHMS[trainer]
+    return {name: value for name, value in DEFAULTS.items() if name not in elsewhere} | row.defaults | row.of_run
 
 
 def preset_for(given: Mapping[str, Any]) -> presets.Preset:
     """Return the preset that was asked for, or the environment's."""
-    return presets.load(given["preset"]) if "preset" in given else presets.automatic(given.get("env", DEFAULTS["env"]))
+    if "preset" in given:
+        return presets.load(given["preset"])
+    return presets.automatic(*(given.get(name, DEFAULTS[name]) for name in ("env", "trainer")))
 
 
 def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,6 +156,9 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what flags about replay say beside ``--resume``; what they leave open is the checkpoint's."""
+    trainer = saved.get("trainer", DEFAULTS["trainer"])
+    if ALGORITHMS[trainer].unrolls:
+        return unroll_replay_for(given, trainer, saved["buffer"], saved["buffer_args"])
     asked = replay_for(given if names_method(given) else {**given, "buffer": saved["buffer"]}, CATALOGUE)
     asked["buffer_args"] = saved["buffer_args"] | asked["buffer_args"]
     if "prioritized_replay" not in given:

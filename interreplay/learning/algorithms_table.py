@@ -12,6 +12,7 @@ from interreplay.errors import UsageError
 from interreplay.learning.setting_fields import defaults
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
 from interreplay.learning.soft_settings import CrossQSettings, TQCSettings
+from interreplay.learning.unroll_settings import A2CSettings, IMPALASettings
 from interreplay.learning.value_settings import (
     C51Settings,
     DDQNSettings,
@@ -33,6 +34,8 @@ class Algorithm:
         actions: Kinds of action spaces that it learns.
         buffer: Name of the replay method that it learns from where none is named.
         buffer_args: Arguments of this; none of "Uniform".
+        unrolls: Whether it learns from unrolls, not from replayed transitions.
+        of_run: Defaults of flags of the run that differ from those of other algorithms.
     """
 
     config: str
@@ -40,6 +43,8 @@ class Algorithm:
     actions: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
     buffer: str = "Uniform"
     buffer_args: Mapping[str, Any] = field(default_factory=dict)
+    unrolls: bool = False
+    of_run: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -48,9 +53,17 @@ class Algorithm:
 
 
 _DISCRETE = (gym.spaces.Discrete,)
+_BOTH = (gym.spaces.Box, gym.spaces.Discrete)
+
+
+def _of_unrolls(config: str, settings: type, steps: int, envs: int, buffer: str = "Fresh", **arguments: Any) -> Algorithm:
+    """Return an algorithm that learns from unrolls of so many steps of so many environments by default."""
+    of_run = {"rollout_fragment_length": steps, "num_envs_per_worker": envs}
+    return Algorithm(config, settings, _BOTH, buffer, arguments, unrolls=True, of_run=of_run)
+
 
 ALGORITHMS = {
-    "SAC": Algorithm("SACConfig", SACSettings, (gym.spaces.Box, gym.spaces.Discrete)),
+    "SAC": Algorithm("SACConfig", SACSettings, _BOTH),
     "TQC": Algorithm("TQCConfig", TQCSettings),
     "CrossQ": Algorithm("CrossQConfig", CrossQSettings),
     "TD3": Algorithm("TD3Config", TD3Settings),
@@ -62,7 +75,12 @@ ALGORITHMS = {
     "C51": Algorithm("C51Config", C51Settings, _DISCRETE),
     "QRDQN": Algorithm("QRDQNConfig", QRDQNSettings, _DISCRETE),
     "Rainbow": Algorithm("RainbowConfig", RainbowSettings, _DISCRETE, "PER", {"alpha": 0.5}),
+    "IMPALA": _of_unrolls("IMPALAConfig", IMPALASettings, 20, 32),
+    "A2C": _of_unrolls("A2CConfig", A2CSettings, 5, 16),
 }
+
+UNROLLS = tuple(name for name, row in ALGORITHMS.items() if row.unrolls)
+"""Algorithms that learn from unrolls."""
 
 VARIANTS = frozenset(name for name, row in ALGORITHMS.items() if issubclass(row.settings, DQNSettings))
 """DQN, and what differs from it in its defaults alone."""

@@ -95,9 +95,8 @@ class ImpalaUpdate(Rule):
 
     def update(self, unrolls: Unrolls, rng: torch.Generator | None = None) -> UnrollResult:
         """Learn from a batch of unrolls; nothing is drawn from `rng`."""
-        flat = _flattened(unrolls.obs)
         with torch.set_grad_enabled(bool(self.encoder)):
-            rows = self.networks.encoder(flat)
+            rows = self.networks.encoder(_flattened(unrolls.obs))
         with torch.no_grad():
             run = self.networks.actor.run(rows)
         with torch.enable_grad():
@@ -106,6 +105,12 @@ class ImpalaUpdate(Rule):
         (gradients,) = torch.autograd.grad(loss, outputs)
         self._step(run.learn, gradients)
         return result
+
+    @torch.no_grad()
+    def policy(self, unrolls: Unrolls) -> Tensor:
+        """Return what the policy gives for the observations of unrolls, ``(T, B, F)``, by a forward pass alone."""
+        outputs = self.networks.actor.output(self.networks.encoder(_flattened(unrolls.obs)))
+        return outputs.unflatten(0, (unrolls.steps + 1, unrolls.size))[:-1, :, :-1]
 
     def loss(self, outputs: Tensor, unrolls: Unrolls) -> tuple[Tensor, UnrollResult]:
         """Return the loss of a batch, and what is found out of it.

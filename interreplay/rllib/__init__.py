@@ -11,6 +11,7 @@ from interreplay.rllib.checkpoints.moved import find_moved_modules
 
 find_moved_modules()
 
+from interreplay.rllib.actor_learner.impala import A2C, A2CConfig, IMPALA, IMPALAConfig
 from interreplay.rllib.algorithms.crossq import CrossQ, CrossQConfig
 from interreplay.rllib.algorithms.ddpg import DDPG, DDPGConfig
 from interreplay.rllib.algorithms.dqn import DQN, DQNConfig
@@ -35,6 +36,8 @@ from interreplay.rllib.algorithms.td3 import TD3, TD3Config
 from interreplay.rllib.algorithms.tqc import TQC, TQCConfig
 
 __all__ = [
+    "A2C",
+    "A2CConfig",
     "C51",
     "C51Config",
     "CrossQ",
@@ -47,6 +50,8 @@ __all__ = [
     "DQNConfig",
     "DuelingDQN",
     "DuelingDQNConfig",
+    "IMPALA",
+    "IMPALAConfig",
     "NoisyDQN",
     "NoisyDQNConfig",
     "QRDQN",

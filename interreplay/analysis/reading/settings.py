@@ -23,7 +23,7 @@ OF_RLLIB = {
     "num_steps_sampled_before_learning_starts": "learning_starts",
 }
 # Only ours has this setting; RLlib's own algorithms of the same name are other networks and another training loop.
-OURS = "updates_per_step"
+OURS = "steps_per_iteration"
 STOCK_BUFFERS = {"EpisodeReplayBuffer": "uniform", "PrioritizedEpisodeReplayBuffer": "prioritized"}
 
 

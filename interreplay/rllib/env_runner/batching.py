@@ -9,6 +9,8 @@ import torch
 
 from interreplay.environments.spaces import named_parts
 
+CPU = torch.device("cpu")
+
 
 def as_column(observation: Any) -> Any:
     """Return a batch of observations with float64 narrowed to float32; parts of Dicts and Tuples as named columns."""

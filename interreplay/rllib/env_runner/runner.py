@@ -15,7 +15,7 @@ from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib.env_runner.action_spaces import Actions, actions_of
-from interreplay.rllib.env_runner.batching import as_column, as_tensors, pick
+from interreplay.rllib.env_runner.batching import CPU, as_column, as_tensors, pick
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
 from interreplay.rllib.env_runner.episode_log import Names, columns_of_infos
 from interreplay.rllib.env_runner.episode_sampling import SamplingRunner
@@ -23,7 +23,6 @@ from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.transitions import Transitions, cat, unchecked
 
 RUNNER_STATE = "interreplay_runner"
-CPU = torch.device("cpu")
 GREEDY = Greedy()
 
 

@@ -11,15 +11,10 @@ from interreplay.flags.replay_flags import replay_arguments
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.evaluation.evaluation_video import EvaluationFilm
 
-OF_LOOP = (
-    "n_step",
-    "updates_per_step",
-    "steps_per_iteration",
-    "on_manifold_rows",
-    "matrix_dtype",
-    "normalize_observations",
-)
-"""Settings of the loop by the names of their flags."""
+OF_LOOP = ("steps_per_iteration", "matrix_dtype", "normalize_observations")
+"""Settings of every loop by the names of their flags."""
+OF_ROWS = ("n_step", "updates_per_step", "on_manifold_rows")
+"""Those of algorithms that replay transitions."""
 
 
 def build(config_name: str, settings: SimpleNamespace) -> Any:
@@ -57,14 +52,14 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     config = getattr(importlib.import_module("interreplay.rllib"), config_name)()
     limit = {"max_episode_steps": s.horizon} if s.horizon else {}
     config.environment(s.env, env_config={**s.env_args, **limit})
-    config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
     of_loop = {name: getattr(s, name) for name in OF_LOOP}
-    config.training(
-        **algorithm_settings(s) | of_loop,
-        gamma=s.gamma,
-        anneal_steps=s.total_env_steps,
-        num_steps_sampled_before_learning_starts=s.learning_starts,
-    )
+    if ALGORITHMS[s.trainer].unrolls:
+        config.replay(s.buffer, **s.buffer_args)
+    else:
+        config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
+        of_loop |= {name: getattr(s, name) for name in OF_ROWS}
+        of_loop["num_steps_sampled_before_learning_starts"] = s.learning_starts
+    config.training(**algorithm_settings(s) | of_loop, gamma=s.gamma, anneal_steps=s.total_env_steps)
     config.env_runners(
         num_env_runners=s.num_workers,
         num_envs_per_env_runner=s.num_envs_per_worker,

@@ -1,0 +1,93 @@
+"""What the configurations of algorithms that learn from unrolls have in common."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core.rl_module.rl_module import RLModule
+from ray.rllib.utils.annotations import override
+from typing_extensions import Self
+
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.exploration import Sampled
+from interreplay.learning.impala import ImpalaUpdate
+from interreplay.learning.setting_fields import Whole, rate_at
+from interreplay.learning.unroll_settings import IMPALASettings
+from interreplay.rllib.actor_learner.module import OF_NETWORKS, ActorLearnerModule
+from interreplay.rllib.algorithms.loop_config import LoopConfig
+
+
+class ActorLearnerConfig(LoopConfig):
+    """Settings shared by the algorithms that learn from unrolls; RLlib's name for T is ``rollout_fragment_length``.
+
+    Each environment gives an unroll of T steps in a round; an update is made as soon as enough fresh ones wait.
+
+    Attributes:
+        trainer: Name in the table of algorithms.
+    """
+
+    settings_class: ClassVar[type] = IMPALASettings
+    module_class = ActorLearnerModule
+    trainer: ClassVar[str]
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class)
+        from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
+
+        self.env_runner_cls = UnrollRunner
+        row = ALGORITHMS[self.trainer]
+        self.rollout_fragment_length = row.of_run["rollout_fragment_length"]
+        self.num_envs_per_env_runner = row.of_run["num_envs_per_worker"]
+        self.replay_buffer_config = {"type": row.buffer, **row.buffer_args}
+
+    @override(LoopConfig)
+    def replay(self, kind: Any, **arguments: Any) -> Self:
+        raise NotImplementedError
+
+    @override(LoopConfig)
+    def validate(self) -> None:
+        super().validate()
+        self._check_setting("rollout_fragment_length", Whole(1))
+        if not isinstance(self.exploration, Sampled):
+            name = type(self.exploration).__name__
+            raise ValueError(f"exploration is {name}; expected Sampled, ratios are of actions that the policy drew")
+        if not (self.explore or self.in_evaluation):
+            raise ValueError("explore is False; expected True, ratios are of actions that the policy drew")
+        if self.num_env_runners > 0:
+            raise ValueError(f"num_env_runners is {self.num_env_runners}; expected 0, unrolls are made in this process")
+
+    @override(LoopConfig)
+    def rates(self, env_steps: int) -> dict[str, float]:
+        start = rate_at(self.lr, env_steps)
+        if not self._falls:
+            return {"all": start}
+        left = max(0.0, 1.0 - env_steps / self.anneal_steps)
+        return {"all": (start - self.lr_end) * left**self.lr_power + self.lr_end}
+
+    @property
+    def _falls(self) -> bool:
+        """Whether the learning rate falls to `lr_end` over the run."""
+        return self.lr_end is not None and bool(self.anneal_steps) and not isinstance(self.lr, list | tuple)
+
+    @property
+    @override(LoopConfig)
+    def has_schedules(self) -> bool:
+        return self._falls or isinstance(self.lr, list | tuple)
+
+    @override(LoopConfig)
+    def make_update(self, module: RLModule) -> ImpalaUpdate:
+        options = self.update_settings()
+        lr, by = self.rates(0)["all"], options["grad_clip_by"]
+        return ImpalaUpdate(module.nets, options["settings"], self.gamma, lr, by)
+
+    @override(AlgorithmConfig)
+    def get_default_learner_class(self) -> type:
+        from interreplay.rllib.actor_learner.learner import UnrollLearner
+
+        return UnrollLearner
+
+    @property
+    @override(AlgorithmConfig)
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        return super()._model_config_auto_includes | {name: getattr(self, name) for name in OF_NETWORKS}

@@ -1,0 +1,38 @@
+"""The RLModule of algorithms that learn from unrolls."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+from ray.rllib.utils.annotations import override
+from torch import nn
+
+from interreplay.learning.convolutions import CONV_DTYPES, ConvolutionBody
+from interreplay.learning.encoders import make_encoder
+from interreplay.learning.policy_value import CategoricalWithValue, NormalWithValue, PolicyValueNetworks
+from interreplay.rllib.algorithms.module import OffPolicyModule
+
+OF_NETWORKS = ("encoder", "conv_dtype", "shared_layers", "free_log_std", "initial_log_std")
+"""Settings that networks are made by, beside those of every algorithm."""
+
+
+class ActorLearnerModule(OffPolicyModule):
+    """A policy and its value; ``model_config`` also has `OF_NETWORKS`."""
+
+    acts_in = (gym.spaces.Box, gym.spaces.Discrete)
+
+    @override(OffPolicyModule)
+    def make_encoder(self) -> tuple[nn.Module, int]:
+        model = self.model_config
+        made = make_encoder(self.observation_space, model["normalize_observations"], model["encoder"])
+        for body in made[0].modules():
+            if isinstance(body, ConvolutionBody):
+                body.conv_dtype = CONV_DTYPES[model["conv_dtype"]]
+        return made
+
+    @override(OffPolicyModule)
+    def make_networks(self, inputs: int, actions: int) -> nn.Module:
+        model = self.model_config
+        widths = (inputs, actions, model["hiddens"], model["shared_layers"])
+        if isinstance(self.action_space, gym.spaces.Discrete):
+            return PolicyValueNetworks(CategoricalWithValue(*widths))
+        return PolicyValueNetworks(NormalWithValue(*widths, model["free_log_std"], model["initial_log_std"]))
