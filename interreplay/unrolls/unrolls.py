@@ -79,10 +79,10 @@ class Unrolls:
     def _check(self) -> None:
         steps, size = self.rewards.shape
         for name, column in self.columns().items():
-            root = name.partition(".")[0]
-            lead = (size,) if root in PER_UNROLL else (steps + (root in ONE_MORE), size)
-            if tuple(column.shape[: len(lead)]) != lead or (root in EXACT and column.dim() != len(lead)):
-                more = "" if root in EXACT else " and more"
+            whole = root(name)
+            lead = (size,) if whole in PER_UNROLL else (steps + (whole in ONE_MORE), size)
+            if tuple(column.shape[: len(lead)]) != lead or (whole in EXACT and column.dim() != len(lead)):
+                more = "" if whole in EXACT else " and more"
                 raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {lead}{more}")
 
     @property
@@ -176,15 +176,20 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
     return unchecked(**joined)
 
 
+def root(column: str) -> str:
+    """Return which attribute a column is, or is a part of."""
+    return column.partition(".")[0]
+
+
 def of_columns(columns: Mapping[str, Tensor]) -> Unrolls:
     """Return unrolls from all columns by name, the inverse of `Unrolls.columns`; skips the checks."""
     made: dict[str, Any] = {"state": {}}
     for name, column in columns.items():
-        root, _, part = name.partition(".")
+        whole, _, part = name.partition(".")
         if part:
-            made.setdefault(root, {})[part] = column
+            made.setdefault(whole, {})[part] = column
         else:
-            made[root] = column
+            made[whole] = column
     return unchecked(**made)
 
 
