@@ -8,7 +8,7 @@ import numpy as np
 
 from interreplay.transitions import as_tensor
 
-KINDS: dict[str, type] = {"write": np.int64, "replays": np.int32, "distance": np.float32, "seen_at": np.int64}
+NAMES = ("write", "replays", "distance", "seen_at")
 
 
 class SlotNotes:
@@ -25,7 +25,10 @@ class SlotNotes:
     """
 
     def __init__(self, capacity: int):
-        self.write, self.replays, self.distance, self.seen_at = (np.zeros(capacity, kind) for kind in KINDS.values())
+        self.write = np.zeros(capacity, np.int64)
+        self.replays = np.zeros(capacity, np.int32)
+        self.distance = np.zeros(capacity, np.float32)
+        self.seen_at = np.zeros(capacity, np.int64)
 
     def begin(self, slots: np.ndarray, write: int, clock: int) -> None:
         """Take note of new unrolls in `slots` ``(n,)``, whose write numbers count from `write`."""
@@ -39,14 +42,14 @@ class SlotNotes:
     @staticmethod
     def nbytes(capacity: int) -> int:
         """Return bytes of all notes."""
-        return capacity * sum(np.dtype(kind).itemsize for kind in KINDS.values())
+        return capacity * (8 + 4 + 4 + 8)
 
     def state_view(self, stored: int) -> dict[str, Any]:
         """Return the notes of the first `stored` slots; they share memory."""
-        return {name: getattr(self, name)[:stored] for name in KINDS}
+        return {name: getattr(self, name)[:stored] for name in NAMES}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
-        for name in KINDS:
+        for name in NAMES:
             values = as_tensor(state[name]).numpy()
             getattr(self, name)[: len(values)] = values

@@ -134,8 +134,10 @@ class UnrollStore:
         assert self._table is not None
         columns = self._table.take(slots, self._table.fields)
         columns = {name: c if root(name) in PER_UNROLL else c.transpose(0, 1) for name, c in columns.items()}
-        tags = {"slots": slots, "writes": self.write_numbers(slots), "origins": torch.full_like(slots, -1)}
-        return of_columns(self._frames.get(columns) | tags | {"fresh": torch.zeros(len(slots), dtype=torch.bool)})
+        columns = self._frames.get(columns)
+        columns |= {"slots": slots, "writes": self.write_numbers(slots), "origins": torch.full_like(slots, -1)}
+        columns["fresh"] = torch.zeros(len(slots), dtype=torch.bool)
+        return of_columns(columns | {"weights": torch.ones(len(slots))})
 
     def column(self, name: str, slots: Tensor) -> Tensor:
         """Return one column of the unrolls in `slots` ``(n,)``, time first, such as ``"policy"``."""

@@ -13,10 +13,10 @@ from interreplay.transitions import as_tensor
 
 ONE_MORE = frozenset({"obs"})
 """Columns with an entry for the state after the last step, too."""
-PER_UNROLL = frozenset({"state", "version", "fresh", "slots", "origins", "writes"})
+PER_UNROLL = frozenset({"state", "version", "fresh", "slots", "origins", "writes", "weights"})
 """Columns with one entry per unroll, B first; all others have time first and B second."""
-TAGS = ("slots", "origins", "writes")
-"""Columns that say where an unroll was drawn from, −1 where it was not: they are not stored with it."""
+TAGS = ("slots", "origins", "writes", "weights")
+"""Columns that say how an unroll was drawn: they are not stored with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,7 @@ class Unrolls:
         slots: ``(B,)`` int64, where a replayed one lies in its store; −1 for fresh ones.
         origins: ``(B,)`` int64, number of the part of a mix that gave it; −1 where there was none.
         writes: ``(B,)`` int64, write number in its store, by which a store knows what it has replaced since; −1.
+        weights: ``(B,)`` float32, importance weights of losses where replay is prioritized; 1.
 
     Raises:
         ValueError: When a column is of another length.
@@ -60,6 +61,7 @@ class Unrolls:
     slots: Any = -1
     origins: Any = -1
     writes: Any = -1
+    weights: Any = 1.0
 
     def __post_init__(self) -> None:
         given = dict(self.__dict__)
@@ -215,6 +217,7 @@ DTYPES = {
     "slots": torch.int64,
     "origins": torch.int64,
     "writes": torch.int64,
+    "weights": torch.float32,
 }
 EXACT = frozenset(DTYPES)
 """Columns that hold one number per step, or per unroll."""

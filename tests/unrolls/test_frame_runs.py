@@ -8,11 +8,11 @@ import torch
 
 from interreplay.unrolls import insertion
 from interreplay.unrolls.store import UnrollStore
-from interreplay.unrolls.unrolls import Unrolls, cat
+from interreplay.unrolls.unrolls import TAGS, Unrolls, cat
 from tests.unrolls.unroll_builders import same, unrolls
 
 STACK, STEPS = 4, 6
-TAGGED = ("slots", "origins", "writes", "fresh")
+TAGGED = (*TAGS, "fresh")
 
 
 class Game:

@@ -187,7 +187,7 @@ def test_memory_is_known_before_and_after():
     for _ in range(10):
         store.add(batch, rng())
     assert store.nbytes == expected
-    stored = batch.map(lambda column: column).nbytes - 10 * (3 * 8 + 1)
+    stored = batch.map(lambda column: column).nbytes - 10 * (3 * 8 + 4 + 1)
     assert 10 * stored <= store.nbytes <= 10 * stored * 1.01 + 100 * 24 + 100 * 8
 
 
