@@ -131,14 +131,8 @@ class Unrolls:
         """Return those of the unrolls that `index` names: a slice, numbers, or a mask ``(B,)``."""
         if isinstance(index, int):
             index = slice(index, index + 1 or None)
-        return unchecked(
-            **{
-                name: _mapped(
-                    lambda c, first=name in PER_UNROLL: c[index] if first else c[:, index], getattr(self, name)
-                )
-                for name in NAMES
-            }
-        )
+        picks = {True: lambda column: column[index], False: lambda column: column[:, index]}
+        return unchecked(**{name: _mapped(picks[name in PER_UNROLL], getattr(self, name)) for name in NAMES})
 
     def to(self, device: torch.device | str) -> Unrolls:
         """Return the same unrolls on a device, without a copy of what lies there already."""
