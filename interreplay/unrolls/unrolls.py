@@ -13,10 +13,10 @@ from interreplay.transitions import as_tensor
 
 ONE_MORE = frozenset({"obs"})
 """Columns with an entry for the state after the last step, too."""
-PER_UNROLL = frozenset({"state", "version", "fresh", "slots", "origins", "writes"})
+PER_UNROLL = frozenset({"state", "version", "fresh", "slots", "origins", "writes", "weights"})
 """Columns with one entry per unroll, B first; all others have time first and B second."""
-TAGS = ("slots", "origins", "writes")
-"""Columns that say where an unroll was drawn from, −1 where it was not: they are not stored with it."""
+TAGS = ("slots", "origins", "writes", "weights")
+"""Columns that say how an unroll was drawn: they are not stored with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,7 @@ class Unrolls:
         slots: ``(B,)`` int64, where a replayed one lies in its store; −1 for fresh ones.
         origins: ``(B,)`` int64, number of the part of a mix that gave it; −1 where there was none.
         writes: ``(B,)`` int64, write number in its store, by which a store knows what it has replaced since; −1.
+        weights: ``(B,)`` float32, importance weights of losses where replay is prioritized; 1.
 
     Raises:
         ValueError: When a column is of another length.
@@ -60,6 +61,7 @@ class Unrolls:
     slots: Any = -1
     origins: Any = -1
     writes: Any = -1
+    weights: Any = 1.0
 
     def __post_init__(self) -> None:
         given = dict(self.__dict__)
@@ -79,10 +81,10 @@ class Unrolls:
     def _check(self) -> None:
         steps, size = self.rewards.shape
         for name, column in self.columns().items():
-            root = name.partition(".")[0]
-            lead = (size,) if root in PER_UNROLL else (steps + (root in ONE_MORE), size)
-            if tuple(column.shape[: len(lead)]) != lead or (root in EXACT and column.dim() != len(lead)):
-                more = "" if root in EXACT else " and more"
+            whole = root(name)
+            lead = (size,) if whole in PER_UNROLL else (steps + (whole in ONE_MORE), size)
+            if tuple(column.shape[: len(lead)]) != lead or (whole in EXACT and column.dim() != len(lead)):
+                more = "" if whole in EXACT else " and more"
                 raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {lead}{more}")
 
     @property
@@ -129,14 +131,8 @@ class Unrolls:
         """Return those of the unrolls that `index` names: a slice, numbers, or a mask ``(B,)``."""
         if isinstance(index, int):
             index = slice(index, index + 1 or None)
-        return unchecked(
-            **{
-                name: _mapped(
-                    lambda c, first=name in PER_UNROLL: c[index] if first else c[:, index], getattr(self, name)
-                )
-                for name in NAMES
-            }
-        )
+        picks = {True: lambda column: column[index], False: lambda column: column[:, index]}
+        return unchecked(**{name: _mapped(picks[name in PER_UNROLL], getattr(self, name)) for name in NAMES})
 
     def to(self, device: torch.device | str) -> Unrolls:
         """Return the same unrolls on a device, without a copy of what lies there already."""
@@ -176,15 +172,20 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
     return unchecked(**joined)
 
 
+def root(column: str) -> str:
+    """Return which attribute a column is, or is a part of."""
+    return column.partition(".")[0]
+
+
 def of_columns(columns: Mapping[str, Tensor]) -> Unrolls:
     """Return unrolls from all columns by name, the inverse of `Unrolls.columns`; skips the checks."""
     made: dict[str, Any] = {"state": {}}
     for name, column in columns.items():
-        root, _, part = name.partition(".")
+        whole, _, part = name.partition(".")
         if part:
-            made.setdefault(root, {})[part] = column
+            made.setdefault(whole, {})[part] = column
         else:
-            made[root] = column
+            made[whole] = column
     return unchecked(**made)
 
 
@@ -210,6 +211,7 @@ DTYPES = {
     "slots": torch.int64,
     "origins": torch.int64,
     "writes": torch.int64,
+    "weights": torch.float32,
 }
 EXACT = frozenset(DTYPES)
 """Columns that hold one number per step, or per unroll."""

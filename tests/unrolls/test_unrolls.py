@@ -25,6 +25,7 @@ def test_columns_left_out_have_their_defaults():
     assert made.rewards.dtype == made.values.dtype == torch.float32 and made.terminated.dtype == torch.bool
     assert made.live.all() and made.fresh.tolist() == [True, True] and made.version.tolist() == [7, 7]
     assert made.slots.tolist() == made.origins.tolist() == made.writes.tolist() == [-1, -1]
+    assert made.weights.tolist() == [1, 1]
     assert made.state == {} and (made.steps, made.size, len(made), made.env_steps) == (2, 2, 2, 4)
 
 
