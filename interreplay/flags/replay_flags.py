@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,7 +49,6 @@ BLENDS = ("mixup_interpolation", "smote_interpolation")
 CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
 FRESH, MIX = "Fresh", "UnrollMix"
 """What algorithms that learn from unrolls call learning from fresh ones alone, and from a mix with replayed ones."""
-MORE_OF_ROWS = ("use_importance_sampling", "interp_prio_update", "prioritized_replay")
 OF_ROWS: dict[str, Any] = {
     "buffer_size": 0,
     "learning_starts": 0,
@@ -111,20 +110,25 @@ def check_rows(given: Mapping[str, Any], trainer: str) -> None:
 
 
 def unroll_replay_for(
-    given: Mapping[str, Any], trainer: str, buffer: str | None = None, arguments: Mapping[str, Any] | None = None
+    given: Mapping[str, Any],
+    trainer: str,
+    method: Collection[str],
+    buffer: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what flags say about the replay of unrolls, as `replay_for` does about that of transitions.
 
     Args:
         given: Flags and values that were given, by presets too.
         trainer: The algorithm.
+        method: Flags about the replay method.
         buffer: `FRESH` or `MIX` where no flag says it; the algorithm's own for None.
         arguments: Those of the mix where no flag says them.
 
     Raises:
         UsageError: A flag about transitions, or a mix that there is not.
     """
-    of_rows = {*BUFFER_ARGUMENTS, *PRIORITY_ARGUMENTS, *CHOOSING_FLAGS, *OF_ROWS, *MORE_OF_ROWS} & given.keys()
+    of_rows = given.keys() & {*method, *OF_ROWS} - {"buffer", "buffer_arg", "replay_parameters"}
     if of_rows:
         raise UsageError(
             f"--{min(of_rows)} is about replayed transitions; {trainer} learns from unrolls, and --replay_parameters "

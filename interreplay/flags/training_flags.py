@@ -58,7 +58,7 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     settings = unsaid(trainer) | algorithm_settings(said, trainer)
     settings |= {name: value for name, value in said.items() if name in settings}
     if ALGORITHMS[trainer].unrolls:
-        settings |= unroll_replay_for(said, trainer, preset.buffer, preset.buffer_args)
+        settings |= unroll_replay_for(said, trainer, METHOD, preset.buffer, preset.buffer_args)
     else:
         settings |= presets.replay(preset, given, CATALOGUE)
     settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
@@ -158,7 +158,7 @@ def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str,
     """Return what flags about replay say beside ``--resume``; what they leave open is the checkpoint's."""
     trainer = saved.get("trainer", DEFAULTS["trainer"])
     if ALGORITHMS[trainer].unrolls:
-        return unroll_replay_for(given, trainer, saved["buffer"], saved["buffer_args"])
+        return unroll_replay_for(given, trainer, METHOD, saved["buffer"], saved["buffer_args"])
     asked = replay_for(given if names_method(given) else {**given, "buffer": saved["buffer"]}, CATALOGUE)
     asked["buffer_args"] = saved["buffer_args"] | asked["buffer_args"]
     if "prioritized_replay" not in given:

@@ -56,7 +56,9 @@ _DISCRETE = (gym.spaces.Discrete,)
 _BOTH = (gym.spaces.Box, gym.spaces.Discrete)
 
 
-def _of_unrolls(config: str, settings: type, steps: int, envs: int, buffer: str = "Fresh", **arguments: Any) -> Algorithm:
+def _of_unrolls(
+    config: str, settings: type, steps: int, envs: int, buffer: str = "Fresh", **arguments: Any
+) -> Algorithm:
     """Return an algorithm that learns from unrolls of so many steps of so many environments by default."""
     of_run = {"rollout_fragment_length": steps, "num_envs_per_worker": envs}
     return Algorithm(config, settings, _BOTH, buffer, arguments, unrolls=True, of_run=of_run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -43,7 +44,16 @@ class ActorLearnerConfig(LoopConfig):
 
     @override(LoopConfig)
     def replay(self, kind: Any, **arguments: Any) -> Self:
-        raise NotImplementedError
+        """Choose what is replayed beside fresh unrolls.
+
+        Args:
+            kind: "Fresh" for nothing.
+            **arguments: None.
+        """
+        if kind != "Fresh" or arguments:
+            raise ValueError(f"{kind!r} replays no unrolls; expected 'Fresh'")
+        self.replay_buffer_config = {"type": kind, **arguments}
+        return self
 
     @override(LoopConfig)
     def validate(self) -> None:
@@ -77,9 +87,8 @@ class ActorLearnerConfig(LoopConfig):
 
     @override(LoopConfig)
     def make_update(self, module: RLModule) -> ImpalaUpdate:
-        options = self.update_settings()
-        lr, by = self.rates(0)["all"], options["grad_clip_by"]
-        return ImpalaUpdate(module.nets, options["settings"], self.gamma, lr, by)
+        own = self.settings_class(**{field.name: getattr(self, field.name) for field in fields(self.settings_class)})
+        return ImpalaUpdate(module.nets, own, self.gamma, self.rates(0)["all"], self.grad_clip_by)
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from ray.rllib.utils.annotations import override
 
 from interreplay.errors import EnvironmentFailure
@@ -112,7 +111,9 @@ class UnrollRunner(ColumnRunner):
     def _unrolls(self, obs: Any, seen: list[Seen | None], version: int) -> Unrolls:
         known = next(one for one in seen if one is not None) if any(seen) else self._nothing()
         nothing = Seen(
-            np.zeros_like(known.live), np.zeros_like(known.actions), *(np.zeros_like(c) for c in known[2:4]),
+            np.zeros_like(known.live),
+            np.zeros_like(known.actions),
+            *(np.zeros_like(c) for c in known[2:4]),
             {name: np.zeros_like(column) for name, column in known.extras.items()},
         )
         rows = [nothing if one is None else one for one in seen]
