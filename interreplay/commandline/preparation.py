@@ -75,6 +75,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     """
     spaces = environment.observation_space, environment.action_space
     check_actions(settings.trainer, settings.env, environment.action_space)
+    if ALGORITHMS[settings.trainer].unrolls:
+        return ""
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
         huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)

@@ -115,7 +115,7 @@ def buffer_bytes(settings: SimpleNamespace) -> int:
     Raises:
         UsageError: It cannot be made, or there is no such environment.
     """
-    if settings.device != "cpu":
+    if settings.device != "cpu" or ALGORITHMS[settings.trainer].unrolls:
         return 0
     environment = find_environment(settings.env, settings.env_args)
     try:

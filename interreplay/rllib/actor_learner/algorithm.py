@@ -39,6 +39,11 @@ class ActorLearner(TrainingLoop):
         return self.experience.mix
 
     @property
+    def capacity(self) -> str:
+        """What is stored of which kind, as text."""
+        return repr(self.replay_buffer)
+
+    @property
     @override(TrainingLoop)
     def rows_per_update(self) -> int:
         return self.config.train_batch_size_per_learner * self.config.rollout_fragment_length

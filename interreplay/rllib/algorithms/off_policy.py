@@ -42,6 +42,11 @@ class OffPolicy(TrainingLoop):
         """The `interreplay.ReplayBuffer`, or the mix of several, that is learned from."""
         return self.experience.rows
 
+    @property
+    def capacity(self) -> str:
+        """Rows that are stored, as text."""
+        return str(self.replay_buffer.capacity)
+
     def _make_experience(self) -> Replay:
         config = self.config
         return Replay(

@@ -16,6 +16,7 @@ class CheckpointedAlgorithm(Algorithm):
 
     replay_buffer: Any
     single_spaces: Any
+    capacity: Any
 
     @override(Algorithm)
     def save_to_path(self, path: Any = None, **kwargs: Any) -> str:

@@ -30,11 +30,13 @@ class Saved(Protocol):
         config: Its configuration.
         single_spaces: Spaces of observations and actions of one environment.
         replay_buffer: Saved with it.
+        capacity: How much it stores, as text.
     """
 
     config: Any
     single_spaces: Any
     replay_buffer: ReplayBuffer
+    capacity: str
 
 
 def identity(algorithm: Saved) -> dict[str, str]:
@@ -48,7 +50,7 @@ def identity(algorithm: Saved) -> dict[str, str]:
         "observation space": str(observation_space),
         "action space": str(action_space),
         "replay buffer": kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__),
-        "capacity": str(algorithm.replay_buffer.capacity),
+        "capacity": algorithm.capacity,
         "hidden layers": algorithm.config.layers,
     }
 

@@ -83,7 +83,8 @@ def sampled(
 
 
 def _arguments(run: Run, language: Language, catalogue: Mapping[str, Callable[..., Any]]) -> set[str]:
-    return set(inspect.signature(catalogue[language.settings_for(run.given()).buffer]).parameters)
+    recipe = catalogue.get(language.settings_for(run.given()).buffer)  # none of unrolls
+    return set(inspect.signature(recipe).parameters) if recipe else set()
 
 
 def _taken(
