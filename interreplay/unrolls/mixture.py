@@ -186,6 +186,10 @@ class UnrollMix:
         """Bytes of all unrolls that lie here, and of what is known of them."""
         return sum(source.nbytes for source in self.sources.values())
 
+    def estimate(self, unrolls: Unrolls) -> int:
+        """Return the bytes that it will take when it is full of unrolls like these, which are not added."""
+        return sum(source.estimate(unrolls) for source in self.sources.values())
+
     def statistics(self) -> dict[str, float]:
         """Return numbers that describe each source, under its name."""
         found = {name: source.statistics() for name, source in self.sources.items()}

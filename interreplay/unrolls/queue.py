@@ -91,6 +91,9 @@ class FreshQueue:
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self._waiting)
 
+    def estimate(self, unrolls: Unrolls) -> int:
+        return self.capacity * unrolls.nbytes // max(1, unrolls.size)
+
     def statistics(self) -> dict[str, float]:
         """Return how many wait, and the most that ever did."""
         return {"waiting": float(len(self)), "most_waiting": float(self.most)}

@@ -114,6 +114,9 @@ class UnrollReplay:
     def nbytes(self) -> int:
         return self.store.nbytes + self.selector.nbytes(self.store.capacity, 0)
 
+    def estimate(self, unrolls: Unrolls) -> int:
+        return self.store.estimate(unrolls) + self.selector.nbytes(self.store.capacity, 0)
+
     def statistics(self) -> dict[str, float]:
         """Return unrolls stored, draws per unroll written, and where distances are measured their mean and age."""
         stored, notes = len(self), self.store.notes

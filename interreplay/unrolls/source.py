@@ -53,6 +53,10 @@ class UnrollSource(Protocol):
     @property
     def nbytes(self) -> int: ...
 
+    def estimate(self, unrolls: Unrolls) -> int:
+        """Return the bytes that it will take when it is full of unrolls like these."""
+        ...
+
     def statistics(self) -> dict[str, float]:
         """Return numbers that describe it now."""
         ...
