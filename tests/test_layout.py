@@ -59,8 +59,8 @@ def test_only_the_bridge_imports_ray(path):
 LAYERS = """
 errors runs.state_files runs.results cluster_checks runs transitions unrolls.unrolls storage environments learning
 part selection credit neighborhood synthesis buffer experience unrolls diagnostics flags studies analysis.reading
-analysis.drawing analysis rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner rllib.algorithms rllib.actor_learner rllib
-rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
+analysis.drawing analysis rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner rllib.algorithms
+rllib.actor_learner rllib rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate
+from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import UsageError
 from interreplay.flags.replay_flags import replay_arguments
@@ -19,6 +19,7 @@ from interreplay.runs.machine import free_memory
 from interreplay.runs.processors import check_device, check_workers
 from interreplay.runs.resume import first_settings
 from interreplay.runs.run_folder import ensure_writable
+from interreplay.unrolls.mix_settings import make_mix
 
 
 def prepared(
@@ -76,7 +77,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     spaces = environment.observation_space, environment.action_space
     check_actions(settings.trainer, settings.env, environment.action_space)
     if ALGORITHMS[settings.trainer].unrolls:
-        return ""
+        return check_unroll_memory(settings, environment)
     try:
         buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
         huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
@@ -91,4 +92,21 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     line = f"replay buffer of {settings.buffer_size:,} rows: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
     if need > free:
         raise UsageError(f"{line}; --buffer_size {int(0.9 * settings.buffer_size * free / need)} would fit")
+    return line
+
+
+def check_unroll_memory(settings: SimpleNamespace, environment: Environment) -> str:
+    """Do as `check_memory` does for algorithms that learn from unrolls; the line is "" where they replay none."""
+    if "parameters" not in settings.buffer_args:
+        return ""
+    mix, steps = make_mix(settings.buffer_args["parameters"]), settings.rollout_fragment_length
+    mix.check(settings.train_batch_size)
+    try:
+        need = estimate_unrolls(environment.observation_space, environment.action_space, mix, steps)
+    except ValueError as error:
+        raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}") from error
+    free = free_memory("cpu")
+    line = f"replay of unrolls of {steps} steps: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
+    if need > free:
+        raise UsageError(f"{line}; give the sources of --replay_parameters smaller capacities")
     return line

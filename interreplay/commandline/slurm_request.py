@@ -22,6 +22,7 @@ from interreplay.errors import InterreplayError, UsageError
 from interreplay.flags.replay_flags import replay_arguments
 from interreplay.flags.study_flags import EXECUTION
 from interreplay.flags.training_flags import settings_for
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.studies.study import Execution, Study
 
 PROCESS_BYTES = 0.7e9

@@ -11,6 +11,9 @@ import torch
 from interreplay.buffer import ReplayBuffer
 from interreplay.environments.spaces import leaves
 from interreplay.storage.columns import Columns, column_of
+from interreplay.transitions import join_parts
+from interreplay.unrolls.mixture import UnrollMix
+from interreplay.unrolls.unrolls import Unrolls
 
 
 def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
@@ -61,3 +64,26 @@ def estimate(
     if "success" in buffer.columns_wanted:
         columns["extras.success"] = ((), torch.bool)
     return buffer.nbytes(columns)
+
+
+def estimate_unrolls(observation_space: gym.Space, action_space: gym.Space, mix: UnrollMix, steps: int) -> int:
+    """Return bytes that a mix of unrolls will take when it is full.
+
+    Args:
+        observation_space: Of one environment.
+        action_space: Of one environment.
+        mix: Still empty.
+        steps: T, of an unroll.
+    """
+    kinds = columns_of_spaces(observation_space, action_space)
+
+    def zeros(name: str, count: int) -> torch.Tensor:
+        shape, dtype = kinds[name]
+        return torch.zeros((count, 1, *shape), dtype=dtype)
+
+    obs = {part: zeros(column_of(part), steps + 1) for part in leaves(observation_space)}
+    numbers = gym.spaces.flatdim(action_space) * (1 if isinstance(action_space, gym.spaces.Discrete) else 2)
+    one = torch.zeros(steps, 1)
+    return mix.estimate(
+        Unrolls(join_parts(obs), zeros("actions", steps), one, one.bool(), torch.zeros(steps, 1, numbers), one)
+    )

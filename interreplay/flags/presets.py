@@ -34,7 +34,7 @@ class Preset:
     name: str
     about: str = ""
     automatic: bool = False
-    trainers: tuple[str, ...] = tuple(ALGORITHMS)
+    trainers: tuple[str, ...] = tuple(name for name, row in ALGORITHMS.items() if not row.unrolls)
     buffer: str | None = None
     buffer_args: Mapping[str, Any] = field(default_factory=dict)
     everywhere: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Preset:
         return found
 
 
-DEFAULTS = Preset(NONE, about="the defaults of --help, whatever the environment")
+DEFAULTS = Preset(NONE, about="the defaults of --help, whatever the environment", trainers=tuple(ALGORITHMS))
 
 
 def bare(env: str) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
 from interreplay.flags.gaussian_process_flags import gaussian_process_arguments
-from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
+from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS
 from interreplay.selection import Prioritized
+from interreplay.unrolls import schema
+from interreplay.unrolls.mix_settings import STANDARD
 
 # Flags that become arguments of the replay method or of its Prioritized selector.
 BUFFER_ARGUMENTS = {"kneighbors": "k", "mixup_alpha": "alpha", "prob_interpolation": "prob_interpolation"}
@@ -47,8 +49,6 @@ METHODS = {
 }
 BLENDS = ("mixup_interpolation", "smote_interpolation")
 CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
-FRESH, MIX = "Fresh", "UnrollMix"
-"""What algorithms that learn from unrolls call learning from fresh ones alone, and from a mix with replayed ones."""
 OF_ROWS: dict[str, Any] = {
     "buffer_size": 0,
     "learning_starts": 0,
@@ -143,7 +143,23 @@ def unroll_replay_for(
     if "replay_parameters" in given:
         name, said = given.get("buffer", MIX), said | {"parameters": given["replay_parameters"]}
     found = said or (dict(arguments) if name == buffer else {})
+    if name == MIX:
+        found = {"parameters": _mix_parameters(found, given)}
+    elif found:
+        raise UsageError(f"--buffer_arg {min(found)}: {name} takes no arguments; --replay_parameters makes a mix")
     return {"buffer": name, "buffer_args": found, "prioritized": None, "credit_both": False} | OF_ROWS
+
+
+def _mix_parameters(arguments: Mapping[str, Any], given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the sources of a mix of unrolls; by default half fresh and half replayed.
+
+    Raises:
+        UsageError: They make no mix.
+    """
+    for name in arguments:
+        if name != "parameters":
+            raise UsageError(f"--buffer_arg: {MIX} takes no argument {name!r}; {accepted_names(name, ['parameters'])}")
+    return schema.read(arguments.get("parameters", list(STANDARD)), given.get("train_batch_size"))
 
 
 def names_method(given: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from interreplay.errors import UsageError
 from interreplay.learning.setting_fields import defaults
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
 from interreplay.learning.soft_settings import CrossQSettings, TQCSettings
-from interreplay.learning.unroll_settings import A2CSettings, IMPALASettings
+from interreplay.learning.unroll_settings import A2CSettings, CLEARSettings, IMPALASettings, LASERSettings
 from interreplay.learning.value_settings import (
     C51Settings,
     DDQNSettings,
@@ -52,17 +52,22 @@ class Algorithm:
         return defaults(self.settings)
 
 
+FRESH, MIX = "Fresh", "UnrollMix"
+"""What algorithms that learn from unrolls replay: nothing, or some in a mix with fresh ones, by its `parameters`."""
+
 _DISCRETE = (gym.spaces.Discrete,)
 _BOTH = (gym.spaces.Box, gym.spaces.Discrete)
 
 
-def _of_unrolls(
-    config: str, settings: type, steps: int, envs: int, buffer: str = "Fresh", **arguments: Any
-) -> Algorithm:
-    """Return an algorithm that learns from unrolls of so many steps of so many environments by default."""
+def _of_unrolls(config: str, settings: type, steps: int, envs: int, *mix: Mapping[str, Any]) -> Algorithm:
+    """Return an algorithm that learns from unrolls of so many steps of so many environments, of a `mix` where given."""
     of_run = {"rollout_fragment_length": steps, "num_envs_per_worker": envs}
-    return Algorithm(config, settings, _BOTH, buffer, arguments, unrolls=True, of_run=of_run)
+    arguments = {"parameters": list(mix)} if mix else {}
+    return Algorithm(config, settings, _BOTH, MIX if mix else FRESH, arguments, unrolls=True, of_run=of_run)
 
+
+_RESERVOIR = {"type": "uniform", "capacity": 10_000, "share": 0.5, "insertion": "reservoir"}
+_NEWEST = {"type": "uniform", "capacity": 10_000, "share": 0.75}
 
 ALGORITHMS = {
     "SAC": Algorithm("SACConfig", SACSettings, _BOTH),
@@ -78,6 +83,8 @@ ALGORITHMS = {
     "QRDQN": Algorithm("QRDQNConfig", QRDQNSettings, _DISCRETE),
     "Rainbow": Algorithm("RainbowConfig", RainbowSettings, _DISCRETE, "PER", {"alpha": 0.5}),
     "IMPALA": _of_unrolls("IMPALAConfig", IMPALASettings, 20, 32),
+    "CLEAR": _of_unrolls("CLEARConfig", CLEARSettings, 20, 32, {"type": "queue", "share": 0.5}, _RESERVOIR),
+    "LASER": _of_unrolls("LASERConfig", LASERSettings, 20, 32, {"type": "queue", "share": 0.25}, _NEWEST),
     "A2C": _of_unrolls("A2CConfig", A2CSettings, 5, 16),
 }
 

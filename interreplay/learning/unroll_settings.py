@@ -83,6 +83,21 @@ class IMPALASettings:
 
 
 @dataclass(frozen=True)
+class CLEARSettings(IMPALASettings):
+    """IMPALA that clones policy and value of replayed steps (Rolnick et al. 2019, arXiv:1811.11682)."""
+
+    policy_cloning: float = changed_default(IMPALASettings, "policy_cloning", 0.01)
+    value_cloning: float = changed_default(IMPALASettings, "value_cloning", 0.005)
+
+
+@dataclass(frozen=True)
+class LASERSettings(IMPALASettings):
+    """IMPALA that leaves out replayed steps of policies too far away (Schmitt et al. 2020, arXiv:1909.11583)."""
+
+    relevance_bound: float | None = changed_default(IMPALASettings, "relevance_bound", 0.3)
+
+
+@dataclass(frozen=True)
 class A2CSettings(IMPALASettings):
     """Advantage actor-critic, synchronous and without replay (Mnih et al. 2016, arXiv:1602.01783; SB3's defaults)."""
 

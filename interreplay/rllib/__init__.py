@@ -11,7 +11,16 @@ from interreplay.rllib.checkpoints.moved import find_moved_modules
 
 find_moved_modules()
 
-from interreplay.rllib.actor_learner.impala import A2C, A2CConfig, IMPALA, IMPALAConfig
+from interreplay.rllib.actor_learner.impala import (
+    A2C,
+    A2CConfig,
+    CLEAR,
+    CLEARConfig,
+    IMPALA,
+    IMPALAConfig,
+    LASER,
+    LASERConfig,
+)
 from interreplay.rllib.algorithms.crossq import CrossQ, CrossQConfig
 from interreplay.rllib.algorithms.ddpg import DDPG, DDPGConfig
 from interreplay.rllib.algorithms.dqn import DQN, DQNConfig
@@ -40,6 +49,8 @@ __all__ = [
     "A2CConfig",
     "C51",
     "C51Config",
+    "CLEAR",
+    "CLEARConfig",
     "CrossQ",
     "CrossQConfig",
     "DDPG",
@@ -52,6 +63,8 @@ __all__ = [
     "DuelingDQNConfig",
     "IMPALA",
     "IMPALAConfig",
+    "LASER",
+    "LASERConfig",
     "NoisyDQN",
     "NoisyDQNConfig",
     "QRDQN",

@@ -13,6 +13,7 @@ from custom_training import main
 from interreplay.environments import registration
 from interreplay.errors import UsageError
 from interreplay.flags import presets
+from interreplay.learning.algorithms_table import ALGORITHMS
 
 
 def given(line: str):
@@ -36,7 +37,8 @@ def test_every_value_is_what_a_flag_accepts(name, trainer, env):
     line = {"preset": name, "trainer": trainer, "env": env}
     made, preset = settings_for(line), presets.with_method(presets.load(name), trainer)
     assert made.buffer_size >= made.learning_starts and made.total_env_steps >= made.learning_starts
-    assert made.buffer == (preset.buffer or "Uniform") and dict(preset.buffer_args) == made.buffer_args
+    standard = ALGORITHMS[trainer].buffer if ALGORITHMS[trainer].unrolls else "Uniform"
+    assert made.buffer == (preset.buffer or standard) and dict(preset.buffer_args) == made.buffer_args
     values = preset.settings(trainer, env)
     assert {flag: getattr(made, flag) for flag in values} == {flag: value for flag, value in values.items()}
 

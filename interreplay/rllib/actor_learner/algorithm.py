@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ray.rllib.utils.annotations import override
@@ -11,7 +12,6 @@ from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.transitions import map_observation
 from interreplay.unrolls.experience import UnrollExperience
 from interreplay.unrolls.mixture import UnrollMix
-from interreplay.unrolls.queue import FreshQueue
 
 
 class ActorLearner(TrainingLoop):
@@ -26,12 +26,9 @@ class ActorLearner(TrainingLoop):
     @override(TrainingLoop)
     def _prepare(self) -> None:
         batch = self.config.train_batch_size_per_learner
-        mix = self._make_mix()
+        mix = self.config.make_mix(self.learner.single_module.gaussian)
         mix.check(batch)
         self.experience = UnrollExperience(mix, batch, self.config.seed)
-
-    def _make_mix(self) -> UnrollMix:
-        return UnrollMix([(FreshQueue(), 1.0)])
 
     @property
     def replay_buffer(self) -> UnrollMix:
@@ -40,8 +37,8 @@ class ActorLearner(TrainingLoop):
 
     @property
     def capacity(self) -> str:
-        """What is stored of which kind, as text."""
-        return repr(self.replay_buffer)
+        """What is stored by which rules, as text."""
+        return json.dumps(self.config.replay_buffer_config, sort_keys=True)
 
     @property
     @override(TrainingLoop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, ClassVar
 
@@ -10,13 +11,17 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 from typing_extensions import Self
 
-from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.errors import accepted_names
+from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
 from interreplay.learning.exploration import Sampled
 from interreplay.learning.impala import ImpalaUpdate
 from interreplay.learning.setting_fields import Whole, rate_at
 from interreplay.learning.unroll_settings import IMPALASettings
 from interreplay.rllib.actor_learner.module import OF_NETWORKS, ActorLearnerModule
 from interreplay.rllib.algorithms.loop_config import LoopConfig
+from interreplay.unrolls import schema
+from interreplay.unrolls.mix_settings import STANDARD, make_mix
+from interreplay.unrolls.mixture import UnrollMix
 
 
 class ActorLearnerConfig(LoopConfig):
@@ -43,17 +48,35 @@ class ActorLearnerConfig(LoopConfig):
         self.replay_buffer_config = {"type": row.buffer, **row.buffer_args}
 
     @override(LoopConfig)
-    def replay(self, kind: Any, **arguments: Any) -> Self:
+    def replay(self, kind: str | Sequence[Any], **arguments: Any) -> Self:
         """Choose what is replayed beside fresh unrolls.
 
         Args:
-            kind: "Fresh" for nothing.
-            **arguments: None.
+            kind: "Fresh" for nothing, "UnrollMix" for a mix, or at once the sources of one, as `parameters`.
+            **arguments: Of a mix ``parameters``: its sources, by the settings of `interreplay.unrolls.mix_settings` or
+                by the original platform's schema, also as JSON; half fresh and half replayed by default.
+
+        Raises:
+            ValueError: When they make no mix, with what would be accepted.
         """
-        if kind != "Fresh" or arguments:
-            raise ValueError(f"{kind!r} replays no unrolls; expected 'Fresh'")
-        self.replay_buffer_config = {"type": kind, **arguments}
+        if not isinstance(kind, str) or kind not in (FRESH, MIX):
+            kind, arguments = MIX, {"parameters": kind, **arguments}
+        known = ["parameters"] if kind == MIX else []
+        for name in arguments:
+            if name not in known:
+                raise ValueError(f"{kind} takes no argument {name!r}; {accepted_names(name, known)}")
+        mix = {"parameters": schema.read(arguments.get("parameters", list(STANDARD)))} if kind == MIX else {}
+        self.replay_buffer_config = {"type": kind, **mix}
         return self
+
+    def make_mix(self, gaussian: bool) -> UnrollMix:
+        """Return what is learned from, still empty.
+
+        Args:
+            gaussian: Whether policies give [mean; log std].
+        """
+        fresh = [{"type": "queue", "share": 1.0}]
+        return make_mix(self.replay_buffer_config.get("parameters", fresh), gaussian)
 
     @override(LoopConfig)
     def validate(self) -> None:
@@ -64,6 +87,8 @@ class ActorLearnerConfig(LoopConfig):
             raise ValueError(f"exploration is {name}; expected Sampled, ratios are of actions that the policy drew")
         if not (self.explore or self.in_evaluation):
             raise ValueError("explore is False; expected True, ratios are of actions that the policy drew")
+        if self.returns == "gae" and self.replay_buffer_config["type"] != FRESH:
+            raise ValueError("returns is 'gae' and unrolls are replayed; expected returns='vtrace' with replay")
         if self.num_env_runners > 0:
             raise ValueError(f"num_env_runners is {self.num_env_runners}; expected 0, unrolls are made in this process")
 

@@ -1,8 +1,8 @@
-"""IMPALA and A2C by name: defaults of one algorithm, nothing else."""
+"""IMPALA, CLEAR, LASER and A2C by name: defaults of one algorithm, nothing else."""
 
 from __future__ import annotations
 
-from interreplay.learning.unroll_settings import A2CSettings, IMPALASettings
+from interreplay.learning.unroll_settings import A2CSettings, CLEARSettings, IMPALASettings, LASERSettings
 from interreplay.rllib.actor_learner.algorithm import ActorLearner
 from interreplay.rllib.actor_learner.config import ActorLearnerConfig
 
@@ -26,6 +26,41 @@ class IMPALA(ActorLearner):
     """IMPALA in one process."""
 
     config_class = IMPALAConfig
+
+
+class CLEARConfig(IMPALAConfig):
+    """IMPALA with CLEAR's cloning losses on replayed unrolls, half of each batch (arXiv:1811.11682)."""
+
+    settings_class = CLEARSettings
+    trainer = "CLEAR"
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class or CLEAR)
+
+
+class CLEAR(IMPALA):
+    """CLEAR in one process."""
+
+    config_class = CLEARConfig
+
+
+class LASERConfig(IMPALAConfig):
+    """IMPALA with LASER's choice of replayed steps, three quarters of each batch (arXiv:1909.11583).
+
+    Actions in a Box need ``relevance_of="behavior"``: the implied policy of normal distributions has no closed form.
+    """
+
+    settings_class = LASERSettings
+    trainer = "LASER"
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class or LASER)
+
+
+class LASER(IMPALA):
+    """LASER in one process."""
+
+    config_class = LASERConfig
 
 
 class A2CConfig(ActorLearnerConfig):

@@ -26,6 +26,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from interreplay.buffer.catalogue import methods
 from interreplay.errors import CheckpointError
 from interreplay.experience.recipes import COMPOSED
+from interreplay.learning.algorithms_table import FRESH, MIX
 from interreplay.learning.exploration import Exploration
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.moved import settings_of_before
@@ -167,7 +168,7 @@ def _is_buffer(value: Any) -> bool:
     if not isinstance(value, dict) or not _is_plain(value, texts=True):
         return False
     kind = value.get("buffer", "Uniform") if value.get("type") == STOCK_BUFFER else value.get("type")
-    return isinstance(kind, str) and (kind in methods() or kind in COMPOSED)
+    return isinstance(kind, str) and (kind in methods() or kind in (*COMPOSED, FRESH, MIX))
 
 
 def _model(value: Any, default: Any = None) -> Any:

@@ -1,0 +1,259 @@
+"""IMPALA, CLEAR, LASER and A2C in RLlib: what they learn from, values over truncations, resumed runs, refusals."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import interreplay.rllib as ours
+from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
+from interreplay.rllib.evaluation import load
+from tests.rllib.small_runs import same, weights
+from tests.rllib.spaces_envs import KINDS, Line
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+ELITE = [
+    {"type": "queue", "share": 0.5},
+    {"type": "elite", "capacity": 12, "share": 0.25, "insertion": "elite", "refresh": 2},
+    {"type": "prioritized", "capacity": 9, "share": 0.25},
+]
+
+
+def config(env="CartPole-v1", trainer="IMPALA", seed=0, replay=None, **settings):
+    made = getattr(ours, f"{trainer}Config")().environment(env).debugging(seed=seed)
+    made.env_runners(num_envs_per_env_runner=4, rollout_fragment_length=5)
+    made.training(**{"hiddens": (16,), "train_batch_size": 4, "steps_per_iteration": 60} | settings)
+    return made if replay is None else made.replay(replay)
+
+
+def finite(result):
+    found = result["learners"]["default_policy"]
+    return all(np.isfinite(value) for value in found.values())
+
+
+@pytest.mark.parametrize("trainer", UNROLLS)
+def test_each_learns_and_reports(trainer):
+    algorithm = config(trainer=trainer).build_algo()
+    before = weights(algorithm)
+    results = [algorithm.train() for _ in range(3)]
+    assert all(map(finite, results)) and not same(before, weights(algorithm))
+    found = results[-1]["learners"]["default_policy"]
+    assert found["rho_mean"] <= 1 and 0 < found["effective_sample_size"] <= 1.0001
+    assert (found["replayed_share"] > 0) == (trainer in ("CLEAR", "LASER"))
+    assert (found["policy_cloning"] != 0) == (trainer == "CLEAR")
+    assert results[-1]["env_steps"] == algorithm.env_steps >= 180
+    assert ALGORITHMS[trainer].config == f"{type(algorithm).__name__}Config"
+    algorithm.stop()
+
+
+def test_every_fresh_unroll_is_learned_from_once():
+    seen = []
+    algorithm = config(seed=3).training(train_batch_size=6).build_algo()
+    learn = algorithm.learner.update_from_unrolls
+    algorithm.learner.update_from_unrolls = lambda unrolls: (seen.append(unrolls.obs[0].clone()), learn(unrolls))[1]
+    made = []
+    step = algorithm.env_runner.unroll
+    algorithm.env_runner.unroll = lambda *a: (made.append(step(*a)), made[-1])[1]
+    for _ in range(4):
+        algorithm.train()
+    first, learned = torch.cat([u.obs[0] for u in made]), torch.cat(seen)
+    assert torch.equal(first[: len(learned)], learned) and len(first) - len(learned) < 6
+    algorithm.stop()
+
+
+class OneState(gym.Env):
+    """Reward 1 in the only state there is, cut after seven steps: the value is 1 / (1 − γ) all the same."""
+
+    observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    terminates = False
+
+    def __init__(self, config=None):
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.ones(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        over = self.steps == 7
+        return np.ones(1, np.float32), 1.0, over and self.terminates, over and not self.terminates, {}
+
+
+class Ends(OneState):
+    terminates = True
+
+
+@pytest.mark.parametrize("trainer", ["IMPALA", "A2C"])
+def test_a_truncated_step_is_bootstrapped_and_a_terminated_one_is_not(trainer):
+    found = {}
+    for env in (OneState, Ends):
+        made = config(env, trainer, optimizer="Adam", optimizer_eps=1e-8, lr=0.03, lr_end=None, gamma=0.8)
+        algorithm = made.training(steps_per_iteration=6_000).build_algo()
+        algorithm.train()
+        module = algorithm.learner.single_module
+        with torch.no_grad():
+            found[env] = float(module.policy.output(torch.ones(1, 1))[0, -1])
+        algorithm.stop()
+    assert found[OneState] == pytest.approx(5.0, abs=0.25)  # 1 / (1 − .8)
+    # Of episodes that end the values are 5·(1 − .8^k), k steps before the end: 3.1 on average.
+    assert found[Ends] == pytest.approx(np.mean([5 * (1 - 0.8**k) for k in range(1, 8)]), abs=0.5)
+
+
+class Point(Line):
+    def __init__(self, config=None):
+        super().__init__((config or {})["kind"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_observations_of_every_kind(kind):
+    algorithm = config(trainer="CLEAR").environment(Point, env_config={"kind": kind}).build_algo()
+    assert finite(algorithm.train()) and finite(algorithm.train())
+    algorithm.stop()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"free_log_std": False}, {"shared_layers": False}, {"relevance_bound": 0.3, "relevance_of": "behavior"}],
+    ids=str,
+)
+def test_continuous_actions(settings):
+    algorithm = config("Pendulum-v1", **settings).build_algo()
+    assert finite(algorithm.train()) and finite(algorithm.train())
+    algorithm.stop()
+
+
+def test_a_mix_is_half_replayed_and_is_reported():
+    algorithm = config(replay=ELITE).build_algo()
+    for _ in range(3):
+        result = algorithm.train()
+    assert result["learners"]["default_policy"]["replayed_share"] == pytest.approx(0.5, abs=0.1)
+    assert result["replay_buffer"]["elite/stored"] == 12 and result["replay_buffer"]["prioritized/stored"] == 9
+    assert result["replay_buffer"]["elite/stored_distance"] >= 0
+    algorithm.stop()
+
+
+def plain(value):
+    """Nested containers with arrays in the place of tensors."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else np.asarray(value)
+
+
+def state_of(algorithm):
+    """All that a run is."""
+    optimizers = [optimizer.state_dict() for optimizer in algorithm.learner._named_optimizers.values()]
+    parts = weights(algorithm), optimizers, algorithm.replay_buffer.state_dict(), algorithm.experience.state_dict()
+    return plain(list(parts))
+
+
+def assert_same_state(one, other):
+    np.testing.assert_equal(state_of(one), state_of(other))
+
+
+@pytest.mark.parametrize(
+    ("env", "trainer", "replay", "settings"),
+    [
+        ("CartPole-v1", "IMPALA", None, {"train_batch_size": 6, "anneal_steps": 400}),  # unrolls wait in the queue
+        ("CartPole-v1", "LASER", ELITE, {"optimizer": "Adam", "anneal_steps": 400, "normalize_observations": True}),
+        ("Pendulum-v1", "CLEAR", None, {}),
+        ("interreplay/Catch-v0", "A2C", None, {"lr": [[0, 1e-3], [400, 1e-4]]}),
+    ],
+)
+def test_resuming_equals_not_stopping(env, trainer, replay, settings, tmp_path):
+    made = lambda: config(env, trainer, replay=replay, **settings).build_algo()
+    straight, stopped = made(), made()
+    expected = [straight.train() for _ in range(5)]
+    stopped.train(), stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    resumed = made()
+    resumed.restore_from_path(tmp_path / "c")
+    found = [resumed.train() for _ in range(3)]
+    assert_same_state(straight, resumed)
+    for one, other in zip(expected[2:], found, strict=True):
+        assert one["learners"]["default_policy"] == other["learners"]["default_policy"]
+        names = ("episode_return_mean", "num_env_steps_sampled_lifetime")
+        assert [one["env_runners"].get(name) for name in names] == [other["env_runners"].get(name) for name in names]
+    again = type(straight).from_checkpoint(tmp_path / "c")
+    for _ in range(3):
+        again.train()
+    assert_same_state(straight, again)
+
+
+def test_a_checkpoint_of_another_mix_is_refused(tmp_path):
+    from interreplay.errors import CheckpointError
+
+    config(replay=ELITE).build_algo().save_to_path(tmp_path / "c")
+    with pytest.raises(CheckpointError, match="UnrollMix.*this run has 'Fresh'"):
+        config().build_algo().restore_from_path(tmp_path / "c")
+    other = [ELITE[0], ELITE[1] | {"capacity": 13}, ELITE[2]]
+    with pytest.raises(CheckpointError, match="of the capacity"):
+        config(replay=other).build_algo().restore_from_path(tmp_path / "c")
+
+
+def test_evaluation_takes_the_most_likely_action(tmp_path):
+    algorithm = config().build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path / "c")
+    acting = load.built(load.saved_config(tmp_path / "c"))
+    load.restore(acting, tmp_path / "c", trusted=False)
+    module, obs = acting.get_module(), torch.randn(5, 4)
+    with torch.no_grad():
+        chosen = module.forward_inference({"obs": obs})["actions"]
+        expected = algorithm.learner.single_module.policy.output(obs)[:, :-1].argmax(dim=-1)
+    assert torch.equal(chosen, expected)
+    assert np.isfinite(algorithm.evaluate()["env_runners"]["episode_return_mean"])
+
+
+def test_the_learning_rate_falls_to_its_end():
+    made = config(lr=0.01, lr_end=0.002, lr_power=2.0, anneal_steps=100)
+    assert made.rates(0)["all"] == 0.01 and made.rates(200)["all"] == 0.002
+    assert made.rates(50)["all"] == pytest.approx(0.008 * 0.25 + 0.002)
+    made.training(lr_power=1.0)
+    assert made.rates(25)["all"] == pytest.approx(0.008)
+    assert config(lr=0.01, anneal_steps=None).rates(50)["all"] == 0.01
+    assert config(lr=[[0, 0.01], [100, 0.02]], anneal_steps=100).rates(50)["all"] == pytest.approx(0.015)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.env_runners(num_env_runners=2), "num_env_runners is 2; expected 0"),
+        (lambda c: c.env_runners(explore=False), "explore is False; expected True"),
+        (lambda c: c.training(exploration="EpsilonGreedy", anneal_steps=9), "EpsilonGreedy; expected Sampled"),
+        (lambda c: c.training(loss="median"), "loss is 'median'; expected one of sum, mean"),
+        (lambda c: c.training(train_batch_size=1).replay(ELITE), "a share of 0.5 for queue is 0.5 of 1 unrolls"),
+        (lambda c: c.env_runners(rollout_fragment_length="auto"), "rollout_fragment_length is 'auto'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(change, message):
+    with pytest.raises(ValueError, match=message) as error:
+        change(config()).build_algo()
+    assert "\n" not in str(error.value)
+
+
+def test_generalized_advantages_take_no_replay():
+    with pytest.raises(ValueError, match="returns is 'gae' and unrolls are replayed; expected returns='vtrace'"):
+        config(trainer="A2C", replay=ELITE).build_algo()
+    config(trainer="A2C", replay=ELITE, returns="vtrace").build_algo().stop()
+
+
+@pytest.mark.parametrize(
+    ("replay", "message"),
+    [
+        ([{"type": "uniform", "share": 1.0}], "no fresh unrolls"),
+        ([{"type": "queue", "share": 0.5}], "0.5"),
+        ("NMER", "replay_parameters is no JSON"),
+        ([{"type": "queue", "share": 1.0, "size": 3}], "no setting 'size'"),
+    ],
+)
+def test_a_mix_that_is_none_is_refused_in_one_line(replay, message):
+    with pytest.raises(ValueError, match=message) as error:
+        config(replay=replay)
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="Fresh takes no argument 'k'"):
+        config().replay("Fresh", k=3)

@@ -1,0 +1,121 @@
+"""Unrolls as they are stepped: every row in its place, over ends, resets, failures and the seam between two unrolls."""
+
+from __future__ import annotations
+
+import failing_envs
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from interreplay.errors import EnvironmentFailure
+from interreplay.learning.distributions import Categorical, Normal
+from interreplay.learning.policies import POLICY_OUTPUT
+from interreplay.rllib import A2CConfig, IMPALAConfig
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+class Truncated(failing_envs.Counting):
+    """Every other episode is cut instead of ending."""
+
+    def step(self, action):
+        obs, reward, over, _, info = super().step(action)
+        cut = over and self.episodes % 2 == 0
+        return obs, reward + 0.25 * self.steps, over and not cut, cut, info
+
+
+class Parts(failing_envs.Counting):
+    """The same in two named parts."""
+
+    observation_space = gym.spaces.Dict(
+        {name: gym.spaces.Box(-np.inf, np.inf, (1,), np.float32) for name in ("episode", "step")}
+    )
+
+    def observation(self):
+        episode, step = super().observation()
+        return {"episode": np.array([episode]), "step": np.array([step])}
+
+
+def built(env, steps=4, envs=2, kind=IMPALAConfig, seed=0, **env_config):
+    made = kind().environment(env, env_config={"length": 5, "step": -1} | env_config).debugging(seed=seed)
+    made.training(hiddens=(8,), train_batch_size=envs, steps_per_iteration=1)
+    made.env_runners(num_envs_per_env_runner=envs, rollout_fragment_length=steps)
+    return made.fault_tolerance(restart_failed_env_runners=False).build_algo()
+
+
+def test_every_row_is_in_its_place_over_ends_and_over_the_seam_of_unrolls():
+    algorithm = built(Truncated)
+    parts = [algorithm.env_runner.unroll(4, version) for version in range(5)]
+    for one, other in zip(parts, parts[1:], strict=False):
+        assert torch.equal(one.obs[-1], other.obs[0])
+    obs = torch.cat([part.obs[:-1] for part in parts])[:, 0].tolist()
+    live, terminated, rewards = (
+        torch.cat([getattr(p, n) for p in parts])[:, 0] for n in ("live", "terminated", "rewards")
+    )
+    # An episode of five steps is five rows and one more, at its last observation, that only resets; then the next.
+    expected = [([float(i // 6 + 1), float(i % 6)], i % 6 < 5) for i in range(20)]
+    assert list(zip(obs, live.tolist(), strict=True)) == expected
+    assert terminated.tolist() == [i in (4, 16) for i in range(20)]  # the second episode is cut
+    assert rewards.tolist() == [1 + 0.25 * (i % 6 + 1) if i % 6 < 5 else 0.0 for i in range(20)]
+    assert [p.version.tolist() for p in parts] == [[i, i] for i in range(5)]
+    assert all(p.fresh.all() for p in parts)
+    assert sum(p.env_steps for p in parts) == algorithm.env_runner.num_env_steps_sampled_lifetime == 2 * 17
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("kind", [IMPALAConfig, A2CConfig])
+def test_what_is_recorded_is_what_acted(kind):
+    for env, family in (("CartPole-v1", Categorical(2)), ("Pendulum-v1", Normal(1))):
+        made = kind().environment(env).debugging(seed=1).env_runners(num_envs_per_env_runner=3)
+        algorithm = made.build_algo()
+        unrolls = algorithm.env_runner.unroll(6)
+        module = algorithm.learner.single_module
+        with torch.no_grad():
+            found = module.policy.record(module.policy.output(module.encode(unrolls.obs[:-1].flatten(0, 1))))
+        torch.testing.assert_close(unrolls.policy.flatten(0, 1), found[POLICY_OUTPUT])
+        torch.testing.assert_close(unrolls.values.flatten(), found["values"])
+        logs = family.log_prob(unrolls.policy, unrolls.actions)
+        assert logs.shape == (6, 3) and torch.isfinite(logs).all()
+        algorithm.stop()
+
+
+def test_parts_of_observations_keep_their_names():
+    algorithm = built(Parts)
+    unrolls = algorithm.env_runner.unroll(4)
+    assert unrolls.obs["step"][:, 0, 0].tolist() == [0, 1, 2, 3, 4]
+    algorithm.train()
+    algorithm.stop()
+
+
+def test_what_was_stepped_before_a_failure_is_kept_and_the_next_call_raises():
+    algorithm = built(failing_envs.Raises, steps=6, envs=1, step=4)
+    unrolls = algorithm.env_runner.unroll(6)
+    assert unrolls.live[:, 0].tolist() == [True] * 3 + [False] * 3
+    assert unrolls.obs[:, 0, 1].tolist() == [0, 1, 2, 3, 3, 3, 3]
+    with pytest.raises(EnvironmentFailure, match="the motor burnt out"):
+        algorithm.env_runner.unroll(6)
+    algorithm.stop()
+
+
+def test_an_environment_that_is_made_anew_costs_the_step_that_failed():
+    made = IMPALAConfig().environment(failing_envs.Raises, env_config={"length": 50, "step": 4})
+    made.fault_tolerance(restart_failed_sub_environments=True, num_consecutive_env_runner_failures_tolerance=3)
+    algorithm = made.env_runners(num_envs_per_env_runner=1).debugging(seed=0).build_algo()
+    unrolls = algorithm.env_runner.unroll(6)
+    assert unrolls.live[:, 0].tolist() == [True, True, True, False, True, True]
+    assert unrolls.obs[:, 0, 1].tolist() == [0, 1, 2, 3, 0, 1, 2]
+    algorithm.stop()
+
+
+def test_environments_that_reset_in_the_same_step_are_refused_by_name():
+    class SameStep(SyncVectorEnv):
+        def __init__(self, num_envs):
+            super().__init__([failing_envs.Counting] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    name = "interreplay_tests/SameStepUnrolls-v0"
+    gym.register(name, entry_point=failing_envs.Counting, vector_entry_point=lambda num_envs, **_: SameStep(num_envs))
+    made = IMPALAConfig().environment(name).env_runners(gym_env_vectorize_mode="vector_entry_point")
+    with pytest.raises(ValueError, match="autoreset_mode of .* is SAME_STEP; expected NEXT_STEP"):
+        made.build_algo()
