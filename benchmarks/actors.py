@@ -1,0 +1,179 @@
+"""Microseconds of the processor per env step: IMPALA and A2C beside RLlib's IMPALA and Stable-Baselines3's A2C.
+
+    python -m benchmarks.actors [--task cartpole|minatar|pong] [--repeats 15]
+
+All run in this process on one thread, in turn. RLlib's IMPALA is the tuned one, without a process of its own for
+anything: its default polls. MinAtar and Pong are measured without replay, with half and with three quarters of each
+batch replayed, and with an elite and an attentive store in the place of a uniform one; others have none of it there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleaved, single_thread, table
+from interreplay.environments import registration
+
+CALL = 3_000
+"""Env steps per timed call, or a few more: whole unrolls are made."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all contenders have in common.
+
+    Attributes:
+        env: Its id.
+        hiddens: Widths of the layers.
+        environments: Stepped side by side, as many unrolls as an update has fresh ones.
+        steps: Of an unroll.
+        others: Whether others take part.
+    """
+
+    env: str
+    hiddens: tuple[int, ...]
+    environments: int = 32
+    steps: int = 20
+    others: bool = False
+
+
+TASKS = {
+    "cartpole": Task("CartPole-v1", (64, 64), others=True),
+    "minatar": Task("MinAtar/Breakout-v0", (128,)),
+    "pong": Task("PongNoFrameskip-v4", (256,), 16),
+}
+
+
+class Ours:
+    """Our algorithm, a call of which makes a little more than `CALL` env steps; `steps` says how many so far."""
+
+    def __init__(self, task: Task, trainer: str = "IMPALA", replayed: float = 0.0, kind: str = "uniform", **more: Any):
+        from interreplay import rllib
+
+        config = getattr(rllib, f"{trainer}Config")().environment(task.env).debugging(seed=0)
+        steps = more.pop("steps", task.steps)
+        config.env_runners(num_envs_per_env_runner=task.environments, rollout_fragment_length=steps)
+        batch = round(task.environments / (1.0 - replayed))
+        config.training(hiddens=task.hiddens, train_batch_size=batch, steps_per_iteration=CALL, **more)
+        if replayed:
+            store = {"type": kind, "capacity": 1_000, "share": replayed}
+            config.replay([{"type": "queue", "share": 1.0 - replayed}, store])
+        self._algorithm = config.build_algo()
+
+    @property
+    def steps(self) -> int:
+        """Env steps so far."""
+        return self._algorithm.env_steps
+
+    def __call__(self) -> None:
+        self._algorithm.train()
+
+
+class Rllib:
+    """RLlib's IMPALA with everything in one process, and no waiting for metrics."""
+
+    def __init__(self, task: Task):
+        from ray.rllib.algorithms.impala import IMPALAConfig
+        from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+        config = IMPALAConfig().environment(task.env).debugging(seed=0, log_level="ERROR")
+        config.env_runners(
+            num_env_runners=0, num_envs_per_env_runner=task.environments, rollout_fragment_length=task.steps
+        )
+        config.learners(num_learners=0)
+        config.training(train_batch_size_per_learner=task.environments * task.steps)
+        config.rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[*task.hiddens], vf_share_layers=True))
+        config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=CALL)
+        config.timeout_s_sampler_manager = 0.2
+        self._algorithm, self.steps = config.build_algo(), 0
+
+    def __call__(self) -> None:
+        self.steps = self._algorithm.train()["env_runners"]["num_env_steps_sampled_lifetime"]
+
+
+class StableBaselines:
+    """SB3's A2C with its defaults and the same environments."""
+
+    def __init__(self, task: Task, environments: int):
+        from stable_baselines3 import A2C
+        from stable_baselines3.common.env_util import make_vec_env
+
+        envs, layers = make_vec_env(task.env, environments, seed=0), {"net_arch": [*task.hiddens]}
+        self._model = A2C("MlpPolicy", envs, policy_kwargs=layers, seed=0, device="cpu")
+
+    @property
+    def steps(self) -> int:
+        """Env steps so far."""
+        return self._model.num_timesteps
+
+    def __call__(self) -> None:
+        self._model.learn(CALL, reset_num_timesteps=False)
+
+
+def contenders(task: Task, names: Sequence[str]) -> dict[str, Any]:
+    """Return those whose names contain one of `names`, the plain one first."""
+    a2c = {"steps": 5, "activation": "tanh", "shared_layers": False}
+    made: dict[str, Callable[[], Any]] = {"ours, IMPALA": lambda: Ours(task)}
+    if task.others:
+        made["ours, A2C, unrolls of 5"] = lambda: Ours(task, "A2C", **a2c)
+        made["RLlib, IMPALA, one process"] = lambda: Rllib(task)
+        if importlib.util.find_spec("stable_baselines3"):
+            made["SB3, A2C, unrolls of 5"] = lambda: StableBaselines(task, task.environments)
+            made["SB3, A2C, 8 environments"] = lambda: StableBaselines(task, 8)
+    else:
+        made["half replayed"] = lambda: Ours(task, replayed=0.5)
+        made["half replayed, elite"] = lambda: Ours(task, replayed=0.5, kind="elite")
+        made["half replayed, attentive"] = lambda: Ours(task, replayed=0.5, kind="attentive")
+        made["three quarters replayed"] = lambda: Ours(task, replayed=0.75)
+    return {name: make() for name, make in made.items() if any(part in name for part in names)}
+
+
+def measured(runs: dict[str, Any], repeats: int) -> dict[str, np.ndarray]:
+    """Return microseconds of the processor per env step ``(repeats,)`` by name."""
+    steps: dict[str, list[int]] = {name: [] for name in runs}
+
+    def counted(name: str) -> Callable[[], None]:
+        def call() -> None:
+            before = runs[name].steps
+            runs[name]()
+            steps[name].append(runs[name].steps - before)
+
+        return call
+
+    timed = interleaved({name: counted(name) for name in runs}, repeats, clock=time.process_time)
+    return {name: seconds / np.array(steps[name][-repeats:]) * 1e6 for name, seconds in timed.items()}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="cartpole", choices=TASKS)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--only", default="", help="parts of names, with commas between them")
+    arguments = parser.parse_args()
+    single_thread()
+    warnings.simplefilter("ignore")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    task = TASKS[arguments.task]
+    registration.register(task.env)
+    micros = measured(contenders(task, arguments.only.split(",")), arguments.repeats)
+    base = micros[next(iter(micros))]
+    rows = []
+    for name, values in micros.items():
+        low, middle, high = (f"{q:.0f}" for q in np.quantile(values, [0.25, 0.5, 0.75]))
+        rows.append([name, middle, f"{low}–{high}", f"{values.min():.0f}", f"{np.median(values / base):.2f}"])
+    header = [arguments.task, "CPU µs per env step, median", "quartiles", "least", "× the first, median of pairs"]
+    print(table(header, rows))
+
+
+if __name__ == "__main__":
+    main()
