@@ -56,9 +56,9 @@ class UnrollDistance:
         return self._of_rows(one, other)
 
 
-def as_last_measured(store: UnrollStore, slots: Tensor) -> Tensor:
+def as_stored(store: UnrollStore, slots: Tensor) -> Tensor:
     """Return the stored distances of the unrolls in `slots` ``(n,)``, for `Elite`: it costs no forward pass."""
-    return torch.from_numpy(store.distance[slots.numpy()])
+    return torch.from_numpy(store.distances(slots.numpy()))
 
 
 class ToNewest:

@@ -122,7 +122,7 @@ class UnrollReplay:
         stored, notes = len(self), self.store.notes
         found = {"stored": float(stored), "replays_per_unroll": self.drawn / max(1, self.store.written)}
         if self.distance is not None and stored:
-            found["stored_distance"] = float(notes.distance[:stored].mean())
+            found["stored_distance"] = float(self.store.distances(slice(stored)).mean())
             found["distance_age"] = float(self.store.clock - notes.seen_at[:stored].mean())
         return found | self.selector.statistics()
 

@@ -57,10 +57,9 @@ class UnrollStore:
     def __len__(self) -> int:
         return self._stored
 
-    @property
-    def distance(self) -> np.ndarray:
-        """Distances ``(capacity,)`` from the policy, as last measured."""
-        return self.notes.distance
+    def distances(self, slots: np.ndarray | slice) -> np.ndarray:
+        """Return how far the unrolls in `slots` ``(n,)`` are from the policy, ``(n,)`` float32, by `SlotNotes`."""
+        return self.notes.estimated(slots, self.clock)
 
     def write_numbers(self, slots: Tensor) -> Tensor:
         """Return when the unrolls in `slots` ``(n,)`` were written, counting from 0, int64 ``(n,)``."""

@@ -121,7 +121,7 @@ def test_numbers_go_back_to_where_an_unroll_came_from():
     expected = np.zeros(20, np.float32)
     for place in torch.nonzero(mixed.origins == 1)[:, 0].tolist():
         expected[mixed.slots[place]] = far[place]
-    assert np.allclose(elite.store.distance, expected, rtol=1e-6) and expected.any()
+    assert np.allclose(elite.store.notes.distance, expected, rtol=1e-6) and expected.any()
     raw = np.ones(16)
     for place in torch.nonzero(mixed.origins == 2)[:, 0].tolist():
         raw[mixed.slots[place]] = place + 2.0
@@ -137,7 +137,7 @@ def test_what_is_refreshed_is_measured_again():
     assert again.size == 4 and (again.origins == 1).all()
     mix.update(again, distances=torch.full((4,), 7.0))
     elite = mix.sources["elite"]
-    assert set(np.flatnonzero(elite.store.distance == 7).tolist()) == set(again.slots.tolist())
+    assert set(np.flatnonzero(elite.store.notes.distance == 7).tolist()) == set(again.slots.tolist())
     assert half().to_refresh(rng) is None
     with pytest.raises(ValueError, match=r"distances has shape \(3,\); expected \(4,\)"):
         mix.update(again, distances=torch.ones(3))
