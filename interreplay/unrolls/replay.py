@@ -118,9 +118,9 @@ class UnrollReplay:
         return self.store.estimate(unrolls) + self.selector.nbytes(self.store.capacity, 0)
 
     def statistics(self) -> dict[str, float]:
-        """Return unrolls stored, draws per unroll written, and where distances are measured their mean and age."""
+        """Return unrolls stored, draws per unroll that came, and where distances are measured their mean and age."""
         stored, notes = len(self), self.store.notes
-        found = {"stored": float(stored), "replays_per_unroll": self.drawn / max(1, self.store.written)}
+        found = {"stored": float(stored), "replays_per_unroll": self.drawn / max(1, self.store.offered)}
         if self.distance is not None and stored:
             found["stored_distance"] = float(self.store.distances(slice(stored)).mean())
             found["distance_age"] = float(self.store.clock - notes.seen_at[:stored].mean())
