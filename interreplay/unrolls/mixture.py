@@ -109,7 +109,10 @@ class UnrollMix:
 
     def fresh_due(self, batch_size: int) -> int:
         """Return how many fresh unrolls the next batch needs."""
-        return sum(count for name, count in self.due(batch_size).items() if self.sources[name].fresh)
+        return self._fresh(self.due(batch_size))
+
+    def _fresh(self, counts: dict[str, int]) -> int:
+        return sum(count for name, count in counts.items() if self.sources[name].fresh)
 
     def ready(self, batch_size: int) -> bool:
         """Return whether `batch` has what it needs."""
@@ -121,9 +124,11 @@ class UnrollMix:
         Raises:
             ValueError: When fewer fresh unrolls wait than are due.
         """
-        if not self.ready(batch_size):
-            raise ValueError(f"{self.fresh_due(batch_size)} fresh unrolls are due and {len(self.queue)} wait")
+        before = self.shares.state_dict()
         counts, parts = self._divided(batch_size), []
+        if len(self.queue) < self._fresh(counts):
+            self.shares.load_state_dict(before)
+            raise ValueError(f"{self._fresh(counts)} fresh unrolls are due and {len(self.queue)} wait")
         for number, (name, source) in enumerate(self.sources.items()):
             if name in counts:
                 drawn = source.draw(counts[name], rng)
@@ -163,15 +168,9 @@ class UnrollMix:
                 raise ValueError(f"{name} has shape {tuple(given.shape)}; expected {tuple(unrolls.slots.shape)}")
         origins = unrolls.origins.cpu()
         for number, source in enumerate(self.sources.values()):
-            where = _which(origins == number)
-            if where is None or source.fresh:
-                continue
-            source.update(
-                unrolls[where],
-                None if policy is None else policy[:, where],
-                None if errors is None else errors[where],
-                None if distances is None else distances[where],
-            )
+            mine = _which(origins == number)
+            if mine is not None:
+                source.update(unrolls, mine, policy, errors, distances)
 
     # -- the rest ---------------------------------------------------------------------------------
 

@@ -88,24 +88,37 @@ class UnrollReplay:
             return None
         return self.store[torch.from_numpy(rng.integers(0, len(self), self.refresh))]
 
-    def update(self, unrolls: Unrolls, policy: Tensor | None, errors: Tensor | None, distances: Tensor | None) -> None:
+    def update(
+        self,
+        unrolls: Unrolls,
+        mine: slice | Tensor,
+        policy: Tensor | None = None,
+        errors: Tensor | None = None,
+        distances: Tensor | None = None,
+    ) -> None:
         """Take note of unrolls of this store, those that were replaced since they were drawn left out.
 
         Args:
-            unrolls: As they were drawn ``(T, n, ...)``.
-            policy: What the policy of now gives for them ``(T, n, F)``.
-            errors: Priorities ``(n,)``.
-            distances: From the policy ``(n,)``, in place of what `policy` tells.
+            unrolls: As they were drawn ``(T, B, ...)``.
+            mine: Which of them are of this store.
+            policy: What the policy of now gives for all of them ``(T, B, F)``.
+            errors: Priorities ``(B,)``.
+            distances: From the policy ``(B,)``, in place of what `policy` tells.
         """
-        slots, writes = unrolls.slots.cpu(), unrolls.writes.cpu()
-        there = self.store.write_numbers(slots) == writes
+        if self.distance is None and errors is None and distances is None:
+            return
+        slots = unrolls.slots[mine].cpu()
+        there = self.store.write_numbers(slots) == unrolls.writes[mine].cpu()
+        slots = slots[there]
         if errors is not None:
-            self.selector.update(slots[there], errors.detach().cpu()[there])
-        if distances is None and policy is not None and self.distance is not None:
-            distances = self.distance(unrolls.policy, policy.detach(), unrolls.live)
+            self.selector.update(slots, errors[mine].detach().cpu()[there])
         if distances is not None:
-            measured = distances.detach().float().cpu()[there]
-            self.store.notes.measured(slots[there].numpy(), measured.numpy(), self.store.clock)
+            far = distances[mine].detach().float()
+        elif policy is not None and self.distance is not None:
+            far = self.distance(unrolls.policy[:, mine], policy[:, mine].detach(), unrolls.live[:, mine])
+        else:
+            return
+        self.store.notes.measured(slots.numpy(), far.cpu()[there].numpy(), self.store.clock)
 
     def anneal(self, progress: float) -> None:
         self.selector.anneal(progress)
