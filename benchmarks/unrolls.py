@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.measure import interleaved, single_thread, table
 from interreplay.unrolls.mix_settings import make_mix
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls, cat
 
 STEPS, SIZE, ACTIONS, STACK, REPEATS = 20, 32, 6, 4, 101

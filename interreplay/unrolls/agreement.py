@@ -13,7 +13,7 @@ from torch import Tensor
 from interreplay.selection.candidates import ascending
 from interreplay.selection.elite import pick
 from interreplay.unrolls.distances import UnrollDistance
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 
 Policy = Callable[[Unrolls], Tensor]

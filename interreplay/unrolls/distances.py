@@ -9,7 +9,7 @@ from torch import Tensor
 
 from interreplay.selection.distance import kl, kl_categorical, named
 from interreplay.transitions import Observation, map_observation
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 
 KINDS = ("ln", "cosine", "kl")
 

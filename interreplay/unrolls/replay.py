@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interreplay.selection import Selector, Uniform
 from interreplay.unrolls.distances import UnrollDistance
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 
 

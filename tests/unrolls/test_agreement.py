@@ -12,7 +12,7 @@ import torch
 from interreplay.unrolls.agreement import Agreement, agreement
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mix_settings import make_mix
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 from tests.unrolls.unroll_builders import unrolls
 

@@ -13,7 +13,7 @@ from interreplay.selection.distance import kl_categorical
 from interreplay.selection.elite import pick
 from interreplay.unrolls.distances import ToNewest, UnrollDistance, as_stored
 from interreplay.unrolls.replay import UnrollReplay
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from tests.unrolls.unroll_builders import unrolls
 
 T, B, F = 5, 7, 4

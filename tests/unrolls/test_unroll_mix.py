@@ -15,7 +15,7 @@ from interreplay.unrolls.mix_settings import make_mix
 from interreplay.unrolls.mixture import UnrollMix
 from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.replay import UnrollReplay
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 from tests.unrolls.unroll_builders import same, unrolls
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from interreplay.selection import Attentive, Combined, Elite, Online, Prioritized, Uniform
-from interreplay.unrolls import insertion
 from interreplay.unrolls.distances import ToNewest, UnrollDistance, as_stored
 from interreplay.unrolls.replay import UnrollReplay
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage import insertion
+from interreplay.unrolls.storage.store import UnrollStore
 from tests.unrolls.unroll_builders import same, unrolls
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.unrolls import insertion
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage import insertion
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import TAGS, Unrolls, cat
 from tests.unrolls.unroll_builders import same, unrolls
 

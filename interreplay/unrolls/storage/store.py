@@ -12,9 +12,9 @@ from interreplay.storage.columns import Columns, columns_of_state
 from interreplay.storage.row_table import RowTable
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Observation, as_tensor, join_parts
-from interreplay.unrolls.frame_runs import FrameRuns
-from interreplay.unrolls.insertion import Fifo, Insertion
-from interreplay.unrolls.slot_notes import SlotNotes
+from interreplay.unrolls.storage.frame_runs import FrameRuns
+from interreplay.unrolls.storage.insertion import Fifo, Insertion
+from interreplay.unrolls.storage.slot_notes import SlotNotes
 from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, of_columns, root
 
 UNSTORED = frozenset({*TAGS, "fresh"})
