@@ -14,18 +14,22 @@ from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 
+TOGETHER = 4
+"""Batches whose unrolls to be measured again are asked for at once: one forward pass of many takes less time."""
+
 
 class UnrollReplay:
     """An `UnrollSource` that replays what a selector picks.
 
     Distances from the current policy cost no forward passes of their own: the update's own pass brings those of every
-    unroll that was drawn, `update` keeps them, and a few random unrolls per batch are measured again (`to_refresh`).
+    unroll that was drawn, `update` keeps them, and a few random unrolls per batch are measured again (`to_refresh`,
+    which is asked after each batch and gives those of four batches after every fourth).
 
     Args:
         store: Holds the unrolls.
         selector: Draws them; `Uniform()` by default.
         distance: Measures how far unrolls are from the policy; None where nothing goes by it.
-        refresh: Unrolls per batch that are measured again.
+        refresh: Unrolls per batch that are measured again, on average.
         fill_in: Share of the capacity that has to be stored before anything is drawn.
         name: For results.
 
@@ -84,9 +88,9 @@ class UnrollReplay:
         return self.store[drawn.slots].replace(weights=weights.float())
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
-        if not self.refresh or not len(self):
+        if not self.refresh or not self.store.clock or self.store.clock % TOGETHER:
             return None
-        return self.store[torch.from_numpy(rng.integers(0, len(self), self.refresh))]
+        return self.store[torch.from_numpy(rng.integers(0, len(self), TOGETHER * self.refresh))]
 
     def update(
         self,

@@ -132,14 +132,17 @@ def test_numbers_go_back_to_where_an_unroll_came_from():
 def test_what_is_refreshed_is_measured_again():
     mix, rng = make_mix(FOUR), np.random.default_rng(0)
     assert mix.to_refresh(rng) is None
-    mix.add(unrolls(30), rng)
+    mix.add(unrolls(60), rng)
+    for _ in range(4):
+        assert mix.to_refresh(rng) is None
+        mix.batch(16, rng)
     again = mix.to_refresh(rng)
-    assert again.size == 4 and (again.origins == 1).all()
-    mix.update(again, distances=torch.full((4,), 7.0))
+    assert again.size == 16 and (again.origins == 1).all()
+    mix.update(again, distances=torch.full((16,), 7.0))
     elite = mix.sources["elite"]
     assert set(np.flatnonzero(elite.store.notes.distance == 7).tolist()) == set(again.slots.tolist())
     assert half().to_refresh(rng) is None
-    with pytest.raises(ValueError, match=r"distances has shape \(3,\); expected \(4,\)"):
+    with pytest.raises(ValueError, match=r"distances has shape \(3,\); expected \(16,\)"):
         mix.update(again, distances=torch.ones(3))
 
 
@@ -190,7 +193,8 @@ def test_a_loaded_state_draws_what_the_saved_one_would_have(before):
                 batch = mix.batch(9, rng)
                 mix.update(batch, batch.policy * 1.1, batch.rewards.abs().mean(0))
                 again = mix.to_refresh(rng)
-                mix.update(again, again.policy * 0.9)
+                if again is not None:
+                    mix.update(again, again.policy * 0.9)
                 drawn.append(batch)
         return drawn
 

@@ -100,13 +100,17 @@ def test_some_are_measured_again_beside_each_batch():
     replay, rng = make("elite"), np.random.default_rng(0)
     assert replay.to_refresh(rng) is None
     replay.add(unrolls(12), rng)
-    found = np.zeros(12)
+    found, asked = np.zeros(12), []
     for _ in range(300):
         again = replay.to_refresh(rng)
-        assert again.size == 2 and same(again, replay.store[again.slots])
-        found += np.bincount(again.slots.numpy(), minlength=12)
-    assert ((found - 50) ** 2 / 50).sum() < 31.3  # 99.9 % of χ² with 11 degrees of freedom
-    assert replay.drawn == 0 and make("uniform").to_refresh(rng) is None
+        asked.append(again is not None)
+        if again is not None:
+            assert again.size == 8 and same(again, replay.store[again.slots])
+            found += np.bincount(again.slots.numpy(), minlength=12)
+        replay.draw(1, rng)
+    assert asked == [bool(number) and number % 4 == 0 for number in range(300)]  # four batches' at once, 2 each
+    assert ((found - 74 * 8 / 12) ** 2 / (74 * 8 / 12)).sum() < 31.3  # 99.9 % of χ² with 11 degrees of freedom
+    assert replay.drawn == 300 and make("uniform").to_refresh(rng) is None
 
 
 def test_a_store_gives_nothing_before_it_is_filled_in():
