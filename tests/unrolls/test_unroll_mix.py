@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from interreplay.errors import NonFiniteError, UsageError
+from interreplay.runs import state_files
 from interreplay.selection import Prioritized
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mix_settings import make_mix
@@ -183,7 +184,7 @@ def test_shares_move_over_the_run():
 
 
 @pytest.mark.parametrize("before", [0, 1, 7])
-def test_a_loaded_state_draws_what_the_saved_one_would_have(before):
+def test_a_state_on_disk_draws_what_the_saved_one_would_have(before, tmp_path):
     def go(mix: UnrollMix, rng: np.random.Generator, first: int, last: int) -> list[Unrolls]:
         drawn = []
         for number in range(first, last):
@@ -200,7 +201,8 @@ def test_a_loaded_state_draws_what_the_saved_one_would_have(before):
 
     one, rng = make_mix(FOUR), np.random.default_rng(0)
     go(one, rng, 0, before)
-    two, other, state = make_mix(FOUR), copy.deepcopy(rng), one.state_dict()
+    state_files.save(tmp_path / "mix", one.state_view())
+    two, other, state = make_mix(FOUR), copy.deepcopy(rng), state_files.load(tmp_path / "mix")
     two.load_state_dict(state)
     mine, others = go(one, rng, before, before + 7), go(two, other, before, before + 7)
     assert len(mine) == len(others) >= 4 and all(same(a, b) for a, b in zip(mine, others, strict=True))
