@@ -8,6 +8,7 @@ import torch
 
 from interreplay.errors import NonFiniteError, UsageError
 from interreplay.selection.shares import Share
+from interreplay.storage.columns import all_finite
 from interreplay.unrolls.source import UnrollSource
 from interreplay.unrolls.unrolls import Unrolls
 
@@ -15,7 +16,7 @@ from interreplay.unrolls.unrolls import Unrolls
 def check_finite(unrolls: Unrolls) -> None:
     """Raise NonFiniteError for the first NaN or infinity among the columns."""
     for name, column in unrolls.columns().items():
-        if column.is_floating_point() and not bool(torch.isfinite(column).all()):
+        if column.is_floating_point() and not all_finite(column):
             place = (~torch.isfinite(column)).nonzero()[0].tolist()
             at = f"entry {tuple(place)} of the added unrolls"
             raise NonFiniteError(name, place[0], float(column[tuple(place)]), at)

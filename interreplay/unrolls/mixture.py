@@ -117,7 +117,8 @@ class UnrollMix:
 
     def ready(self, batch_size: int) -> bool:
         """Return whether `batch` has what it needs."""
-        return len(self.queue) >= self.fresh_due(batch_size)
+        waiting = len(self.queue)
+        return waiting >= batch_size or waiting >= self.fresh_due(batch_size)
 
     def batch(self, batch_size: int, rng: np.random.Generator) -> Unrolls:
         """Draw a batch: of each source its part, in their order, columns contiguous in memory.
