@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from interreplay.learning.patches import PatchConvolution, patch_index
 
 BODIES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
@@ -16,8 +21,6 @@ BODIES: dict[str, tuple[tuple[int, int, int], ...]] = {
 and IMPALA (shallow, arXiv:1802.01561), and of MinAtar (Young & Tian 2019, arXiv:1903.03176)."""
 CONV_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
 """Types of the convolutions' products by name; None leaves them as they are."""
-SMALL = 36
-"""Pixels along the shorter side from which on images are not small."""
 SEVERAL = 16
 """Images from which on products may be narrower: one alone, as policies see them, is encoded sooner in float32."""
 
@@ -33,35 +36,37 @@ class ConvolutionBody(nn.Module):
 
     Attributes:
         width: Number of features.
-        small: Whether images have few pixels.
         conv_dtype: Of the products where there are `SEVERAL` images or more; None for float32.
     """
 
     conv_dtype: torch.dtype | None = None
-    _memory_format = torch.channels_last
+    _patches: Tensor | None
 
     def __init__(self, shape: tuple[int, ...], layers: tuple[tuple[int, int, int], ...], most: float = 255.0):
         super().__init__()
         self._shape, self._most = shape, most
-        self.small = min(channels_first(torch.zeros(1, *shape), shape).shape[2:]) < SMALL
         self.layers, self.width = convolutions(shape, layers)
+        places = channels_first(torch.arange(math.prod(shape)).view(1, *shape), shape)
+        index = patch_index(places, self.layers[0]) if len(layers) == 1 else None  # type: ignore[arg-type]
+        self.register_buffer("_patches", index, persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return ``(n, width)`` float32 of images ``(n, *shape)``."""
-        pixels = channels_first(images, self._shape).to(torch.float32, memory_format=self._memory_format)
+        narrow = self.conv_dtype is not None and len(images) >= SEVERAL
+        if self._patches is not None and not narrow:
+            return self._by_patches(images)
+        pixels = channels_first(images, self._shape).to(torch.float32, memory_format=torch.channels_last)
         pixels = pixels if self._most == 1.0 else pixels / self._most
-        if self.conv_dtype is None or len(pixels) < SEVERAL:
+        if not narrow:
             return self.layers(pixels)
         with torch.autocast(pixels.device.type, self.conv_dtype):
             return self.layers(pixels).float()
 
-    def keep_channels_first(self) -> None:
-        """Let channels lie first in memory: sooner for many images of a few pixels, later for others.
-
-        Of MinAtar's a pass forward and back takes .65 of the time; values are the same but for rounding.
-        """
-        self._memory_format = torch.contiguous_format
-        nn.utils.convert_conv2d_weight_memory_format(self.layers, torch.contiguous_format)
+    def _by_patches(self, images: Tensor) -> Tensor:
+        layer: Any = self.layers[0]
+        flat = images.flatten(1).to(layer.weight.dtype)
+        flat = flat if self._most == 1.0 else flat / self._most
+        return PatchConvolution.apply(flat, self._patches, layer.weight, layer.bias)
 
 
 def convolutions(shape: tuple[int, ...], layers: tuple[tuple[int, int, int], ...]) -> tuple[nn.Sequential, int]:
@@ -111,7 +116,7 @@ def body_of(space: gym.Space, name: str) -> ConvolutionBody | None:
         return None
     smallest = sides[-2]
     if name == "auto":
-        name = "nature" if smallest >= SMALL else "minatar"
+        name = "nature" if smallest >= 36 else "minatar"
     try:
         return ConvolutionBody(space.shape, BODIES[name], 255.0 if space.dtype == np.uint8 else 1.0)
     except RuntimeError:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from interreplay.selection.distance import kl, kl_categorical, named
 from interreplay.transitions import Observation, map_observation
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 
 KINDS = ("ln", "cosine", "kl")
 
@@ -56,9 +56,9 @@ class UnrollDistance:
         return self._of_rows(one, other)
 
 
-def as_last_measured(store: UnrollStore, slots: Tensor) -> Tensor:
+def as_stored(store: UnrollStore, slots: Tensor) -> Tensor:
     """Return the stored distances of the unrolls in `slots` ``(n,)``, for `Elite`: it costs no forward pass."""
-    return torch.from_numpy(store.distance[slots.numpy()])
+    return torch.from_numpy(store.distances(slots.numpy()))
 
 
 class ToNewest:

@@ -15,13 +15,13 @@ from typing import Any
 from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole, accepted_by, setting
 from interreplay.selection import Attentive, Elite, Prioritized, Selector, Uniform
-from interreplay.unrolls import insertion
-from interreplay.unrolls.distances import KINDS, ToNewest, UnrollDistance, as_last_measured
+from interreplay.unrolls.distances import KINDS, ToNewest, UnrollDistance, as_stored
 from interreplay.unrolls.mixture import UnrollMix
 from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.replay import UnrollReplay
 from interreplay.unrolls.source import UnrollSource
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage import insertion
+from interreplay.unrolls.storage.store import UnrollStore
 
 Entry = Mapping[str, Any]
 """``{"type": …, "share": …}`` and settings of the type."""
@@ -166,7 +166,7 @@ def _selector(kind: str, given: SourceSettings, gaussian: bool) -> Selector:
     if kind == "prioritized":
         return Prioritized(given.alpha, given.beta)
     if kind == "elite":
-        return Elite(given.multiplier, given.alpha, given.strategy, how_far=as_last_measured)
+        return Elite(given.multiplier, given.alpha, given.strategy, how_far=as_stored)
     if kind == "attentive":
         how_far = ToNewest(UnrollDistance(given.distance, given.norm, gaussian))
         return Attentive(given.multiplier, how_far=how_far, alpha=given.alpha)

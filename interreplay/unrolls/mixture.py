@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import NonFiniteError, UsageError
+from interreplay.errors import UsageError
 from interreplay.selection.shares import Share, Shares
 from interreplay.storage.state_copies import copy_arrays
+from interreplay.unrolls.checks import check_finite, check_queue
 from interreplay.unrolls.source import UnrollSource
 from interreplay.unrolls.unrolls import Unrolls, cat
 
@@ -43,7 +44,7 @@ class UnrollMix:
             alike = sum(name.partition("#")[0] == source.name for name in self.sources)
             self.sources[source.name if not alike else f"{source.name}#{alike + 1}"] = source
         given = dict(zip(self.sources, (share for _, share in sources), strict=True))
-        _check_queue(self.sources, given)
+        check_queue(self.sources, given)
         try:
             self.shares = Shares(list(self.sources), given)
         except ValueError as error:
@@ -109,11 +110,15 @@ class UnrollMix:
 
     def fresh_due(self, batch_size: int) -> int:
         """Return how many fresh unrolls the next batch needs."""
-        return sum(count for name, count in self.due(batch_size).items() if self.sources[name].fresh)
+        return self._fresh(self.due(batch_size))
+
+    def _fresh(self, counts: dict[str, int]) -> int:
+        return sum(count for name, count in counts.items() if self.sources[name].fresh)
 
     def ready(self, batch_size: int) -> bool:
         """Return whether `batch` has what it needs."""
-        return len(self.queue) >= self.fresh_due(batch_size)
+        waiting = len(self.queue)
+        return waiting >= batch_size or waiting >= self.fresh_due(batch_size)
 
     def batch(self, batch_size: int, rng: np.random.Generator) -> Unrolls:
         """Draw a batch: of each source its part, in their order, columns contiguous in memory.
@@ -121,9 +126,11 @@ class UnrollMix:
         Raises:
             ValueError: When fewer fresh unrolls wait than are due.
         """
-        if not self.ready(batch_size):
-            raise ValueError(f"{self.fresh_due(batch_size)} fresh unrolls are due and {len(self.queue)} wait")
+        before = self.shares.state_dict()
         counts, parts = self._divided(batch_size), []
+        if len(self.queue) < self._fresh(counts):
+            self.shares.load_state_dict(before)
+            raise ValueError(f"{self._fresh(counts)} fresh unrolls are due and {len(self.queue)} wait")
         for number, (name, source) in enumerate(self.sources.items()):
             if name in counts:
                 drawn = source.draw(counts[name], rng)
@@ -163,15 +170,9 @@ class UnrollMix:
                 raise ValueError(f"{name} has shape {tuple(given.shape)}; expected {tuple(unrolls.slots.shape)}")
         origins = unrolls.origins.cpu()
         for number, source in enumerate(self.sources.values()):
-            where = _which(origins == number)
-            if where is None or source.fresh:
-                continue
-            source.update(
-                unrolls[where],
-                None if policy is None else policy[:, where],
-                None if errors is None else errors[where],
-                None if distances is None else distances[where],
-            )
+            mine = _which(origins == number)
+            if mine is not None:
+                source.update(unrolls, mine, policy, errors, distances)
 
     # -- the rest ---------------------------------------------------------------------------------
 
@@ -223,15 +224,6 @@ class UnrollMix:
         return f"UnrollMix({', '.join(f'{shares[name]:.3g} {source!r}' for name, source in self.sources.items())})"
 
 
-def check_finite(unrolls: Unrolls) -> None:
-    """Raise NonFiniteError for the first NaN or infinity among the columns."""
-    for name, column in unrolls.columns().items():
-        if column.is_floating_point() and not bool(torch.isfinite(column).all()):
-            place = (~torch.isfinite(column)).nonzero()[0].tolist()
-            at = f"entry {tuple(place)} of the added unrolls"
-            raise NonFiniteError(name, place[0], float(column[tuple(place)]), at)
-
-
 def _which(mask: Tensor) -> slice | Tensor | None:
     """Return which are true, as a slice where they lie side by side; None where none is."""
     found = mask.nonzero().squeeze(1)
@@ -239,19 +231,3 @@ def _which(mask: Tensor) -> slice | Tensor | None:
         return None
     first, last = int(found[0]), int(found[-1])
     return slice(first, last + 1) if last - first == len(found) - 1 else found
-
-
-def _check_queue(sources: dict[str, UnrollSource], shares: dict[str, Share]) -> None:
-    queues = [name for name, source in sources.items() if source.fresh]
-    if not queues:
-        raise UsageError(
-            f"a mix of {', '.join(sources) or 'nothing'} has no fresh unrolls; expected a queue with a share above 0, "
-            "as replay alone does not learn"
-        )
-    if len(queues) > 1:
-        raise UsageError(
-            f"a mix has {len(queues)} queues, and each fresh unroll is to be used once; expected one queue"
-        )
-    share = shares[queues[0]]
-    if not all(end > 0 for end in ([share] if isinstance(share, int | float) else share)):
-        raise UsageError(f"the share of {queues[0]} is {share}; expected above 0, as replay alone does not learn")

@@ -81,7 +81,14 @@ class FreshQueue:
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
         return None
 
-    def update(self, unrolls: Unrolls, policy: Tensor | None, errors: Tensor | None, distances: Tensor | None) -> None:
+    def update(
+        self,
+        unrolls: Unrolls,
+        mine: slice | Tensor,
+        policy: Tensor | None = None,
+        errors: Tensor | None = None,
+        distances: Tensor | None = None,
+    ) -> None:
         """Pass over what is known of unrolls that will not come again."""
 
     def anneal(self, progress: float) -> None:

@@ -11,21 +11,25 @@ from torch import Tensor
 
 from interreplay.selection import Selector, Uniform
 from interreplay.unrolls.distances import UnrollDistance
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
+
+TOGETHER = 4
+"""Batches whose unrolls to be measured again are asked for at once: one forward pass of many takes less time."""
 
 
 class UnrollReplay:
     """An `UnrollSource` that replays what a selector picks.
 
     Distances from the current policy cost no forward passes of their own: the update's own pass brings those of every
-    unroll that was drawn, `update` keeps them, and a few random unrolls per batch are measured again (`to_refresh`).
+    unroll that was drawn, `update` keeps them, and a few random unrolls per batch are measured again (`to_refresh`,
+    which is asked after each batch and gives those of four batches after every fourth).
 
     Args:
         store: Holds the unrolls.
         selector: Draws them; `Uniform()` by default.
         distance: Measures how far unrolls are from the policy; None where nothing goes by it.
-        refresh: Unrolls per batch that are measured again.
+        refresh: Unrolls per batch that are measured again, on average.
         fill_in: Share of the capacity that has to be stored before anything is drawn.
         name: For results.
 
@@ -84,28 +88,41 @@ class UnrollReplay:
         return self.store[drawn.slots].replace(weights=weights.float())
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
-        if not self.refresh or not len(self):
+        if not self.refresh or not self.store.clock or self.store.clock % TOGETHER:
             return None
-        return self.store[torch.from_numpy(rng.integers(0, len(self), self.refresh))]
+        return self.store[torch.from_numpy(rng.integers(0, len(self), TOGETHER * self.refresh))]
 
-    def update(self, unrolls: Unrolls, policy: Tensor | None, errors: Tensor | None, distances: Tensor | None) -> None:
+    def update(
+        self,
+        unrolls: Unrolls,
+        mine: slice | Tensor,
+        policy: Tensor | None = None,
+        errors: Tensor | None = None,
+        distances: Tensor | None = None,
+    ) -> None:
         """Take note of unrolls of this store, those that were replaced since they were drawn left out.
 
         Args:
-            unrolls: As they were drawn ``(T, n, ...)``.
-            policy: What the policy of now gives for them ``(T, n, F)``.
-            errors: Priorities ``(n,)``.
-            distances: From the policy ``(n,)``, in place of what `policy` tells.
+            unrolls: As they were drawn ``(T, B, ...)``.
+            mine: Which of them are of this store.
+            policy: What the policy of now gives for all of them ``(T, B, F)``.
+            errors: Priorities ``(B,)``.
+            distances: From the policy ``(B,)``, in place of what `policy` tells.
         """
-        slots, writes = unrolls.slots.cpu(), unrolls.writes.cpu()
-        there = self.store.write_numbers(slots) == writes
+        if self.distance is None and errors is None and distances is None:
+            return
+        slots = unrolls.slots[mine].cpu()
+        there = self.store.write_numbers(slots) == unrolls.writes[mine].cpu()
+        slots = slots[there]
         if errors is not None:
-            self.selector.update(slots[there], errors.detach().cpu()[there])
-        if distances is None and policy is not None and self.distance is not None:
-            distances = self.distance(unrolls.policy, policy.detach(), unrolls.live)
+            self.selector.update(slots, errors[mine].detach().cpu()[there])
         if distances is not None:
-            measured = distances.detach().float().cpu()[there]
-            self.store.notes.measured(slots[there].numpy(), measured.numpy(), self.store.clock)
+            far = distances[mine].detach().float()
+        elif policy is not None and self.distance is not None:
+            far = self.distance(unrolls.policy[:, mine], policy[:, mine].detach(), unrolls.live[:, mine])
+        else:
+            return
+        self.store.notes.measured(slots.numpy(), far.cpu()[there].numpy(), self.store.clock)
 
     def anneal(self, progress: float) -> None:
         self.selector.anneal(progress)
@@ -118,11 +135,11 @@ class UnrollReplay:
         return self.store.estimate(unrolls) + self.selector.nbytes(self.store.capacity, 0)
 
     def statistics(self) -> dict[str, float]:
-        """Return unrolls stored, draws per unroll written, and where distances are measured their mean and age."""
+        """Return unrolls stored, draws per unroll that came, and where distances are measured their mean and age."""
         stored, notes = len(self), self.store.notes
-        found = {"stored": float(stored), "replays_per_unroll": self.drawn / max(1, self.store.written)}
+        found = {"stored": float(stored), "replays_per_unroll": self.drawn / max(1, self.store.offered)}
         if self.distance is not None and stored:
-            found["stored_distance"] = float(notes.distance[:stored].mean())
+            found["stored_distance"] = float(self.store.distances(slice(stored)).mean())
             found["distance_age"] = float(self.store.clock - notes.seen_at[:stored].mean())
         return found | self.selector.statistics()
 

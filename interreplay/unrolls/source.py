@@ -44,8 +44,15 @@ class UnrollSource(Protocol):
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
         """Return unrolls whose distance is to be measured again, None where there are none."""
 
-    def update(self, unrolls: Unrolls, policy: Tensor | None, errors: Tensor | None, distances: Tensor | None) -> None:
-        """Take note of what became known of unrolls ``(T, n, ...)`` that came from here."""
+    def update(
+        self,
+        unrolls: Unrolls,
+        mine: slice | Tensor,
+        policy: Tensor | None = None,
+        errors: Tensor | None = None,
+        distances: Tensor | None = None,
+    ) -> None:
+        """Take note of what became known of unrolls ``(T, B, ...)``, those of which `mine` came from here."""
 
     def anneal(self, progress: float) -> None:
         """Move schedules to `progress`, the share of the run that is done, 0 to 1."""

@@ -64,7 +64,7 @@ class Unrolls:
     weights: Any = 1.0
 
     def __post_init__(self) -> None:
-        given = dict(self.__dict__)
+        given = {name: dict(value) if isinstance(value, Mapping) else value for name, value in self.__dict__.items()}
         rewards = as_tensor(self.rewards).float()
         if rewards.dim() != 2:
             raise ValueError(f"rewards has shape {tuple(rewards.shape)}; expected (T, B)")
@@ -197,7 +197,7 @@ def unchecked(**columns: Any) -> Unrolls:
 
 
 def _mapped(fn: Callable[[Any], Tensor], value: Any) -> Any:
-    return {key: fn(part) for key, part in value.items()} if isinstance(value, Mapping) else fn(value)
+    return {key: fn(part) for key, part in value.items()} if isinstance(value, dict) else fn(value)
 
 
 NAMES = tuple(f.name for f in fields(Unrolls))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.unrolls import insertion
-from interreplay.unrolls.store import UnrollStore
+from interreplay.runs import state_files
+from interreplay.unrolls.storage import insertion
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import TAGS, Unrolls, cat
 from tests.unrolls.unroll_builders import same, unrolls
 
@@ -129,12 +130,13 @@ def test_a_picture_that_stands_still_is_one_frame():
     assert torch.equal(store[slots].obs, still) and store._frames.nbytes - before == STACK * 64
 
 
-def test_a_state_continues_with_its_frames():
+def test_a_state_continues_with_its_frames(tmp_path):
     game, one, rng = Game("repeat"), UnrollStore(8), np.random.default_rng(0)
     for _ in range(4):
         one.add(game.unrolls("screen"), rng)
-    two, state = UnrollStore(8), one.state_dict()
-    two.load_state_dict(state)
+    state_files.save(tmp_path / "store", one.state_view())
+    two = UnrollStore(8)
+    two.load_state_dict(state_files.load(tmp_path / "store"))
     for _ in range(3):
         batch = game.unrolls("screen")
         one.add(batch, rng)

@@ -8,9 +8,9 @@ import pytest
 
 from interreplay.errors import UsageError
 from interreplay.selection import Attentive, Elite, Prioritized, Uniform
-from interreplay.unrolls import insertion
 from interreplay.unrolls.mix_settings import STANDARD, TYPES, SourceSettings, make_mix
 from interreplay.unrolls.schema import read
+from interreplay.unrolls.storage import insertion
 
 QUEUE = {"type": "queue", "capacity": 1, "sample_ratio": 0.5}
 PLAIN = {"type": "standard", "capacity": 1000, "sample_ratio": 0.5}

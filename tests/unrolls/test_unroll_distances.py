@@ -11,9 +11,9 @@ import torch
 from interreplay.selection import Attentive, Elite
 from interreplay.selection.distance import kl_categorical
 from interreplay.selection.elite import pick
-from interreplay.unrolls.distances import ToNewest, UnrollDistance, as_last_measured
+from interreplay.unrolls.distances import ToNewest, UnrollDistance, as_stored
 from interreplay.unrolls.replay import UnrollReplay
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from tests.unrolls.unroll_builders import unrolls
 
 T, B, F = 5, 7, 4
@@ -139,14 +139,15 @@ def naive_pick(candidates: list[int], far: np.ndarray, replays: np.ndarray, size
 @pytest.mark.parametrize("strategy", [1, 2, 3, 4])
 def test_elite_draws_by_stored_distances_with_fewer_than_asked_for_too(strategy, stored):
     store = UnrollStore(40)
-    replay = UnrollReplay(store, Elite(6.0, strategy=strategy, how_far=as_last_measured), UnrollDistance())
+    replay = UnrollReplay(store, Elite(6.0, strategy=strategy, how_far=as_stored), UnrollDistance())
     rng = np.random.default_rng(0)
     replay.add(unrolls(stored, outputs=F), rng)
     store.notes.measured(np.arange(stored), rng.random(stored).astype(np.float32), 0)
     for number in range(6):
         replays, candidates = store.notes.replays.copy(), np.random.default_rng(number).integers(0, stored, 48).tolist()
+        far = store.distances(slice(None))
         drawn = replay.draw(8, np.random.default_rng(number))
-        assert drawn.slots.tolist() == naive_pick(candidates, store.distance, replays, 8, strategy)
+        assert drawn.slots.tolist() == naive_pick(candidates, far, replays, 8, strategy)
         assert (store.notes.replays - replays).tolist() == np.bincount(drawn.slots.numpy(), minlength=40).tolist()
     assert store.notes.replays.tolist() == replay.selector.replays(torch.arange(40)).tolist()
 

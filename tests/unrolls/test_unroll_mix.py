@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from interreplay.errors import NonFiniteError, UsageError
+from interreplay.runs import state_files
 from interreplay.selection import Prioritized
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mix_settings import make_mix
 from interreplay.unrolls.mixture import UnrollMix
 from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.replay import UnrollReplay
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 from tests.unrolls.unroll_builders import same, unrolls
 
@@ -121,7 +122,7 @@ def test_numbers_go_back_to_where_an_unroll_came_from():
     expected = np.zeros(20, np.float32)
     for place in torch.nonzero(mixed.origins == 1)[:, 0].tolist():
         expected[mixed.slots[place]] = far[place]
-    assert np.allclose(elite.store.distance, expected, rtol=1e-6) and expected.any()
+    assert np.allclose(elite.store.notes.distance, expected, rtol=1e-6) and expected.any()
     raw = np.ones(16)
     for place in torch.nonzero(mixed.origins == 2)[:, 0].tolist():
         raw[mixed.slots[place]] = place + 2.0
@@ -132,14 +133,17 @@ def test_numbers_go_back_to_where_an_unroll_came_from():
 def test_what_is_refreshed_is_measured_again():
     mix, rng = make_mix(FOUR), np.random.default_rng(0)
     assert mix.to_refresh(rng) is None
-    mix.add(unrolls(30), rng)
+    mix.add(unrolls(60), rng)
+    for _ in range(4):
+        assert mix.to_refresh(rng) is None
+        mix.batch(16, rng)
     again = mix.to_refresh(rng)
-    assert again.size == 4 and (again.origins == 1).all()
-    mix.update(again, distances=torch.full((4,), 7.0))
+    assert again.size == 16 and (again.origins == 1).all()
+    mix.update(again, distances=torch.full((16,), 7.0))
     elite = mix.sources["elite"]
-    assert set(np.flatnonzero(elite.store.distance == 7).tolist()) == set(again.slots.tolist())
+    assert set(np.flatnonzero(elite.store.notes.distance == 7).tolist()) == set(again.slots.tolist())
     assert half().to_refresh(rng) is None
-    with pytest.raises(ValueError, match=r"distances has shape \(3,\); expected \(4,\)"):
+    with pytest.raises(ValueError, match=r"distances has shape \(3,\); expected \(16,\)"):
         mix.update(again, distances=torch.ones(3))
 
 
@@ -180,7 +184,7 @@ def test_shares_move_over_the_run():
 
 
 @pytest.mark.parametrize("before", [0, 1, 7])
-def test_a_loaded_state_draws_what_the_saved_one_would_have(before):
+def test_a_state_on_disk_draws_what_the_saved_one_would_have(before, tmp_path):
     def go(mix: UnrollMix, rng: np.random.Generator, first: int, last: int) -> list[Unrolls]:
         drawn = []
         for number in range(first, last):
@@ -190,13 +194,15 @@ def test_a_loaded_state_draws_what_the_saved_one_would_have(before):
                 batch = mix.batch(9, rng)
                 mix.update(batch, batch.policy * 1.1, batch.rewards.abs().mean(0))
                 again = mix.to_refresh(rng)
-                mix.update(again, again.policy * 0.9)
+                if again is not None:
+                    mix.update(again, again.policy * 0.9)
                 drawn.append(batch)
         return drawn
 
     one, rng = make_mix(FOUR), np.random.default_rng(0)
     go(one, rng, 0, before)
-    two, other, state = make_mix(FOUR), copy.deepcopy(rng), one.state_dict()
+    state_files.save(tmp_path / "mix", one.state_view())
+    two, other, state = make_mix(FOUR), copy.deepcopy(rng), state_files.load(tmp_path / "mix")
     two.load_state_dict(state)
     mine, others = go(one, rng, before, before + 7), go(two, other, before, before + 7)
     assert len(mine) == len(others) >= 4 and all(same(a, b) for a, b in zip(mine, others, strict=True))

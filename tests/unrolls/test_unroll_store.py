@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.unrolls import insertion
-from interreplay.unrolls.store import UnrollStore
+from interreplay.unrolls.storage import insertion
+from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import TAGS, Unrolls, cat
 from tests.unrolls.unroll_builders import same, unrolls
 
@@ -71,7 +71,10 @@ def test_a_reservoir_is_a_uniform_sample_of_all_that_came(size: int):
     found, draws, runs = np.zeros(30), rng(1), 1_500
 
     class Counted:
-        capacity, written, distance = 5, 0, np.zeros(5, np.float32)
+        capacity, written = 5, 0
+
+        def distances(self, slots):
+            return np.zeros(5, np.float32)[slots]
 
         def __len__(self) -> int:
             return min(self.written, 5)
@@ -101,7 +104,7 @@ def test_elite_insertion_evicts_the_furthest_of_its_candidates():
     for drawn in again.integers(0, 12, (3, 4)).tolist():
         expected.append(max(drawn, key=lambda slot: (far[slot], -drawn.index(slot))))
         far[expected[-1]] = -1
-    assert slots.tolist() == expected and store.distance[expected].tolist() == [0, 0, 0]
+    assert slots.tolist() == expected and store.notes.distance[expected].tolist() == [0, 0, 0]
     assert set(versions(store)) == set(range(15)) - set(expected)
 
 
@@ -120,8 +123,22 @@ def test_what_is_known_of_a_slot_begins_anew_with_its_unroll():
     store.notes.measured(np.arange(3), np.ones(3, np.float32), 5)
     store.notes.replays[:] = 2
     store.add(unrolls(1, first=3), rng())
-    assert store.distance.tolist() == [0, 1, 1] and store.notes.replays.tolist() == [0, 2, 2]
+    assert store.notes.distance.tolist() == [0, 1, 1] and store.notes.replays.tolist() == [0, 2, 2]
     assert store.notes.seen_at.tolist() == [5, 5, 5] and store.notes.write.tolist() == [3, 1, 2]
+
+
+def test_distances_grow_while_nobody_looks():
+    """Where each grows by .5 per draw, some that are measured are enough to know all."""
+    store, draws = UnrollStore(50), rng()
+    store.add(unrolls(50), draws)
+    assert store.distances(slice(None)).tolist() == [0] * 50
+    for clock in range(1, 40):
+        store.clock = clock
+        seen = draws.choice(50, 5, replace=False)
+        store.notes.measured(seen, np.full(5, 0.5 * clock, np.float32), clock)
+    assert np.allclose(store.distances(np.arange(50)), 0.5 * 39) and store.notes.growth == pytest.approx(0.5)
+    store.notes.measured(np.arange(50), np.zeros(50, np.float32), 40)
+    assert store.notes.growth == 0 and (store.distances(slice(None)) == 0).all()  # what shrinks does not go below 0
 
 
 @pytest.mark.parametrize(

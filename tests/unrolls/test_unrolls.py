@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -53,6 +55,11 @@ def test_taken_apart_and_put_together_again(obs):
     assert same(of_columns(whole.columns()), whole)
     assert whole[-1].version.tolist() == [4] and whole[2].state["h"].shape == (1, 2)
     assert all(column.is_contiguous() for column in cat([whole[::2]]).columns().values())
+
+
+def test_they_travel_between_processes():
+    whole = unrolls(5, obs=DICT, state={"h": (2,)})
+    assert same(pickle.loads(pickle.dumps(whole)), whole)
 
 
 def test_what_does_not_fit_together_is_refused():

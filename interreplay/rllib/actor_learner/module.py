@@ -27,8 +27,6 @@ class ActorLearnerModule(OffPolicyModule):
         for body in made[0].modules():
             if isinstance(body, ConvolutionBody):
                 body.conv_dtype = CONV_DTYPES[model["conv_dtype"]]
-                if body.small:
-                    body.keep_channels_first()
         return made
 
     @override(OffPolicyModule)

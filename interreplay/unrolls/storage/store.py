@@ -12,9 +12,9 @@ from interreplay.storage.columns import Columns, columns_of_state
 from interreplay.storage.row_table import RowTable
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Observation, as_tensor, join_parts
-from interreplay.unrolls.frame_runs import FrameRuns
-from interreplay.unrolls.insertion import Fifo, Insertion
-from interreplay.unrolls.slot_notes import SlotNotes
+from interreplay.unrolls.storage.frame_runs import FrameRuns
+from interreplay.unrolls.storage.insertion import Fifo, Insertion
+from interreplay.unrolls.storage.slot_notes import SlotNotes
 from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, of_columns, root
 
 UNSTORED = frozenset({*TAGS, "fresh"})
@@ -57,10 +57,9 @@ class UnrollStore:
     def __len__(self) -> int:
         return self._stored
 
-    @property
-    def distance(self) -> np.ndarray:
-        """Distances ``(capacity,)`` from the policy, as last measured."""
-        return self.notes.distance
+    def distances(self, slots: np.ndarray | slice) -> np.ndarray:
+        """Return how far the unrolls in `slots` ``(n,)`` are from the policy, ``(n,)`` float32, by `SlotNotes`."""
+        return self.notes.estimated(slots, self.clock)
 
     def write_numbers(self, slots: Tensor) -> Tensor:
         """Return when the unrolls in `slots` ``(n,)`` were written, counting from 0, int64 ``(n,)``."""

@@ -16,16 +16,14 @@ class Slots(Protocol):
     Attributes:
         capacity: Number of slots.
         written: Unrolls ever written.
-        distance: Of each slot's unroll from the policy, as last measured ``(capacity,)``; 0 for new ones.
     """
 
     @property
     def capacity(self) -> int: ...
     @property
     def written(self) -> int: ...
-    @property
-    def distance(self) -> np.ndarray: ...
     def __len__(self) -> int: ...
+    def distances(self, slots: np.ndarray | slice) -> np.ndarray: ...
 
 
 class Insertion(ABC):
@@ -33,7 +31,7 @@ class Insertion(ABC):
 
     Attributes:
         in_write_order: Whether the newest unroll lies in slot (written − 1) mod capacity, as in a ring.
-        uses_distances: Whether it goes by `Slots.distance`.
+        uses_distances: Whether it goes by `Slots.distances`, from the policy.
     """
 
     in_write_order = False
@@ -106,7 +104,7 @@ class Reservoir(Insertion):
 
 
 class Elite(Insertion):
-    """Of some random slots the one leaves whose unroll is furthest from the current policy, as last measured.
+    """Of some random slots the one leaves whose unroll is furthest from the current policy, as the store has it.
 
     Candidates are drawn with replacement; of equally far ones the first drawn leaves.
 
@@ -128,7 +126,7 @@ class Elite(Insertion):
         empty = min(count, store.capacity - len(store))
         slots = np.arange(len(store), len(store) + count)
         if empty < count:
-            far = store.distance.copy()
+            far = store.distances(slice(None)).copy()
             far[len(store) : len(store) + empty] = -1.0  # those that come with this one are nearer than any other
             for number, drawn in enumerate(rng.integers(0, store.capacity, (count - empty, self.candidates)), empty):
                 slots[number] = drawn[far[drawn].argmax()]
