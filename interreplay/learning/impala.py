@@ -46,6 +46,8 @@ class ImpalaUpdate(Rule):
     * entropy: −`entropy_coeff`·Σ H(π), over all live steps, with LASER over those of fresh unrolls,
     * CLEAR's cloning losses over replayed unrolls alone.
 
+    All but the entropy of an unroll are multiplied by its importance weight, where it was drawn by priorities.
+
     With ``loss="mean"`` all of it is divided by T·B. With ``returns="gae"``, which asks for unrolls of the policy
     itself, ratios are left out and A = v − V: generalized advantages (Schulman et al. 2016, arXiv:1506.02438).
 
@@ -127,11 +129,12 @@ class ImpalaUpdate(Rule):
             keep = self.relevance.keep(self.family, pi, unrolls.policy)
             targets, advantages = self.returns(log_ratios, values, unrolls, keep)
             counted = (live if keep is None else live & keep).to(pi.dtype)
-            replayed = counted * (~unrolls.fresh).to(pi.dtype)
+            weights = unrolls.weights.to(pi.dtype)
+            replayed = counted * (~unrolls.fresh).to(pi.dtype) * weights
             rewarded = (live & unrolls.fresh if self.relevance.fresh_entropy else live).to(pi.dtype)
-        policy_loss = -(log_probs * advantages).sum()
+        policy_loss = -(log_probs * advantages * weights).sum()
         errors = (targets - values)[:-1]
-        value_loss = 0.5 * (errors.square() * counted).sum()
+        value_loss = 0.5 * (errors.square() * counted * weights).sum()
         entropies = self.family.entropy(pi)
         total = policy_loss + s.vf_loss_coeff * value_loss - s.entropy_coeff * (entropies * rewarded).sum()
         view = UnrollView(unrolls, self.family, pi, values, counted, replayed)

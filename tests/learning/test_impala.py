@@ -174,6 +174,16 @@ def test_cloning_is_of_replayed_unrolls_alone():
     assert_same(*found, 0.0)
 
 
+def test_importance_weights_multiply_an_unrolls_losses():
+    nets, s = networks(), IMPALASettings(entropy_coeff=0.0, policy_cloning=0.2, value_cloning=0.3)
+    given = unrolls()
+    whole = gradients(ImpalaUpdate(copy.deepcopy(nets), s, 0.9), given.replace(weights=torch.full((B,), 0.5)))
+    assert_same(whole, [0.5 * g for g in gradients(ImpalaUpdate(copy.deepcopy(nets), s, 0.9), given)])
+    some = torch.arange(B) < 3
+    one = gradients(ImpalaUpdate(copy.deepcopy(nets), s, 0.9), given.replace(weights=some.float()))
+    assert_same(one, gradients(ImpalaUpdate(copy.deepcopy(nets), s, 0.9), given[some]))
+
+
 @pytest.mark.parametrize("size", [1, 4])
 def test_normal_distributions_are_those_of_pytorch(size):
     g = torch.Generator().manual_seed(0)

@@ -7,9 +7,11 @@ from typing import Any
 
 from ray.rllib.utils.annotations import override
 
+from interreplay.diagnostics.unroll_statistics import UnrollStatistics
 from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.transitions import map_observation
+from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.experience import UnrollExperience
 from interreplay.unrolls.mixture import UnrollMix
 
@@ -19,6 +21,7 @@ class ActorLearner(TrainingLoop):
 
     Attributes:
         experience: What is learned from, and when.
+        statistics: Of the batches.
     """
 
     experience: UnrollExperience
@@ -26,9 +29,11 @@ class ActorLearner(TrainingLoop):
     @override(TrainingLoop)
     def _prepare(self) -> None:
         batch = self.config.train_batch_size_per_learner
-        mix = self.config.make_mix(self.learner.single_module.gaussian)
+        gaussian = self.learner.single_module.gaussian
+        mix = self.config.make_mix(gaussian)
         mix.check(batch)
         self.experience = UnrollExperience(mix, batch, self.config.seed)
+        self.statistics = UnrollStatistics(UnrollDistance(gaussian=gaussian))
 
     @property
     def replay_buffer(self) -> UnrollMix:
@@ -67,7 +72,9 @@ class ActorLearner(TrainingLoop):
 
     @override(TrainingLoop)
     def _update(self, batch: Any) -> None:
+        version = self.learner.updates
         result = self.learner.update_from_unrolls(batch)
+        self.statistics.observe(self.replay_buffer, batch, version, result.policy)
         self.experience.update(batch, result.policy, result.errors)
         aside = self.experience.to_refresh()
         if aside is not None:
@@ -79,12 +86,12 @@ class ActorLearner(TrainingLoop):
 
     @override(TrainingLoop)
     def _described(self) -> dict[str, float]:
-        return self.replay_buffer.statistics()
+        return self.statistics.collect(self.replay_buffer)
 
     @override(TrainingLoop)
     def _parts_state(self) -> dict[str, Any]:
-        return {}
+        return {"statistics": self.statistics.state_dict()}
 
     @override(TrainingLoop)
     def _load_parts_state(self, state: dict[str, Any]) -> None:
-        pass
+        self.statistics.load_state_dict(state["statistics"])
