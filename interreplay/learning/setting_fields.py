@@ -177,10 +177,8 @@ class Rate(Accepts):
         return rising and steps[0] == 0
 
     def parse(self, text: str) -> Any:
-        if text.lstrip().startswith("["):
-            return json.loads(text)
         if ":" not in text:
-            return float(text)
+            return json.loads(text) if "[" in text else float(text)
         pairs = [pair.split(":") for pair in text.split(",")]
         return [[Whole(0).parse(step), float(rate)] for step, rate in pairs]
 

@@ -13,8 +13,8 @@ from torch import nn
 from interreplay.learning.convolutions import CONV_DTYPES, ConvolutionBody
 from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate, QNetworks
 from interreplay.learning.encoders import make_encoder
-from interreplay.learning.fast.dqn import FastDQNUpdate, fits
-from interreplay.learning.fast.streams import FastStreamsUpdate
+from interreplay.learning.fast.values.small_networks import FastDQNUpdate, fits
+from interreplay.learning.fast.values.streams import FastStreamsUpdate
 from interreplay.learning.setting_fields import rate_at
 from interreplay.learning.streams import Streams, make_layers
 from interreplay.learning.update import Update
