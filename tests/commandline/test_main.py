@@ -34,6 +34,18 @@ def test_the_rest_of_the_line_is_the_parts(capsys, monkeypatch):
     assert capsys.readouterr().err.startswith("interreplay train: error: unknown flag --gama; did you mean --gamma?")
 
 
+def test_a_study_goes_by_its_old_name_too(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["interreplay"])
+    words = ["--buffers", "NMER", "--envs", "Pendulum-v1", "--seeds", "3", "--count"]
+    assert command.main(["study", *words]) == command.main(["cluster", *words]) == 0
+    assert capsys.readouterr().out.split() == ["3", "3"]
+    assert "cluster" not in command.usage() and command.cluster is command.study
+    for name in ("study", "cluster"):
+        with pytest.raises(SystemExit) as caught:
+            command.main([name, "--gama", "1"])
+        assert caught.value.code == 2 and capsys.readouterr().err.startswith("interreplay study: error: ")
+
+
 def test_unknown_parts(capsys):
     assert command.main(["trian"]) == 2
     assert capsys.readouterr().err.startswith(

@@ -72,7 +72,7 @@ def test_a_single_file_of_that_name_is_not_ours_either(tmp_path):
     "words",
     [
         ("train", "--list-buffers"),
-        ("cluster", "--buffers", "NMER", "--envs", "Pendulum-v1", "--count"),
+        ("study", "--buffers", "NMER", "--envs", "Pendulum-v1", "--count"),
         ("evaluate", "--help"),
         ("smoketest", "--help"),
     ],

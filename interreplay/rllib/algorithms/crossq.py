@@ -11,7 +11,7 @@ from ray.rllib.utils.annotations import override
 from interreplay.learning.crossq import CrossQNetworks, CrossQUpdate, critic_widths
 from interreplay.learning.soft_settings import CrossQSettings
 from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 
 
@@ -57,7 +57,7 @@ class CrossQConfig(SACConfig):
         return super()._model_config_auto_includes | own
 
 
-class CrossQ(OffPolicy):
+class CrossQ(OffPolicyAlgorithm):
     """CrossQ on the fast path."""
 
     config_class = CrossQConfig

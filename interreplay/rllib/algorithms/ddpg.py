@@ -9,7 +9,7 @@ from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
 from interreplay.learning.settings import DDPGSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
 
 class DDPGModule(DeterministicModule):
@@ -42,7 +42,7 @@ class DDPGConfig(DeterministicConfig):
         return kind(module.nets, **self.update_settings())
 
 
-class DDPG(OffPolicy):
+class DDPG(OffPolicyAlgorithm):
     """Deep deterministic policy gradient on the fast path."""
 
     config_class = DDPGConfig

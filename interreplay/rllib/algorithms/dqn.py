@@ -20,7 +20,7 @@ from interreplay.learning.update import Update
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles, ValueHead
 from interreplay.learning.value_settings import DQNSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
 OF_HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
@@ -111,7 +111,7 @@ class DQNConfig(OffPolicyConfig):
         return super()._model_config_auto_includes | {name: getattr(self, name) for name in OF_NETWORKS}
 
 
-class DQN(OffPolicy):
+class DQN(OffPolicyAlgorithm):
     """Deep Q-networks on the fast path."""
 
     config_class = DQNConfig

@@ -33,7 +33,7 @@ from interreplay.transitions import Transitions
 LOOP_STATE = "interreplay_loop"
 
 
-class OffPolicy(Shell):
+class OffPolicyAlgorithm(Shell):
     """Sample a little, update a little, over and over; every part in this process but the remote runners.
 
     Attributes:
@@ -239,3 +239,6 @@ class OffPolicy(Shell):
         self.diagnostics.load_state_dict(loop["diagnostics"])
         set_global_rng(loop["global_rng"])
         self._collector.load_state_dict(loop)
+
+
+OffPolicy = OffPolicyAlgorithm  # its name before; subclasses of it elsewhere may use it

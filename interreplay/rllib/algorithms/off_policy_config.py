@@ -63,9 +63,9 @@ class OffPolicyConfig(AlgorithmConfig):
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
-        from interreplay.rllib.env_runner.runner import ColumnRunner
+        from interreplay.rllib.env_runner.runner import BatchEnvRunner
 
-        self.env_runner_cls = ColumnRunner
+        self.env_runner_cls = BatchEnvRunner
         self.rollout_fragment_length = 1
         self.lr: Any = None
         for name, default in (defaults(LoopSettings) | defaults(self.settings_class)).items():

@@ -15,7 +15,7 @@ from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.module import OffPolicyModule, critic_settings
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
 UPDATES = {False: (PlainSACUpdate, SACUpdate), True: (PlainDiscreteSACUpdate, DiscreteSACUpdate)}
@@ -84,7 +84,7 @@ class SACConfig(OffPolicyConfig):
         return super()._model_config_auto_includes | critic_settings(self) | {"initial_alpha": self.initial_alpha}
 
 
-class SAC(OffPolicy):
+class SAC(OffPolicyAlgorithm):
     """Soft actor-critic on the fast path."""
 
     config_class = SACConfig

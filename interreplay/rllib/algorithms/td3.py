@@ -9,7 +9,7 @@ from interreplay.learning.settings import TD3Settings
 from interreplay.learning.td3 import PlainTD3Update, TD3Update
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
 
 class TD3Module(DeterministicModule):
@@ -40,7 +40,7 @@ class TD3Config(DeterministicConfig):
         return kind(module.nets, **self.update_settings())
 
 
-class TD3(OffPolicy):
+class TD3(OffPolicyAlgorithm):
     """Twin delayed deep deterministic policy gradient on the fast path."""
 
     config_class = TD3Config

@@ -11,7 +11,7 @@ from ray.rllib.utils.annotations import override
 from interreplay.learning.soft_settings import TQCSettings
 from interreplay.learning.tqc import PlainTQCUpdate, TQCNetworks, TQCUpdate
 from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 
 
@@ -53,7 +53,7 @@ class TQCConfig(SACConfig):
         return super()._model_config_auto_includes | {"n_quantiles": self.n_quantiles}
 
 
-class TQC(OffPolicy):
+class TQC(OffPolicyAlgorithm):
     """Truncated quantile critics on the fast path."""
 
     config_class = TQCConfig
