@@ -7,22 +7,20 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from interreplay.learning.actor_critic import SoftUpdate
 from interreplay.learning.fast.actor_critic import FastActorCriticUpdate, row_loss_weights
 from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.fast.squashed_gaussian import parameter_gradients
+from interreplay.learning.soft_update import SoftUpdate
 from interreplay.learning.squashed_gaussian import SquashedGaussianSample
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
     actor_row_weights,
-    mean_over_views,
     normal,
     repeat_for_views,
     views,
     weighted_mean,
 )
-from interreplay.transitions import Transitions
 
 
 class FastSoftUpdate(FastActorCriticUpdate, SoftUpdate):
@@ -105,16 +103,6 @@ class FastSACUpdate(FastSoftUpdate):
         """
         target = self.target_for(batch, next_obs, m, rng)
         return *self.step_critics(critic_inputs, m, target, batch, rng), target
-
-    @torch.no_grad()
-    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
-        noise = normal(repeat_for_views(rows.actions.flatten(1), m), rng)
-        sample = self.networks.actor(next_obs, noise)
-        critic_inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
-        values = self.lowest_target(critic_inputs, rng).squeeze(-1)
-        if self.settings.backup_entropy:
-            values = values - self.networks.log_alpha.exp() * sample.log_probs
-        return rows.rewards + rows.discounts * mean_over_views(values, m)
 
     @torch.no_grad()
     def step_actor(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 from torch import nn
@@ -41,7 +40,7 @@ def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: floa
 class DQNModule(OffPolicyModule):
     """The network as a policy, and the target network; ``model_config`` also has `OF_NETWORKS`."""
 
-    acts_in = (gym.spaces.Discrete,)
+    acts_in, settings = (gym.spaces.Discrete,), OF_NETWORKS
 
     @override(OffPolicyModule)
     def make_encoder(self) -> tuple[nn.Module, int]:
@@ -75,7 +74,7 @@ class DQNConfig(OffPolicyConfig):
     module_class = DQNModule
 
     def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or DQN)
+        super().__init__(algo_class)
         self.exploration = None
 
     @override(OffPolicyConfig)
@@ -104,11 +103,6 @@ class DQNConfig(OffPolicyConfig):
         simple = self.optimizer == "Adam" and (self.grad_clip is None or self.grad_clip_by == "global_norm")
         kind = FastDQNUpdate if simple and fits(module.nets) else DQNUpdate
         return kind(module.nets, lr=self.rates(0)["q"], **options)
-
-    @property
-    @override(AlgorithmConfig)
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | {name: getattr(self, name) for name in OF_NETWORKS}
 
 
 class DQN(OffPolicyAlgorithm):
