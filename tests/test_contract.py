@@ -126,8 +126,16 @@ def learn(buffer: ReplayBuffer, sample, errors) -> None:
     buffer.update(sample, errors, {name: np.asarray(errors) ** 2 for name in buffer.scores_wanted})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rows", [1, 2, 20, 150])
+COUNTS = (1, 2, 20, 150)
+# Kinds by turns of counts; plain rows with every count.
+KINDS_OF_ROWS = [
+    pytest.param(kind, rows, marks=[] if kind == "plain" or i % len(COUNTS) == j else [pytest.mark.slow])
+    for i, kind in enumerate(KINDS)
+    for j, rows in enumerate(COUNTS)
+]
+
+
+@pytest.mark.parametrize(("kind", "rows"), KINDS_OF_ROWS)
 def test_shapes_dtypes_and_finiteness(recipe, kind, rows):
     given, buffer = make(rows, envs=2, **rows_for(recipe, **KINDS[kind])), recipe(capacity=100, seed=0)
     buffer.add(given)

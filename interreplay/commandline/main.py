@@ -19,6 +19,8 @@ COMMANDS = {
     "smoketest": ("interreplay.commandline.smoketest", "is this installation sound?"),
 }
 """Modules with a function ``main(argv)`` that returns an exit code, and what they are for."""
+NEEDS = {"report": ("matplotlib", "pandas", "plotly")}
+"""What commands need that is not always installed, here the extra ``analysis``; it is looked for, not imported."""
 OLD_NAMES = {"cluster": "study"}
 """Commands by names that they had, which go on working; nothing lists them."""
 
@@ -80,7 +82,7 @@ def _at_once(name: str) -> int:
 
 def available() -> dict[str, str]:
     """Return the parts that are installed, and what they are for."""
-    return {name: text for name, (module, text) in COMMANDS.items() if _exists(module)}
+    return {name: text for name, (_, text) in COMMANDS.items() if all(map(_exists, NEEDS.get(name, ())))}
 
 
 def usage() -> str:
@@ -90,8 +92,5 @@ def usage() -> str:
     return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", last])
 
 
-def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package that it would be in
-        return False
+def _exists(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None

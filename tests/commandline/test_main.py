@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import subprocess
 import sys
 
@@ -54,9 +55,17 @@ def test_unknown_parts(capsys):
 
 
 def test_nothing_is_imported_before_it_is_asked_for():
-    code = "import sys, interreplay.commandline.main as m; m.main(['--help']); sys.exit('ray' in sys.modules)"
+    code = "import sys, interreplay.commandline.main as m; m.main(['--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "") and "report" in done.stdout
+    assert not {"ray", "torch", "pandas", "interreplay.analysis"} & set(done.stdout.split())
+
+
+def test_without_the_extra_there_is_no_report(monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pandas" else found(name))
+    assert "report" not in command.available() and command.main(["report", "x"]) == 2
+    assert "unknown command 'report'; accepted: " in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -83,8 +83,6 @@ class BatchEnvRunner(SamplingRunner):
             self._now.move(device)
             self._device = device
 
-    # -- stepping ---------------------------------------------------------------------------------
-
     def collect(
         self, num_timesteps: int, random_actions: bool = False, record: Names = (), progress: float | None = None
     ) -> Transitions:
@@ -221,8 +219,6 @@ class BatchEnvRunner(SamplingRunner):
         self._increase_sampled_metrics(self._now.steps_since_report, len(finished))
         self._now.steps_since_report = 0
         return self.metrics.reduce()
-
-    # -- state ------------------------------------------------------------------------------------
 
     def running_episodes(self) -> list[int]:
         """Return the ids of the episodes that are stepped now."""
