@@ -26,7 +26,7 @@ from interreplay.runs.folder_lock import held
 from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import check_name
 from interreplay.runs.signals import before_anything_is_to_save
-from interreplay.studies import inputs_file, report, study_file
+from interreplay.studies import inputs_file, results_table, study_file
 from interreplay.studies.entries import as_seeds
 from interreplay.studies.grid import SettingsResolver, expand, typed
 from interreplay.studies.progress import StudyReporter
@@ -174,7 +174,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     settings, say = settings_of(study, folder, run), functools.partial(print, flush=True)
     code = run_single(folder.trial(run), settings, study.execution, say, uri)
     folder.fetch()
-    report.write(folder, study.runs)
+    results_table.write(folder, study.runs)
     return code
 
 
@@ -204,17 +204,19 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
 
 def summary(study: Study, folder: StudyFolder, code: int) -> int:
     """Write and print the tables; return the exit code."""
-    rows, table = report.write(folder, study.runs)
-    where = f"{folder.place}/{report.TABLE}"
-    print(f"\n{report.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")
-    if ranked := report.ranking(rows, {run.name: run for run in study.runs}):
+    rows, table = results_table.write(folder, study.runs)
+    where = f"{folder.place}/{results_table.TABLE}"
+    print(f"\n{results_table.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")
+    if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
-        print(f"\n{report.aligned([head, *ranked], right={4, 5, 6})}\nthe first: {report.as_command(best)}")
+        print(
+            f"\n{results_table.aligned([head, *ranked], right={4, 5, 6})}\nthe first: {results_table.as_command(best)}"
+        )
     failed = [row for row in rows if row["state"] == FAILED]
     if failed:
         lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
-        print(f"\n{report.aligned(lines)}")
+        print(f"\n{results_table.aligned(lines)}")
     left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
     again = f"{program()} --resume {shlex.quote(folder.place)}"
     if left:

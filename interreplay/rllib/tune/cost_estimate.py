@@ -16,7 +16,7 @@ from interreplay.rllib import ray_session
 from interreplay.rllib.run.build import build
 from interreplay.runs.processors import counted, own_cpus
 from interreplay.studies.progress import duration
-from interreplay.studies.report import aligned
+from interreplay.studies.results_table import aligned
 from interreplay.studies.study import Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FINISHED, OVER, STATUS
