@@ -7,6 +7,7 @@ made from it.
 from __future__ import annotations
 
 import bisect
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -154,7 +155,7 @@ class YesNo(Accepts):
 class Rate(Accepts):
     """A learning rate, or a schedule of them ``[[env_step, rate], ...]`` from step 0 on, linear in between.
 
-    In text ``3e-4``, or ``0:3e-4,100000:1e-5``.
+    In text ``3e-4``, ``0:3e-4,100000:1e-5``, or as it is printed.
 
     Args:
         low: The smallest rate.
@@ -176,6 +177,8 @@ class Rate(Accepts):
         return rising and steps[0] == 0
 
     def parse(self, text: str) -> Any:
+        if text.lstrip().startswith("["):
+            return json.loads(text)
         if ":" not in text:
             return float(text)
         pairs = [pair.split(":") for pair in text.split(",")]

@@ -123,6 +123,7 @@ def test_values_are_read_as_flags_read_them():
     assert made.huber_delta is None and made.target_entropy == -1.0
     flags = settings("--env Pendulum-v1 --target_entropy -1 --actor_lr 0:3e-4,1000:1e-5")
     assert made.actor_lr == flags.actor_lr
+    assert flags.actor_lr == settings("--env Pendulum-v1 --actor_lr [[0,3e-4],[1000,1e-5]]").actor_lr
     assert settings("--config redq.yaml").target_entropy == -4.0, "a preset that the file names"
 
 
