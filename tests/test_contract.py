@@ -274,10 +274,19 @@ def test_the_state_of_an_empty_buffer(recipe):
     same_sample(fresh.sample(64), expected.sample(64))
 
 
+def pickled(buffer: ReplayBuffer) -> ReplayBuffer:
+    return pickle.loads(pickle.dumps(buffer))
+
+
 @pytest.mark.parametrize(
-    "duplicate", [lambda b: pickle.loads(pickle.dumps(b)), copy.deepcopy], ids=["pickle", "deepcopy"]
+    ("rows", "duplicate"),
+    [
+        (0, copy.deepcopy),
+        (150, pickled),
+        *(pytest.param(*p, marks=pytest.mark.slow) for p in ((0, pickled), (150, copy.deepcopy))),
+    ],
+    ids=["0-deepcopy", "150-pickle", "0-pickle", "150-deepcopy"],
 )
-@pytest.mark.parametrize("rows", [0, 150])
 def test_duplicates_go_their_own_way(recipe, rows, duplicate):
     buffer = filled(recipe, rows)
     other = duplicate(buffer)

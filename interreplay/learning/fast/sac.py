@@ -16,11 +16,13 @@ from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
     actor_row_weights,
+    mean_over_views,
     normal,
     repeat_for_views,
     views,
     weighted_mean,
 )
+from interreplay.transitions import Transitions
 
 
 class FastSoftUpdate(FastActorCriticUpdate, SoftUpdate):
@@ -103,6 +105,16 @@ class FastSACUpdate(FastSoftUpdate):
         """
         target = self.target_for(batch, next_obs, m, rng)
         return *self.step_critics(critic_inputs, m, target, batch, rng), target
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        noise = normal(repeat_for_views(rows.actions.flatten(1), m), rng)
+        sample = self.networks.actor(next_obs, noise)
+        critic_inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
+        values = self.lowest_target(critic_inputs, rng).squeeze(-1)
+        if self.settings.backup_entropy:
+            values = values - self.networks.log_alpha.exp() * sample.log_probs
+        return rows.rewards + rows.discounts * mean_over_views(values, m)
 
     @torch.no_grad()
     def step_actor(
