@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from interreplay.learning.patches import PatchConvolution, patch_index
 
 BODIES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
@@ -35,20 +40,33 @@ class ConvolutionBody(nn.Module):
     """
 
     conv_dtype: torch.dtype | None = None
+    _patches: Tensor | None
 
     def __init__(self, shape: tuple[int, ...], layers: tuple[tuple[int, int, int], ...], most: float = 255.0):
         super().__init__()
         self._shape, self._most = shape, most
         self.layers, self.width = convolutions(shape, layers)
+        places = channels_first(torch.arange(math.prod(shape)).view(1, *shape), shape)
+        index = patch_index(places, self.layers[0]) if len(layers) == 1 else None  # type: ignore[arg-type]
+        self.register_buffer("_patches", index, persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return ``(n, width)`` float32 of images ``(n, *shape)``."""
+        narrow = self.conv_dtype is not None and len(images) >= SEVERAL
+        if self._patches is not None and not narrow:
+            return self._by_patches(images)
         pixels = channels_first(images, self._shape).to(torch.float32, memory_format=torch.channels_last)
         pixels = pixels if self._most == 1.0 else pixels / self._most
-        if self.conv_dtype is None or len(pixels) < SEVERAL:
+        if not narrow:
             return self.layers(pixels)
         with torch.autocast(pixels.device.type, self.conv_dtype):
             return self.layers(pixels).float()
+
+    def _by_patches(self, images: Tensor) -> Tensor:
+        layer: Any = self.layers[0]
+        flat = images.flatten(1).to(layer.weight.dtype)
+        flat = flat if self._most == 1.0 else flat / self._most
+        return PatchConvolution.apply(flat, self._patches, layer.weight, layer.bias)
 
 
 def convolutions(shape: tuple[int, ...], layers: tuple[tuple[int, int, int], ...]) -> tuple[nn.Sequential, int]:

@@ -91,6 +91,10 @@ class Streams(ValueLayers):
         dueling: Whether there are two streams.
         sigma0: Size of the noise at the start, None for plain layers.
         activation: Name of the function between layers.
+
+    Attributes:
+        numbers: N.
+        activation: As given.
     """
 
     def __init__(
@@ -104,7 +108,7 @@ class Streams(ValueLayers):
         activation: str = "relu",
     ):
         super().__init__()
-        self.noisy, self._numbers, self._activation = sigma0 is not None, numbers, getattr(torch, activation)
+        self.noisy, self.numbers, self.activation = sigma0 is not None, numbers, activation
         widths = [inputs, *hiddens]
         self.shared = nn.ModuleList(map(nn.Linear, widths[:-2], widths[1:-1]))
         outs = (numbers, actions * numbers) if dueling else (actions * numbers,)
@@ -114,7 +118,7 @@ class Streams(ValueLayers):
 
     def outputs(self, rows: Tensor, noise: Noise | None = None) -> Tensor:
         for layer in self.shared:
-            rows = self._activation(layer(rows))
+            rows = self._activate(layer(rows))
         found = [
             self._stream(rows, hidden, last, None if noise is None else noise[2 * i : 2 * i + 2])
             for i, (hidden, last) in enumerate(zip(self.hidden, self.last, strict=True))
@@ -127,7 +131,10 @@ class Streams(ValueLayers):
     def _stream(self, rows: Tensor, hidden: nn.Module, last: nn.Module, noise: Noise | None) -> Tensor:
         """Return outputs ``(n, A, N)`` or ``(n, 1, N)`` of one stream."""
         first, second = ((), ()) if noise is None else ((noise[0],), (noise[1],))
-        return last(self._activation(hidden(rows, *first)), *second).unflatten(-1, (-1, self._numbers))
+        return last(self._activate(hidden(rows, *first)), *second).unflatten(-1, (-1, self.numbers))
+
+    def _activate(self, values: Tensor) -> Tensor:
+        return getattr(torch, self.activation)(values)
 
     def run(self, rows: Tensor, noise: Noise | None = None) -> ForwardRun:
         with torch.enable_grad():

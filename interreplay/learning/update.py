@@ -84,7 +84,9 @@ def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "
     if by == "global_norm":
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp_(max=1.0))
+        factor = (most / (norm + 1e-6)).clamp_(max=1.0)
+        if factor.device.type != "cpu" or factor < 1.0:  # to ask elsewhere would wait for the device
+            torch._foreach_mul_(gradients, factor)
     elif by == "value":
         nn.utils.clip_grad_value_(parameters, most)
     else:

@@ -10,10 +10,11 @@ import torch
 from interreplay.learning.dqn import DQNUpdate, QNetworks
 from interreplay.learning.encoders import Flat
 from interreplay.learning.fast.dqn import SMALL, FastDQNUpdate, fits
+from interreplay.learning.fast.streams import FastStreamsUpdate
 from interreplay.learning.losses import Huber
 from interreplay.learning.streams import make_layers
 from interreplay.learning.update import Batch
-from interreplay.learning.value_heads import Mean, Quantiles
+from interreplay.learning.value_heads import Categorical, Mean, Quantiles
 from tests.learning.batches import ACTIONS, OBS, N, batch
 
 pytestmark = pytest.mark.usefixtures("flat_float64")
@@ -59,6 +60,24 @@ def test_it_is_the_update_in_torch(double, huber_delta, grad_clip):
     plain, fast = both(double=double, huber_delta=huber_delta, grad_clip=grad_clip)
     for i in range(50):
         wanted, found = plain.update(drawn(i), rng()), fast.update(drawn(i), rng())
+        torch.testing.assert_close(found.errors, wanted.errors, rtol=0, atol=1e-9)
+        torch.testing.assert_close(found.metrics, wanted.metrics, rtol=0, atol=1e-9)
+    same(plain, fast)
+
+
+@pytest.mark.parametrize("kind", [{"dueling": True}, {"sigma0": 0.5}, {"dueling": True, "sigma0": 0.5}])
+@pytest.mark.parametrize("hiddens", [(8,), (16, 8)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_streams_by_hand_are_those_of_autograd(kind, hiddens, activation, encoded):
+    nets = networks(head=Categorical(5, -2, 2), hiddens=hiddens, activation=activation, **kind)
+    if encoded:
+        nets.encoder, nets.target_encoder = torch.nn.Linear(OBS, OBS), torch.nn.Linear(OBS, OBS)
+    options = {"lr": 0.01, "target_update_period": 7, "double": True, "grad_clip": 0.5}
+    plain, fast = (update(copy.deepcopy(nets), **options) for update in (DQNUpdate, FastStreamsUpdate))
+    for i in range(50):
+        seeds = [torch.Generator().manual_seed(i) for _ in range(2)]
+        wanted, found = plain.update(drawn(i), seeds[0]), fast.update(drawn(i), seeds[1])
         torch.testing.assert_close(found.errors, wanted.errors, rtol=0, atol=1e-9)
         torch.testing.assert_close(found.metrics, wanted.metrics, rtol=0, atol=1e-9)
     same(plain, fast)

@@ -13,8 +13,9 @@ from interreplay.learning.convolutions import CONV_DTYPES, ConvolutionBody
 from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate, QNetworks
 from interreplay.learning.encoders import make_encoder
 from interreplay.learning.fast.dqn import FastDQNUpdate, fits
+from interreplay.learning.fast.streams import FastStreamsUpdate
 from interreplay.learning.setting_fields import rate_at
-from interreplay.learning.streams import make_layers
+from interreplay.learning.streams import Streams, make_layers
 from interreplay.learning.update import Update
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles, ValueHead
 from interreplay.learning.value_settings import DQNSettings
@@ -100,9 +101,15 @@ class DQNConfig(OffPolicyConfig):
     def make_update(self, module: RLModule) -> Update:
         names = ("double", "optimizer", "optimizer_eps", "tau", "target_update_period", "grad_clip", "grad_clip_by")
         options = {name: getattr(self, name) for name in names}
+        return self._update_class(module)(module.nets, lr=self.rates(0)["q"], **options)
+
+    def _update_class(self, module: RLModule) -> type[DQNUpdate]:
+        if not self.fast_updates:
+            return DQNUpdate
+        if isinstance(module.nets.actor.layers, Streams):
+            return FastStreamsUpdate
         simple = self.optimizer == "Adam" and (self.grad_clip is None or self.grad_clip_by == "global_norm")
-        kind = FastDQNUpdate if simple and fits(module.nets) else DQNUpdate
-        return kind(module.nets, lr=self.rates(0)["q"], **options)
+        return FastDQNUpdate if simple and fits(module.nets) else DQNUpdate
 
 
 class DQN(OffPolicyAlgorithm):
