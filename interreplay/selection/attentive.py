@@ -31,6 +31,7 @@ class Attentive(FromCandidates):
             without gradients; the stored observations as they are by default. May be set later with `set_features`.
         norm: p of ``"ln"``.
         how_far: ``(stored, slots) -> distances`` in place of all that: what is stored need not be rows then.
+        alpha: λ = multiplier − (multiplier − 1)·progress^alpha.
 
     Raises:
         ValueError: When an argument is out of range.
@@ -43,8 +44,9 @@ class Attentive(FromCandidates):
         features: Features | None = None,
         norm: float = 2.0,
         how_far: HowFar | None = None,
+        alpha: float = 1.0,
     ):
-        super().__init__(multiplier, how_far=how_far)
+        super().__init__(multiplier, alpha, how_far)
         self.distance, self.norm = distance, float(norm)
         self._features = features
         named(distance, norm, "cosine", "ln")

@@ -19,7 +19,7 @@ class Stored(Protocol):
 
     Attributes:
         capacity: Number of slots.
-        written: Number of rows ever written; the newest lies in slot (written − 1) mod capacity.
+        written: Number of rows ever written; in a ring, the newest lies in slot (written − 1) mod capacity.
         device: Torch device of what is drawn.
     """
 
@@ -65,6 +65,7 @@ class Selector(Part, ABC):
     Attributes:
         knows_probabilities: Whether `probabilities` can be asked for.
         supports_priorities: Whether rows have priorities, to be read and set.
+        by_write_order: Whether it finds rows by when they were written, which takes a ring.
         eps: Smallest priority, where there are any.
         critic_loss: The critics' loss of all rows that it draws, or None for the algorithm's own.
     """
@@ -72,6 +73,7 @@ class Selector(Part, ABC):
     independent_rows = False
     knows_probabilities: bool = False
     supports_priorities: bool = False
+    by_write_order: bool = False
     eps: float = 0.0
     critic_loss: CriticLoss | None = None
 

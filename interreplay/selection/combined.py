@@ -29,6 +29,7 @@ class Combined(Composite):
     def __init__(self, inner: Selector | None = None):
         self.inner = inner if inner is not None else Uniform()
         super().__init__({"inner": self.inner})
+        self.by_write_order = True
         self.critic_loss = self.inner.critic_loss
         if not self.inner.knows_probabilities:
             kind = type(self.inner).__name__

@@ -26,6 +26,7 @@ class Composite(Selector):
         self.columns_wanted = frozenset[str]().union(*(part.columns_wanted for part in parts))
         self.scores_wanted = frozenset[str]().union(*(part.scores_wanted for part in parts))
         self.needs = frozenset[str]().union(*(part.needs for part in parts))
+        self.by_write_order = any(part.by_write_order for part in parts)
 
     def check(self, columns: Columns) -> None:
         for part in self.selectors.values():

@@ -37,6 +37,12 @@ def kl(one: Tensor, other: Tensor) -> Tensor:
     return 0.5 * (ratio.exp() + shift - 1.0 - ratio).sum(dim=-1)
 
 
+def kl_categorical(one: Tensor, other: Tensor) -> Tensor:
+    """Return KL(one ‖ other) of categorical distributions, rows of logits."""
+    log_one, log_other = torch.log_softmax(one, dim=-1), torch.log_softmax(other, dim=-1)
+    return (log_one.exp() * (log_one - log_other)).sum(dim=-1).clamp(min=0.0)  # rounding may make it negative
+
+
 def named(name: str, norm: float, *names: str) -> Distance:
     """Return the distance called `name`, one of `names`.
 

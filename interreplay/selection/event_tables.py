@@ -39,6 +39,8 @@ class EventTables(Selector):
         ValueError: When an argument is out of range.
     """
 
+    by_write_order = True
+
     def __init__(
         self,
         events: Sequence[str | Callable[[Transitions], Tensor]] = ("reward > 0", "terminated"),

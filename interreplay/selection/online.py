@@ -16,6 +16,8 @@ class Online(Selector):
     drawn; the probability of a row is its share of the batch.
     """
 
+    by_write_order = True
+
     def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         count = len(stored)
         age = torch.arange(size, device=stored.device) % count

@@ -20,6 +20,7 @@ class ByAge(Selector):
 
     independent_rows = True
     knows_probabilities = True
+    by_write_order = True
 
     @abstractmethod
     def ages(self, count: int, size: int, rng: np.random.Generator) -> np.ndarray:

@@ -114,14 +114,15 @@ def _named(columns: Columns) -> list[str]:
 def check_finite(columns: dict[str, Tensor]) -> None:
     """Raise NonFiniteError for the first NaN or infinity among observations, actions, rewards and extras."""
     for name, column in columns.items():
-        if column.is_floating_point() and name != "discounts" and not _all_finite(column):
+        if column.is_floating_point() and name != "discounts" and not all_finite(column):
             flat = column.reshape(len(column), -1)
             row = int((~torch.isfinite(flat)).any(dim=1).nonzero()[0])
             bad = flat[row][~torch.isfinite(flat[row])][0]
             raise NonFiniteError(name, row, float(bad))
 
 
-def _all_finite(column: Tensor) -> bool:
+def all_finite(column: Tensor) -> bool:
+    """Return whether a column holds neither NaN nor infinity."""
     if column.device.type == "cpu":  # for one row, numpy takes a third of the time
         values = column.detach().numpy()
         # A sum of squares takes half the time again; it may be infinite where no number is.

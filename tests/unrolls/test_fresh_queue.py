@@ -1,0 +1,54 @@
+"""The queue: every fresh unroll once and once only, in order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from interreplay.unrolls.queue import FreshQueue
+from tests.unrolls.unroll_builders import same, unrolls
+
+
+def test_ten_thousand_unrolls_once_and_in_order():
+    rng, queue, given, start = np.random.default_rng(0), FreshQueue(64), [], 0
+    while len(given) < 10_000:
+        if not queue.full:
+            size = int(rng.integers(0, 40))
+            queue.add(unrolls(size, steps=1, obs=(1,), first=start))
+            start += size
+        count = int(rng.integers(1, 50))
+        if queue.can_give(count):
+            given += queue.draw(count).version.tolist()
+        assert len(queue) == start - len(given) and len(queue) < 64 + 40
+    assert given == list(range(len(given))) and (queue.taken, queue.given) == (start, len(given))
+    assert 64 <= queue.most < 64 + 40 and queue.statistics() == {"waiting": len(queue), "most_waiting": queue.most}
+
+
+def test_it_is_full_and_still_drops_nothing():
+    queue = FreshQueue(3)
+    for start, full in [(0, False), (2, True), (4, True)]:
+        queue.add(unrolls(2, first=start))
+        assert queue.full is full
+    assert queue.draw(5).version.tolist() == [0, 1, 2, 3, 4] and not queue.full
+
+
+def test_fewer_than_asked_for_is_an_error_that_takes_nothing():
+    queue = FreshQueue()
+    queue.add(unrolls(2))
+    with pytest.raises(ValueError, match="3 fresh unrolls are due and 2 wait"):
+        queue.draw(3)
+    assert queue.draw(2).fresh.all() and len(queue) == 0
+    with pytest.raises(ValueError, match="capacity is 0; expected 1 or more"):
+        FreshQueue(0)
+
+
+@pytest.mark.parametrize("waiting", [0, 7])
+def test_a_loaded_state_continues(waiting):
+    one, two = FreshQueue(4), FreshQueue(4)
+    one.add(unrolls(waiting + 3, obs={"a": (2,), "b": (3,)}, state={"h": (2,)}))
+    one.draw(3)
+    two.load_state_dict(one.state_view())
+    assert len(two) == waiting and two.nbytes == one.nbytes
+    for queue in (one, two):
+        queue.add(unrolls(2, first=50, obs={"a": (2,), "b": (3,)}, state={"h": (2,)}))
+    assert same(one.draw(waiting + 2), two.draw(waiting + 2)) and (one.taken, one.most) == (two.taken, two.most)

@@ -1,0 +1,257 @@
+"""The mix: exact shares, each unroll once from the queue, numbers back to where an unroll came from, states."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.errors import NonFiniteError, UsageError
+from interreplay.runs import state_files
+from interreplay.selection import Prioritized
+from interreplay.unrolls.distances import UnrollDistance
+from interreplay.unrolls.mix_settings import make_mix
+from interreplay.unrolls.mixture import UnrollMix
+from interreplay.unrolls.queue import FreshQueue
+from interreplay.unrolls.replay import UnrollReplay
+from interreplay.unrolls.storage.store import UnrollStore
+from interreplay.unrolls.unrolls import Unrolls
+from tests.unrolls.unroll_builders import same, unrolls
+
+FOUR = [
+    {"type": "queue", "share": 0.25},
+    {"type": "elite", "share": 0.25, "capacity": 20, "insertion": "reservoir"},
+    {"type": "prioritized", "share": 0.25, "capacity": 16},
+    {"type": "attentive", "share": 0.25, "capacity": 12},
+]
+
+
+def half() -> UnrollMix:
+    return make_mix([{"type": "queue", "share": 0.5}, {"type": "uniform", "capacity": 10, "share": 0.5}])
+
+
+def counts(batch: Unrolls) -> list[int]:
+    return np.bincount(batch.origins.numpy(), minlength=4).tolist()
+
+
+def test_a_mix_of_fresh_ones_alone_is_the_queue():
+    mix, rng, given = UnrollMix([(FreshQueue(3), 1.0)]), np.random.default_rng(0), []
+    for start in range(0, 40, 8):
+        mix.add(unrolls(8, first=start), rng)
+        while mix.ready(5):
+            batch = mix.batch(5, rng)
+            assert batch.fresh.all() and (batch.slots == -1).all() and (batch.origins == 0).all()
+            given += batch.version.tolist()
+    assert given == list(range(40)) and same(batch, unrolls(8, first=32)[3:], but=("origins",))
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.3, 0.7), (1 / 3, 2 / 3), (0.37, 0.63)])
+@pytest.mark.parametrize("batch_size", [4, 10, 7])
+def test_batches_are_divided_exactly(shares, batch_size):
+    mix = UnrollMix([(FreshQueue(), shares[0]), (UnrollReplay(UnrollStore(10)), shares[1])])
+    rng, found = np.random.default_rng(0), np.zeros(2)
+    for number in range(1, 60):
+        mix.add(unrolls(10, steps=1, obs=(1,)), rng)
+        due = mix.due(batch_size)
+        drawn = np.array(counts(mix.batch(batch_size, rng))[:2])
+        assert drawn.tolist() == [due.get(name, 0) for name in mix.sources] and drawn.sum() == batch_size
+        found += drawn
+        assert (abs(found - number * batch_size * np.array(shares)) <= 1 + 1e-6).all()
+
+
+def test_what_a_store_cannot_give_yet_is_fresh():
+    mix, rng = half(), np.random.default_rng(0)
+    assert mix.due(8) == {"queue": 8} and not mix.ready(8)
+    mix.add(unrolls(3), rng)
+    assert mix.due(8) == {"queue": 8} and not mix.ready(8) and not mix.full(8)
+    mix.add(unrolls(1, first=3), rng)
+    assert mix.due(8) == {"queue": 4, "uniform": 4} and mix.ready(8) and mix.full(8)
+    assert mix.fresh_due(4) == 2 and mix.due(8) == {"queue": 4, "uniform": 4}
+    batch = mix.batch(8, rng)
+    assert batch.version[:4].tolist() == [0, 1, 2, 3] and batch.fresh.tolist() == [True] * 4 + [False] * 4
+    with pytest.raises(ValueError, match="4 fresh unrolls are due and 0 wait"):
+        mix.batch(8, rng)
+    assert mix.batches == 1
+    waiting = make_mix([{"type": "queue", "share": 0.5}, {"type": "uniform", "share": 0.5, "fill_in": 0.01}])
+    waiting.add(unrolls(9), rng)
+    assert waiting.due(8) == {"queue": 8}
+    waiting.add(unrolls(1), rng)
+    assert waiting.due(8) == {"queue": 4, "uniform": 4}
+
+
+def test_a_full_queue_still_lets_the_next_batch_be_filled():
+    """A capacity of 1 and five fresh ones per batch: waiting at 1 would be waiting for ever."""
+    mix, rng = half(), np.random.default_rng(0)
+    mix.add(unrolls(10), rng)
+    for _ in range(2):
+        mix.batch(10, rng)
+    seen = []
+    for start in range(10, 15):
+        seen.append(mix.full(10))
+        mix.add(unrolls(1, first=start), rng)
+    assert not any(seen) and mix.full(10) and mix.ready(10)
+
+
+def test_each_unroll_comes_fresh_once_and_all_of_them_do():
+    mix, rng, fresh, start = make_mix(FOUR), np.random.default_rng(0), [], 0
+    while start < 2_000:
+        size = int(rng.integers(1, 20))
+        mix.add(unrolls(size, steps=1, first=start, seed=start), rng)
+        start += size
+        while mix.ready(16):
+            batch = mix.batch(16, rng)
+            assert (batch.slots[batch.fresh] == -1).all() and (batch.slots[~batch.fresh] >= 0).all()
+            fresh += batch.version[batch.fresh].tolist()
+    waiting = mix.queue.draw(len(mix.queue), rng).version.tolist()
+    assert fresh + waiting == list(range(start))
+
+
+def test_numbers_go_back_to_where_an_unroll_came_from():
+    mix, rng = make_mix(FOUR), np.random.default_rng(0)
+    for start in range(0, 60, 20):
+        mix.add(unrolls(20, first=start, seed=start), rng)
+    batch = mix.batch(16, rng)
+    assert counts(batch) == [4, 4, 4, 4]
+    mixed = batch[torch.from_numpy(np.random.default_rng(1).permutation(16))]  # in any order
+    policy = mixed.policy + torch.linspace(0, 3, 16)[:, None] * torch.tensor([1.0, -1.0])
+    mix.update(mixed, policy, errors=torch.arange(16) + 2.0)
+    elite, prioritized = (mix.sources[name] for name in ("elite", "prioritized"))
+    far = UnrollDistance()(mixed.policy, policy, mixed.live)
+    expected = np.zeros(20, np.float32)
+    for place in torch.nonzero(mixed.origins == 1)[:, 0].tolist():
+        expected[mixed.slots[place]] = far[place]
+    assert np.allclose(elite.store.notes.distance, expected, rtol=1e-6) and expected.any()
+    raw = np.ones(16)
+    for place in torch.nonzero(mixed.origins == 2)[:, 0].tolist():
+        raw[mixed.slots[place]] = place + 2.0
+    assert np.allclose(prioritized.selector.priorities(torch.arange(16)), raw, atol=1e-3)
+    assert (batch.weights[batch.origins != 2] == 1).all()
+
+
+def test_what_is_refreshed_is_measured_again():
+    mix, rng = make_mix(FOUR), np.random.default_rng(0)
+    assert mix.to_refresh(rng) is None
+    mix.add(unrolls(60), rng)
+    for _ in range(4):
+        assert mix.to_refresh(rng) is None
+        mix.batch(16, rng)
+    again = mix.to_refresh(rng)
+    assert again.size == 16 and (again.origins == 1).all()
+    mix.update(again, distances=torch.full((16,), 7.0))
+    elite = mix.sources["elite"]
+    assert set(np.flatnonzero(elite.store.notes.distance == 7).tolist()) == set(again.slots.tolist())
+    assert half().to_refresh(rng) is None
+    with pytest.raises(ValueError, match=r"distances has shape \(3,\); expected \(16,\)"):
+        mix.update(again, distances=torch.ones(3))
+
+
+def test_batches_lie_in_memory_time_first():
+    mix, rng = half(), np.random.default_rng(0)
+    mix.add(unrolls(10, obs=(10, 10, 4), obs_dtype=bool, state={"h": (3,)}), rng)
+    assert all(column.is_contiguous() for column in mix.batch(8, rng).columns().values())
+
+
+def test_sources_of_one_type_have_names_of_their_own():
+    twice = {"type": "uniform", "capacity": 5, "share": 0.25}
+    mix = make_mix([{"type": "queue", "share": 0.5}, twice, twice])
+    assert list(mix.sources) == ["queue", "uniform", "uniform#2"]
+    mix.add(unrolls(6), np.random.default_rng(0))
+    assert mix.statistics()["uniform#2/stored"] == 5 and mix.statistics()["queue/waiting"] == 6
+    assert repr(mix).startswith("UnrollMix(0.5 FreshQueue(1), 0.25 UnrollReplay(5 by Fifo, Uniform)")
+
+
+@pytest.mark.parametrize(("column", "entry"), [("rewards", (2, 1)), ("obs", (4, 0, 2)), ("policy", (0, 2, 1))])
+def test_what_is_not_finite_is_refused_before_it_is_stored(column, entry):
+    mix, bad = half(), unrolls(3)
+    getattr(bad, column)[entry] = float("nan")
+    with pytest.raises(NonFiniteError) as caught:
+        mix.add(bad, np.random.default_rng(0))
+    assert str(caught.value).startswith(f"{column} holds nan at entry {entry} of the added unrolls")
+    assert len(mix.queue) == 0
+
+
+def test_shares_move_over_the_run():
+    mix = make_mix([{"type": "queue", "share": [1.0, 0.5]}, {"type": "uniform", "capacity": 9, "share": [0.0, 0.5]}])
+    rng = np.random.default_rng(0)
+    mix.add(unrolls(50), rng)
+    found = []
+    for progress in (0.0, 0.5, 1.0):
+        mix.anneal(progress)
+        found.append(counts(mix.batch(8, rng))[:2])
+    assert found == [[8, 0], [6, 2], [4, 4]]
+
+
+@pytest.mark.parametrize("before", [0, 1, 7])
+def test_a_state_on_disk_draws_what_the_saved_one_would_have(before, tmp_path):
+    def go(mix: UnrollMix, rng: np.random.Generator, first: int, last: int) -> list[Unrolls]:
+        drawn = []
+        for number in range(first, last):
+            mix.anneal(number / 20)
+            mix.add(unrolls(6, seed=number, first=6 * number, state={"h": (2,)}), rng)
+            if mix.ready(9):
+                batch = mix.batch(9, rng)
+                mix.update(batch, batch.policy * 1.1, batch.rewards.abs().mean(0))
+                again = mix.to_refresh(rng)
+                if again is not None:
+                    mix.update(again, again.policy * 0.9)
+                drawn.append(batch)
+        return drawn
+
+    one, rng = make_mix(FOUR), np.random.default_rng(0)
+    go(one, rng, 0, before)
+    state_files.save(tmp_path / "mix", one.state_view())
+    two, other, state = make_mix(FOUR), copy.deepcopy(rng), state_files.load(tmp_path / "mix")
+    two.load_state_dict(state)
+    mine, others = go(one, rng, before, before + 7), go(two, other, before, before + 7)
+    assert len(mine) == len(others) >= 4 and all(same(a, b) for a, b in zip(mine, others, strict=True))
+    assert one.statistics() == two.statistics() and one.nbytes == two.nbytes and one.batches == two.batches
+    with pytest.raises(ValueError, match="the state is of queue, elite, .*; expected queue, uniform"):
+        half().load_state_dict(state)
+
+
+def test_a_state_is_a_copy():
+    mix, rng = half(), np.random.default_rng(0)
+    mix.add(unrolls(5), rng)
+    state, kept = mix.state_dict(), mix.sources["uniform"].store[torch.arange(5)]
+    mix.add(unrolls(20, seed=1, first=5), rng)
+    again = half()
+    again.load_state_dict(state)
+    assert same(again.sources["uniform"].store[torch.arange(5)], kept) and len(again.queue) == 5
+
+
+def test_memory_is_known_before():
+    mix, batch = half(), unrolls(10)
+    expected = mix.estimate(batch)
+    mix.add(batch, np.random.default_rng(0))
+    mix.queue.draw(9)
+    assert mix.nbytes == expected
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ([], "a mix of nothing has no fresh unrolls"),
+        ([(UnrollReplay(UnrollStore(3)), 1.0)], "a mix of replay has no fresh unrolls; expected a queue"),
+        ([(FreshQueue(), 0.0), (UnrollReplay(UnrollStore(3)), 1.0)], "the share of queue is 0.0; expected above 0"),
+        ([(FreshQueue(), (1, 0)), (UnrollReplay(UnrollStore(3)), (0, 1))], r"the share of queue is \(1, 0\); expected"),
+        ([(FreshQueue(), 0.5), (FreshQueue(), 0.5)], "a mix has 2 queues"),
+        ([(FreshQueue(), 0.5), (UnrollReplay(UnrollStore(3)), 0.4)], "the shares are .*; expected them to add up to 1"),
+        ([(FreshQueue(), 1.5), (UnrollReplay(UnrollStore(3)), -0.5)], "the share of queue is 1.5; expected 0 to 1"),
+    ],
+)
+def test_a_mix_that_is_none_is_refused_in_one_line(sources, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        UnrollMix(sources)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_batch_without_a_fresh_unroll_is_refused():
+    mix = UnrollMix([(FreshQueue(), 0.125), (UnrollReplay(UnrollStore(3), Prioritized()), 0.875)])
+    mix.check(8, whole=True)
+    mix.check(9)
+    with pytest.raises(UsageError, match="a share of 0.125 for queue is 0.5 of 4 unrolls; expected at least one"):
+        mix.check(4)
+    with pytest.raises(UsageError, match="a share of 0.125 for queue is 1.5 of 12 unrolls; expected a whole number"):
+        mix.check(12, whole=True)

@@ -1,0 +1,172 @@
+"""Replay of unrolls: uniform and prioritized draws, distances that follow the policy, states."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.selection import Attentive, Combined, Elite, Online, Prioritized, Uniform
+from interreplay.unrolls.distances import ToNewest, UnrollDistance, as_stored
+from interreplay.unrolls.replay import UnrollReplay
+from interreplay.unrolls.storage import insertion
+from interreplay.unrolls.storage.store import UnrollStore
+from tests.unrolls.unroll_builders import same, unrolls
+
+
+def make(kind: str, capacity: int = 12) -> UnrollReplay:
+    """Return a replay of each kind there is."""
+    store = UnrollStore(capacity, insertion.Elite(4) if kind == "elite insertion" else None)
+    if kind == "reservoir":
+        return UnrollReplay(UnrollStore(capacity, insertion.Reservoir()))
+    selectors = {
+        "uniform": Uniform,
+        "elite insertion": Uniform,
+        "prioritized": Prioritized,
+        "elite": lambda: Elite(how_far=as_stored),
+        "attentive": lambda: Attentive(how_far=ToNewest(UnrollDistance())),
+    }
+    measures = kind in ("elite", "elite insertion")
+    return UnrollReplay(store, selectors[kind](), UnrollDistance() if measures else None, refresh=2 if measures else 0)
+
+
+KINDS = ["uniform", "reservoir", "prioritized", "elite", "attentive", "elite insertion"]
+
+
+def test_uniform_draws_are_uniform():
+    """χ² over 30 stored unrolls."""
+    replay, rng = UnrollReplay(UnrollStore(30)), np.random.default_rng(0)
+    replay.add(unrolls(30, steps=1), rng)
+    found = np.zeros(30)
+    for _ in range(300):
+        found += np.bincount(replay.draw(50, rng).slots.numpy(), minlength=30)
+    assert ((found - 500) ** 2 / 500).sum() < 58.3  # 99.9 % of χ² with 29 degrees of freedom
+    assert replay.statistics()["replays_per_unroll"] == 500 and found.tolist() == replay.store.notes.replays.tolist()
+
+
+def test_prioritized_draws_follow_errors():
+    """P(i) ∝ (|δ| + ε)^α, and importance weights beside the unrolls."""
+    replay, rng = UnrollReplay(UnrollStore(10), Prioritized(alpha=1.0, beta=1.0)), np.random.default_rng(0)
+    replay.add(unrolls(10, steps=1), rng)
+    everything = replay.store[torch.arange(10)]
+    replay.update(everything, slice(None), None, torch.arange(1.0, 11.0), None)
+    found = np.zeros(10)
+    for _ in range(200):
+        drawn = replay.draw(55, rng)
+        found += np.bincount(drawn.slots.numpy(), minlength=10)
+        expected = 1.0 / (drawn.slots + 1.0)
+        assert torch.allclose(drawn.weights, expected / expected.max(), rtol=1e-4)
+    assert np.allclose(found / found.sum(), np.arange(1, 11) / 55, atol=0.005)
+
+
+@pytest.mark.parametrize("kind", ["elite", "elite insertion"])
+def test_an_update_brings_the_distances_of_what_was_drawn(kind):
+    replay, rng = make(kind), np.random.default_rng(0)
+    replay.add(unrolls(12), rng)
+    drawn = replay.draw(5, rng)
+    policy = drawn.policy + torch.randn(drawn.policy.shape, generator=torch.Generator().manual_seed(0))
+    replay.update(drawn, slice(None), policy, None, None)
+    expected = UnrollDistance()(drawn.policy, policy, drawn.live)
+    far = dict.fromkeys(range(12), 0.0) | dict(zip(drawn.slots.tolist(), expected.tolist(), strict=True))
+    assert replay.store.notes.distance.tolist() == [far[slot] for slot in range(12)]
+    dated = [int(slot in drawn.slots) for slot in range(12)]
+    assert replay.store.notes.seen_at.tolist() == dated
+    numbers = replay.statistics()
+    # The others are taken to have grown, in this one draw, as the drawn ones did.
+    others = (12 - sum(dated)) * float(expected.mean())
+    assert numbers["stored_distance"] == pytest.approx((sum(far.values()) + others) / 12, rel=1e-5)
+    assert numbers["distance_age"] == pytest.approx(1 - np.mean(dated))
+
+
+def test_what_was_replaced_since_it_was_drawn_keeps_its_own_numbers():
+    """As happens where unrolls arrive while an update computes."""
+    replay, rng = make("elite", capacity=4), np.random.default_rng(0)
+    replay.add(unrolls(4), rng)
+    batch = replay.store[torch.arange(4)]
+    replay.add(unrolls(2, first=4), rng)
+    replay.update(batch, slice(None), None, None, torch.ones(4))
+    assert replay.store.notes.distance.tolist() == [0, 0, 1, 1]
+    prioritized = make("prioritized", capacity=4)
+    prioritized.add(unrolls(4), rng)
+    batch = prioritized.store[torch.arange(4)]
+    prioritized.add(unrolls(1, first=4), rng)
+    prioritized.update(batch, slice(None), None, torch.full((4,), 9.0), None)
+    assert prioritized.selector.priorities(torch.arange(4)).round().tolist() == [1, 9, 9, 9]
+
+
+def test_some_are_measured_again_beside_each_batch():
+    replay, rng = make("elite"), np.random.default_rng(0)
+    assert replay.to_refresh(rng) is None
+    replay.add(unrolls(12), rng)
+    found, asked = np.zeros(12), []
+    for _ in range(300):
+        again = replay.to_refresh(rng)
+        asked.append(again is not None)
+        if again is not None:
+            assert again.size == 8 and same(again, replay.store[again.slots])
+            found += np.bincount(again.slots.numpy(), minlength=12)
+        replay.draw(1, rng)
+    assert asked == [bool(number) and number % 4 == 0 for number in range(300)]  # four batches' at once, 2 each
+    assert ((found - 74 * 8 / 12) ** 2 / (74 * 8 / 12)).sum() < 31.3  # 99.9 % of χ² with 11 degrees of freedom
+    assert replay.drawn == 300 and make("uniform").to_refresh(rng) is None
+
+
+def test_a_store_gives_nothing_before_it_is_filled_in():
+    rng = np.random.default_rng(0)
+    replay = UnrollReplay(UnrollStore(20), fill_in=0.5)
+    for stored, given in [(0, False), (9, False), (10, True), (20, True)]:
+        replay.add(unrolls(stored - len(replay)), rng) if stored > len(replay) else None
+        assert replay.can_give(3) is given
+    assert replay.can_give(20) and replay.can_give(50)  # as many as it can hold
+    early = UnrollReplay(UnrollStore(20))
+    assert not early.can_give(0)
+    early.add(unrolls(5), rng)
+    assert early.can_give(5) and not early.can_give(6)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"refresh": -1}, "refresh is -1; expected 0 or more"),
+        ({"refresh": 4}, "distance is None; expected an UnrollDistance"),
+        ({"fill_in": 1.5}, "fill_in is 1.5; expected 0 to 1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        UnrollReplay(UnrollStore(3), **given)
+
+
+@pytest.mark.parametrize("selector", [Online(), Combined()])
+def test_write_order_takes_a_ring(selector):
+    with pytest.raises(ValueError, match=f"{type(selector).__name__} finds unrolls by write order; expected .* Fifo"):
+        UnrollReplay(UnrollStore(3, insertion.Reservoir()), selector)
+    replay, rng = UnrollReplay(UnrollStore(3), selector), np.random.default_rng(0)
+    replay.add(unrolls(4), rng)
+    assert 3 in replay.draw(2, rng).version
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_state_draws_what_the_saved_one_would_have(kind):
+    one, rng = make(kind), np.random.default_rng(0)
+
+    def go(replay: UnrollReplay, source: np.random.Generator, start: int) -> list:
+        drawn = []
+        for number in range(start, start + 5):
+            replay.anneal(number / 10)
+            replay.add(unrolls(4, seed=number, first=4 * number), source)
+            batch = replay.draw(6, source)
+            replay.update(batch, slice(None), batch.policy * 1.5, batch.rewards.abs().mean(0), None)
+            again = replay.to_refresh(source)
+            if again is not None:
+                replay.update(again, slice(None), again.policy * 0.5, None, None)
+            drawn.append(batch)
+        return drawn
+
+    go(one, rng, 0)
+    two, other = make(kind), copy.deepcopy(rng)
+    two.load_state_dict(copy.deepcopy(one.state_view()))
+    assert all(same(a, b) for a, b in zip(go(one, rng, 5), go(two, other, 5), strict=True))
+    assert one.statistics() == two.statistics() and one.nbytes == two.nbytes

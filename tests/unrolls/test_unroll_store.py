@@ -1,0 +1,221 @@
+"""The store: what was added comes back; slots are chosen as stated; states continue bit for bit."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.unrolls.storage import insertion
+from interreplay.unrolls.storage.store import UnrollStore
+from interreplay.unrolls.unrolls import TAGS, Unrolls, cat
+from tests.unrolls.unroll_builders import same, unrolls
+
+TAGGED = (*TAGS, "fresh")
+INSERTIONS = [insertion.Fifo, insertion.Reservoir, insertion.Elite]
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def versions(store: UnrollStore) -> list[int]:
+    return store[torch.arange(len(store))].version.tolist()
+
+
+KINDS = {
+    "vectors": {"obs": (3,)},
+    "dict": {"obs": {"state": (3,), "goal": (2, 2)}, "state": {"h": (4,), "c": (4,)}},
+    "grid": {"obs": (10, 10, 4), "obs_dtype": bool},
+    "doubles": {"obs": (3,), "obs_dtype": np.float64},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("make", INSERTIONS)
+def test_what_was_added_comes_back(kind, make):
+    store, added, draws = UnrollStore(7, make()), {}, rng()
+    for start in range(0, 23, 5):
+        batch = unrolls(5, seed=start, first=start, **kind)
+        slots = store.add(batch, draws)
+        assert slots.shape == (5,) and len(set(slots[slots >= 0].tolist())) == int((slots >= 0).sum())
+        for number, slot in enumerate(slots.tolist()):
+            if slot >= 0:
+                added[slot] = batch[number]
+    assert len(store) == 7 and sorted(added) == list(range(7))
+    wanted = torch.tensor([6, 0, 3, 3])
+    given = store[wanted]
+    assert same(given, cat([added[slot] for slot in wanted.tolist()]), but=TAGGED)
+    assert given.slots.tolist() == wanted.tolist() and not given.fresh.any()
+    assert given.writes.tolist() == store.write_numbers(wanted).tolist()
+    assert torch.equal(store.column("policy", wanted), given.policy)
+
+
+def test_a_ring_keeps_the_newest_in_write_order():
+    store = UnrollStore(4)
+    for start, size, stored in [(0, 3, {0, 1, 2}), (3, 2, {1, 2, 3, 4}), (5, 9, {10, 11, 12, 13})]:
+        slots = store.add(unrolls(size, first=start), rng())
+        assert set(versions(store)) == stored
+        if size < 4:
+            assert slots.tolist() == [n % 4 for n in range(start, start + size)]
+        newest = (store.written - 1) % 4
+        assert versions(store)[newest] == start + size - 1
+        assert store.write_numbers(torch.tensor([newest])).item() == store.written - 1
+
+
+@pytest.mark.parametrize("size", [1, 6, 60])
+def test_a_reservoir_is_a_uniform_sample_of_all_that_came(size: int):
+    """χ² over 1,500 reservoirs of 5 among 30: each unroll is in one with probability 1/6, whenever it came."""
+    found, draws, runs = np.zeros(30), rng(1), 1_500
+
+    class Counted:
+        capacity, written = 5, 0
+
+        def distances(self, slots):
+            return np.zeros(5, np.float32)[slots]
+
+        def __len__(self) -> int:
+            return min(self.written, 5)
+
+    for _ in range(runs):
+        store, chosen, place = Counted(), insertion.Reservoir(), np.zeros(5, int)
+        for start in range(0, 30, size):
+            count = min(size, 30 - start)
+            slots = chosen.slots(store, count, draws)
+            place[slots[slots >= 0]] = np.arange(start, start + count)[slots >= 0]
+            store.written += int((slots >= 0).sum())
+        found[place] += 1
+    assert found.sum() == 5 * runs
+    # Without replacement the counts of a run add up to 5: the variance of a count is p(1 − p)·runs, as of one draw.
+    chi = ((found - runs / 6) ** 2 / (runs / 6 * (1 - 1 / 6))).sum() * 29 / 30
+    assert chi < 58.3  # 99.9 % of χ² with 29 degrees of freedom
+
+
+def test_elite_insertion_evicts_the_furthest_of_its_candidates():
+    """Against the definition, one unroll after the other."""
+    store, draws, again = UnrollStore(12, insertion.Elite(4)), rng(3), rng(3)
+    store.add(unrolls(12), draws)
+    far = rng(4).random(12).astype(np.float32)
+    store.notes.measured(np.arange(12), far, 0)
+    slots = store.add(unrolls(3, first=12), draws)
+    expected = []
+    for drawn in again.integers(0, 12, (3, 4)).tolist():
+        expected.append(max(drawn, key=lambda slot: (far[slot], -drawn.index(slot))))
+        far[expected[-1]] = -1
+    assert slots.tolist() == expected and store.notes.distance[expected].tolist() == [0, 0, 0]
+    assert set(versions(store)) == set(range(15)) - set(expected)
+
+
+def test_elite_insertion_of_many_candidates_keeps_the_nearest():
+    store, draws = UnrollStore(40, insertion.Elite(2_000)), rng()
+    store.add(unrolls(40), draws)
+    store.notes.measured(np.arange(40), np.arange(40, dtype=np.float32), 0)
+    store.add(unrolls(10, first=40), draws)
+    assert set(versions(store)) == set(range(30)) | set(range(40, 50))
+
+
+def test_what_is_known_of_a_slot_begins_anew_with_its_unroll():
+    store = UnrollStore(3)
+    store.add(unrolls(3), rng())
+    store.clock = 5
+    store.notes.measured(np.arange(3), np.ones(3, np.float32), 5)
+    store.notes.replays[:] = 2
+    store.add(unrolls(1, first=3), rng())
+    assert store.notes.distance.tolist() == [0, 1, 1] and store.notes.replays.tolist() == [0, 2, 2]
+    assert store.notes.seen_at.tolist() == [5, 5, 5] and store.notes.write.tolist() == [3, 1, 2]
+
+
+def test_distances_grow_while_nobody_looks():
+    """Where each grows by .5 per draw, some that are measured are enough to know all."""
+    store, draws = UnrollStore(50), rng()
+    store.add(unrolls(50), draws)
+    assert store.distances(slice(None)).tolist() == [0] * 50
+    for clock in range(1, 40):
+        store.clock = clock
+        seen = draws.choice(50, 5, replace=False)
+        store.notes.measured(seen, np.full(5, 0.5 * clock, np.float32), clock)
+    assert np.allclose(store.distances(np.arange(50)), 0.5 * 39) and store.notes.growth == pytest.approx(0.5)
+    store.notes.measured(np.arange(50), np.zeros(50, np.float32), 40)
+    assert store.notes.growth == 0 and (store.distances(slice(None)) == 0).all()  # what shrinks does not go below 0
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"steps": 5}, r"actions of the unrolls is \(\(5,\), torch.int64\); stored are \(\(4,\), torch.int64\)"),
+        ({"obs": (4,)}, r"obs of the unrolls is \(\(5, 4\), torch.float32\); stored are \(\(5, 3\), torch.float32\)"),
+        ({"obs_dtype": np.float64}, "obs of the unrolls is .*float64.; stored are .*float32"),
+        ({"state": {"h": (2,)}}, r"state.h of the unrolls is .*; stored are no such column"),
+    ],
+)
+def test_unrolls_of_another_kind_are_refused_by_name(other, message):
+    store = UnrollStore(5)
+    store.add(unrolls(2), rng())
+    with pytest.raises(ValueError, match=message):
+        store.add(unrolls(2, **other), rng())
+    assert len(store) == store.offered == 2
+
+
+def test_a_store_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="capacity is 0; expected 1 or more unrolls"):
+        UnrollStore(0)
+    with pytest.raises(ValueError, match="candidates is 0; expected 1 or more"):
+        insertion.Elite(0)
+    small, large = UnrollStore(2), UnrollStore(3)
+    with pytest.raises(ValueError, match="the state is of 2 slots for unrolls; expected 3"):
+        large.load_state_dict(small.state_dict())
+
+
+@pytest.mark.parametrize("make", INSERTIONS)
+@pytest.mark.parametrize("before", [0, 3, 20])
+def test_a_loaded_state_continues_bit_for_bit(make, before):
+    one, draws = UnrollStore(8, make()), rng()
+    for start in range(0, before, 4):
+        one.add(unrolls(4, first=start, seed=start, obs={"a": (3,), "b": (2,)}, state={"h": (2,)}), draws)
+    one.clock = 9
+    one.notes.measured(np.arange(len(one)), rng(5).random(len(one)), 9)
+    state = one.state_dict()
+    two, draws_two = UnrollStore(8, make()), copy.deepcopy(draws)
+    more = unrolls(4, first=90, seed=90, obs={"a": (3,), "b": (2,)}, state={"h": (2,)})
+    two.load_state_dict(state)
+    for store, source in ((one, draws), (two, draws_two)):
+        store.add(more, source)
+    assert (one.written, one.offered, one.clock) == (two.written, two.offered, two.clock)
+    everything = torch.arange(len(one))
+    assert len(one) == len(two) and same(one[everything], two[everything])
+    assert all(np.array_equal(getattr(one.notes, name), getattr(two.notes, name)) for name in ("replays", "distance"))
+    assert [part.tolist() for part in one.newest()[:1]] == [part.tolist() for part in two.newest()[:1]]
+
+
+def test_the_newest_step_is_known_where_it_is_not_kept():
+    store, batch = UnrollStore(2, insertion.Reservoir()), unrolls(400, obs={"a": (3,), "b": (2,)})
+    slots = store.add(batch, rng())
+    assert int((slots >= 0).sum()) == 2 and slots[-1] == -1
+    policy, obs = store.newest()
+    assert torch.equal(policy, batch.policy[-1, -1:]) and torch.equal(obs["a"], batch.obs["a"][-2, -1:])
+
+
+def test_memory_is_known_before_and_after():
+    store, batch = UnrollStore(100), unrolls(10, obs=(10, 10, 4), obs_dtype=bool, steps=20)
+    expected = store.estimate(batch)
+    assert len(store) == 0
+    for _ in range(10):
+        store.add(batch, rng())
+    assert store.nbytes == expected
+    stored = batch.map(lambda column: column).nbytes - 10 * (3 * 8 + 4 + 1)
+    assert 10 * stored <= store.nbytes <= 10 * stored * 1.01 + 100 * 24 + 100 * 8
+
+
+def test_ten_thousand_unrolls_none_lost_or_doubled():
+    store, draws = UnrollStore(10_000, insertion.Reservoir()), rng()
+    sizes = draws.integers(1, 64, 1_000)
+    starts = np.concatenate([[0], sizes.cumsum()])
+    for start, size in zip(starts, sizes, strict=False):
+        store.add(unrolls(int(size), steps=1, obs=(1,), first=int(start)), draws)
+        if start + size >= 10_000:
+            break
+    kept = versions(store)
+    assert len(kept) == len(set(kept)) == 10_000 and store.offered == start + size
+    assert isinstance(store[torch.arange(3)], Unrolls)

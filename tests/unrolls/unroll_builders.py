@@ -1,0 +1,60 @@
+"""Random unrolls, all columns of which can be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from interreplay.unrolls.unrolls import Unrolls
+
+
+def unrolls(
+    size: int,
+    steps: int = 4,
+    obs: Any = (3,),
+    obs_dtype: Any = np.float32,
+    seed: int = 0,
+    outputs: int = 2,
+    state: Mapping[str, tuple[int, ...]] | None = None,
+    first: int = 0,
+) -> Unrolls:
+    """Return `size` unrolls; `version` numbers them from `first` on, so that each can be recognized.
+
+    Args:
+        obs: Shape of an observation, or of each of its parts.
+        obs_dtype: Of all of them.
+        outputs: F, numbers that a policy gives.
+        state: Shapes of the recurrent state.
+    """
+    rng = np.random.default_rng(seed)
+    kind = np.dtype(obs_dtype)
+
+    def observed(shape: tuple[int, ...]) -> np.ndarray:
+        whole = (steps + 1, size, *shape)
+        drawn = rng.normal(size=whole) if kind.kind == "f" else rng.integers(0, 2 if kind.kind == "b" else 256, whole)
+        return drawn.astype(kind)
+
+    return Unrolls(
+        obs={name: observed(shape) for name, shape in obs.items()} if isinstance(obs, Mapping) else observed(obs),
+        actions=rng.integers(0, outputs, (steps, size)),
+        rewards=rng.normal(size=(steps, size)),
+        terminated=rng.random((steps, size)) < 0.1,
+        live=rng.random((steps, size)) < 0.9,
+        policy=rng.normal(size=(steps, size, outputs)).astype(np.float32),
+        values=rng.normal(size=(steps, size)),
+        state={name: rng.normal(size=(size, *shape)).astype(np.float32) for name, shape in (state or {}).items()},
+        version=np.arange(first, first + size),
+    )
+
+
+def same(one: Unrolls, other: Unrolls, but: tuple[str, ...] = ()) -> bool:
+    """Return whether all columns are equal bit for bit, in names and dtypes too, but for those named."""
+    mine, others = one.columns(), other.columns()
+    return mine.keys() == others.keys() and all(
+        column.dtype == others[name].dtype and torch.equal(column, others[name])
+        for name, column in mine.items()
+        if name not in but
+    )
