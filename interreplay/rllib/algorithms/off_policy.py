@@ -33,7 +33,7 @@ from interreplay.transitions import Transitions
 LOOP_STATE = "interreplay_loop"
 
 
-class OffPolicy(Shell):
+class OffPolicyAlgorithm(Shell):
     """Sample a little, update a little, over and over; every part in this process but the remote runners.
 
     Attributes:
@@ -42,7 +42,13 @@ class OffPolicy(Shell):
         config_class: Configuration of the algorithm.
     """
 
-    config_class: ClassVar[type]
+    config_class: ClassVar[Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let the configuration that the class names make algorithms of this class."""
+        super().__init_subclass__(**kwargs)
+        if "config_class" in vars(cls) and "algorithm_class" not in vars(cls.config_class):
+            cls.config_class.algorithm_class = cls
 
     @classmethod
     @override(Algorithm)
@@ -239,3 +245,6 @@ class OffPolicy(Shell):
         self.diagnostics.load_state_dict(loop["diagnostics"])
         set_global_rng(loop["global_rng"])
         self._collector.load_state_dict(loop)
+
+
+OffPolicy = OffPolicyAlgorithm  # its name before; subclasses of it elsewhere may use it

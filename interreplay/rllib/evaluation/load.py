@@ -10,7 +10,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
 from interreplay.rllib.evaluation.environment import check_environment
@@ -77,7 +77,9 @@ def restore(algorithm: Algorithm, folder: Path, trusted: bool) -> None:
         CheckpointError: It cannot be read, or does not fit.
     """
     try:
-        algorithm.restore_from_path(str(folder), **({"trusted": trusted} if isinstance(algorithm, OffPolicy) else {}))
+        algorithm.restore_from_path(
+            str(folder), **({"trusted": trusted} if isinstance(algorithm, OffPolicyAlgorithm) else {})
+        )
     except CheckpointError:
         raise
     except Exception as error:  # whatever is missing, or of another size than here
