@@ -68,7 +68,6 @@ MORE_FILES = {
     "replay_buffers": "the catalogue: one file per method",
     "interreplay/selection": "one way to draw rows per file, and what they share",
     "interreplay/learning": "one file per algorithm",
-    "interreplay/learning/fast": "one file per update written out by hand, and what they share",
     "interreplay/rllib/algorithms": "one file per algorithm, and what they share",
 }
 
