@@ -13,6 +13,8 @@ STAMP := $(VENV)/.installed
 # Tests run in as many processes as there are cores, at most four: each starts a Ray of its own. One sees prints and breakpoints.
 TESTERS ?= logical
 PYTEST = $(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 4 --dist worksteal
+# Where the environment forbids bytecode, every process of a test would compile all of the package and of the tests anew.
+export PYTHONDONTWRITEBYTECODE :=
 CODE := interreplay replay_buffers tests cluster_deployment docs $(wildcard *.py benchmarks examples)
 
 .PHONY: help install train test check types quick smoke bench docs notebooks format clean

@@ -11,7 +11,7 @@ import pandas as pd
 from benchmarks.measure import table
 from interreplay.analysis.reading.runs import read_runs
 from interreplay.analysis.scores import Scores
-from interreplay.analysis.study import build
+from interreplay.analysis.sections import build
 from interreplay.analysis.tables import aggregate_table, efficiency_table, improvement_table, runs_table
 
 

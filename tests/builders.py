@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from interreplay import Transitions
 
 Row = dict[str, Any]
 HALF_CHEETAH = {"obs_shape": (17,), "action_shape": (6,)}
+
+
+def by_turns(*lists: Iterable[Any]) -> list[Any]:
+    """Return parameters for `pytest.mark.parametrize`: the product of the lists, of which only a part is fast.
+
+    All pairs of the first two lists are; entries of the others come by turns. The rest is marked slow.
+    """
+    choices = [list(entries) for entries in lists]
+    fast = {
+        (i, j, *((i + j) % len(entries) for entries in choices[2:]))
+        for i in range(len(choices[0]))
+        for j in range(len(choices[1]))
+    }
+    return [
+        pytest.param(
+            *(entries[i] for entries, i in zip(choices, places, strict=True)),
+            marks=[] if places in fast else [pytest.mark.slow],
+        )
+        for places in itertools.product(*(range(len(entries)) for entries in choices))
+    ]
 
 
 class Episodes:

@@ -126,8 +126,16 @@ def learn(buffer: ReplayBuffer, sample, errors) -> None:
     buffer.update(sample, errors, {name: np.asarray(errors) ** 2 for name in buffer.scores_wanted})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rows", [1, 2, 20, 150])
+COUNTS = (1, 2, 20, 150)
+# Kinds by turns of counts; plain rows with every count.
+KINDS_OF_ROWS = [
+    pytest.param(kind, rows, marks=[] if kind == "plain" or i % len(COUNTS) == j else [pytest.mark.slow])
+    for i, kind in enumerate(KINDS)
+    for j, rows in enumerate(COUNTS)
+]
+
+
+@pytest.mark.parametrize(("kind", "rows"), KINDS_OF_ROWS)
 def test_shapes_dtypes_and_finiteness(recipe, kind, rows):
     given, buffer = make(rows, envs=2, **rows_for(recipe, **KINDS[kind])), recipe(capacity=100, seed=0)
     buffer.add(given)
@@ -266,10 +274,19 @@ def test_the_state_of_an_empty_buffer(recipe):
     same_sample(fresh.sample(64), expected.sample(64))
 
 
+def pickled(buffer: ReplayBuffer) -> ReplayBuffer:
+    return pickle.loads(pickle.dumps(buffer))
+
+
 @pytest.mark.parametrize(
-    "duplicate", [lambda b: pickle.loads(pickle.dumps(b)), copy.deepcopy], ids=["pickle", "deepcopy"]
+    ("rows", "duplicate"),
+    [
+        (0, copy.deepcopy),
+        (150, pickled),
+        *(pytest.param(*p, marks=pytest.mark.slow) for p in ((0, pickled), (150, copy.deepcopy))),
+    ],
+    ids=["0-deepcopy", "150-pickle", "0-pickle", "150-deepcopy"],
 )
-@pytest.mark.parametrize("rows", [0, 150])
 def test_duplicates_go_their_own_way(recipe, rows, duplicate):
     buffer = filled(recipe, rows)
     other = duplicate(buffer)

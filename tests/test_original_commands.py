@@ -8,7 +8,7 @@ import json
 import pytest
 
 from custom_training import main
-from interreplay.flags.original_flags import GONE
+from interreplay.flags.original_flags import REMOVED
 
 # What makes any of them small; none of these is a flag that they have.
 SMALL = (
@@ -70,10 +70,10 @@ def test_it_runs(line, method, tmp_path, capsys):
     assert last["learners"]["default_policy"]["num_updates_lifetime"] == 41
 
 
-@pytest.mark.parametrize("flag", GONE)
+@pytest.mark.parametrize("flag", REMOVED)
 def test_what_is_gone_says_what_to_do_instead(flag, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--trainer", "SAC", f"--{flag}", "1"])
     error = capsys.readouterr().err
     assert caught.value.code == 2 and error.count("\n") == 1
-    assert f"--{flag} of the original work: {GONE[flag]}" in error
+    assert f"--{flag} of the original work: {REMOVED[flag]}" in error

@@ -19,7 +19,7 @@ from interreplay.commandline import train
 from interreplay.commandline.study_checks import without_updates
 from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import STEPS
-from interreplay.studies.study import Execution, Run, Study
+from interreplay.studies.study import Execution, PlannedRun, Study
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
@@ -222,7 +222,7 @@ def test_a_run_that_cannot_learn_says_so_first(tmp_path, capsys):
 def test_runs_of_a_study_that_cannot_learn_are_counted():
     def study(starts):
         runs = [
-            Run(
+            PlannedRun(
                 "SAC",
                 "Pendulum-v1",
                 "Uniform",
@@ -242,19 +242,19 @@ def test_runs_of_a_study_that_cannot_learn_are_counted():
 
 
 def fill(monkeypatch, at: int, checkpoints_too: bool):
-    from interreplay.rllib.algorithms.off_policy import OffPolicy
+    from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
     from interreplay.rllib.run.result_log import JsonLoggerCallback
 
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    plain, save = JsonLoggerCallback.log_trial_result, OffPolicy.save_to_path
+    plain, save = JsonLoggerCallback.log_trial_result, OffPolicyAlgorithm.save_to_path
     monkeypatch.setattr(
         *(JsonLoggerCallback, "log_trial_result"),
         lambda self, i, trial, result: (full if result[STEPS] >= at else plain)(self, i, trial, result),
     )
     monkeypatch.setattr(
-        *(OffPolicy, "save_to_path"),
+        *(OffPolicyAlgorithm, "save_to_path"),
         lambda self, *args: (full if checkpoints_too and self.env_steps >= at else save)(self, *args),
     )
 

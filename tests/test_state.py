@@ -234,6 +234,7 @@ KILLS = """
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
     assert run(KILLS, str(tmp_path / "c")).communicate()[0] == "survived\n"
 

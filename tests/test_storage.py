@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from builders import HALF_CHEETAH, Episodes, identical, make, stack
+from builders import HALF_CHEETAH, Episodes, by_turns, identical, make, stack
 
 from interreplay import Storage, Transitions
 from interreplay.storage import row_table
@@ -35,9 +35,7 @@ def without_ids(transitions: Transitions) -> Transitions:
     return transitions.replace(episode=None, discounts=None)
 
 
-@pytest.mark.parametrize("numpy", [True, False], ids=["numpy", "torch"])
-@pytest.mark.parametrize("capacity", [1, 2, 7, 30])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "capacity", "numpy"), by_turns(KINDS, [1, 2, 7, 30], [True, False]))
 def test_what_was_added_is_what_comes_back(kind, capacity, numpy, monkeypatch):
     monkeypatch.setattr(row_table, "shares_numpy", lambda device: numpy)  # without numpy: as on other devices
     for seed in range(3):

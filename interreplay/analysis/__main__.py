@@ -11,7 +11,7 @@ from pathlib import Path
 from interreplay.analysis.reading.runs import FINISHED
 from interreplay.analysis.report import Report, make_report
 from interreplay.analysis.scores import Scores, read_scores
-from interreplay.analysis.study import MEASURES
+from interreplay.analysis.sections import MEASURES
 from interreplay.errors import UsageError
 from interreplay.flags.parser import OneLineParser
 from interreplay.flags.values import number

@@ -29,11 +29,6 @@ class Curves:
     steps: Array
     values: Array
 
-    def upto(self, steps: float) -> Curves:
-        """Return the part up to some steps."""
-        kept = self.steps <= steps
-        return Curves(self.steps[kept], self.values[:, kept])
-
     def means(self) -> Array:
         """Return of each run the mean over steps, the area under its curve by the length of the range: ``(runs,)``."""
         length = self.steps[-1] - self.steps[0]

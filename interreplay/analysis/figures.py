@@ -9,7 +9,7 @@ import pandas as pd
 
 from interreplay.analysis.curves import points
 from interreplay.analysis.drawing.charts import Chart, Dot, Figure, Line
-from interreplay.analysis.study import MEASURES, Section, Task
+from interreplay.analysis.sections import MEASURES, Section, Task
 
 # The diagnostics that are drawn; all of them are in diagnostics.csv.
 DIAGNOSTICS = {

@@ -20,7 +20,7 @@ from interreplay.analysis import html_tables
 from interreplay.analysis.drawing import interactive
 from interreplay.analysis.drawing.charts import Figure, Styles
 from interreplay.analysis.reading.runs import Run
-from interreplay.analysis.study import MEASURES, Section
+from interreplay.analysis.sections import MEASURES, Section
 
 
 def page(

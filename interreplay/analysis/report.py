@@ -11,7 +11,7 @@ from interreplay.analysis.drawing.charts import styles
 from interreplay.analysis.figures import figures
 from interreplay.analysis.reading.runs import Run, read_runs
 from interreplay.analysis.scores import Scores
-from interreplay.analysis.study import Section, build
+from interreplay.analysis.sections import Section, build
 from interreplay.analysis.tables import TABLES, all_tables
 from interreplay.errors import UsageError
 

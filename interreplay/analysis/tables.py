@@ -11,7 +11,7 @@ import pandas as pd
 from interreplay.analysis.curves import Curves, align
 from interreplay.analysis.reading.results import REPLAY
 from interreplay.analysis.reading.runs import Run
-from interreplay.analysis.study import MEASURES, Section, Task
+from interreplay.analysis.sections import MEASURES, Section, Task
 from interreplay.runs.results.intervals import STATISTICS, Array, improvement, interval, mean, ratio
 
 JUDGED = {"auc": "area under the curve", "final": "final return"}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from interreplay.cluster_checks.limits import Trap, cpus, gpus, limits, memory, output, shared_memory
+from interreplay.cluster_checks.limits import NodeProblem, cpus, gpus, limits, memory, output, shared_memory
 
 # What Ray appends to its folder when it makes a socket, with the longest process id there is.
 SOCKET = "ray/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store"
@@ -47,11 +47,11 @@ def checks(scripts: Path, results: Path) -> Iterator[tuple[str, Callable[[], str
 def job() -> str:
     """Return which job this is."""
     if not shutil.which("scontrol"):
-        raise Trap(
+        raise NodeProblem(
             "there is no Slurm here", "run this on a node of the cluster; elsewhere python cluster_run.py needs none"
         )
     if "SLURM_JOB_ID" not in os.environ:
-        raise Trap(
+        raise NodeProblem(
             f"{socket.gethostname()} is looked at from outside of a job, whose limits are others",
             f"srun --ntasks=1 {' '.join(map(str, [sys.executable, *sys.argv]))}, with the options of your jobs",
         )
@@ -64,7 +64,9 @@ def requeueing() -> str:
         return "not inside of a job"
     shown = output("scontrol", "show", "job", os.environ["SLURM_JOB_ID"])
     if "Requeue=0" in shown:
-        raise Trap("this job may not be requeued", "sbatch --requeue; where that is refused, submit again by hand")
+        raise NodeProblem(
+            "this job may not be requeued", "sbatch --requeue; where that is refused, submit again by hand"
+        )
     end = re.search(r"EndTime=(\S+)", shown)
     return f"allowed; the job ends at {end[1] if end else 'a time that is not known'}"
 
@@ -74,14 +76,14 @@ def scratch(scripts: Path) -> str:
     folder = Path(chosen_scratch(scripts))
     free = shutil.disk_usage(folder.parent).free
     if free < 2e9:
-        raise Trap(f"{free / 1e9:.1f} GB free in {folder.parent}", "another folder: submit.py --scratch")
+        raise NodeProblem(f"{free / 1e9:.1f} GB free in {folder.parent}", "another folder: submit.py --scratch")
     return f"{folder}, {free / 1e9:.0f} GB free"
 
 
 def chosen_scratch(scripts: Path) -> str:
     """Return what the batch scripts would take."""
     if not (scripts / "common.sh").is_file():
-        raise Trap(f"there is no {scripts}", "run the smoketest.py of a clone of the repository")
+        raise NodeProblem(f"there is no {scripts}", "run the smoketest.py of a clone of the repository")
     env = {"SLURM_JOB_ID": "1234567"} | os.environ
     done = subprocess.run(
         ["bash", "-c", f'. "{scripts}/common.sh" && choose_scratch'],
@@ -91,7 +93,9 @@ def chosen_scratch(scripts: Path) -> str:
         timeout=60,
     )
     if done.returncode:
-        raise Trap(done.stderr.strip().partition("error: ")[2] or done.stderr.strip(), "submit.py --scratch FOLDER")
+        raise NodeProblem(
+            done.stderr.strip().partition("error: ")[2] or done.stderr.strip(), "submit.py --scratch FOLDER"
+        )
     return done.stdout.strip()
 
 
@@ -104,7 +108,7 @@ def sockets(scripts: Path) -> str:
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(path))
     except OSError as error:
-        raise Trap(f"{path}: {error}", "a shorter folder on the node's own disk: submit.py --scratch") from None
+        raise NodeProblem(f"{path}: {error}", "a shorter folder on the node's own disk: submit.py --scratch") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return f"{len(str(path))} of 107 bytes"
@@ -115,20 +119,20 @@ def addresses() -> str:
     found = [a.address for values in psutil.net_if_addrs().values() for a in values if a.family == socket.AF_INET]
     outer = [address for address in found if not address.startswith("127.")]
     if not outer:
-        raise Trap("only 127.0.0.1, so jobs of several nodes are not possible", "jobs of one node work without")
+        raise NodeProblem("only 127.0.0.1, so jobs of several nodes are not possible", "jobs of one node work without")
     try:
         with socket.create_server((outer[0], 0)) as server, socket.create_connection(server.getsockname(), timeout=5):
             return ", ".join(outer)
     except OSError as error:
-        raise Trap(f"{outer[0]} cannot be talked to: {error}", "export INTERREPLAY_HEAD_IP=ANOTHER") from None
+        raise NodeProblem(f"{outer[0]} cannot be talked to: {error}", "export INTERREPLAY_HEAD_IP=ANOTHER") from None
 
 
 def settings() -> str:
     """Check that nothing in this environment leads to another cluster, or opens this one to others."""
     if "RAY_ADDRESS" in os.environ:
-        raise Trap(f"RAY_ADDRESS={os.environ['RAY_ADDRESS']} leads to another cluster", "unset RAY_ADDRESS")
+        raise NodeProblem(f"RAY_ADDRESS={os.environ['RAY_ADDRESS']} leads to another cluster", "unset RAY_ADDRESS")
     if os.environ.get("RAY_AUTH_MODE", "token") != "token":
-        raise Trap(
+        raise NodeProblem(
             f"RAY_AUTH_MODE={os.environ['RAY_AUTH_MODE']}: everybody here could use your Ray", "unset RAY_AUTH_MODE"
         )
     mine = [p for p in psutil.process_iter(["name", "uids"]) if p.info["name"] == "raylet"]
@@ -153,7 +157,7 @@ def results_folder(results: Path) -> str:
             if old.read_text() != "new":
                 raise OSError("a file that was replaced shows what it held before")
     except OSError as error:
-        raise Trap(f"{results}: {error}", "another folder: --results_dir") from None
+        raise NodeProblem(f"{results}: {error}", "another folder: --results_dir") from None
     return f"{results.resolve()}, {'with' if locks else 'without'} locking"
 
 
@@ -187,5 +191,7 @@ def two_at_once(scripts: Path) -> str:
     for process, (out, err) in zip(started, results, strict=True):
         if process.returncode or b"7" not in out:
             last = (err.decode(errors="replace").strip().splitlines() or ["no reason given"])[-1]
-            raise Trap(f"one of them ended with exit code {process.returncode}: {last}", "mend what failed above")
+            raise NodeProblem(
+                f"one of them ended with exit code {process.returncode}: {last}", "mend what failed above"
+            )
     return "both run a task"

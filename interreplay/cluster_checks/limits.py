@@ -14,7 +14,7 @@ import psutil
 NEEDED = {"memory": 1.5e9, "shared memory": 80e6, "threads": 2_000, "files": 4_096}
 
 
-class Trap(Exception):
+class NodeProblem(Exception):
     """What would go wrong, and how to mend it."""
 
     def __init__(self, problem: str, mend: str):
@@ -27,12 +27,12 @@ def cpus() -> str:
     usable, node = len(os.sched_getaffinity(0)), os.cpu_count() or 1
     owned = int(os.environ.get("SLURM_CPUS_ON_NODE", usable))
     if usable < owned:
-        raise Trap(
+        raise NodeProblem(
             f"a process may use {usable} of the job's {owned} CPUs", "srun --cpu-bind=none, or -c with all of them"
         )
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         if os.environ.get(name, "1").isdigit() and int(os.environ.get(name, "1")) > owned:
-            raise Trap(f"{name}={os.environ[name]}, with {owned} CPUs", f"unset {name}")
+            raise NodeProblem(f"{name}={os.environ[name]}, with {owned} CPUs", f"unset {name}")
     seen = f", Ray by itself would see {node}" if node != owned else ""
     return f"{owned}{seen}"
 
@@ -42,7 +42,7 @@ def memory() -> str:
     node = psutil.virtual_memory().total
     owned = min(node, *(value for value in (slurm_memory(), cgroup_memory()) if value), node)
     if owned < NEEDED["memory"]:
-        raise Trap(f"{owned / 1e9:.1f} GB; one run takes 1.5 GB and its replay buffer", "sbatch --mem=4G")
+        raise NodeProblem(f"{owned / 1e9:.1f} GB; one run takes 1.5 GB and its replay buffer", "sbatch --mem=4G")
     return f"{owned / 1e9:.1f} of the node's {node / 1e9:.1f} GB"
 
 
@@ -71,7 +71,7 @@ def shared_memory() -> str:
     """Check that there is room for the objects that Ray's processes share."""
     free = shutil.disk_usage("/dev/shm").free
     if free < NEEDED["shared memory"]:
-        raise Trap(
+        raise NodeProblem(
             f"{free / 1e6:.0f} MB free in /dev/shm; Ray wants {NEEDED['shared memory'] / 1e6:.0f}",
             "a container's --shm-size, or bind the node's /dev/shm into it",
         )
@@ -83,7 +83,7 @@ def limits() -> str:
     threads, files = (resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE))
     for name, value, letter in (("threads", threads, "u"), ("files", files, "n")):
         if 0 <= value < NEEDED[name]:
-            raise Trap(
+            raise NodeProblem(
                 f"{value} {name} of one user, {NEEDED[name]:.0f} wanted",
                 f"ask for a higher `ulimit -{letter}`; until then fewer runs at a time: --max-concurrent, --at-once",
             )
@@ -99,12 +99,12 @@ def gpus() -> str:
     import torch
 
     if "SLURM_JOB_ID" in os.environ and not given and torch.cuda.is_available():
-        raise Trap("the job asked for no GPU, but sees some that belong to others", "sbatch --gres=gpu:1")
+        raise NodeProblem("the job asked for no GPU, but sees some that belong to others", "sbatch --gres=gpu:1")
     if given > (seen := torch.cuda.device_count()):
         build = (
             "a build of torch without CUDA" if torch.version.cuda is None else f"built for CUDA {torch.version.cuda}"
         )
-        raise Trap(f"torch sees {seen} of {given} GPUs", f"nvidia-smi should list them; this is {build}")
+        raise NodeProblem(f"torch sees {seen} of {given} GPUs", f"nvidia-smi should list them; this is {build}")
     return f"{given}" if given else "none"
 
 

@@ -32,7 +32,7 @@ def act(given: argparse.Namespace) -> int:
     check_evaluate(given)
     if given.video:
         choose_working_backend()
-    from interreplay.rllib.evaluation.report import evaluate  # imports Ray: only after what is refused without it
+    from interreplay.rllib.evaluation.evaluate import evaluate  # imports Ray: only after what is refused without it
 
     evaluate(given, print)
     return 0

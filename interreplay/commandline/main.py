@@ -14,11 +14,15 @@ from interreplay.runs.signals import before_anything_is_to_save
 COMMANDS = {
     "train": ("interreplay.commandline.train", "train an agent with a replay method"),
     "evaluate": ("interreplay.commandline.evaluate", "let a trained policy act: returns, video, dataset"),
-    "cluster": ("interreplay.commandline.study", "many runs at once, on one machine or many"),
+    "study": ("interreplay.commandline.study", "many runs at once, on one machine or many"),
     "report": ("interreplay.analysis.__main__", "figures and tables from the results of runs"),
     "smoketest": ("interreplay.commandline.smoketest", "is this installation sound?"),
 }
 """Modules with a function ``main(argv)`` that returns an exit code, and what they are for."""
+NEEDS = {"report": ("matplotlib", "pandas", "plotly")}
+"""What commands need that is not always installed, here the extra ``analysis``; it is looked for, not imported."""
+OLD_NAMES = {"cluster": "study"}
+"""Commands by names that they had, which go on working; nothing lists them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] == "--version":
         sys.stdout.write(f"interreplay {__version__}\n")
         return 0
-    name, *rest = words
+    name, *rest = OLD_NAMES.get(words[0], words[0]), *words[1:]
     if name not in available():
         sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, available())}\n")
         return 2
@@ -47,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command() -> int:
     """Run the console script `interreplay`."""
-    if sys.argv[1:2] in (["train"], ["cluster"]):
+    if sys.argv[1:2] in (["train"], ["study"], ["cluster"]):
         before_anything_is_to_save()  # what they import takes seconds
     return main()
 
@@ -57,9 +61,12 @@ def train() -> int:
     return _at_once("train")
 
 
-def cluster() -> int:
-    """Run the console script `interreplay-cluster`."""
-    return _at_once("cluster")
+def study() -> int:
+    """Run the console script `interreplay-study`, and `interreplay-cluster`, as it was called before."""
+    return _at_once("study")
+
+
+cluster = study  # by which the script of an older installation calls it
 
 
 def agent() -> int:
@@ -75,7 +82,7 @@ def _at_once(name: str) -> int:
 
 def available() -> dict[str, str]:
     """Return the parts that are installed, and what they are for."""
-    return {name: text for name, (module, text) in COMMANDS.items() if _exists(module)}
+    return {name: text for name, (_, text) in COMMANDS.items() if all(map(_exists, NEEDS.get(name, ())))}
 
 
 def usage() -> str:
@@ -85,8 +92,5 @@ def usage() -> str:
     return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", last])
 
 
-def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package that it would be in
-        return False
+def _exists(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None

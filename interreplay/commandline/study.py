@@ -16,7 +16,7 @@ from interreplay.commandline.study_checks import check, check_processors, find, 
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
 from interreplay.flags.config_files import completed
-from interreplay.flags.original_flags import ELSEWHERE
+from interreplay.flags.original_flags import RENAMED
 from interreplay.flags.parser import FlagParser, RaisingFlagParser, program
 from interreplay.flags.run_flags import CATALOGUE, FLAGS, GROUPS
 from interreplay.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
@@ -26,17 +26,17 @@ from interreplay.runs.folder_lock import held
 from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import check_name
 from interreplay.runs.signals import before_anything_is_to_save
-from interreplay.studies import inputs_file, report, study_file
+from interreplay.studies import inputs_file, results_table, study_file
 from interreplay.studies.entries import as_seeds
-from interreplay.studies.grid import Language, expand, typed
+from interreplay.studies.grid import SettingsResolver, expand, typed
 from interreplay.studies.progress import StudyReporter
-from interreplay.studies.study import Execution, Run, Study
+from interreplay.studies.study import Execution, PlannedRun, Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER
 
 WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {"list_buffers", "list_presets", *EXECUTION}
 """Flags that say what to run."""
-LANGUAGE = Language(FLAGS, settings_for, lambda name: find(name).name)
+LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda name: find(name).name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def make_parser() -> FlagParser:
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
         STUDY_GROUPS | settings,
-        elsewhere=ELSEWHERE | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
+        elsewhere=RENAMED | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
         description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
@@ -141,7 +141,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     return Study(runs, execution), StudyFolder.at(given.get("results_dir", str(home)))
 
 
-def searched(runs: list[Run], given: Mapping[str, Any]) -> list[Run]:
+def searched(runs: list[PlannedRun], given: Mapping[str, Any]) -> list[PlannedRun]:
     """Return the runs, those that take searched settings as often as there are draws."""
     search = given["search"]
     if search is None:
@@ -158,7 +158,7 @@ def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
-def settings_of(study: Study, folder: StudyFolder, run: Run) -> dict[str, Any]:
+def settings_of(study: Study, folder: StudyFolder, run: PlannedRun) -> dict[str, Any]:
     """Return a run's settings, as ``custom_training`` would have them, with the threads that it is given here."""
     settings: SimpleNamespace = settings_for(run.given())
     return vars(settings) | {"threads": study.execution.cpus_per_trial, "local_dir": str(folder.path)}
@@ -174,7 +174,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     settings, say = settings_of(study, folder, run), functools.partial(print, flush=True)
     code = run_single(folder.trial(run), settings, study.execution, say, uri)
     folder.fetch()
-    report.write(folder, study.runs)
+    results_table.write(folder, study.runs)
     return code
 
 
@@ -204,17 +204,19 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
 
 def summary(study: Study, folder: StudyFolder, code: int) -> int:
     """Write and print the tables; return the exit code."""
-    rows, table = report.write(folder, study.runs)
-    where = f"{folder.place}/{report.TABLE}"
-    print(f"\n{report.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")
-    if ranked := report.ranking(rows, {run.name: run for run in study.runs}):
+    rows, table = results_table.write(folder, study.runs)
+    where = f"{folder.place}/{results_table.TABLE}"
+    print(f"\n{results_table.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")
+    if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
-        print(f"\n{report.columns_of([head, *ranked], right={4, 5, 6})}\nthe first: {report.as_command(best)}")
+        print(
+            f"\n{results_table.aligned([head, *ranked], right={4, 5, 6})}\nthe first: {results_table.as_command(best)}"
+        )
     failed = [row for row in rows if row["state"] == FAILED]
     if failed:
         lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
-        print(f"\n{report.columns_of(lines)}")
+        print(f"\n{results_table.aligned(lines)}")
     left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
     again = f"{program()} --resume {shlex.quote(folder.place)}"
     if left:

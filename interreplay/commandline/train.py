@@ -26,7 +26,7 @@ from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
 from interreplay.runs.progress import Reporter
-from interreplay.runs.resume import home_of, reopen, restore, unwritten
+from interreplay.runs.resume import reopen, restore, run_folder_of, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
 from interreplay.runs.signals import Interrupts
 from interreplay.studies.trial_folder import STATUS
@@ -59,7 +59,7 @@ def act(given: Mapping[str, Any]) -> int:
         return 0
     if "resume" not in given:
         return run(given, [], None)
-    home = home_of(find_checkpoints(given["resume"])[0], given.get("local_dir"))
+    home = run_folder_of(find_checkpoints(given["resume"])[0], given.get("local_dir"))
     if home is None:
         return run(given, find_checkpoints(given["resume"]), None)
     if (home / STATUS).exists():

@@ -19,7 +19,7 @@ from typing import Any
 
 from interreplay.errors import UsageError, did_you_mean
 from interreplay.flags import presets
-from interreplay.flags.original_flags import ELSEWHERE, GONE
+from interreplay.flags.original_flags import REMOVED, RENAMED
 from interreplay.flags.parser import METAVARS, PAIR
 from interreplay.flags.replay_flags import names_method
 from interreplay.flags.run_flags import ALIASES, FLAGS, METHOD
@@ -198,10 +198,10 @@ def _unknown(key: str, name: str) -> str:
         return f"{key} is no setting of a run; give it as --{name} on the command line"
     if name in presets.KEYS:
         return f"{key!r} belongs into a preset; use --preset for this file, or give flags and values"
-    if name in GONE:
-        return f"{key!r} of the original work: {GONE[name]}"
+    if name in REMOVED:
+        return f"{key!r} of the original work: {REMOVED[name]}"
     accepted = [name for name in (*FLAGS, *NAMES, DEFAULTS) if name not in INVOKED]
-    hint = ELSEWHERE.get(name) or did_you_mean(name, accepted)
+    hint = RENAMED.get(name) or did_you_mean(name, accepted)
     return f"unknown key {key!r}; {hint}{' ' if hint.endswith('?') else '; ' if hint else ''}--help lists every flag"
 
 

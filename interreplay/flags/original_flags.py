@@ -7,7 +7,7 @@ from interreplay.flags.replay_flags import METHODS
 from interreplay.flags.values import boolean, number, whole
 from interreplay.learning.algorithms_table import UNROLLS
 
-GONE = {
+REMOVED = {
     "agent_name": "runs are named by algorithm, environment, method and seed; --local_dir says where they go",
     "log_dir": "everything is written to the run's folder in --local_dir",
     "restore_path": "--resume goes on from a run's folder or one of its checkpoints",
@@ -67,7 +67,7 @@ ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
     ),
 )
 
-ELSEWHERE = {
+RENAMED = {
     "learning_rate": "use --actor_lr and --critic_lr (SAC also has --alpha_lr; DQN and its variants have --lr)",
     "batch_size": "use --train_batch_size",
     "algo": "use --trainer",

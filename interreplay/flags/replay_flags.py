@@ -20,14 +20,14 @@ BUFFER_ARGUMENTS = {"kneighbors": "k", "mixup_alpha": "alpha", "prob_interpolati
 BUFFER_ARGUMENTS |= {"interp_decay_rate": "interp_decay"}
 PRIORITY_ARGUMENTS = {f"prioritized_replay_{name}": name for name in ("alpha", "beta", "eps")}
 # Arguments of replay methods that are objects or belong to the whole run, and the flag that says them.
-ELSEWHERE = {
+SET_BY_FLAGS = {
     "capacity": "--buffer_size",
     "n_step": "--n_step",
     "gamma": "--gamma",
     "seed": "--seed",
     "device": "--device",
 }
-ELSEWHERE |= {
+SET_BY_FLAGS |= {
     "selector": "--prioritized_replay",
     "credit": "--interp_prio_update",
     "termination_fn": "the Python interface",
@@ -220,9 +220,9 @@ def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, tuple[str, Any
 
 
 def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[str]) -> None:
-    if argument in ELSEWHERE:
-        raise UsageError(f"use {ELSEWHERE[argument]} instead of {flag} {argument}")
-    accepted = [parameter for parameter in parameters if parameter not in ELSEWHERE]
+    if argument in SET_BY_FLAGS:
+        raise UsageError(f"use {SET_BY_FLAGS[argument]} instead of {flag} {argument}")
+    accepted = [parameter for parameter in parameters if parameter not in SET_BY_FLAGS]
     if argument not in accepted:
         raise UsageError(f"{flag}: {name} takes no argument {argument!r}; {accepted_names(argument, accepted)}")
 

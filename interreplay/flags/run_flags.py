@@ -218,7 +218,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "video_to_tensorboard",
             boolean,
             False,
-            "a film of the first episode of every evaluation",
+            "a video of the first episode of every evaluation",
             scope="execution",
             changeable=True,
         ),

@@ -11,7 +11,7 @@ from interreplay.errors import UsageError, accepted_names
 from interreplay.flags import presets
 from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, algorithm_settings
 from interreplay.flags.config_files import completed
-from interreplay.flags.original_flags import ELSEWHERE, GONE
+from interreplay.flags.original_flags import REMOVED, RENAMED
 from interreplay.flags.parser import FlagParser
 from interreplay.flags.replay_flags import check_rows, names_method, replay_for, unroll_replay_for
 from interreplay.flags.run_flags import (
@@ -32,8 +32,8 @@ def make_parser() -> FlagParser:
     """Return the parser of the whole command line."""
     return FlagParser(
         GROUPS,
-        GONE,
-        ELSEWHERE,
+        REMOVED,
+        RENAMED,
         completed,
         usage="%(prog)s [--config FILE] [KEY=VALUE ...] [FLAGS]",
         description="Train an RLlib agent with a replay method. Flags are accepted with - or _ between their words.",

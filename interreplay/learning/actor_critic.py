@@ -23,7 +23,7 @@ from interreplay.learning.offers import (
     SCORING,
     TARGET,
 )
-from interreplay.learning.settings import ActorCriticSettings, SACSettings
+from interreplay.learning.settings import ActorCriticSettings
 from interreplay.learning.update import (
     SampleLike,
     Update,
@@ -50,6 +50,7 @@ class ActorCriticUpdate(Update, ABC):
     Attributes:
         adam: The class of the optimizers.
         adamw: The same, for weight decay that is decoupled from the gradient.
+        betas: β₁ and β₂ of the actor's and the critics'.
         standard: Settings where none are given.
         loss: The critics' loss of rows that bring none of their own.
         updates: Their number so far.
@@ -58,6 +59,7 @@ class ActorCriticUpdate(Update, ABC):
     offers = frozenset({MEAN_ERROR, LARGEST_ERROR, REDUCIBLE_LOSS, TARGET, SCORING, ACTOR_WEIGHTS, CRITIC_LOSS})
     adam: ClassVar[Any] = torch.optim.Adam
     adamw: ClassVar[Any] = torch.optim.AdamW
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     standard: ClassVar[ActorCriticSettings] = ActorCriticSettings()
 
     def __init__(
@@ -87,7 +89,9 @@ class ActorCriticUpdate(Update, ABC):
     def _optimizer(self, parameters: Sequence[Tensor], lr: float, l2: float) -> torch.optim.Optimizer:
         """Make an optimizer: Adam with the gradient of an L2 term, as Sander et al. 2022 have it, or AdamW."""
         decay = self.settings.weight_decay
-        return self.adamw(parameters, lr, weight_decay=decay) if decay else self.adam(parameters, lr, weight_decay=l2)
+        made = self.adamw(parameters, lr, weight_decay=decay) if decay else self.adam(parameters, lr, weight_decay=l2)
+        made.param_groups[0]["betas"] = self.betas
+        return made
 
     def minimize(self, loss: Tensor, name: str) -> None:
         """Step the parameters of the optimizer `name` down the gradient of a loss, which autograd takes."""
@@ -100,8 +104,8 @@ class ActorCriticUpdate(Update, ABC):
         optimizer.apply() if isinstance(optimizer, FastAdam) else optimizer.step()
 
     def target_views(self, rows: Transitions, next_obs: Tensor) -> Tensor:
-        """Return what target networks see of the next observations: `next_obs` where the encoder has no parameters."""
-        if not self.encoder:
+        """Return what target networks see of the next observations: `next_obs` where the encoder has no target."""
+        if not (self.encoder and self.targets):
             return next_obs
         with torch.no_grad():
             return self.networks.target_encoder(rows.next_obs)
@@ -138,8 +142,9 @@ class ActorCriticUpdate(Update, ABC):
         return self.updates % self.settings.policy_delay == 0
 
     def move_targets(self) -> None:
-        """Move the critics' targets, and the encoder's."""
-        polyak(self.targets, [*self.critics], self.tau)
+        """Move the critics' targets, and the encoder's, where there are any."""
+        if self.targets:
+            polyak(self.targets, [*self.critics], self.tau)
 
     def reset_when_due(self, rng: torch.Generator) -> None:
         """Let networks and optimizers start anew after each `reset_interval` updates (Nikishin et al. 2022).
@@ -211,47 +216,3 @@ class ActorCriticUpdate(Update, ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.updates = int(state.get("updates", 0))  # which no checkpoint of SAC had before policies could wait
-
-
-class SoftUpdate(ActorCriticUpdate):
-    """What the updates of soft actor-critic share: the temperature, and what is reported.
-
-    Args:
-        networks: What is learned, with ``log_alpha`` too.
-        target_entropy: In nats; None for that of the settings, of which "auto" means the networks'
-            ``automatic_entropy`` and "half" half of it.
-        **options: Those of `ActorCriticUpdate`, settings by name among them.
-    """
-
-    metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_mean", "log_prob_mean")
-    standard = SACSettings()
-
-    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
-        super().__init__(networks, **options)
-        target: Any = self.settings.target_entropy if target_entropy is None else target_entropy
-        if isinstance(target, str):
-            target = {"auto": 1.0, "half": 0.5}[target] * networks.automatic_entropy()
-        self.target_entropy = float(target)
-        self.optimizers["alpha"] = self.adam([networks.log_alpha], self.settings.alpha_lr)
-        zero = torch.zeros_like(networks.log_alpha, requires_grad=False)
-        self.policy_metrics = (zero, zero, zero)
-
-    def report(self, critic_loss: Tensor, alpha: Tensor, q_mean: Tensor) -> Tensor:
-        """Return the metrics; those of the policy are of its last update.
-
-        Args:
-            critic_loss: Of this update.
-            alpha: The temperature at its beginning.
-            q_mean: Mean of the critics' values.
-        """
-        actor_loss, alpha_loss, log_prob_mean = self.policy_metrics
-        return torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob_mean])
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"policy_metrics": torch.stack(self.policy_metrics).cpu().numpy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        if "policy_metrics" in state:
-            kept = torch.as_tensor(state["policy_metrics"], device=self.networks.log_alpha.device).clone()
-            self.policy_metrics = (kept[0], kept[1], kept[2])

@@ -69,10 +69,8 @@ class DiscreteSACNetworks(SACNetworks):
     def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
         return CategoricalActor(inputs, actions, hiddens)
 
-    def make_critics(
-        self, count: int, inputs: int, actions: int, hiddens: Sequence[int], layer_norm: bool, dropout: float
-    ) -> BatchedMLP:
-        return BatchedMLP(count, [inputs, *hiddens, actions], layer_norm, dropout)
+    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
+        return BatchedMLP(count, [inputs, *hiddens, actions], *options)
 
     def automatic_entropy(self) -> float:
         return ENTROPY_SHARE * math.log(self.actor.size)
@@ -90,13 +88,10 @@ class PlainDiscreteSACUpdate(PlainSACUpdate):
     Arguments are those of `SoftUpdate`; the target entropy is `ENTROPY_SHARE`·log A by default, as in the paper.
     """
 
-    def critic_loss(
-        self, batch: SampleLike, obs: Tensor, m: int, target: Tensor, rng: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        critics, taken = self.networks.critics, repeat_for_views(batch.transitions.actions, m).unsqueeze(-1)
+    def critic_outputs(self, rows: Transitions, obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        critics, taken = self.networks.critics, repeat_for_views(rows.actions, m).unsqueeze(-1)
         values = critics.outputs(obs, critics.draw_dropped(obs, rng))
-        chosen = values.gather(-1, taken.expand(len(values), -1, -1)).squeeze(-1)
-        return self.loss_of(batch, mean_over_views(chosen, m), target)
+        return values.gather(-1, taken.expand(len(values), -1, -1))
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:

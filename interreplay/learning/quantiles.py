@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from interreplay.learning.actor_critic import SoftUpdate
 from interreplay.learning.losses import Huber
 from interreplay.learning.offers import CRITIC_LOSS
 from interreplay.learning.soft_settings import TQCSettings
-from interreplay.learning.update import mean_over_views, normal, repeat_for_views
+from interreplay.learning.soft_update import SoftUpdate
 from interreplay.transitions import Transitions
 
 
@@ -48,14 +47,10 @@ class TruncatedTargets(SoftUpdate):
     @torch.no_grad()
     def target_atoms(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
         """Return the atoms z ``(n, K)``, means over the m views of each encoded next observation ``(n·m, d)``."""
-        targets = self.networks.targets
-        sample = self.networks.actor(next_obs, normal(repeat_for_views(rows.actions.flatten(1), m), rng))
+        targets, sample = self.networks.targets, self.next_sample(rows, next_obs, m, rng)
         inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
-        atoms = targets.outputs(inputs, targets.draw_dropped(inputs, rng))
-        atoms = kept_atoms(atoms, self.settings.drop_per_critic)
-        if self.settings.backup_entropy:
-            atoms = atoms - (self.networks.log_alpha.exp() * sample.log_probs).unsqueeze(1)
-        return rows.rewards.unsqueeze(1) + rows.discounts.unsqueeze(1) * mean_over_views(atoms.mT, m).mT
+        atoms = kept_atoms(targets.outputs(inputs, targets.draw_dropped(inputs, rng)), self.settings.drop_per_critic)
+        return self.soft_target(rows, atoms.mT, sample.log_probs, m).mT
 
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
         return self.target_atoms(rows, next_obs, m, rng).mean(dim=1)

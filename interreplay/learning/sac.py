@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.actor_critic import SoftUpdate
 from interreplay.learning.encoders import Flat
 from interreplay.learning.fast.sac import FastSACUpdate
 from interreplay.learning.networks import BatchedMLP, Critics, GaussianActor
 from interreplay.learning.settings import SACSettings
+from interreplay.learning.soft_update import SoftUpdate
+from interreplay.learning.squashed_gaussian import SquashedGaussianSample
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
@@ -67,11 +68,9 @@ class SACNetworks(nn.Module):
         """Make the policy."""
         return GaussianActor(inputs, actions, hiddens)
 
-    def make_critics(
-        self, count: int, inputs: int, actions: int, hiddens: Sequence[int], layer_norm: bool, dropout: float
-    ) -> BatchedMLP:
-        """Make so many critics."""
-        return Critics(count, inputs + actions, hiddens, layer_norm, dropout)
+    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
+        """Make so many critics; `options` are `layer_norm` and `dropout`."""
+        return Critics(count, inputs + actions, hiddens, *options)
 
     def make_targets(self, *shape: Any) -> nn.Module:
         """Make the critics' targets, which equal them; arguments as of `make_critics`."""
@@ -87,9 +86,26 @@ class SACNetworks(nn.Module):
         """Draw everything but the encoder anew."""
         self.actor.body.reset(rng)
         self.critics.reset(rng)
-        self.targets.load_state_dict(self.critics.state_dict())
+        if any(True for _ in self.targets.parameters()):
+            self.targets.load_state_dict(self.critics.state_dict())
         with torch.no_grad():
             self.log_alpha.fill_(math.log(self.initial_alpha))
+
+
+class Judged(NamedTuple):
+    """What critics are found to be.
+
+    Attributes:
+        loss: Theirs.
+        errors: TD errors ``(critics, n)``.
+        mean: Of their values.
+        target: q_t ``(n,)``.
+    """
+
+    loss: Tensor
+    errors: Tensor
+    mean: Tensor
+    target: Tensor
 
 
 class PlainSACUpdate(SoftUpdate):
@@ -128,10 +144,8 @@ class PlainSACUpdate(SoftUpdate):
         metrics = self.report(critic_loss, alpha, q_mean).detach()
         return UpdateResult(errors.mean(dim=0).detach(), metrics, scores)
 
-    def judge(
-        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the critics' loss, TD errors ``(critics, n)``, the mean value and q_t ``(n,)``.
+    def judge(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator) -> Judged:
+        """Return the critics' loss and what it is made of.
 
         Args:
             batch: What is learned from.
@@ -141,37 +155,29 @@ class PlainSACUpdate(SoftUpdate):
             rng: Source of the policy's noise and of dropout.
         """
         target = self.target_for(batch, next_obs, m, rng)
-        return *self.critic_loss(batch, obs, m, target, rng), target
+        outputs = self.critic_outputs(batch.transitions, obs, m, rng)
+        errors = mean_over_views(outputs.squeeze(-1), m) - target
+        return Judged(self.critic_loss(batch, errors), errors, (errors + target).mean(), target)
 
-    @torch.no_grad()
-    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
-        sample = self.networks.actor(next_obs, normal(repeat_for_views(rows.actions.flatten(1), m), rng))
-        inputs = torch.cat([self.target_views(rows, next_obs), sample.actions], dim=1)
-        values = self.lowest_target(inputs, rng).squeeze(-1)
-        if self.settings.backup_entropy:
-            values = values - self.networks.log_alpha.exp() * sample.log_probs
-        return rows.rewards + rows.discounts * mean_over_views(values, m)
+    def critic_outputs(self, rows: Transitions, obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return the critics' outputs ``(critics, n·m, numbers)`` for what was done in observations ``(n·m, d)``."""
+        actions, critics = repeat_for_views(rows.actions.flatten(1), m), self.networks.critics
+        return critics.outputs(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
 
-    def critic_loss(
-        self, batch: SampleLike, obs: Tensor, m: int, target: Tensor, rng: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the critics' loss for observations ``(n·m, d)``, TD errors ``(critics, n)`` and the mean value."""
-        actions, critics = repeat_for_views(batch.transitions.actions.flatten(1), m), self.networks.critics
-        values = critics(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
-        return self.loss_of(batch, mean_over_views(values, m), target)
-
-    def loss_of(self, batch: SampleLike, values: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what `critic_loss` does, of the critics' values ``(critics, n)`` of the actions that were taken."""
-        errors = values - target
-        losses = batch.weights * self.loss_for(batch).values(errors)
-        return weighted_mean(losses, batch.row_weights).sum(), errors, (errors + target).mean()
+    def critic_loss(self, batch: SampleLike, errors: Tensor) -> Tensor:
+        """Return the critics' loss for TD errors ``(critics, n)``."""
+        return weighted_mean(batch.weights * self.loss_for(batch).values(errors), batch.row_weights).sum()
 
     def actor_loss(self, batch: SampleLike, obs: Tensor, alpha: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return the actor's loss for observations ``(n, d)``, and log π ``(n,)`` without its gradient."""
-        sample = self.networks.actor(obs, normal(batch.transitions.actions.flatten(1), rng))
+        sample = self.learned_sample(obs, normal(batch.transitions.actions.flatten(1), rng))
         inputs = torch.cat([obs, sample.actions], dim=1)
         values = self.judgment(self.networks.critics(inputs, *self.judges(obs, rng)))
         return weighted_mean(alpha * sample.log_probs - values, actor_row_weights(batch)), sample.log_probs.detach()
+
+    def learned_sample(self, obs: Tensor, noise: Tensor) -> SquashedGaussianSample:
+        """Return the actions that the policy is learned by, for standard normal noise ``(n, actions)``."""
+        return self.networks.actor(obs, noise)
 
 
 SACUpdate = FastSACUpdate

@@ -173,14 +173,11 @@ class Rate(Accepts):
         if len(pairs) != len(value) or not pairs or not all(self.one.admits(rate) for _, rate in pairs):
             return False
         steps = [step for step, _ in pairs]
-        rising = all(Whole(0).admits(step) for step in steps) and all(a < b for a, b in pairwise(steps))
-        return rising and steps[0] == 0
+        return all(map(Whole(0).admits, steps)) and steps[0] == 0 and all(a < b for a, b in pairwise(steps))
 
     def parse(self, text: str) -> Any:
-        if text.lstrip().startswith("["):
-            return json.loads(text)
         if ":" not in text:
-            return float(text)
+            return json.loads(text) if "[" in text else float(text)
         pairs = [pair.split(":") for pair in text.split(",")]
         return [[Whole(0).parse(step), float(rate)] for step, rate in pairs]
 
@@ -203,8 +200,7 @@ class Widths(Accepts):
     described, metavar = "whole numbers of at least 1 such as 256,256", "N"
 
     def admits(self, value: Any) -> bool:
-        whole = Whole(1)
-        return isinstance(value, list | tuple) and len(value) > 0 and all(map(whole.admits, value))
+        return isinstance(value, list | tuple) and len(value) > 0 and all(map(Whole(1).admits, value))
 
     def parse(self, text: str) -> tuple[int, ...]:
         return tuple(int(word) for word in text.strip().strip("[]()").replace(",", " ").split())

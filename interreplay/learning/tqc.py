@@ -12,9 +12,9 @@ from interreplay.learning.dropout import Dropped
 from interreplay.learning.fast.tqc import FastTQCUpdate
 from interreplay.learning.networks import BatchedMLP
 from interreplay.learning.quantiles import TruncatedTargets, quantile_huber
-from interreplay.learning.sac import PlainSACUpdate, SACNetworks
+from interreplay.learning.sac import Judged, PlainSACUpdate, SACNetworks
 from interreplay.learning.soft_settings import TQCSettings
-from interreplay.learning.update import SampleLike, mean_over_views, repeat_for_views, weighted_mean
+from interreplay.learning.update import SampleLike, mean_over_views, weighted_mean
 
 
 class QuantileCritics(BatchedMLP):
@@ -40,10 +40,8 @@ class TQCNetworks(SACNetworks):
         self.n_quantiles = n_quantiles
         super().__init__(*shape, **options)
 
-    def make_critics(
-        self, count: int, inputs: int, actions: int, hiddens: Sequence[int], layer_norm: bool, dropout: float
-    ) -> BatchedMLP:
-        return QuantileCritics(count, [inputs + actions, *hiddens, self.n_quantiles], layer_norm, dropout)
+    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
+        return QuantileCritics(count, [inputs + actions, *hiddens, self.n_quantiles], *options)
 
 
 class PlainTQCUpdate(TruncatedTargets, PlainSACUpdate):
@@ -60,16 +58,12 @@ class PlainTQCUpdate(TruncatedTargets, PlainSACUpdate):
     A loss or targets that rows bring along are of means; here they are passed over.
     """
 
-    def judge(
-        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        actions, critics = repeat_for_views(batch.transitions.actions.flatten(1), m), self.networks.critics
+    def judge(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator) -> Judged:
         target = self.target_atoms(batch.transitions, next_obs, m, rng)
-        outputs = critics.outputs(torch.cat([obs, actions], dim=1), critics.draw_dropped(obs, rng))
-        quantiles = mean_over_views(outputs.mT, m).mT
+        quantiles = mean_over_views(self.critic_outputs(batch.transitions, obs, m, rng).mT, m).mT
         losses = batch.weights * quantile_huber(quantiles, target, self.settings.kappa)
-        mean = target.mean(dim=1)
-        return weighted_mean(losses, batch.row_weights), quantiles.mean(dim=2) - mean, quantiles.mean(), mean
+        loss, mean = weighted_mean(losses, batch.row_weights), target.mean(dim=1)
+        return Judged(loss, quantiles.mean(dim=2) - mean, quantiles.mean(), mean)
 
 
 TQCUpdate = FastTQCUpdate

@@ -50,7 +50,7 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
     raise CheckpointError(f"no usable checkpoint: {'; '.join(reasons)}")
 
 
-def home_of(checkpoint: Path, local_dir: Path | None) -> Path | None:
+def run_folder_of(checkpoint: Path, local_dir: Path | None) -> Path | None:
     """Return the run folder to go on in; None where a new one is to be made.
 
     Args:

@@ -12,13 +12,13 @@ from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.flags.parser import Flag
 from interreplay.flags.values import written
 from interreplay.studies.entries import entry, seeds_from
-from interreplay.studies.study import Run
+from interreplay.studies.study import PlannedRun
 
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
 
 
-class Language(NamedTuple):
-    """What the studies are written in.
+class SettingsResolver(NamedTuple):
+    """From what a study says to the settings of its runs.
 
     Attributes:
         flags: Every flag of ``custom_training`` by name.
@@ -31,13 +31,13 @@ class Language(NamedTuple):
     environment: Callable[[str], str]
 
 
-def expand(contents: Mapping[str, Any], language: Language) -> list[Run]:
+def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
     """Return the runs of a grid, or of several under ``grids``: all of the first seed, then all of the second, ...
 
     Args:
         contents: Lists ``buffers``, ``envs``, ``trainers``, ``seeds`` and ``settings``; those beside ``grids`` are
             the defaults of each grid.
-        language: What they mean.
+        resolver: What they mean.
 
     Raises:
         UsageError: Something is unknown, or empty.
@@ -49,37 +49,37 @@ def expand(contents: Mapping[str, Any], language: Language) -> list[Run]:
     runs = []
     for grid in grids:
         check_keys("grids", grid, GRID_KEYS)
-        settings = typed(common.get("settings"), language.flags) | typed(grid.get("settings"), language.flags)
-        runs += [(place, run) for place, run in _one(common | grid | {"settings": settings}, language)]
+        settings = typed(common.get("settings"), resolver.flags) | typed(grid.get("settings"), resolver.flags)
+        runs += [(place, run) for place, run in _one(common | grid | {"settings": settings}, resolver)]
     return [run for _, run in sorted(runs, key=lambda pair: pair[0])]
 
 
-def _one(grid: Mapping[str, Any], language: Language) -> Iterator[tuple[int, Run]]:
+def _one(grid: Mapping[str, Any], resolver: SettingsResolver) -> Iterator[tuple[int, PlannedRun]]:
     """Yield the runs, each with the place of its seed in the list of seeds."""
     seeds = seeds_from(grid.get("seeds", 1))
-    buffers = [_buffer(value, language) for value in _listed(grid, "buffers", [None])]
-    envs = [_with_settings(value, "env", language) for value in _listed(grid, "envs", ["InvertedPendulum-v5"])]
-    trainers = [_with_settings(value, "trainer", language) for value in _listed(grid, "trainers", ["SAC"])]
+    buffers = [_buffer(value, resolver) for value in _listed(grid, "buffers", [None])]
+    envs = [_with_settings(value, "env", resolver) for value in _listed(grid, "envs", ["InvertedPendulum-v5"])]
+    trainers = [_with_settings(value, "trainer", resolver) for value in _listed(grid, "trainers", ["SAC"])]
     for (place, seed), env, trainer, buffer in itertools.product(enumerate(seeds), envs, trainers, buffers):
         label, own = buffer
         flags = grid["settings"] | trainer | env | own | {"seed": seed}
-        yield place, make_run(flags, label, language)
+        yield place, make_run(flags, label, resolver)
 
 
-def make_run(flags: dict[str, Any], label: str | None, language: Language, **more: Any) -> Run:
+def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolver, **more: Any) -> PlannedRun:
     """Return a run from its flags, after checking that they fit each other.
 
     Args:
         flags: Flags and values, ``buffer_args`` among them as a mapping.
         label: The replay method's name in tables; made from its arguments for None.
-        language: What the flags mean.
-        **more: Further attributes of the `Run`.
+        resolver: What the flags mean.
+        **more: Further attributes of the `PlannedRun`.
     """
-    run = Run(flags.get("trainer", "SAC"), "", label or "", flags.get("seed", 0), flags, **more)
-    settings = language.settings_for(run.given())
-    env = language.environment(settings.env)
+    run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", flags.get("seed", 0), flags, **more)
+    settings = resolver.settings_for(run.given())
+    env = resolver.environment(settings.env)
     flags = flags | {"env": env}
-    return Run(settings.trainer, env, label or label_of(settings), settings.seed, flags, **more)
+    return PlannedRun(settings.trainer, env, label or label_of(settings), settings.seed, flags, **more)
 
 
 def label_of(settings: SimpleNamespace) -> str:
@@ -97,22 +97,22 @@ def _listed(grid: Mapping[str, Any], key: str, otherwise: list[Any]) -> list[Any
     return value
 
 
-def _buffer(value: Any, language: Language) -> tuple[str | None, dict[str, Any]]:
+def _buffer(value: Any, resolver: SettingsResolver) -> tuple[str | None, dict[str, Any]]:
     """Return the label and the flags of an entry of ``buffers``."""
     if value is None:
         return None, {}
     name, options = entry(value, "buffer")
-    own = typed(options.pop("settings", None), language.flags)
+    own = typed(options.pop("settings", None), resolver.flags)
     label = options.pop("label", None)
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label {label!r} of {name}: expected a name")
     return label, own | {"buffer": name} | ({"buffer_args": options} if options else {})
 
 
-def _with_settings(value: Any, kind: str, language: Language) -> dict[str, Any]:
+def _with_settings(value: Any, kind: str, resolver: SettingsResolver) -> dict[str, Any]:
     """Return the flags of an entry of ``envs`` or ``trainers``."""
     name, options = entry(value, kind)
-    return {kind: name} | typed(options, language.flags)
+    return {kind: name} | typed(options, resolver.flags)
 
 
 def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.flags.parser import Flag
-from interreplay.studies.grid import Language, make_run
-from interreplay.studies.study import Run
+from interreplay.studies.grid import SettingsResolver, make_run
+from interreplay.studies.study import PlannedRun
 
 FIELDS = ("seed", "env", "custom_replay_buffer", "agent_name", "replay_ratio", "local_dir", "trainer")
 # What the fields are called here; agent_name becomes the label, local_dir the folder of the study.
@@ -18,14 +18,14 @@ FLAGS = {"replay_ratio": "updates_per_step"}
 
 
 def read(
-    path: Path, given: Callable[[Sequence[str]], dict[str, Any]], language: Language
-) -> tuple[list[Run], list[str]]:
+    path: Path, given: Callable[[Sequence[str]], dict[str, Any]], resolver: SettingsResolver
+) -> tuple[list[PlannedRun], list[str]]:
     """Return the runs of an inputs file and the folders that it names.
 
     Args:
         path: The file.
         given: Reads a command line of ``custom_training``.
-        language: What its flags mean.
+        resolver: What its flags mean.
 
     Raises:
         UsageError: It cannot be read, or names something unknown.
@@ -34,7 +34,7 @@ def read(
         first, *lines = path.read_text().splitlines() or [""]
     except OSError as error:
         raise UsageError(f"--inputs {path} cannot be read: {error.strerror}") from None
-    common = _flags(given, language, _words(first, f"{path}, line 1"), f"{path}, line 1")
+    common = _flags(given, resolver, _words(first, f"{path}, line 1"), f"{path}, line 1")
     runs, folders = [], []
     for number, line in enumerate(lines, 2):
         where = f"{path}, line {number}"
@@ -48,7 +48,7 @@ def read(
         label = fields.pop("agent_name")
         named = [f"--{FLAGS.get(name, name)}={value}" for name, value in fields.items()]
         try:
-            runs.append(make_run(common | _flags(given, language, named, where), label, language))
+            runs.append(make_run(common | _flags(given, resolver, named, where), label, resolver))
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
     return runs, folders
@@ -62,7 +62,7 @@ def _words(line: str, where: str) -> list[str]:
 
 
 def _flags(
-    given: Callable[[Sequence[str]], dict[str, Any]], language: Language, words: Sequence[str], where: str
+    given: Callable[[Sequence[str]], dict[str, Any]], resolver: SettingsResolver, words: Sequence[str], where: str
 ) -> dict[str, Any]:
     """Return the flags in a line, but those about one start of the program and those that a study states itself."""
     try:
@@ -71,7 +71,7 @@ def _flags(
         raise UsageError(f"{where}: {error}") from None
     flags = {name: list(value) if isinstance(value, tuple) else value for name, value in flags.items()}
     arguments = dict(flags.pop("buffer_arg", ()))
-    meant = {name: value for name, value in flags.items() if not _said_by_study(language.flags[name])}
+    meant = {name: value for name, value in flags.items() if not _said_by_study(resolver.flags[name])}
     return meant | ({"buffer_args": arguments} if arguments else {})
 
 

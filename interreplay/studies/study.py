@@ -15,7 +15,7 @@ STUDY = "study.yaml"
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One run of a study.
 
     Attributes:
@@ -73,7 +73,7 @@ class Execution:
 class Study:
     """Runs in the order in which they are started, and how."""
 
-    runs: Sequence[Run]
+    runs: Sequence[PlannedRun]
     execution: Execution
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class Study:
         """
         try:
             runs = [
-                Run(**{("called" if key == "name" else key): value for key, value in run.items()})
+                PlannedRun(**{("called" if key == "name" else key): value for key, value in run.items()})
                 for run in plain["runs"]
             ]
             for run in runs:
@@ -114,7 +114,7 @@ def cpus_per_run(execution: Execution, settings: Iterable[Mapping[str, Any]]) ->
     return execution.cpus_per_trial + max(each["num_workers"] for each in settings)
 
 
-def check_names(runs: Iterable[Run]) -> None:
+def check_names(runs: Iterable[PlannedRun]) -> None:
     """Refuse runs that would share a folder.
 
     Raises:

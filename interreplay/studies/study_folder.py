@@ -10,8 +10,8 @@ import yaml
 
 from interreplay.errors import UsageError
 from interreplay.runs.run_folder import ensure_writable
-from interreplay.studies.storage import SMALL, Store, is_elsewhere
-from interreplay.studies.study import STUDY, Run, Study
+from interreplay.studies.remote_folder import SMALL, Store, is_elsewhere
+from interreplay.studies.study import STUDY, PlannedRun, Study
 from interreplay.studies.trial_folder import TrialFolder, write_whole
 
 # Where the scripts for Slurm keep the jobs' output, from before the study begins.
@@ -54,7 +54,7 @@ class StudyFolder:
         if self.store:
             self.store.push(only=names)
 
-    def trial(self, run: Run) -> TrialFolder:
+    def trial(self, run: PlannedRun) -> TrialFolder:
         """Return the folder of a run."""
         return TrialFolder(self.path / run.name)
 

@@ -113,6 +113,7 @@ def test_a_count_and_a_false_list_do_what_they_say(folder, capsys):
     assert capsys.readouterr().out == "2\n" and contents(folder) == FILES
 
 
+@pytest.mark.slow
 def test_letters_that_the_terminal_lacks_become_question_marks(folder):
     code = "from interreplay.commandline.train import main; main(['--list-buffers'])"
     environment = {"PYTHONIOENCODING": "latin-1", "PATH": "", "PYTHONPATH": str(ROOT)}

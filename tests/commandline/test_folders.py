@@ -8,7 +8,7 @@ import os
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.resume import first_settings, home_of, reopen, restore
+from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of
 from interreplay.runs.run_folder import (
     EVALUATION_RETURN,
     STEPS,
@@ -157,12 +157,12 @@ def test_going_on_from_an_older_checkpoint_keeps_the_newer_one(with_results):
 
 def test_where_a_resumed_run_goes_on(with_results, tmp_path):
     path = with_results.save(1000, write, {}, keep=2)
-    assert home_of(path, None) == with_results.path
-    assert home_of(path, with_results.path.parent) == with_results.path
-    assert home_of(path, tmp_path / "elsewhere") is None
+    assert run_folder_of(path, None) == with_results.path
+    assert run_folder_of(path, with_results.path.parent) == with_results.path
+    assert run_folder_of(path, tmp_path / "elsewhere") is None
     alone = tmp_path / "checkpoint_00000001"
     alone.mkdir()
-    assert home_of(alone, None) is None
+    assert run_folder_of(alone, None) is None
 
 
 def test_folders_that_cannot_be_written(tmp_path):

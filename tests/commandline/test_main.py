@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import subprocess
 import sys
 
@@ -34,6 +35,18 @@ def test_the_rest_of_the_line_is_the_parts(capsys, monkeypatch):
     assert capsys.readouterr().err.startswith("interreplay train: error: unknown flag --gama; did you mean --gamma?")
 
 
+def test_a_study_goes_by_its_old_name_too(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["interreplay"])
+    words = ["--buffers", "NMER", "--envs", "Pendulum-v1", "--seeds", "3", "--count"]
+    assert command.main(["study", *words]) == command.main(["cluster", *words]) == 0
+    assert capsys.readouterr().out.split() == ["3", "3"]
+    assert "cluster" not in command.usage() and command.cluster is command.study
+    for name in ("study", "cluster"):
+        with pytest.raises(SystemExit) as caught:
+            command.main([name, "--gama", "1"])
+        assert caught.value.code == 2 and capsys.readouterr().err.startswith("interreplay study: error: ")
+
+
 def test_unknown_parts(capsys):
     assert command.main(["trian"]) == 2
     assert capsys.readouterr().err.startswith(
@@ -42,9 +55,17 @@ def test_unknown_parts(capsys):
 
 
 def test_nothing_is_imported_before_it_is_asked_for():
-    code = "import sys, interreplay.commandline.main as m; m.main(['--help']); sys.exit('ray' in sys.modules)"
+    code = "import sys, interreplay.commandline.main as m; m.main(['--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "") and "report" in done.stdout
+    assert not {"ray", "torch", "pandas", "interreplay.analysis"} & set(done.stdout.split())
+
+
+def test_without_the_extra_there_is_no_report(monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pandas" else found(name))
+    assert "report" not in command.available() and command.main(["report", "x"]) == 2
+    assert "unknown command 'report'; accepted: " in capsys.readouterr().err
 
 
 @pytest.mark.slow

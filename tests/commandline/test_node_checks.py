@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from interreplay.cluster_checks import checks, limits
-from interreplay.cluster_checks.limits import Trap
+from interreplay.cluster_checks.limits import NodeProblem
 from interreplay.commandline import smoketest
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "cluster_deployment"
@@ -29,7 +29,7 @@ def _outside_of_any_job(monkeypatch):
 
 
 def trap(check, *arguments):
-    with pytest.raises(Trap) as caught:
+    with pytest.raises(NodeProblem) as caught:
         check(*arguments)
     return str(caught.value), caught.value.mend
 
@@ -157,7 +157,7 @@ def test_a_ray_that_does_not_start(monkeypatch):
 
 def test_the_command_line(monkeypatch, capsys):
     def found():
-        raise Trap("a trap", "how to mend it")
+        raise NodeProblem("a trap", "how to mend it")
 
     monkeypatch.setattr(checks, "checks", lambda scripts, results: iter([("one", found), ("two", lambda: "fine")]))
     assert smoketest.main(["--cluster"]) == 1

@@ -15,7 +15,7 @@ import pytest
 
 from argument_parser import GROUPS
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
-from interreplay.flags.original_flags import GONE
+from interreplay.flags.original_flags import REMOVED
 from replay_buffers import __all__ as METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,9 +65,9 @@ def test_the_migration_page_knows_every_flag_of_the_original():
     page = (ROOT / "docs" / "migration.md").read_text()
     original = [flag.name for flag in GROUPS["replay, as in the original work"]]
     original += [flag.name for flag in GAUSSIAN_PROCESS_FLAGS]
-    missing = [name for name in (*original, *GONE) if not re.search(rf"`--{name}\b", page)]
+    missing = [name for name in (*original, *REMOVED) if not re.search(rf"`--{name}\b", page)]
     assert not missing
-    assert all(f"| `--{name}` | {instead} |" in page for name, instead in GONE.items())
+    assert all(f"| `--{name}` | {instead} |" in page for name, instead in REMOVED.items())
 
 
 def test_the_catalogue_pages_know_every_method():

@@ -13,7 +13,7 @@ from tests.learning.test_sac import keep_float64  # noqa: F401
 def make(warm_up=0, passed=0, **settings):
     """Networks that were trained for some passes already, so that running statistics are not those of the start."""
     torch.manual_seed(0)
-    networks = CrossQNetworks(OBS, ACTIONS, (16, 8), 0.3, critic_hiddens=(12, 10), warm_up=warm_up).double()
+    networks = CrossQNetworks(OBS, ACTIONS, (16, 8), 0.3, critic_hiddens=(12, 10), renorm_warm_up=warm_up).double()
     for _ in range(passed):
         networks.critics.outputs(torch.randn(N, OBS + ACTIONS).double() * 0.7, training=True)
         networks.actor.body.outputs(torch.randn(N, OBS).double() * 0.7, training=True)

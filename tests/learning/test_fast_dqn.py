@@ -9,8 +9,8 @@ import torch
 
 from interreplay.learning.dqn import DQNUpdate, QNetworks
 from interreplay.learning.encoders import Flat
-from interreplay.learning.fast.dqn import SMALL, FastDQNUpdate, fits
-from interreplay.learning.fast.streams import FastStreamsUpdate
+from interreplay.learning.fast.values.small_networks import SMALL, FastDQNUpdate, fits
+from interreplay.learning.fast.values.streams import FastStreamsUpdate
 from interreplay.learning.losses import Huber
 from interreplay.learning.streams import make_layers
 from interreplay.learning.update import Batch

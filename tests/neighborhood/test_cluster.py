@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, feed, identical, make, same_sample, stack
+from builders import Episodes, by_turns, feed, identical, make, same_sample, stack
 from scipy.cluster.vq import kmeans2
 from scipy.stats import chisquare, kstest
 
@@ -92,9 +92,7 @@ def check_moments(storage: Storage, clustering, view: ReadView = OneStep(), tole
 PORTIONS = {"by one": [1] * 330, "by seven": [7] * 50, "more at once than is usual": [30, 90, 150, 11, 200, 200, 3]}
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("portions", PORTIONS)
+@pytest.mark.parametrize(("portions", "kind", "n_step"), by_turns(PORTIONS, KINDS, [1, 3]))
 def test_means_and_deviations_are_those_of_the_rows_stored_now(portions, kind, n_step):
     part = ClusterCenter(n_clusters=12, refresh_every=25)
     states = fed(part, 200, PORTIONS[portions], n_step, **KINDS[kind])

@@ -67,14 +67,8 @@ def test_from_elsewhere_the_whole_path_is_named(clone, tmp_path_factory):
     assert code == 2 and f"source {clone}/.venv/bin/activate first" in err and f"python {clone}/enjoy.py\n" in err
 
 
-@pytest.mark.parametrize(
-    "door",
-    [
-        pytest.param(door, marks=[] if door == "custom_training.py" else pytest.mark.slow)
-        for door in DOORS
-        if door != "argument_parser.py"
-    ],
-)
+@pytest.mark.slow  # `test_a_mistyped_flag_from_the_shell` goes through one
+@pytest.mark.parametrize("door", [door for door in DOORS if door != "argument_parser.py"])
 def test_where_all_is_there_doors_open(door):
     done = subprocess.run([sys.executable, door, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "usage:" in done.stdout, done.stderr

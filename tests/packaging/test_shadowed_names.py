@@ -36,6 +36,7 @@ def test_where_nothing_is_in_the_way_both_ways_lead_to_the_same_classes():
     assert all(found[name] is getattr(replay_buffers, name) for name in found)
 
 
+@pytest.mark.slow
 def test_a_name_means_our_method_beside_a_package_of_the_user_s(folder):
     code = """
 import replay_buffers
@@ -72,7 +73,7 @@ def test_a_single_file_of_that_name_is_not_ours_either(tmp_path):
     "words",
     [
         ("train", "--list-buffers"),
-        ("cluster", "--buffers", "NMER", "--envs", "Pendulum-v1", "--count"),
+        ("study", "--buffers", "NMER", "--envs", "Pendulum-v1", "--count"),
         ("evaluate", "--help"),
         ("smoketest", "--help"),
     ],

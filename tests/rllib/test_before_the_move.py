@@ -23,7 +23,7 @@ import enjoy
 from interreplay.analysis import __main__ as analysis
 from interreplay.rllib import SAC
 from interreplay.rllib.checkpoints import safe_pickle
-from interreplay.rllib.checkpoints.moved import MOVED
+from interreplay.rllib.checkpoints.moved import MOVED, RENAMED
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -103,6 +103,16 @@ def test_runs_and_studies_are_reported(tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.startswith("3 runs: 3 finished")
     assert "NMER(k=5)" in (tmp_path / "out" / "index.html").read_text()
+
+
+@pytest.mark.parametrize(("place", "now"), RENAMED.items())
+def test_classes_are_found_by_the_names_that_they_had(place, now, tmp_path):
+    module, before = place
+    new = getattr(importlib.import_module(module), now)
+    (tmp_path / "class.pkl").write_bytes(f"c{module}\n{before}\n.".encode())  # a pickle of nothing but the name
+    assert safe_pickle.load(tmp_path / "class.pkl", trusted=True) is new
+    assert safe_pickle.load(tmp_path / "class.pkl") == (module, now)
+    assert new.__name__ == now
 
 
 def resume_study(study):

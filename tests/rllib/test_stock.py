@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from builders import by_turns
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
@@ -77,9 +78,7 @@ def assert_is(drawn: SingleAgentEpisode, row: dict) -> None:
     assert drawn.get_extra_model_outputs("n_step", 0) == row["n_step"]
 
 
-@pytest.mark.parametrize("discrete", [False, True])
-@pytest.mark.parametrize("n", [1, pytest.param(3, marks=pytest.mark.slow), 5])
-@pytest.mark.parametrize("numpy", [False, True])
+@pytest.mark.parametrize(("n", "discrete", "numpy"), by_turns([1, 3, 5], [False, True], [False, True]))
 def test_what_was_added_comes_back_also_over_n_steps_chunks_and_the_seam(discrete, n, numpy):
     worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(30, buffer="Uniform", seed=0)
     for _ in range(8):

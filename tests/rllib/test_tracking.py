@@ -12,7 +12,7 @@ import pytest
 
 from custom_training import main
 from interreplay.errors import UsageError
-from interreplay.rllib.evaluation.evaluation_video import MOST_FRAMES, EvaluationFilm
+from interreplay.rllib.evaluation.evaluation_video import MOST_FRAMES, EvaluationVideo
 from interreplay.rllib.run.result_log import RunLog
 from interreplay.rllib.run.trackers import trackers
 from tests.rllib.small_runs import config
@@ -58,7 +58,7 @@ def test_films_of_evaluations_are_in_tensorboard(tmp_path, capsys):
 
 
 def test_a_film_is_of_the_first_episode_and_not_too_long():
-    film = EvaluationFilm(config("InvertedPendulum-v5"))
+    film = EvaluationVideo(config("InvertedPendulum-v5"))
     for i in range(MOST_FRAMES + 50):
         film._add(np.full((480, 480, 3), i % 256, dtype=np.uint8), "first")
     film._add(np.zeros((480, 480, 3), dtype=np.uint8), "second")

@@ -21,7 +21,7 @@ from interreplay.rllib.tune.single_run import run_single
 from interreplay.rllib.tune.study_run import PermanentFailure, StudyRun
 from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import RunFolder
-from interreplay.studies.storage import Store
+from interreplay.studies.remote_folder import Store
 from interreplay.studies.study import Execution
 from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder
 
@@ -169,15 +169,15 @@ def test_an_error_that_would_come_again_is_not_tried_again(tmp_path):
 
 @pytest.mark.slow
 def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
-    from interreplay.rllib.algorithms.off_policy import OffPolicy
+    from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
     def save(self, path, **kwargs):
         if self.env_steps > 50:
             raise OSError(28, "No space left on device")
         return real(self, path, **kwargs)
 
-    real = OffPolicy.save_to_path
-    monkeypatch.setattr(OffPolicy, "save_to_path", save)
+    real = OffPolicyAlgorithm.save_to_path
+    monkeypatch.setattr(OffPolicyAlgorithm, "save_to_path", save)
     code, _, status = fragile(tmp_path / "run", times=0)
     assert code == 1 and status["state"] == FAILED and status["starts"] == 3
     assert "No space left on device" in status["failures"][-1] and "earlier ones are kept" in status["failures"][-1]

@@ -287,7 +287,7 @@ def test_the_backend_that_works_is_taken(works, expected, monkeypatch):
 
 @pytest.mark.slow
 def test_the_rllib_command_evaluates_alike(trained, capsys, monkeypatch):
-    monkeypatch.setattr("interreplay.rllib.evaluation.report.start_ray", lambda cpus: None)
+    monkeypatch.setattr("interreplay.rllib.evaluation.evaluate.start_ray", lambda cpus: None)
     assert main.main(["evaluate", str(trained), "--run", "SAC", "--steps", "30", "--seed", "2"]) == 0
     ours = capsys.readouterr().out
     assert enjoy.main([str(trained), "--steps", "30", "--seed", "2"]) == 0

@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 from interreplay.errors import UsageError
-from interreplay.studies.storage import Store, is_elsewhere
+from interreplay.studies.remote_folder import Store, is_elsewhere
 from interreplay.studies.study_folder import StudyFolder
 
 

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from builders import by_turns
 from naive_gp import predict, random_hyper
 
 from interreplay.synthesis.gaussian_process import Form, Hyperparameters, Preparation
@@ -21,11 +22,11 @@ def points(seed=1):
     return rng.normal(size=(N, M, D)), rng.normal(size=(N, M, T)), rng.normal(size=(N, Q, D))
 
 
-@pytest.mark.parametrize(("kernel", "nu"), KERNELS, ids=[f"{k}-{nu}" for k, nu in KERNELS])
-@pytest.mark.parametrize("mean", ["zero", "constant", "linear"])
-@pytest.mark.parametrize("per_target", [True, False], ids=["per-target", "shared"])
-def test_mean_and_variance_equal_the_closed_form(kernel, nu, mean, per_target):
-    x, y, queries = points()
+@pytest.mark.parametrize(
+    ("kernel", "mean", "per_target"), by_turns(KERNELS, ["zero", "constant", "linear"], [True, False]), ids=str
+)
+def test_mean_and_variance_equal_the_closed_form(kernel, mean, per_target):
+    (kernel, nu), (x, y, queries) = kernel, points()
     for ard, composite, b in itertools.product((True, False), (True, False), (1, N)):
         form = Form(kernel, nu, ard, mean, per_target, composite).over(D, 2)
         hyper = random_hyper(form, b, T)

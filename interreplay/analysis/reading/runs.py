@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
+from interreplay.analysis.reading.planned_runs import NAME as STUDY
+from interreplay.analysis.reading.planned_runs import planned
 from interreplay.analysis.reading.results import FILES, Results, read_results
 from interreplay.analysis.reading.settings import Description, describe, method_names
-from interreplay.analysis.reading.study_file import NAME as STUDY
-from interreplay.analysis.reading.study_file import planned
 from interreplay.errors import UsageError
 
 FINISHED, UNFINISHED, CRASHED, EMPTY, UNREADABLE = "finished", "unfinished", "crashed", "empty", "unreadable"

@@ -7,10 +7,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from interreplay.learning.actor_critic import SoftUpdate
 from interreplay.learning.fast.actor_critic import FastActorCriticUpdate, row_loss_weights
 from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.fast.squashed_gaussian import parameter_gradients
+from interreplay.learning.soft_update import SoftUpdate
 from interreplay.learning.squashed_gaussian import SquashedGaussianSample
 from interreplay.learning.update import (
     SampleLike,

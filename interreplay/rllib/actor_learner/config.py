@@ -17,7 +17,7 @@ from interreplay.learning.exploration import Sampled
 from interreplay.learning.impala import ImpalaUpdate
 from interreplay.learning.setting_fields import Whole, rate_at
 from interreplay.learning.unroll_settings import IMPALASettings
-from interreplay.rllib.actor_learner.module import OF_NETWORKS, ActorLearnerModule
+from interreplay.rllib.actor_learner.module import ActorLearnerModule
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.unrolls import schema
 from interreplay.unrolls.mix_settings import STANDARD, make_mix
@@ -38,7 +38,7 @@ class ActorLearnerConfig(LoopConfig):
     trainer: ClassVar[str]
 
     def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class)
+        super().__init__(algo_class)
         from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 
         self.env_runner_cls = UnrollRunner
@@ -120,8 +120,3 @@ class ActorLearnerConfig(LoopConfig):
         from interreplay.rllib.actor_learner.learner import UnrollLearner
 
         return UnrollLearner
-
-    @property
-    @override(AlgorithmConfig)
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | {name: getattr(self, name) for name in OF_NETWORKS}

@@ -18,9 +18,6 @@ class IMPALAConfig(ActorLearnerConfig):
     settings_class = IMPALASettings
     trainer = "IMPALA"
 
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or IMPALA)
-
 
 class IMPALA(ActorLearner):
     """IMPALA in one process."""
@@ -33,9 +30,6 @@ class CLEARConfig(IMPALAConfig):
 
     settings_class = CLEARSettings
     trainer = "CLEAR"
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or CLEAR)
 
 
 class CLEAR(IMPALA):
@@ -53,9 +47,6 @@ class LASERConfig(IMPALAConfig):
     settings_class = LASERSettings
     trainer = "LASER"
 
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or LASER)
-
 
 class LASER(IMPALA):
     """LASER in one process."""
@@ -68,9 +59,6 @@ class A2CConfig(ActorLearnerConfig):
 
     settings_class = A2CSettings
     trainer = "A2C"
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or A2C)
 
 
 class A2C(ActorLearner):

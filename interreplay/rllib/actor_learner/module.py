@@ -18,7 +18,7 @@ OF_NETWORKS = ("encoder", "conv_dtype", "shared_layers", "free_log_std", "initia
 class ActorLearnerModule(OffPolicyModule):
     """A policy and its value; ``model_config`` also has `OF_NETWORKS`."""
 
-    acts_in = (gym.spaces.Box, gym.spaces.Discrete)
+    acts_in, settings = (gym.spaces.Box, gym.spaces.Discrete), OF_NETWORKS
 
     @override(OffPolicyModule)
     def make_encoder(self) -> tuple[nn.Module, int]:

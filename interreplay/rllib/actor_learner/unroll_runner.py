@@ -11,7 +11,7 @@ from interreplay.errors import EnvironmentFailure
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.learning.policy_value import VALUE_OUTPUT
 from interreplay.rllib.env_runner.batching import CPU, as_tensors
-from interreplay.rllib.env_runner.runner import ColumnRunner
+from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.stepping import SteppingRunner
 from interreplay.unrolls.unrolls import Unrolls
 
@@ -34,8 +34,8 @@ class Seen(NamedTuple):
     extras: dict[str, np.ndarray]
 
 
-class UnrollRunner(ColumnRunner):
-    """A `ColumnRunner` that also steps environments for unrolls; its evaluations are the same."""
+class UnrollRunner(BatchEnvRunner):
+    """A `BatchEnvRunner` that also steps environments for unrolls; its evaluations are the same."""
 
     _seen: Seen | None = None
     _unrolling = False
@@ -95,7 +95,7 @@ class UnrollRunner(ColumnRunner):
         self._reset_where_due()
         return self._seen
 
-    @override(ColumnRunner)
+    @override(BatchEnvRunner)
     def _rows(
         self, live: np.ndarray, actions: np.ndarray, outcome: tuple[Any, ...], extras: dict[str, np.ndarray]
     ) -> Any:

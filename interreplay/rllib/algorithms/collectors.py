@@ -22,7 +22,7 @@ class Collector(Protocol):
         Args:
             length: Steps of each environment.
             warm_up: Act at random.
-            record: Names of columns to add, see `ColumnRunner.collect`.
+            record: Names of columns to add, see `BatchEnvRunner.collect`.
             progress: Of the run, for exploration with a schedule; None leaves it where it is.
         """
 
@@ -51,7 +51,7 @@ class LocalCollector:
     """The runner in this process, whose state is part of RLlib's.
 
     Args:
-        runner: A `ColumnRunner`.
+        runner: A `BatchEnvRunner`.
     """
 
     def __init__(self, runner: Any):

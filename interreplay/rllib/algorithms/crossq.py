@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gymnasium as gym
-from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 
 from interreplay.learning.crossq import CrossQNetworks, CrossQUpdate, critic_widths
 from interreplay.learning.soft_settings import CrossQSettings
-from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 
 
 class CrossQModule(SACModule):
     """Actor, critics and temperature, with running statistics of batch renormalization."""
 
-    acts_in = (gym.spaces.Box,)
-    own_keys = ("critic_hiddens", "warm_up")
-    networks = CrossQNetworks
+    acts_in, networks = (gym.spaces.Box,), CrossQNetworks
+    settings = ("n_critics", "initial_alpha", "critic_hiddens", "renorm_warm_up")
 
 
 class CrossQConfig(SACConfig):
@@ -36,13 +31,7 @@ class CrossQConfig(SACConfig):
 
     settings_class = CrossQSettings
     module_class = CrossQModule
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or CrossQ)
-
-    @override(SACConfig)
-    def make_update(self, module: RLModule) -> Update:
-        return CrossQUpdate(module.nets, **self.update_settings())
+    updates = (CrossQUpdate, CrossQUpdate)
 
     @property
     @override(SACConfig)
@@ -50,14 +39,8 @@ class CrossQConfig(SACConfig):
         widths = list(critic_widths(self.hiddens, self.critic_hiddens))
         return f"{super().layers}, {self.n_critics} critics of {widths}"
 
-    @property
-    @override(SACConfig)
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        own = {"critic_hiddens": critic_widths(self.hiddens, self.critic_hiddens), "warm_up": self.renorm_warm_up}
-        return super()._model_config_auto_includes | own
 
-
-class CrossQ(OffPolicy):
+class CrossQ(OffPolicyAlgorithm):
     """CrossQ on the fast path."""
 
     config_class = CrossQConfig

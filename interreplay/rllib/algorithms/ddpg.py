@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from ray.rllib.core.rl_module.rl_module import RLModule
-from ray.rllib.utils.annotations import override
-
 from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
 from interreplay.learning.settings import DDPGSettings
-from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
 
 class DDPGModule(DeterministicModule):
@@ -32,17 +28,10 @@ class DDPGConfig(DeterministicConfig):
 
     settings_class = DDPGSettings
     module_class = DDPGModule
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or DDPG)
-
-    @override(DeterministicConfig)
-    def make_update(self, module: RLModule) -> Update:
-        kind = DDPGUpdate if self.fast_updates else PlainDDPGUpdate
-        return kind(module.nets, **self.update_settings())
+    updates = (PlainDDPGUpdate, DDPGUpdate)
 
 
-class DDPG(OffPolicy):
+class DDPG(OffPolicyAlgorithm):
     """Deep deterministic policy gradient on the fast path."""
 
     config_class = DDPGConfig

@@ -10,7 +10,7 @@ from torch import nn
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.exploration import make_exploration
 from interreplay.learning.setting_fields import defaults
-from interreplay.rllib.algorithms.module import OffPolicyModule, critic_settings
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
 NOISE = {"Gaussian": ("sigma",), "OrnsteinUhlenbeck": ("sigma", "theta")}
@@ -34,11 +34,6 @@ class DeterministicConfig(OffPolicyConfig):
             self.exploration = make_exploration({"type": self.exploration, **arguments})
         super().validate()
         self.update_settings()  # whether they fit each other
-
-    @property
-    @override(OffPolicyConfig)
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | critic_settings(self)
 
     @override(OffPolicyConfig)
     def _check_setting(self, name: str, accepts: Any) -> None:

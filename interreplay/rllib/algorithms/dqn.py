@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 from torch import nn
@@ -13,15 +12,15 @@ from torch import nn
 from interreplay.learning.convolutions import CONV_DTYPES, ConvolutionBody
 from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate, QNetworks
 from interreplay.learning.encoders import make_encoder
-from interreplay.learning.fast.dqn import FastDQNUpdate, fits
-from interreplay.learning.fast.streams import FastStreamsUpdate
+from interreplay.learning.fast.values.small_networks import FastDQNUpdate, fits
+from interreplay.learning.fast.values.streams import FastStreamsUpdate
 from interreplay.learning.setting_fields import rate_at
 from interreplay.learning.streams import Streams, make_layers
 from interreplay.learning.update import Update
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles, ValueHead
 from interreplay.learning.value_settings import DQNSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
 OF_HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
@@ -42,7 +41,7 @@ def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: floa
 class DQNModule(OffPolicyModule):
     """The network as a policy, and the target network; ``model_config`` also has `OF_NETWORKS`."""
 
-    acts_in = (gym.spaces.Discrete,)
+    acts_in, settings = (gym.spaces.Discrete,), OF_NETWORKS
 
     @override(OffPolicyModule)
     def make_encoder(self) -> tuple[nn.Module, int]:
@@ -76,7 +75,7 @@ class DQNConfig(OffPolicyConfig):
     module_class = DQNModule
 
     def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or DQN)
+        super().__init__(algo_class)
         self.exploration = None
 
     @override(OffPolicyConfig)
@@ -112,13 +111,8 @@ class DQNConfig(OffPolicyConfig):
         simple = self.optimizer == "Adam" and (self.grad_clip is None or self.grad_clip_by == "global_norm")
         return FastDQNUpdate if simple and fits(module.nets) else DQNUpdate
 
-    @property
-    @override(AlgorithmConfig)
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | {name: getattr(self, name) for name in OF_NETWORKS}
 
-
-class DQN(OffPolicy):
+class DQN(OffPolicyAlgorithm):
     """Deep Q-networks on the fast path."""
 
     config_class = DQNConfig

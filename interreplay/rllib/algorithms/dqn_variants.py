@@ -19,9 +19,6 @@ class DDQNConfig(DQNConfig):
 
     settings_class = DDQNSettings
 
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or DDQN)
-
 
 class DDQN(DQN):
     """Double DQN."""
@@ -33,9 +30,6 @@ class DuelingDQNConfig(DQNConfig):
     """Dueling networks, learned as double DQN (arXiv:1511.06581)."""
 
     settings_class = DuelingDQNSettings
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or DuelingDQN)
 
 
 class DuelingDQN(DQN):
@@ -49,9 +43,6 @@ class NoisyDQNConfig(DQNConfig):
 
     settings_class = NoisyDQNSettings
 
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or NoisyDQN)
-
 
 class NoisyDQN(DQN):
     """DQN with noisy layers."""
@@ -64,9 +55,6 @@ class C51Config(DQNConfig):
 
     settings_class = C51Settings
 
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or C51)
-
 
 class C51(DQN):
     """A categorical distribution of returns."""
@@ -78,9 +66,6 @@ class QRDQNConfig(DQNConfig):
     """Quantile regression (arXiv:1710.10044)."""
 
     settings_class = QRDQNSettings
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or QRDQN)
 
 
 class QRDQN(DQN):
@@ -95,7 +80,7 @@ class RainbowConfig(DQNConfig):
     settings_class = RainbowSettings
 
     def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or Rainbow)
+        super().__init__(algo_class)
         row = ALGORITHMS["Rainbow"]
         self.replay_buffer_config = {"type": row.buffer, **row.buffer_args}
 

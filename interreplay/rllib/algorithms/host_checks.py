@@ -11,10 +11,10 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 from interreplay.errors import accepted_names
 from interreplay.learning.setting_fields import Number, OneOf
-from interreplay.rllib.algorithms.module import CRITIC_KEYS, OffPolicyModule
-from interreplay.rllib.env_runner.runner import ColumnRunner
+from interreplay.rllib.algorithms.module import CRITIC_SETTINGS, OffPolicyModule
+from interreplay.rllib.env_runner.runner import BatchEnvRunner
 
-MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations", *CRITIC_KEYS)
+MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations", *CRITIC_SETTINGS)
 """What networks take from ``rl_module(model_config=)``, beside RLlib's ``fcnet_hiddens`` and ``fcnet_activation``."""
 
 
@@ -28,8 +28,8 @@ def check_host(config: AlgorithmConfig) -> None:
         raise ValueError("api_stack: the old API stack is not supported; leave both new ones enabled")
     if config.is_multi_agent or config.policies_to_train is not None:
         raise ValueError("multi_agent: these algorithms train one policy for one agent; RLlib's PPO trains several")
-    if not issubclass(config.env_runner_cls, ColumnRunner):
-        raise ValueError(f"env_runner_cls is {config.env_runner_cls.__name__}; expected ColumnRunner or a subclass")
+    if not issubclass(config.env_runner_cls, BatchEnvRunner):
+        raise ValueError(f"env_runner_cls is {config.env_runner_cls.__name__}; expected BatchEnvRunner or a subclass")
     if not config.create_local_env_runner:
         raise ValueError("create_local_env_runner is False; expected True, the environment's spaces are read from it")
     _check_module(config)

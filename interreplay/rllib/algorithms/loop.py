@@ -32,8 +32,14 @@ class TrainingLoop(Shell):
         config_class: Configuration of the algorithm.
     """
 
-    config_class: ClassVar[type]
+    config_class: ClassVar[Any]
     experience: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let the configuration that the class names make algorithms of this class."""
+        super().__init_subclass__(**kwargs)
+        if "config_class" in vars(cls) and "algorithm_class" not in vars(cls.config_class):
+            cls.config_class.algorithm_class = cls
 
     @classmethod
     @override(Algorithm)

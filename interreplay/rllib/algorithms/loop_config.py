@@ -12,7 +12,7 @@ from ray.util.debug import log_once
 from typing_extensions import Self
 
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
-from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults, rate_at
+from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults
 from interreplay.learning.settings import LoopSettings
 from interreplay.rllib.algorithms.host_checks import (
     adopt_iteration_lengths,
@@ -20,6 +20,8 @@ from interreplay.rllib.algorithms.host_checks import (
     check_host,
     wants_normalization,
 )
+from interreplay.rllib.algorithms.learning_rates import LearningRates
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.rllib_settings import (
     MORE,
     check_rllib_settings,
@@ -28,13 +30,11 @@ from interreplay.rllib.algorithms.rllib_settings import (
 )
 from interreplay.rllib.checkpoints.moved import settings_of_before
 
-RLLIB_NAMES = {
-    "learning_starts": "num_steps_sampled_before_learning_starts",
-}
+RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
 """Settings that have a name of RLlib's."""
 
 
-class LoopConfig(AlgorithmConfig):
+class LoopConfig(LearningRates, AlgorithmConfig):
     """Settings shared by all our algorithms, with RLlib's names where RLlib has one.
 
     Each is a field of `loop_class` or of the algorithm's own dataclass: an attribute here, an argument of `training`.
@@ -43,10 +43,10 @@ class LoopConfig(AlgorithmConfig):
         loop_class: Dataclass of the loop's settings.
         settings_class: Dataclass of the algorithm's own settings.
         module_class: RLModule with its networks.
+        algorithm_class: The Algorithm that names this configuration.
         exploration: How the policy acts while it trains, a part of `interreplay.learning.exploration`, its name, or a
             mapping such as ``{"type": "Gaussian", "sigma": 0.1}``; each runner has a copy of its own. Schedules such as
             that of `EpsilonGreedy` run over `anneal_steps`.
-        lr: All learning rates that are at their default otherwise; None for those.
         train_batch_size: Rows, or unrolls, per update, also by RLlib's longer name ``train_batch_size_per_learner``.
         trained_rows_per_iteration: Rows that a `train()` learns from at least; RLlib's
             ``min_train_timesteps_per_iteration`` sets it. Iterations last for further `steps_per_iteration` until then.
@@ -56,13 +56,14 @@ class LoopConfig(AlgorithmConfig):
 
     loop_class: ClassVar[type] = LoopSettings
     settings_class: ClassVar[type]
-    module_class: ClassVar[type]
+    module_class: ClassVar[type[OffPolicyModule]]
+    algorithm_class: ClassVar[type | None] = None
 
     def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class)
-        from interreplay.rllib.env_runner.runner import ColumnRunner
+        super().__init__(algo_class=algo_class or self.algorithm_class)
+        from interreplay.rllib.env_runner.runner import BatchEnvRunner
 
-        self.env_runner_cls = ColumnRunner
+        self.env_runner_cls = BatchEnvRunner
         self.rollout_fragment_length = 1
         self.lr: Any = None
         for name, default in (defaults(self.loop_class) | defaults(self.settings_class)).items():
@@ -173,22 +174,6 @@ class LoopConfig(AlgorithmConfig):
         steps = self.exploration.steps or self.anneal_steps
         return env_steps / steps if steps else None
 
-    def rate(self, name: str) -> Any:
-        """Return a learning rate, or its schedule: `lr` where there is one and `name` is at its default."""
-        default = self.own_settings()[name].default
-        own = getattr(self, name)
-        return own if self.lr is None or own != default else self.lr
-
-    def rates(self, env_steps: int) -> dict[str, float]:
-        """Return each optimizer's learning rate after so many env steps."""
-        names = [name for name in self.own_settings() if name.endswith("_lr")]
-        return {name.removesuffix("_lr"): rate_at(self.rate(name), env_steps) for name in names}
-
-    @property
-    def has_schedules(self) -> bool:
-        """Whether a learning rate changes while it trains."""
-        return any(isinstance(self.rate(n), list | tuple) for n in self.own_settings() if n.endswith("_lr"))
-
     def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
         if not accepts.admits(value):
@@ -228,10 +213,15 @@ class LoopConfig(AlgorithmConfig):
     @property
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | {
-            "hiddens": list(self.hiddens),
-            "matrix_dtype": self.matrix_dtype,
-            "activation": self.activation,
-            "normalize_observations": self.normalize_observations,
-            "exploration": self.exploration,
-        }
+        own = {name: getattr(self, name) for name in self.module_class.settings}
+        return (
+            super()._model_config_auto_includes
+            | own
+            | {
+                "hiddens": list(self.hiddens),
+                "matrix_dtype": self.matrix_dtype,
+                "activation": self.activation,
+                "normalize_observations": self.normalize_observations,
+                "exploration": self.exploration,
+            }
+        )

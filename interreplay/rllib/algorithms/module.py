@@ -28,13 +28,8 @@ def flat_size(space: gym.Space) -> int:
     return int(gym.spaces.flatdim(space))
 
 
-CRITIC_KEYS = ("n_critics", "critic_layer_norm", "critic_dropout")
-"""Settings that say what critics are."""
-
-
-def critic_settings(config: Any) -> dict[str, Any]:
-    """Return what modules take of a configuration for their critics."""
-    return {name: getattr(config, name) for name in CRITIC_KEYS if name in config.own_settings()}
+CRITIC_SETTINGS = ("n_critics", "critic_layer_norm", "critic_dropout")
+"""Those that say what critics are."""
 
 
 def share_statistics(nets: Any) -> None:
@@ -54,12 +49,14 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     Attributes:
         acts_in: Kinds of action spaces.
+        settings: Names of those settings of the algorithm that networks are made by; ``model_config`` has them, too.
         n_critics: Number of critics of modules that were saved when it was no setting.
         nets: The networks, the policy among them as ``actor``, and what encodes observations for them.
     """
 
     framework = "torch"
     acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
+    settings: tuple[str, ...] = CRITIC_SETTINGS
     n_critics: int
     nets: Any
 

@@ -20,7 +20,7 @@ from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.transitions import Transitions
 
 
-class OffPolicy(TrainingLoop):
+class OffPolicyAlgorithm(TrainingLoop):
     """Rows of a few steps are added to a replay buffer, and batches of it learned from.
 
     Attributes:
@@ -148,3 +148,6 @@ class OffPolicy(TrainingLoop):
     def _load_parts_state(self, state: dict[str, Any]) -> None:
         self.diagnostics.load_state_dict(state["diagnostics"])
         self._collector.load_state_dict(state)
+
+
+OffPolicy = OffPolicyAlgorithm  # its name before; subclasses of it elsewhere may use it

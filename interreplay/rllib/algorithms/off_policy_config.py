@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -17,12 +18,20 @@ from interreplay.learning.settings import ActorCriticSettings, ReplaySettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 
+Updates = tuple[Callable[..., Update], Callable[..., Update]]
+"""An update in plain PyTorch, and a fast one."""
+
 
 class OffPolicyConfig(LoopConfig):
-    """Settings shared by the off-policy algorithms; those of `LoopConfig`, and what is replayed."""
+    """Settings shared by the off-policy algorithms; those of `LoopConfig`, and what is replayed.
+
+    Attributes:
+        updates: Its update in plain PyTorch, and the one for `fast_updates`.
+    """
 
     loop_class = ReplaySettings
     settings_class: ClassVar[type] = ActorCriticSettings
+    updates: ClassVar[Updates]
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
@@ -59,7 +68,8 @@ class OffPolicyConfig(LoopConfig):
 
     @override(LoopConfig)
     def make_update(self, module: RLModule) -> Update:
-        raise NotImplementedError
+        """Return the update of this algorithm for a module."""
+        return self.updates[self.fast_updates](module.nets, **self.update_settings())
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gymnasium as gym
 from ray.rllib.core.rl_module.rl_module import RLModule
@@ -14,26 +14,22 @@ from interreplay.learning.exploration import Gaussian, Sampled
 from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.module import OffPolicyModule, critic_settings
-from interreplay.rllib.algorithms.off_policy import OffPolicy
-from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
-
-UPDATES = {False: (PlainSACUpdate, SACUpdate), True: (PlainDiscreteSACUpdate, DiscreteSACUpdate)}
-"""The updates, plain and fast, by whether actions are discrete."""
+from interreplay.rllib.algorithms.module import CRITIC_SETTINGS, OffPolicyModule
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
+from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig, Updates
 
 
 class SACModule(OffPolicyModule):
-    """Actor, critics, targets and temperature; ``model_config`` also has ``initial_alpha``.
+    """Actor, critics, targets and temperature.
 
     Attributes:
         networks: For continuous actions.
-        own_keys: What `networks` take of ``model_config`` by name, beside what all do.
     """
 
     n_critics = SACSettings.n_critics
     acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box, gym.spaces.Discrete)
     networks: type[SACNetworks] = SACNetworks
-    own_keys: tuple[str, ...] = ()
+    settings: tuple[str, ...] = (*CRITIC_SETTINGS, "initial_alpha")
 
     @property
     def discrete(self) -> bool:
@@ -42,10 +38,10 @@ class SACModule(OffPolicyModule):
 
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:
-        hiddens, alpha = self.model_config["hiddens"], self.model_config["initial_alpha"]
-        kind = DiscreteSACNetworks if self.discrete else self.networks
-        options = self.critic_options | {name: self.model_config[name] for name in self.own_keys}
-        return kind(inputs, actions, hiddens, alpha, self.inference_only, critics=self.critic_count, **options)
+        kind, model = DiscreteSACNetworks if self.discrete else self.networks, self.model_config
+        names = [name for name in self.settings if name in model and name not in CRITIC_SETTINGS]
+        options = self.critic_options | {"critics": self.critic_count} | {name: model[name] for name in names}
+        return kind(inputs, actions, model["hiddens"], inference_only=self.inference_only, **options)
 
 
 class SACConfig(OffPolicyConfig):
@@ -62,9 +58,8 @@ class SACConfig(OffPolicyConfig):
 
     settings_class: ClassVar[type] = SACSettings
     module_class = SACModule
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or SAC)
+    updates: ClassVar[Updates] = (PlainSACUpdate, SACUpdate)
+    discrete_updates = (PlainDiscreteSACUpdate, DiscreteSACUpdate)
 
     @override(OffPolicyConfig)
     def validate(self) -> None:
@@ -75,16 +70,11 @@ class SACConfig(OffPolicyConfig):
 
     @override(OffPolicyConfig)
     def make_update(self, module: RLModule) -> Update:
-        kind = UPDATES[module.discrete][self.fast_updates]
-        return kind(module.nets, **self.update_settings())
-
-    @property
-    @override(OffPolicyConfig)
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | critic_settings(self) | {"initial_alpha": self.initial_alpha}
+        updates = self.discrete_updates if module.discrete else self.updates
+        return updates[self.fast_updates](module.nets, **self.update_settings())
 
 
-class SAC(OffPolicy):
+class SAC(OffPolicyAlgorithm):
     """Soft actor-critic on the fast path."""
 
     config_class = SACConfig

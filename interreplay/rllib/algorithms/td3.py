@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from ray.rllib.core.rl_module.rl_module import RLModule
-from ray.rllib.utils.annotations import override
-
 from interreplay.learning.settings import TD3Settings
 from interreplay.learning.td3 import PlainTD3Update, TD3Update
-from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
-from interreplay.rllib.algorithms.off_policy import OffPolicy
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
 
 class TD3Module(DeterministicModule):
@@ -30,17 +26,10 @@ class TD3Config(DeterministicConfig):
 
     settings_class = TD3Settings
     module_class = TD3Module
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or TD3)
-
-    @override(DeterministicConfig)
-    def make_update(self, module: RLModule) -> Update:
-        kind = TD3Update if self.fast_updates else PlainTD3Update
-        return kind(module.nets, **self.update_settings())
+    updates = (PlainTD3Update, TD3Update)
 
 
-class TD3(OffPolicy):
+class TD3(OffPolicyAlgorithm):
     """Twin delayed deep deterministic policy gradient on the fast path."""
 
     config_class = TD3Config

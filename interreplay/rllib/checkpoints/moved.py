@@ -31,6 +31,12 @@ MOVED = {
 }
 """Modules with classes that pickles of commit d2c55bd and before may name, and where they lie since."""
 
+RENAMED = {
+    ("interreplay.rllib.algorithms.off_policy", "OffPolicy"): "OffPolicyAlgorithm",
+    ("interreplay.rllib.env_runner.runner", "ColumnRunner"): "BatchEnvRunner",
+}
+"""Classes that pickles name by another name than they have today; their modules have both."""
+
 _UNREAD = ("lr", "train_batch_size", "sample_timeout_s")
 _SINCE = "normalize_observations"
 """A setting of all our algorithms since they read those above, which had RLlib's defaults and no effect before."""
@@ -47,9 +53,10 @@ def settings_of_before(state: Mapping[str, Any], known: Collection[str]) -> dict
     return {name: value for name, value in state.items() if not (before and name in _UNREAD)}
 
 
-def current(module: str) -> str:
-    """Return the name that a module has today."""
-    return MOVED.get(module, module)
+def current(module: str, name: str) -> tuple[str, str]:
+    """Return the module and the name that a class has today."""
+    module = MOVED.get(module, module)
+    return module, RENAMED.get((module, name), name)
 
 
 class _Finder(MetaPathFinder, Loader):

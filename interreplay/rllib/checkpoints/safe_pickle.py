@@ -79,7 +79,7 @@ class RestrictedUnpickler(pickle.Unpickler):
         self._path, self._classes = path, classes
 
     def find_class(self, module: str, name: str) -> Any:
-        module = current(module)
+        module, name = current(module, name)
         if (module, name) in _PLAIN or (self._classes and (module, name) in _VALUES):
             return super().find_class(module, name)
         if self._classes and module.startswith(_SETTINGS) and "." not in name:

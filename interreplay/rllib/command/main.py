@@ -25,7 +25,7 @@ from interreplay.rllib.command.callbacks import ProgressTable, SavesOnSignal
 from interreplay.rllib.command.experiment_files import changed, read_file, read_settings
 from interreplay.rllib.command.experiments import Experiment
 from interreplay.rllib.command.resources import room
-from interreplay.rllib.evaluation.report import evaluate
+from interreplay.rllib.evaluation.evaluate import evaluate
 from interreplay.rllib.ray_session import start_ray
 from interreplay.rllib.run.trackers import trackers
 from interreplay.runs import outcome

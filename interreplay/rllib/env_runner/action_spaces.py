@@ -24,7 +24,7 @@ class Actions(Protocol):
         """Return `count` kept actions, uniformly random."""
 
 
-class ActionScale(Actions):
+class BoxActions(Actions):
     """Continuous actions, kept in [−1, 1].
 
     Args:
@@ -49,7 +49,7 @@ class ActionScale(Actions):
         return rng.uniform(-1.0, 1.0, (count, *self.shape)).astype(np.float32)
 
 
-class ActionNumbers(Actions):
+class DiscreteActions(Actions):
     """Discrete actions, kept as numbers from 0 on.
 
     Args:
@@ -67,10 +67,10 @@ class ActionNumbers(Actions):
 
 
 def actions_of(space: gym.Space, normalized: bool = True) -> Actions:
-    """Return the actions of a space that `check_action_space` lets pass; arguments as `ActionScale` has them."""
+    """Return the actions of a space that `check_action_space` lets pass; arguments as `BoxActions` has them."""
     if isinstance(space, gym.spaces.Discrete):
-        return ActionNumbers(space)
-    return ActionScale(space, normalized)  # type: ignore[arg-type]
+        return DiscreteActions(space)
+    return BoxActions(space, normalized)  # type: ignore[arg-type]
 
 
 def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> None:

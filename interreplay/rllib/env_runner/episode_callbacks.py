@@ -15,8 +15,8 @@ from interreplay.rllib.env_runner.batching import pick
 EVENTS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end")
 
 
-class EpisodeHooks:
-    """Builds `SingleAgentEpisode`s beside the columns, for callbacks and for `ColumnRunner.sample`.
+class EpisodeCallbacks:
+    """Builds `SingleAgentEpisode`s beside the columns, for callbacks and for `BatchEnvRunner.sample`.
 
     Args:
         runner: Whose environments are stepped.

@@ -8,7 +8,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
 
-from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
+from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.rllib.env_runner.stepping import SteppingRunner, longest_episode
 from interreplay.transitions import Transitions
@@ -22,7 +22,7 @@ class SamplingRunner(SteppingRunner):
     """
 
     _ongoing_episodes: list[Any]
-    _hooks: EpisodeHooks
+    _hooks: EpisodeCallbacks
     _now: RunnerState
 
     def __init__(self, *, config: Any, **kwargs: Any):

@@ -71,7 +71,7 @@ class RemoteRunners:
             weights: State of the learner's module.
             length: Steps of each environment.
             warm_up: Act at random.
-            record: Names of columns to add, see `ColumnRunner.collect`.
+            record: Names of columns to add, see `BatchEnvRunner.collect`.
             progress: Of the run, for exploration with a schedule; None leaves it where it is.
         """
         reference, restarts = ray.put(weights), dict(self.restarts)

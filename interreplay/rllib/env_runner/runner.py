@@ -16,7 +16,7 @@ from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib.env_runner.action_spaces import Actions, actions_of
 from interreplay.rllib.env_runner.batching import CPU, as_column, as_tensors, pick
-from interreplay.rllib.env_runner.episode_callbacks import EpisodeHooks
+from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
 from interreplay.rllib.env_runner.episode_log import Names, columns_of_infos
 from interreplay.rllib.env_runner.episode_sampling import SamplingRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
@@ -26,7 +26,7 @@ RUNNER_STATE = "interreplay_runner"
 GREEDY = Greedy()
 
 
-class ColumnRunner(SamplingRunner):
+class BatchEnvRunner(SamplingRunner):
     """RLlib's single-agent runner with another inside: no episode objects, no connectors, no metrics per step.
 
     `collect` is what training uses. `sample` gives RLlib's evaluation, and whoever else calls it, the same
@@ -38,7 +38,7 @@ class ColumnRunner(SamplingRunner):
     def __init__(self, *, config: Any, **kwargs: Any):
         super().__init__(config=config, **kwargs)
         self._now = self._first_state()
-        self._hooks = EpisodeHooks(self)
+        self._hooks = EpisodeCallbacks(self)
         self._scale = self._actions()
         self._cut: list[int] = []
         self._failure: EnvironmentFailure | None = None
@@ -81,8 +81,6 @@ class ColumnRunner(SamplingRunner):
         if device != self._device:
             self._now.move(device)
             self._device = device
-
-    # -- stepping ---------------------------------------------------------------------------------
 
     def collect(
         self, num_timesteps: int, random_actions: bool = False, record: Names = (), progress: float | None = None
@@ -221,8 +219,6 @@ class ColumnRunner(SamplingRunner):
         self._now.steps_since_report = 0
         return self.metrics.reduce()
 
-    # -- state ------------------------------------------------------------------------------------
-
     def running_episodes(self) -> list[int]:
         """Return the ids of the episodes that are stepped now."""
         return self._now.log.ids.tolist()
@@ -257,3 +253,6 @@ class ColumnRunner(SamplingRunner):
         # RLlib gives runners that it restarted the whole state of the one in the learner's process.
         if mine is not None and self.env is not None and mine.get("index", self._now.index) == self._now.index:
             self.load_state_dict(mine)
+
+
+ColumnRunner = BatchEnvRunner  # its name in checkpoints made before

@@ -1,4 +1,4 @@
-"""A film of the first episode of every evaluation."""
+"""A video of the first episode of every evaluation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from interreplay.rllib.evaluation.video import Camera, check_drawing
 
 MOST_FRAMES, MOST_PIXELS = 200, 240
-"""Of a film, and along a side of it: longer and larger ones are thinned out."""
+"""Of a video, and along a side of it: longer and larger ones are thinned out."""
 
 
-class EvaluationFilm:
+class EvaluationVideo:
     """Films the first episode of every evaluation of a configuration.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import UsageError
-from interreplay.rllib.env_runner.runner import ColumnRunner
+from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.evaluation.load import built, find, restore, saved_config
 from interreplay.rllib.evaluation.minari_dataset import Recorder
 from interreplay.rllib.evaluation.video import Camera, VideoFile, check_drawing
@@ -123,7 +123,7 @@ def _play(runner: Any, wanted: PlaybackOptions) -> Iterator[Any]:
 
 def _seed(runner: Any, seed: int | None) -> None:
     """Let the next episode begin from a seed, or from the random state that there is."""
-    if not isinstance(runner, ColumnRunner):
+    if not isinstance(runner, BatchEnvRunner):
         # RLlib's runners take the seed of their configuration for every call; None leaves the state alone.
         runner._seed, runner._needs_initial_reset = seed, True
     elif seed is not None:

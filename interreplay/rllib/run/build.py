@@ -9,7 +9,7 @@ from typing import Any
 from interreplay.errors import UsageError
 from interreplay.flags.replay_flags import replay_arguments
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.rllib.evaluation.evaluation_video import EvaluationFilm
+from interreplay.rllib.evaluation.evaluation_video import EvaluationVideo
 
 OF_LOOP = ("steps_per_iteration", "matrix_dtype", "normalize_observations")
 """Settings of every loop by the names of their flags."""
@@ -18,7 +18,7 @@ OF_ROWS = ("n_step", "updates_per_step", "on_manifold_rows")
 
 
 def build(config_name: str, settings: SimpleNamespace) -> Any:
-    """Return the algorithm, ready to train, with the ``film`` of its evaluations, or None.
+    """Return the algorithm, ready to train, with the ``evaluation_video`` of its evaluations, or None.
 
     Args:
         config_name: The name of a configuration in `interreplay.rllib`.
@@ -29,9 +29,9 @@ def build(config_name: str, settings: SimpleNamespace) -> Any:
     """
     try:
         config = configure(config_name, settings)
-        film = EvaluationFilm(config) if settings.video_to_tensorboard else None
+        video = EvaluationVideo(config) if settings.video_to_tensorboard else None
         algorithm = config.build_algo()
-        algorithm.film = film
+        algorithm.evaluation_video = video
         return algorithm
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -25,8 +25,8 @@ class Events(TBXLoggerCallback):
         super().__init__()
         self._summary_writer_cls = functools.partial(_Writer, **({"purge_step": steps + 1} if steps else {}))
 
-    def film(self, trial: Any, name: str, frames: list[np.ndarray], steps: int) -> None:
-        """Add a film to the images; arguments as `RunLog.film` has them."""
+    def video(self, trial: Any, name: str, frames: list[np.ndarray], steps: int) -> None:
+        """Add a video to the images; arguments as `RunLog.video` has them."""
         height, width, _ = frames[0].shape
         picture = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif(frames))
         writer = self._trial_writer[trial]

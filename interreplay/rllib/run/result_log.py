@@ -168,15 +168,15 @@ class RunLog:
             raise
         self._tell(lambda tracker: tracker.log_trial_result(result["training_iteration"], self._run, dict(row)))
 
-    def film(self, name: str, frames: list[np.ndarray], steps: int) -> None:
-        """Add a film to TensorBoard's images.
+    def video(self, name: str, frames: list[np.ndarray], steps: int) -> None:
+        """Add a video to TensorBoard's images.
 
         Args:
             name: Its tag.
             frames: Pictures ``(height, width, 3)`` uint8.
             steps: Environment steps so far.
         """
-        self._events.film(self._run, name, frames, steps)
+        self._events.video(self._run, name, frames, steps)
 
     def close(self) -> None:
         """Close the files."""

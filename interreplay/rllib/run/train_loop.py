@@ -114,8 +114,8 @@ class Training:
         """
         try:
             log.write(result, self.algo.env_steps)
-            if self.algo.film is not None and (frames := self.algo.film.take()):
-                log.film("evaluation", frames, self.algo.env_steps)
+            if self.algo.evaluation_video is not None and (frames := self.algo.evaluation_video.take()):
+                log.video("evaluation", frames, self.algo.env_steps)
         except OSError as error:
             self._unwritten = {name: value for name, value in result.items() if name != "config"}
             told = f"results in {self.folder.path} cannot be written ({error.strerror})"

@@ -16,7 +16,7 @@ from interreplay.rllib import ray_session
 from interreplay.rllib.run.build import build
 from interreplay.runs.processors import counted, own_cpus
 from interreplay.studies.progress import duration
-from interreplay.studies.report import columns_of
+from interreplay.studies.results_table import aligned
 from interreplay.studies.study import Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FINISHED, OVER, STATUS
@@ -63,7 +63,7 @@ def describe_cost(study: Study, folder: StudyFolder, settings: list[dict[str, An
     runs = counted(len(study.runs), "run")
     return "\n".join(
         [
-            columns_of(lines, right={0, 2, 3}),
+            aligned(lines, right={0, 2, 3}),
             f"{runs}: {work(hours)}, {duration(total / at_once)} with {at_once} at a time here",
             f"steps/s: {'; '.join(sorted(notes))}; {START_SECONDS:.0f} s per run for its start are added",
         ]

@@ -15,8 +15,8 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialSch
 from ray.tune.search.sample import Domain
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.studies.grid import Language, make_run
-from interreplay.studies.study import Run
+from interreplay.studies.grid import SettingsResolver, make_run
+from interreplay.studies.study import PlannedRun
 
 DISTRIBUTIONS = (
     *("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "qlograndint"),
@@ -49,12 +49,12 @@ def _domain(name: str, text: str) -> Domain:
 
 
 def sampled(
-    runs: Iterable[Run],
+    runs: Iterable[PlannedRun],
     search: Mapping[str, str],
     samples: int,
-    language: Language,
+    resolver: SettingsResolver,
     catalogue: Mapping[str, Callable[..., Any]],
-) -> list[Run]:
+) -> list[PlannedRun]:
     """Return every run that takes one of the searched settings, so often, each time with other values.
 
     The n-th values of a replay method are the same for all environments and seeds.
@@ -63,7 +63,7 @@ def sampled(
         runs: The study's.
         search: Distributions as texts, by flags or by arguments of the replay methods.
         samples: How often.
-        language: What flags mean.
+        resolver: What flags mean.
         catalogue: The replay methods by name.
 
     Raises:
@@ -72,38 +72,41 @@ def sampled(
     found, runs, used = domains(search), list(runs), set[str]()
     numbered = []
     for place, run in enumerate(runs):
-        taken = _taken(run, found, language, catalogue)
+        taken = _taken(run, found, resolver, catalogue)
         used |= taken.keys()
         numbers = range(samples if taken else 1)
-        numbered += [(number, place, _draw(run, taken, number, language) if taken else run) for number in numbers]
+        numbered += [(number, place, _draw(run, taken, number, resolver) if taken else run) for number in numbers]
     if unused := sorted(found.keys() - used):
-        known = sorted({*language.flags, *(name for run in runs for name in _arguments(run, language, catalogue))})
+        known = sorted({*resolver.flags, *(name for run in runs for name in _arguments(run, resolver, catalogue))})
         raise UsageError(f"search: no run has a setting {unused[0]!r}; {accepted_names(unused[0], known)}")
     return [run for *_, run in sorted(numbered, key=lambda entry: entry[:2])]
 
 
-def _arguments(run: Run, language: Language, catalogue: Mapping[str, Callable[..., Any]]) -> set[str]:
-    recipe = catalogue.get(language.settings_for(run.given()).buffer)  # none of unrolls
+def _arguments(run: PlannedRun, resolver: SettingsResolver, catalogue: Mapping[str, Callable[..., Any]]) -> set[str]:
+    recipe = catalogue.get(resolver.settings_for(run.given()).buffer)  # none of unrolls
     return set(inspect.signature(recipe).parameters) if recipe else set()
 
 
 def _taken(
-    run: Run, found: Mapping[str, Domain], language: Language, catalogue: Mapping[str, Callable[..., Any]]
+    run: PlannedRun,
+    found: Mapping[str, Domain],
+    resolver: SettingsResolver,
+    catalogue: Mapping[str, Callable[..., Any]],
 ) -> dict[str, Domain]:
-    accepted = _arguments(run, language, catalogue) | language.flags.keys()
+    accepted = _arguments(run, resolver, catalogue) | resolver.flags.keys()
     return {name: domain for name, domain in found.items() if name in accepted}
 
 
-def _draw(run: Run, taken: Mapping[str, Domain], number: int, language: Language) -> Run:
+def _draw(run: PlannedRun, taken: Mapping[str, Domain], number: int, resolver: SettingsResolver) -> PlannedRun:
     values = {}
     for name, domain in sorted(taken.items()):
         seed = zlib.crc32(f"{run.trainer} {run.label} {name} {number}".encode())
         value = domain.sample(random_state=np.random.RandomState(seed))
         values[name] = value.item() if isinstance(value, np.generic) else value
-    of_flags = {name: value for name, value in values.items() if name in language.flags}
+    of_flags = {name: value for name, value in values.items() if name in resolver.flags}
     arguments = run.flags.get("buffer_args", {}) | {k: v for k, v in values.items() if k not in of_flags}
     flags = run.flags | of_flags | ({"buffer_args": arguments} if arguments else {})
-    return make_run(flags, f"{run.label}_{number:03d}", language, sampled=values)
+    return make_run(flags, f"{run.label}_{number:03d}", resolver, sampled=values)
 
 
 def scheduler(

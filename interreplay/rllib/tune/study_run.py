@@ -18,7 +18,7 @@ from interreplay.rllib.run.train_loop import Training
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
 from interreplay.runs.resume import restore, unwritten
-from interreplay.studies.storage import Store
+from interreplay.studies.remote_folder import Store
 from interreplay.studies.trial_folder import (
     CRASHED,
     FAILED,

@@ -14,7 +14,7 @@ import numpy as np
 from interreplay.runs.progress import shown
 from interreplay.runs.results.intervals import interval, mean
 from interreplay.runs.results.reader import curve
-from interreplay.studies.study import Run
+from interreplay.studies.study import PlannedRun
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FINISHED, STATUS, write_whole
 
@@ -29,7 +29,7 @@ TABLE_COLUMNS = (
 )
 
 
-def rows_of(folder: StudyFolder, runs: Sequence[Run]) -> list[dict[str, Any]]:
+def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> list[dict[str, Any]]:
     """Return a row per run with `RUN_COLUMNS` and what a search drew; the mean return is over the whole curve."""
     rows = []
     for number, run in enumerate(runs):
@@ -65,7 +65,7 @@ def table_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(table, key=lambda line: (line["env"], line["trainer"]))
 
 
-def write(folder: StudyFolder, runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def write(folder: StudyFolder, runs: Sequence[PlannedRun]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Write ``runs.csv`` and ``table.csv``; return their rows."""
     rows = rows_of(folder, runs)
     table = table_of(rows)
@@ -94,10 +94,10 @@ def as_text(table: Sequence[dict[str, Any]]) -> str:
         (t["env"], t["trainer"], t["buffer"], str(t["n"]), *(_shown(t, name) for name in ("final", "mean")))
         for t in table
     ]
-    return columns_of([head, *lines], right={3, 4, 5})
+    return aligned([head, *lines], right={3, 4, 5})
 
 
-def ranking(rows: Iterable[dict[str, Any]], sampled: Mapping[str, Run]) -> list[tuple[str, ...]]:
+def ranking(rows: Iterable[dict[str, Any]], sampled: Mapping[str, PlannedRun]) -> list[tuple[str, ...]]:
     """Return what a search drew, the best first: environment, buffer, values, finished seeds, final return, steps.
 
     Args:
@@ -123,7 +123,7 @@ def _brief(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def as_command(run: Run) -> str:
+def as_command(run: PlannedRun) -> str:
     """Return a command line that trains with the settings of a run."""
     words = ["python", "custom_training.py"]
     for name, value in run.flags.items():
@@ -141,7 +141,7 @@ def _shown(line: dict[str, Any], name: str) -> str:
     return f"{value:,.1f}" + ("" if math.isnan(low) else f" ({low:,.1f} to {high:,.1f})")
 
 
-def columns_of(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> str:
+def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> str:
     """Return lines of words as aligned columns; those in ``right`` end alike."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     flush = set(right)

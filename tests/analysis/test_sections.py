@@ -10,7 +10,7 @@ from run_folders import ours, stock, study
 
 from interreplay.analysis import read_runs
 from interreplay.analysis.scores import Scores, read_scores
-from interreplay.analysis.study import build
+from interreplay.analysis.sections import build
 from interreplay.analysis.tables import all_tables
 from interreplay.errors import UsageError
 

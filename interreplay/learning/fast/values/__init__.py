@@ -1,0 +1,1 @@
+"""Updates of value networks with gradients by hand."""

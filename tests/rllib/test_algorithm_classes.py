@@ -1,0 +1,41 @@
+"""Configurations and the Algorithms that they make belong together without either naming the other twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from interreplay import rllib
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.rllib import SAC, SACConfig
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_configuration_makes_its_own_algorithm(name):
+    made, kind = getattr(rllib, ALGORITHMS[name].config)(), getattr(rllib, name)
+    assert made.algo_class is kind and type(kind.get_default_config()) is type(made)
+
+
+def test_one_of_the_user_s_is_made_where_it_is_asked_for_and_nowhere_else():
+    class MyConfig(SACConfig):
+        pass
+
+    class Mine(SAC):
+        config_class = MyConfig
+
+    class Similar(SAC):
+        pass
+
+    class AlsoSAC(SAC):
+        config_class = SACConfig
+
+    assert MyConfig().algo_class is Mine and SACConfig().algo_class is SAC
+    assert SACConfig(algo_class=Similar).algo_class is Similar and SACConfig(AlsoSAC).algo_class is AlsoSAC
+
+
+def test_networks_are_made_by_settings_that_a_configuration_has():
+    for row in ALGORITHMS.values():
+        made = getattr(rllib, row.config)()
+        assert set(made.module_class.settings) <= made.own_settings().keys()
+        assert {name: made._model_config_auto_includes[name] for name in made.module_class.settings} == {
+            name: getattr(made, name) for name in made.module_class.settings
+        }
