@@ -94,7 +94,8 @@ def unsaid(trainer: str) -> dict[str, Any]:
     """Return the settings of a run of an algorithm of which nothing is said."""
     elsewhere = METHOD | INVOCATION | ALGORITHM_FLAGS.keys()
     row = ALGORITHMS[trainer]
-    return {name: value for name, value in DEFAULTS.items() if name not in elsewhere} | row.defaults | row.of_run
+    found = {name: value for name, value in DEFAULTS.items() if name not in elsewhere}
+    return {**found, **row.defaults, **row.of_run}
 
 
 def preset_for(given: Mapping[str, Any]) -> presets.Preset:

@@ -33,6 +33,12 @@ class Seen(NamedTuple):
     terminated: np.ndarray
     extras: dict[str, np.ndarray]
 
+    def cleared(self) -> Seen:
+        """Return a step of the same shapes in which no environment was live."""
+        live, actions, rewards, terminated = (np.zeros_like(column) for column in self[:4])
+        extras = {name: np.zeros_like(column) for name, column in self.extras.items()}
+        return Seen(live, actions, rewards, terminated, extras)
+
 
 class UnrollRunner(BatchEnvRunner):
     """A `BatchEnvRunner` that also steps environments for unrolls; its evaluations are the same."""
@@ -109,14 +115,8 @@ class UnrollRunner(BatchEnvRunner):
         return None
 
     def _unrolls(self, obs: Any, seen: list[Seen | None], version: int) -> Unrolls:
-        known = next(one for one in seen if one is not None) if any(seen) else self._nothing()
-        nothing = Seen(
-            np.zeros_like(known.live),
-            np.zeros_like(known.actions),
-            *(np.zeros_like(c) for c in known[2:4]),
-            {name: np.zeros_like(column) for name, column in known.extras.items()},
-        )
-        rows = [nothing if one is None else one for one in seen]
+        known = next((one for one in seen if one is not None), None) or self._nothing()
+        rows = [known.cleared() if one is None else one for one in seen]
         live = np.stack([row.live for row in rows])
         return Unrolls(
             obs=as_tensors(obs, CPU),
