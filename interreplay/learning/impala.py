@@ -101,12 +101,16 @@ class ImpalaUpdate(Rule):
             rows = self.networks.encoder(_flattened(unrolls.obs))
         with torch.no_grad():
             run = self.networks.actor.run(rows)
-        with torch.enable_grad():
-            outputs = run.outputs.detach().requires_grad_()
-            loss, result = self.loss(outputs.unflatten(0, (unrolls.steps + 1, unrolls.size)), unrolls)
-        (gradients,) = torch.autograd.grad(loss, outputs)
-        self._step(run.learn, gradients)
+        gradients, result = self.judge(run.outputs.unflatten(0, (unrolls.steps + 1, unrolls.size)), unrolls)
+        self._step(run.learn, gradients.flatten(0, 1))
         return result
+
+    def judge(self, outputs: Tensor, unrolls: Unrolls) -> tuple[Tensor, UnrollResult]:
+        """Return the gradient of the loss by outputs ``(T + 1, B, F + 1)``, of this shape, and what is found out."""
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            loss, result = self.loss(leaf, unrolls)
+        return torch.autograd.grad(loss, leaf)[0], result
 
     @torch.no_grad()
     def policy(self, unrolls: Unrolls) -> Tensor:
@@ -173,7 +177,8 @@ class ImpalaUpdate(Rule):
         ratios = log_ratios.exp().clamp(max=self.settings.vtrace_rho) * live
         clipped = ((log_ratios > math.log(self.settings.vtrace_rho)) & unrolls.live).sum()
         # Kish's size of a sample that is weighted by ratios, as a share of the steps; the largest weight is 1.
-        weights = (log_ratios - log_ratios.masked_fill(~unrolls.live, float("-inf")).max()).exp() * live
+        nowhere = ~unrolls.live
+        weights = (log_ratios - log_ratios.masked_fill(nowhere, -math.inf).max()).masked_fill(nowhere, -math.inf).exp()
         size = weights.sum().square() / weights.square().sum().clamp(min=1e-30) / steps
         divergence = (self.family.kl(pi, unrolls.policy) * live).sum() / steps
         error = (errors.abs() * counted).sum() / counted.sum().clamp(min=1.0)

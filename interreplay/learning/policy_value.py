@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from interreplay.learning.distributions import Categorical, Family, Normal
+from interreplay.learning.fast.unrolls.small_layers import SmallBody, fit
 from interreplay.learning.networks import MLP
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy, DiscretePolicy, Policy
 from interreplay.learning.streams import ForwardRun
@@ -34,14 +36,29 @@ class PolicyValueLayers(nn.Module):
         super().__init__()
         self.widths = [numbers + 1] if shared else [numbers, 1]
         self.bodies = nn.ModuleList(MLP([inputs, *hiddens, width]) for width in self.widths)
+        self._small: list[SmallBody] | None = None
+
+    def _small_bodies(self) -> list[SmallBody]:
+        """Return the networks in numpy where they are small, else none; looked at once, when all is set up."""
+        if self._small is None:
+            self._small = [SmallBody(body) for body in self.bodies] if fit([*self.bodies]) else []
+        return self._small
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        self._small = None  # they may lie on another device now
+        return super()._apply(*args, **kwargs)
 
     def outputs(self, rows: Tensor) -> Tensor:
         """Return outputs ``(n, m + 1)``, by autograd where gradients are on."""
+        if not torch.is_grad_enabled() and (small := self._small_bodies()):
+            return torch.from_numpy(_together([body.forward(rows.numpy())[-1] for body in small]))
         found = [body.outputs(rows)[0] for body in self.bodies]  # type: ignore[operator]
         return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
 
     def run(self, rows: Tensor) -> ForwardRun:
         """Run a pass to learn from."""
+        if not rows.requires_grad and (small := self._small_bodies()):
+            return self._small_run(rows, small)
         alone = len(self.bodies) == 1 or not rows.requires_grad
         seen = rows if alone else rows.detach().requires_grad_()
         bodies: list[Any] = [*self.bodies]
@@ -55,6 +72,21 @@ class PolicyValueLayers(nn.Module):
                 rows.backward(seen.grad)
 
         return ForwardRun(outputs, learn)
+
+    def _small_run(self, rows: Tensor, small: list[SmallBody]) -> ForwardRun:
+        seen = [body.forward(rows.numpy()) for body in small]
+
+        def learn(gradients: Tensor) -> None:
+            begin = 0
+            for body, one, width in zip(small, seen, self.widths, strict=True):
+                body.learn(one, gradients.numpy()[:, begin : begin + width])
+                begin += width
+
+        return ForwardRun(torch.from_numpy(_together([one[-1] for one in seen])), learn)
+
+
+def _together(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 class PolicyWithValue(Policy):

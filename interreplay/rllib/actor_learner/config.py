@@ -14,6 +14,7 @@ from typing_extensions import Self
 from interreplay.errors import accepted_names
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
 from interreplay.learning.exploration import Sampled
+from interreplay.learning.fast.unrolls.impala import FastImpalaUpdate, fits
 from interreplay.learning.impala import ImpalaUpdate
 from interreplay.learning.setting_fields import Whole, rate_at
 from interreplay.learning.unroll_settings import IMPALASettings
@@ -113,7 +114,8 @@ class ActorLearnerConfig(LoopConfig):
     @override(LoopConfig)
     def make_update(self, module: RLModule) -> ImpalaUpdate:
         own = self.settings_class(**{field.name: getattr(self, field.name) for field in fields(self.settings_class)})
-        return ImpalaUpdate(module.nets, own, self.gamma, self.rates(0)["all"], self.grad_clip_by)
+        kind = FastImpalaUpdate if self.fast_updates and fits(module.nets, own) else ImpalaUpdate
+        return kind(module.nets, own, self.gamma, self.rates(0)["all"], self.grad_clip_by)
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:
