@@ -148,6 +148,9 @@ OTHER = {
     "atoms": "2",
     "value_range": "-1,1",
     "env_args": "a=1",
+    "loss": "mean",
+    "returns": "gae",
+    "relevance_of": "behavior",
 }
 
 

@@ -46,7 +46,9 @@ def _default(name: str, owners: list[str]) -> str:
 def _owners(names: list[str]) -> str:
     """Return some algorithms, all of DQN's variants in one word."""
     if {*names} >= VARIANTS:
-        names = [*(name for name in names if name not in VARIANTS), "DQN with its variants"]
+        last = max(place for place, name in enumerate(names) if name in VARIANTS)
+        told = [name if place != last else "DQN with its variants" for place, name in enumerate(names)]
+        names = [name for name in told if name not in VARIANTS]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 

@@ -22,8 +22,8 @@ OF_RLLIB = {
     "updates_per_step": "updates_per_step",
     "num_steps_sampled_before_learning_starts": "learning_starts",
 }
-# Only ours has this setting; RLlib's own algorithms of the same name are other networks and another training loop.
-OURS = "steps_per_iteration"
+# Only ours have one of these settings; RLlib's own algorithms of the same name are other networks and another training loop.
+OURS = {"updates_per_step", "steps_per_iteration"}
 STOCK_BUFFERS = {"EpisodeReplayBuffer": "uniform", "PrioritizedEpisodeReplayBuffer": "prioritized"}
 
 
@@ -90,7 +90,7 @@ def _of_rllib(params: Mapping[str, Any], name: str) -> Description:
     settings = {called: params[key] for key, called in OF_RLLIB.items() if not isinstance(params.get(key, {}), dict)}
     arguments = {key: value for key, value in replay.items() if key != "capacity"}
     algorithm = name.split("_")[0] if "_" in name else "unknown"
-    buffer = kind if OURS in params else f"RLlib {kind}"
+    buffer = kind if OURS & params.keys() else f"RLlib {kind}"
     return Description(
         algorithm, str(params.get("env", "unknown")), buffer, params.get("seed"), None, settings, arguments
     )
