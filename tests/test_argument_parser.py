@@ -168,7 +168,7 @@ def test_two_numbers_may_be_negative():
 
 
 def test_an_algorithm_brings_its_replay_method_and_length_of_returns():
-    shown = lambda line: settings_for(given(f"--env CartPole-v1 --trainer {line}"))
+    shown = lambda line: settings_for(given(f"--env CartPole-v1 --preset none --trainer {line}"))
     rainbow, dqn = shown("Rainbow"), shown("DQN")
     assert (rainbow.buffer, rainbow.buffer_args, rainbow.n_step, rainbow.dueling) == ("PER", {"alpha": 0.5}, 3, True)
     assert (dqn.buffer, dqn.buffer_args, dqn.n_step, dqn.value_range) == ("Uniform", {}, 1, [-10.0, 10.0])

@@ -5,10 +5,11 @@ import copy
 import pytest
 import torch
 
-from interreplay.learning.dqn import DQNUpdate, QNetworks
+from interreplay.learning.dqn import DQNUpdate
 from interreplay.learning.encoders import Flat
 from interreplay.learning.exploration import Greedy, Noisy
 from interreplay.learning.losses import Huber
+from interreplay.learning.q_networks import QNetworks
 from interreplay.learning.rmsprop import CenteredRMSprop
 from interreplay.learning.streams import make_layers
 from interreplay.learning.update import Batch

@@ -7,11 +7,13 @@ import copy
 import pytest
 import torch
 
-from interreplay.learning.dqn import DQNUpdate, QNetworks
+from interreplay.learning.dqn import DQNUpdate
 from interreplay.learning.encoders import Flat
-from interreplay.learning.fast.values.small_networks import SMALL, FastDQNUpdate, fits
+from interreplay.learning.fast.values.numpy_passes import SMALL
+from interreplay.learning.fast.values.small_networks import FastDQNUpdate, fits
 from interreplay.learning.fast.values.streams import FastStreamsUpdate
 from interreplay.learning.losses import Huber
+from interreplay.learning.q_networks import QNetworks
 from interreplay.learning.streams import make_layers
 from interreplay.learning.update import Batch
 from interreplay.learning.value_heads import Categorical, Mean, Quantiles

@@ -10,10 +10,11 @@ from ray.rllib.utils.annotations import override
 from torch import nn
 
 from interreplay.learning.convolutions import CONV_DTYPES, ConvolutionBody
-from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate, QNetworks
+from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate
 from interreplay.learning.encoders import make_encoder
 from interreplay.learning.fast.values.small_networks import FastDQNUpdate, fits
 from interreplay.learning.fast.values.streams import FastStreamsUpdate
+from interreplay.learning.q_networks import QNetworks
 from interreplay.learning.setting_fields import rate_at
 from interreplay.learning.streams import Streams, make_layers
 from interreplay.learning.update import Update

@@ -10,69 +10,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from interreplay.learning.dqn import DQNUpdate
 from interreplay.learning.fast.optimizer import FlatAdam
-from interreplay.learning.streams import OneStream
+from interreplay.learning.fast.values.numpy_passes import SmallNetwork, is_small
 from interreplay.learning.update import SampleLike, UpdateResult, view_tensors
 from interreplay.learning.value_heads import Mean
 
-SMALL = 20_000
-"""Parameters up to which a network is small: beyond, products take more than what they are called by."""
-
 
 def fits(networks: Any) -> bool:
-    """Return whether `FastDQNUpdate` can learn them: small, one stream with ReLU, means, no encoder that learns."""
-    layers, parameters = networks.actor.layers, list(networks.actor.parameters())
-    plain = isinstance(layers, OneStream) and isinstance(networks.actor.head, Mean)
-    if not plain or any(True for _ in networks.encoder.parameters()):
-        return False
-    body = layers.body
-    on_processor = all(parameter.device.type == "cpu" for parameter in parameters)
-    same = body.activation == "relu" and body.matrix_dtype is None
-    return on_processor and same and sum(parameter.numel() for parameter in parameters) <= SMALL
-
-
-class SmallNetwork:
-    """Passes of an `OneStream` on arrays that share the memory of its parameters.
-
-    Args:
-        layers: The network.
-    """
-
-    def __init__(self, layers: OneStream):
-        self._parameters = [*layers.body.weights, *layers.body.biases]
-        self._look()
-
-    def _look(self) -> None:
-        arrays = [parameter.detach().numpy() for parameter in self._parameters]
-        depth = len(arrays) // 2
-        self.weights, self.biases = [w[0] for w in arrays[:depth]], [b[0, 0] for b in arrays[depth:]]
-        self._addresses = [parameter.data_ptr() for parameter in self._parameters]
-
-    def forward(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Return what each layer sees of rows ``(n, in)``, and at last the outputs ``(n, out)``."""
-        if [parameter.data_ptr() for parameter in self._parameters] != self._addresses:
-            self._look()
-        seen = [rows]
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            if len(seen) > 1:
-                np.maximum(rows, 0.0, out=rows)
-            rows = rows @ weight
-            rows += bias
-            seen.append(rows)
-        return seen
-
-    def backward(self, seen: list[np.ndarray], gradient: np.ndarray, into: list[Tensor]) -> None:
-        """Fill the gradients `into` of weights, then biases, from that of the outputs ``(n, out)``."""
-        depth = len(self.weights)
-        for i in reversed(range(depth)):
-            np.matmul(seen[i].T, gradient, out=into[i].numpy()[0])
-            np.add.reduce(gradient, axis=0, out=into[depth + i].numpy()[0, 0])
-            if i:
-                gradient = gradient @ self.weights[i].T
-                gradient[seen[i] <= 0.0] = 0.0
+    """Return whether `FastDQNUpdate` can learn them: small layers, means, no encoder that learns."""
+    plain = isinstance(networks.actor.head, Mean) and not any(True for _ in networks.encoder.parameters())
+    return plain and is_small(networks.actor.layers)
 
 
 class FastDQNUpdate(DQNUpdate):

@@ -1,0 +1,61 @@
+"""Passes of small networks in numpy: a call of torch takes several microseconds, one of numpy one or two."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from interreplay.learning.streams import OneStream, ValueLayers
+
+SMALL = 20_000
+"""Parameters up to which a network is small: beyond, products take more than what they are called by."""
+
+
+def is_small(layers: ValueLayers) -> bool:
+    """Return whether `SmallNetwork` can run these: one stream with ReLU on the processor, of few parameters."""
+    if not isinstance(layers, OneStream) or layers.body.activation != "relu" or layers.body.matrix_dtype is not None:
+        return False
+    parameters = list(layers.parameters())
+    on_processor = all(parameter.device.type == "cpu" for parameter in parameters)
+    return on_processor and sum(parameter.numel() for parameter in parameters) <= SMALL
+
+
+class SmallNetwork:
+    """Passes of an `OneStream` on arrays that share the memory of its parameters.
+
+    Args:
+        layers: The network.
+    """
+
+    def __init__(self, layers: OneStream):
+        self._parameters = [*layers.body.weights, *layers.body.biases]
+        self._look()
+
+    def _look(self) -> None:
+        arrays = [parameter.detach().numpy() for parameter in self._parameters]
+        depth = len(arrays) // 2
+        self.weights, self.biases = [w[0] for w in arrays[:depth]], [b[0, 0] for b in arrays[depth:]]
+        self._addresses = [parameter.data_ptr() for parameter in self._parameters]
+
+    def forward(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Return what each layer sees of rows ``(n, in)``, and at last the outputs ``(n, out)``."""
+        if [parameter.data_ptr() for parameter in self._parameters] != self._addresses:
+            self._look()
+        seen = [rows]
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            if len(seen) > 1:
+                np.maximum(rows, 0.0, out=rows)
+            rows = rows @ weight
+            rows += bias
+            seen.append(rows)
+        return seen
+
+    def backward(self, seen: list[np.ndarray], gradient: np.ndarray, into: list[Tensor]) -> None:
+        """Fill the gradients `into` of weights, then biases, from that of the outputs ``(n, out)``."""
+        depth = len(self.weights)
+        for i in reversed(range(depth)):
+            np.matmul(seen[i].T, gradient, out=into[i].numpy()[0])
+            np.add.reduce(gradient, axis=0, out=into[depth + i].numpy()[0, 0])
+            if i:
+                gradient = gradient @ self.weights[i].T
+                gradient[seen[i] <= 0.0] = 0.0
