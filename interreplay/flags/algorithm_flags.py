@@ -9,7 +9,7 @@ from typing import Any
 from interreplay.errors import UsageError
 from interreplay.flags.parser import Flag
 from interreplay.flags.values import boolean, reader
-from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS
+from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, VARIANTS
 from interreplay.learning.setting_fields import Widths, YesNo, accepted_by
 from interreplay.learning.settings import ReplaySettings
 
@@ -60,6 +60,15 @@ def _shown(value: Any) -> str:
 
 _LOOP = {found.name: found for found in fields(ReplaySettings)}
 ALGORITHM_FLAGS = _flags()
+REPLAY_PARAMETERS = Flag(
+    "replay_parameters",
+    str,
+    None,
+    f"what {', '.join(UNROLLS)} replay, as JSON by the original platform's schema or by ours, such as "
+    '[{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 1000, "share": 0.5}]',
+    scope="method",
+    in_study="buffers",
+)
 TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
 """Configuration in `interreplay.rllib` of each algorithm that ``--trainer`` names."""
 

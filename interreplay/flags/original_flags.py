@@ -5,7 +5,6 @@ from __future__ import annotations
 from interreplay.flags.parser import Flag
 from interreplay.flags.replay_flags import METHODS
 from interreplay.flags.values import boolean, number, whole
-from interreplay.learning.algorithms_table import UNROLLS
 
 REMOVED = {
     "agent_name": "runs are named by algorithm, environment, method and seed; --local_dir says where they go",
@@ -56,14 +55,6 @@ ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
         boolean,
         False,
         "credit a blend's TD error to both ends by share, not to the anchor only",
-    ),
-    Flag(
-        "replay_parameters",
-        str,
-        None,
-        f"what {', '.join(UNROLLS)} replay, as JSON by the original platform's schema or by ours, such as "
-        '[{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 1000, "share": 0.5}]',
-        in_study="buffers",
     ),
 )
 

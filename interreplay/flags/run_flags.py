@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.buffer.catalogue import methods
-from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, loop_flag
+from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
@@ -111,6 +111,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             scope="method",
             in_study="buffers",
         ),
+        REPLAY_PARAMETERS,
         Flag("buffer_size", whole(1), 1_000_000, "transitions to keep", aliases=("capacity",)),
         loop_flag("learning_starts"),
         ALGORITHM_FLAGS["train_batch_size"],

@@ -36,7 +36,7 @@ class QPolicy(DiscretePolicy):
         if obs.device.type != "cpu" or torch.is_grad_enabled():
             return self.head.values(self.layers.outputs(obs))
         if self._small is None:
-            self._small = [SmallNetwork(self.layers)] if is_small(self.layers) else []  # type: ignore[arg-type]
+            self._small = [SmallNetwork(self.layers.body)] if is_small(self.layers) else []
         for small in self._small:
             return self.head.values(torch.from_numpy(small.forward(obs.numpy())[-1]).view(len(obs), self.size, -1))
         return self.head.values(self.layers.outputs(obs))

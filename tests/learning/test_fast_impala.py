@@ -9,7 +9,7 @@ import torch
 
 from interreplay.learning.encoders import Flat
 from interreplay.learning.fast.unrolls.impala import FastImpalaUpdate, fits
-from interreplay.learning.fast.unrolls.small_layers import SMALL
+from interreplay.learning.fast.values.numpy_passes import SMALL
 from interreplay.learning.impala import ImpalaUpdate
 from interreplay.learning.policy_value import CategoricalWithValue, NormalWithValue, PolicyValueNetworks
 from interreplay.learning.unroll_settings import A2CSettings, IMPALASettings

@@ -22,7 +22,7 @@ OF_RLLIB = {
     "updates_per_step": "updates_per_step",
     "num_steps_sampled_before_learning_starts": "learning_starts",
 }
-# Only ours have one of these settings; RLlib's own algorithms of the same name are other networks and another training loop.
+# Only ours have one of these; RLlib's own algorithms of the same name are other networks and another training loop.
 OURS = {"updates_per_step", "steps_per_iteration"}
 STOCK_BUFFERS = {"EpisodeReplayBuffer": "uniform", "PrioritizedEpisodeReplayBuffer": "prioritized"}
 

@@ -1,4 +1,4 @@
-"""Passes of small fully connected networks in numpy: a call takes a third of the time of one of torch."""
+"""Small fully connected networks that set their parameters' gradients in numpy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SMALL = 20_000
-"""Parameters up to which layers are small: beyond, products take more than what they are called by."""
+from interreplay.learning.fast.values.numpy_passes import SMALL, SmallNetwork
 
 
 def fit(bodies: list[Any]) -> bool:
@@ -20,51 +19,17 @@ def fit(bodies: list[Any]) -> bool:
     return on_processor and plain and sum(parameter.numel() for parameter in parameters) <= SMALL
 
 
-class SmallBody:
-    """Passes of one `MLP` on arrays that share the memory of its parameters.
-
-    Args:
-        body: The network, with ReLU or tanh.
-    """
+class SmallBody(SmallNetwork):
+    """A `SmallNetwork` with gradients of its own."""
 
     def __init__(self, body: Any):
-        self._parameters = [*body.weights, *body.biases]
-        self._tanh = body.activation == "tanh"
+        super().__init__(body)
         self._gradients: list[Tensor] = []
-        self._look()
-
-    def _look(self) -> None:
-        arrays = [parameter.detach().numpy() for parameter in self._parameters]
-        depth = len(arrays) // 2
-        self.weights, self.biases = [w[0] for w in arrays[:depth]], [b[0, 0] for b in arrays[depth:]]
-        self._addresses = [parameter.data_ptr() for parameter in self._parameters]
-
-    def forward(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Return what each layer sees of rows ``(n, in)``, and at last the outputs ``(n, out)``."""
-        if [parameter.data_ptr() for parameter in self._parameters] != self._addresses:
-            self._look()
-        seen = [rows]
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            if len(seen) > 1:
-                np.tanh(rows, out=rows) if self._tanh else np.maximum(rows, 0.0, out=rows)
-            rows = rows @ weight
-            rows += bias
-            seen.append(rows)
-        return seen
 
     def learn(self, seen: list[np.ndarray], gradient: np.ndarray) -> None:
         """Set the gradient of every parameter, in tensors that are used again, by that of the outputs ``(n, out)``."""
         if not self._gradients:
             self._gradients = [torch.empty_like(parameter) for parameter in self._parameters]
-        depth = len(self.weights)
-        for i in reversed(range(depth)):
-            np.matmul(seen[i].T, gradient, out=self._gradients[i].numpy()[0])
-            np.add.reduce(gradient, axis=0, out=self._gradients[depth + i].numpy()[0, 0])
-            if i:
-                gradient = gradient @ self.weights[i].T
-                if self._tanh:
-                    gradient *= 1.0 - np.square(seen[i])
-                else:
-                    gradient[seen[i] <= 0.0] = 0.0
+        self.backward(seen, gradient, self._gradients)
         for parameter, value in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from torch import Tensor
 
@@ -21,14 +23,15 @@ def is_small(layers: ValueLayers) -> bool:
 
 
 class SmallNetwork:
-    """Passes of an `OneStream` on arrays that share the memory of its parameters.
+    """Passes of one `MLP` on arrays that share the memory of its parameters.
 
     Args:
-        layers: The network.
+        body: The network, with ReLU or tanh.
     """
 
-    def __init__(self, layers: OneStream):
-        self._parameters = [*layers.body.weights, *layers.body.biases]
+    def __init__(self, body: Any):
+        self._parameters = [*body.weights, *body.biases]
+        self._tanh = body.activation == "tanh"
         self._look()
 
     def _look(self) -> None:
@@ -44,7 +47,7 @@ class SmallNetwork:
         seen = [rows]
         for weight, bias in zip(self.weights, self.biases, strict=True):
             if len(seen) > 1:
-                np.maximum(rows, 0.0, out=rows)
+                np.tanh(rows, out=rows) if self._tanh else np.maximum(rows, 0.0, out=rows)
             rows = rows @ weight
             rows += bias
             seen.append(rows)
@@ -58,4 +61,7 @@ class SmallNetwork:
             np.add.reduce(gradient, axis=0, out=into[depth + i].numpy()[0, 0])
             if i:
                 gradient = gradient @ self.weights[i].T
-                gradient[seen[i] <= 0.0] = 0.0
+                if self._tanh:
+                    gradient *= 1.0 - np.square(seen[i])
+                else:
+                    gradient[seen[i] <= 0.0] = 0.0

@@ -32,7 +32,7 @@ class FastDQNUpdate(DQNUpdate):
 
     def __init__(self, networks: Any, **options: Any):
         super().__init__(networks, **options)
-        self._online, self._target = SmallNetwork(self.layers), SmallNetwork(self.target_layers)
+        self._online, self._target = SmallNetwork(self.layers.body), SmallNetwork(self.target_layers.body)
         optimizer = self.optimizers["q"]
         assert isinstance(optimizer, FlatAdam)
         self._adam = optimizer
