@@ -6,7 +6,9 @@ one, or changes what it is given, fails here before it fails in a training.
 
 from __future__ import annotations
 
+import dis
 import inspect
+import io
 from types import SimpleNamespace
 
 import gymnasium as gym
@@ -26,6 +28,9 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+
+import interreplay.rllib
+from interreplay.learning.algorithms_table import ALGORITHMS
 
 SIGNATURES = [
     (SingleAgentEnvRunner.sample, "self num_timesteps num_episodes explore random_actions force_reset"),
@@ -181,3 +186,11 @@ def test_a_learner_takes_a_module_only_from_a_later_state_than_its_own():
 
 def test_a_local_learner_is_reached_through_its_group():
     assert "self._learner" in inspect.getsource(LearnerGroup.__init__)
+
+
+@pytest.mark.parametrize("trainer", ALGORITHMS)
+def test_ray_can_make_actors_of_our_algorithms(trainer):
+    """Ray disassembles a class and, two levels deep at the least, every class that is an attribute of it."""
+    made = getattr(interreplay.rllib, ALGORITHMS[trainer].config)()
+    assert made.algo_class is getattr(interreplay.rllib, trainer)
+    dis.dis(made.algo_class, file=io.StringIO(), depth=2)

@@ -39,7 +39,7 @@ class TrainingLoop(Shell):
         """Let the configuration that the class names make algorithms of this class."""
         super().__init_subclass__(**kwargs)
         if "config_class" in vars(cls) and "algorithm_class" not in vars(cls.config_class):
-            cls.config_class.algorithm_class = cls
+            cls.config_class.algorithm_class = (cls,)
 
     @classmethod
     @override(Algorithm)

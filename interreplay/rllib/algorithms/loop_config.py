@@ -43,7 +43,8 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         loop_class: Dataclass of the loop's settings.
         settings_class: Dataclass of the algorithm's own settings.
         module_class: RLModule with its networks.
-        algorithm_class: The Algorithm that names this configuration.
+        algorithm_class: The Algorithm that names this configuration, alone in a tuple: Ray walks through classes that are
+            attributes of classes, and would run in a circle.
         exploration: How the policy acts while it trains, a part of `interreplay.learning.exploration`, its name, or a
             mapping such as ``{"type": "Gaussian", "sigma": 0.1}``; each runner has a copy of its own. Schedules such as
             that of `EpsilonGreedy` run over `anneal_steps`.
@@ -57,10 +58,10 @@ class LoopConfig(LearningRates, AlgorithmConfig):
     loop_class: ClassVar[type] = LoopSettings
     settings_class: ClassVar[type]
     module_class: ClassVar[type[OffPolicyModule]]
-    algorithm_class: ClassVar[type | None] = None
+    algorithm_class: ClassVar[tuple[type, ...]] = ()
 
     def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class or self.algorithm_class)
+        super().__init__(algo_class=algo_class or next(iter(self.algorithm_class), None))
         from interreplay.rllib.env_runner.runner import BatchEnvRunner
 
         self.env_runner_cls = BatchEnvRunner
