@@ -97,16 +97,28 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
 
 def check_unroll_memory(settings: SimpleNamespace, environment: Environment) -> str:
     """Do as `check_memory` does for algorithms that learn from unrolls; the line is "" where they replay none."""
-    if "parameters" not in settings.buffer_args:
+    need, free = unroll_bytes(settings, environment), free_memory("cpu")
+    if not need:
         return ""
-    mix, steps = make_mix(settings.buffer_args["parameters"]), settings.rollout_fragment_length
-    mix.check(settings.train_batch_size)
-    try:
-        need = estimate_unrolls(environment.observation_space, environment.action_space, mix, steps)
-    except ValueError as error:
-        raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}") from error
-    free = free_memory("cpu")
+    steps = settings.rollout_fragment_length
     line = f"replay of unrolls of {steps} steps: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
     if need > free:
         raise UsageError(f"{line}; give the sources of --replay_parameters smaller capacities")
     return line
+
+
+def unroll_bytes(settings: SimpleNamespace, environment: Environment) -> int:
+    """Return bytes that the unrolls to be replayed will take, 0 where there are none.
+
+    Raises:
+        UsageError: They cannot be stored, or make no such batches.
+    """
+    if "parameters" not in settings.buffer_args:
+        return 0
+    mix = make_mix(settings.buffer_args["parameters"])
+    mix.check(settings.train_batch_size)
+    spaces = environment.observation_space, environment.action_space
+    try:
+        return estimate_unrolls(*spaces, mix, settings.rollout_fragment_length)
+    except ValueError as error:
+        raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}") from error

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
 from interreplay.buffer.catalogue import methods
+from interreplay.commandline.preparation import unroll_bytes
 from interreplay.commandline.study import make_parser, read_new
 from interreplay.diagnostics.memory_estimate import estimate
 from interreplay.environments.lookup import find_environment
@@ -116,7 +117,9 @@ def buffer_bytes(settings: SimpleNamespace) -> int:
     Raises:
         UsageError: It cannot be made, or there is no such environment.
     """
-    if settings.device != "cpu" or ALGORITHMS[settings.trainer].unrolls:
+    if ALGORITHMS[settings.trainer].unrolls:
+        return unroll_bytes(settings, find_environment(settings.env, settings.env_args))
+    if settings.device != "cpu":
         return 0
     environment = find_environment(settings.env, settings.env_args)
     try:

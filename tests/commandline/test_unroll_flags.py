@@ -10,8 +10,11 @@ import pytest
 from argument_parser import make_parser, settings_for
 from custom_training import main
 from interreplay.commandline.evaluate import main as evaluate
+from interreplay.commandline.slurm_request import buffer_bytes
+from interreplay.commandline.study import LANGUAGE
 from interreplay.errors import UsageError
 from interreplay.flags.training_flags import settings_resumed
+from interreplay.studies.grid import expand
 
 ORIGINAL = (
     "[{'type':'queue','capacity':1,'sample_ratio':0.5},{'type':'custom','capacity':100,'sample_ratio':0.5,"
@@ -86,6 +89,23 @@ def test_a_resumed_run_keeps_its_mix():
     assert settings_resumed(dict(saved), {"replay_parameters": ORIGINAL}).buffer == "UnrollMix"
     with pytest.raises(UsageError, match="the checkpoint was made with"):
         settings_resumed(dict(saved), {"replay_parameters": ORIGINAL.replace("100", "200")})
+
+
+def test_a_study_compares_what_is_replayed():
+    mix = [{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 100, "share": 0.5}]
+    grid = {"trainers": ["IMPALA"], "envs": ["CartPole-v1"], "buffers": ["Fresh", {"UnrollMix": {"parameters": mix}}]}
+    grid["buffers"].append({"UnrollMix": {"label": "elite 1", "parameters": [mix[0], mix[1] | {"strategy": 1}]}})
+    fresh, third, first = expand(grid, LANGUAGE)
+    assert fresh.label == "Fresh" and third.label.startswith("UnrollMix(") and first.label == "elite 1"
+    assert settings_for(first.given()).buffer_args["parameters"][1]["strategy"] == 1
+
+
+def test_jobs_know_the_memory_of_a_mix():
+    line = "--trainer IMPALA --env MinAtar/Breakout-v0 --rollout_fragment_length 20"
+    sizes = [buffer_bytes(settings(line, replay_parameters=ORIGINAL.replace("100", n))) for n in ("1000", "4000")]
+    # An unroll of 20 steps has 21 observations of 400 bytes, and less beside them.
+    assert 8_400 * 1_000 < sizes[0] < 2 * 8_400 * 1_000 and sizes[1] == pytest.approx(4 * sizes[0], rel=0.05)
+    assert buffer_bytes(settings(line)) == 0
 
 
 @pytest.mark.slow

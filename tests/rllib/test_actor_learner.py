@@ -250,7 +250,8 @@ def test_generalized_advantages_take_no_replay():
     [
         ([{"type": "uniform", "share": 1.0}], "no fresh unrolls"),
         ([{"type": "queue", "share": 0.5}], "0.5"),
-        ("NMER", "replay_parameters is no JSON"),
+        ("NMER", "'NMER' replays no unrolls; expected 'Fresh', 'UnrollMix' or a list of sources"),
+        ("[1, 2", "replay_parameters is no JSON"),
         ([{"type": "queue", "share": 1.0, "size": 3}], "no setting 'size'"),
     ],
 )

@@ -60,6 +60,8 @@ class ActorLearnerConfig(LoopConfig):
         Raises:
             ValueError: When they make no mix, with what would be accepted.
         """
+        if isinstance(kind, str) and kind.isidentifier() and kind not in (FRESH, MIX):
+            raise ValueError(f"{kind!r} replays no unrolls; expected {FRESH!r}, {MIX!r} or a list of sources")
         if not isinstance(kind, str) or kind not in (FRESH, MIX):
             kind, arguments = MIX, {"parameters": kind, **arguments}
         known = ["parameters"] if kind == MIX else []

@@ -43,8 +43,8 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         loop_class: Dataclass of the loop's settings.
         settings_class: Dataclass of the algorithm's own settings.
         module_class: RLModule with its networks.
-        algorithm_class: The Algorithm that names this configuration, alone in a tuple: Ray walks through classes that are
-            attributes of classes, and would run in a circle.
+        algorithm_class: The Algorithm that names this configuration, alone in a tuple: Ray walks through classes that
+            are attributes of classes, and would run in a circle.
         exploration: How the policy acts while it trains, a part of `interreplay.learning.exploration`, its name, or a
             mapping such as ``{"type": "Gaussian", "sigma": 0.1}``; each runner has a copy of its own. Schedules such as
             that of `EpsilonGreedy` run over `anneal_steps`.
