@@ -8,7 +8,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.flags.parser import Flag
-from interreplay.flags.values import boolean, reader
+from interreplay.flags.values import boolean, reader, sources
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, VARIANTS
 from interreplay.learning.setting_fields import Widths, YesNo, accepted_by
 from interreplay.learning.settings import ReplaySettings
@@ -62,7 +62,7 @@ _LOOP = {found.name: found for found in fields(ReplaySettings)}
 ALGORITHM_FLAGS = _flags()
 REPLAY_PARAMETERS = Flag(
     "replay_parameters",
-    str,
+    sources,
     None,
     f"what {', '.join(UNROLLS)} replay, as JSON by the original platform's schema or by ours, such as "
     '[{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 1000, "share": 0.5}]',

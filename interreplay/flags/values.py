@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,14 @@ def updates_per_step(text: str) -> float:
     return values[0] if len(values) == 1 else values[1] / values[0]
 
 
+def sources(text: str) -> str:
+    """Read the sources of a mix of unrolls, JSON or Python literals, which are looked at with the algorithm."""
+    return text
+
+
+sources.metavar = "JSON"  # type: ignore[attr-defined]
+
+
 def assignment(text: str) -> tuple[str, Any]:
     """Read ``name=value`` with a value as `literal` reads it."""
     name, equals, value = text.partition("=")
@@ -91,7 +100,9 @@ def literal(text: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """Return a value of a data file as one would type it: commas between several, colons in pairs, ``none``."""
+    """Return a value of a data file as one would type it: commas between several, colons in pairs, JSON, ``none``."""
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return json.dumps(value)
     if isinstance(value, list | tuple):
         return ",".join(":".join(map(str, item)) if isinstance(item, list | tuple) else str(item) for item in value)
     return "none" if value is None else str(value)

@@ -91,6 +91,16 @@ def test_a_resumed_run_keeps_its_mix():
         settings_resumed(dict(saved), {"replay_parameters": ORIGINAL.replace("100", "200")})
 
 
+def test_a_file_of_settings_says_the_same(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "trainer: IMPALA\nreplay_parameters:\n  - {type: queue, share: 0.5}\n  - {type: attentive, share: 0.5}\n"
+    )
+    made = settings(f"--config {path}")
+    assert made.buffer == "UnrollMix"
+    assert [source["type"] for source in made.buffer_args["parameters"]] == ["queue", "attentive"]
+
+
 def test_a_study_compares_what_is_replayed():
     mix = [{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 100, "share": 0.5}]
     grid = {"trainers": ["IMPALA"], "envs": ["CartPole-v1"], "buffers": ["Fresh", {"UnrollMix": {"parameters": mix}}]}
