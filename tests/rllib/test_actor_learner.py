@@ -88,7 +88,7 @@ class Ends(OneState):
     terminates = True
 
 
-@pytest.mark.parametrize("trainer", ["IMPALA", "A2C"])
+@pytest.mark.parametrize("trainer", ["IMPALA", pytest.param("A2C", marks=pytest.mark.slow)])
 def test_a_truncated_step_is_bootstrapped_and_a_terminated_one_is_not(trainer):
     found = {}
     for env in (OneState, Ends):
