@@ -158,6 +158,10 @@ def test_four_clippings(name, expected):
     assert Atari("pong", reward_clipping=name)._clip is clip
 
 
+def test_no_clipping_is_what_a_flag_or_a_file_makes_of_the_word_none():
+    assert Atari("pong", reward_clipping=None)._clip is REWARD_CLIPPINGS["none"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ALE/Breakout-v5", "SeaquestNoFrameskip-v4"])
 def test_it_keeps_to_its_seed_and_its_state(name):

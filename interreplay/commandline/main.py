@@ -69,6 +69,12 @@ def study() -> int:
 cluster = study  # by which the script of an older installation calls it
 
 
+def actor_learner() -> int:
+    """Run the script `main.py`."""
+    before_anything_is_to_save()
+    return importlib.import_module("interreplay.commandline.actor_learner").main()
+
+
 def agent() -> int:
     """Run the script `run_agent.py`."""
     before_anything_is_to_save()

@@ -276,9 +276,16 @@ INTERREPLAY = [
     ("evaluate none", "none does not exist"),
     ("report none", "none does not exist"),
 ]
+ACTOR_LEARNER = [
+    ("--lrr=1", "unknown flag --lrr; did you mean --lr?"),
+    ("--op_mode=test --load_model_url=none", "none does not exist"),
+    ("--env=CartPole-v1 --batch_size=0", "--batch_size", "at least 1"),
+    ("--env=CartPole-v1 --batch_size=3", "a share of 0.5 for queue"),
+]
 TABLE = {
     "custom_training.py": TRAIN,
     "run_agent.py": AGENT,
+    "main.py": ACTOR_LEARNER,
     "cluster_run.py": STUDY,
     "enjoy.py": EVALUATE,
     "rllib": RLLIB,

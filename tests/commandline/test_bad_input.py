@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from interreplay.analysis import __main__ as report
-from interreplay.commandline import evaluate, main, run_agent, smoketest, study, train
+from interreplay.commandline import actor_learner, evaluate, main, run_agent, smoketest, study, train
 from interreplay.rllib.command import main as rllib
 from tests.commandline.bad_input import FILES, TABLE
 
@@ -22,6 +22,7 @@ spec.loader.exec_module(submit)
 MAINS = {
     "custom_training.py": train.main,
     "run_agent.py": run_agent.main,
+    "main.py": actor_learner.main,
     "cluster_run.py": study.main,
     "enjoy.py": evaluate.main,
     "rllib": rllib.main,

@@ -29,7 +29,8 @@ class Atari(gym.Env):
         game: Name of the cartridge, such as ``space_invaders``.
         sticky: Probability that a frame repeats the action of the frame before.
         full_action_space: Offer all 18 actions, also those that do nothing in this game.
-        reward_clipping: Of the rewards to learn from: ``sign``, ``clamp``, ``soft_asymmetric`` or ``none``.
+        reward_clipping: Of the rewards to learn from: ``sign``, ``clamp``, ``soft_asymmetric`` or ``none``, which None
+            stands for, too.
         lives_terminate: Whether a lost life ends the episode for the learner.
         frameskip: Frames that an action lasts; the observation is the larger of the last two, pixel by pixel.
         frame_stack: Frames of an observation.
@@ -51,7 +52,7 @@ class Atari(gym.Env):
         game: str,
         sticky: float = 0.25,
         full_action_space: bool = False,
-        reward_clipping: str = "sign",
+        reward_clipping: str | None = "sign",
         lives_terminate: bool = True,
         frameskip: int = 4,
         frame_stack: int = 4,
@@ -60,6 +61,7 @@ class Atari(gym.Env):
         max_frames: int = 108_000,
         render_mode: str | None = None,
     ):
+        reward_clipping = "none" if reward_clipping is None else reward_clipping
         _check(
             reward_clipping,
             sticky,
