@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,13 +12,10 @@ from torch import Tensor
 from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.relevance import Everywhere, Relevance, Within
 from interreplay.learning.rmsprop import TensorFlowRMSprop
-from interreplay.learning.unroll_losses import PolicyCloning, UnrollLoss, UnrollView, ValueCloning
+from interreplay.learning.unroll_losses import PolicyCloning, UnrollLoss, UnrollsLike, UnrollView, ValueCloning
 from interreplay.learning.unroll_settings import IMPALASettings
 from interreplay.learning.update import Rule, clip_gradients
 from interreplay.learning.vtrace import vtrace
-
-if TYPE_CHECKING:
-    from interreplay.unrolls.unrolls import Unrolls
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ class ImpalaUpdate(Rule):
             return FastAdam(self.parameters, lr, eps=settings.optimizer_eps)
         return TensorFlowRMSprop(self.parameters, lr, settings.optimizer_decay, settings.optimizer_eps)
 
-    def update(self, unrolls: Unrolls, rng: torch.Generator | None = None) -> UnrollResult:
+    def update(self, unrolls: UnrollsLike, rng: torch.Generator | None = None) -> UnrollResult:
         """Learn from a batch of unrolls; nothing is drawn from `rng`."""
         with torch.set_grad_enabled(bool(self.encoder)):
             rows = self.networks.encoder(_flattened(unrolls.obs))
@@ -105,7 +102,7 @@ class ImpalaUpdate(Rule):
         self._step(run.learn, gradients.flatten(0, 1))
         return result
 
-    def judge(self, outputs: Tensor, unrolls: Unrolls) -> tuple[Tensor, UnrollResult]:
+    def judge(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
         """Return the gradient of the loss by outputs ``(T + 1, B, F + 1)``, of this shape, and what is found out."""
         with torch.enable_grad():
             leaf = outputs.detach().requires_grad_()
@@ -113,12 +110,12 @@ class ImpalaUpdate(Rule):
         return torch.autograd.grad(loss, leaf)[0], result
 
     @torch.no_grad()
-    def policy(self, unrolls: Unrolls) -> Tensor:
+    def policy(self, unrolls: UnrollsLike) -> Tensor:
         """Return what the policy gives for the observations of unrolls, ``(T, B, F)``, by a forward pass alone."""
         outputs = self.networks.actor.output(self.networks.encoder(_flattened(unrolls.obs)))
         return outputs.unflatten(0, (unrolls.steps + 1, unrolls.size))[:-1, :, :-1]
 
-    def loss(self, outputs: Tensor, unrolls: Unrolls) -> tuple[Tensor, UnrollResult]:
+    def loss(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
         """Return the loss of a batch, and what is found out of it.
 
         Args:
@@ -157,7 +154,7 @@ class ImpalaUpdate(Rule):
         return total, UnrollResult(by_unroll.detach(), pi.detach(), metrics)
 
     def returns(
-        self, log_ratios: Tensor, values: Tensor, unrolls: Unrolls, keep: Tensor | None
+        self, log_ratios: Tensor, values: Tensor, unrolls: UnrollsLike, keep: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return targets ``(T + 1, B)`` of the values, and advantages ``(T, B)``."""
         s = self.settings
@@ -169,7 +166,7 @@ class ImpalaUpdate(Rule):
         return vtrace(log_ratios, *given, keep, s.vtrace_rho, s.vtrace_c, pg_rho=s.vtrace_pg_rho, lam=s.returns_lambda)
 
     def _described(
-        self, unrolls: Unrolls, pi: Tensor, log_ratios: Tensor, counted: Tensor, entropies: Tensor, errors: Tensor
+        self, unrolls: UnrollsLike, pi: Tensor, log_ratios: Tensor, counted: Tensor, entropies: Tensor, errors: Tensor
     ) -> list[Tensor]:
         """Return the metrics between the losses and CLEAR's: means over live steps, errors over those that are kept."""
         live = unrolls.live.to(pi.dtype)

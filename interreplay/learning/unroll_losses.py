@@ -4,14 +4,53 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from torch import Tensor
 
 from interreplay.learning.distributions import Family
+from interreplay.transitions import Observation
 
-if TYPE_CHECKING:
-    from interreplay.unrolls.unrolls import Unrolls
+
+class UnrollsLike(Protocol):
+    """What an update learns from: T steps of B environments; `interreplay.unrolls.unrolls.Unrolls` is one.
+
+    Attributes:
+        obs: ``(T + 1, B, ...)``, or named parts of such.
+        actions: ``(T, B, ...)``.
+        rewards: ``(T, B)``.
+        terminated: ``(T, B)`` bool.
+        live: Whether steps are steps of an episode, ``(T, B)`` bool.
+        policy: What the policy gave that acted, ``(T, B, F)``.
+        values: Its values, ``(T, B)``.
+        fresh: Whether unrolls have not been learned from, ``(B,)`` bool.
+        weights: Importance weights ``(B,)``.
+        steps: T.
+        size: B.
+    """
+
+    @property
+    def obs(self) -> Observation: ...
+    @property
+    def actions(self) -> Tensor: ...
+    @property
+    def rewards(self) -> Tensor: ...
+    @property
+    def terminated(self) -> Tensor: ...
+    @property
+    def live(self) -> Tensor: ...
+    @property
+    def policy(self) -> Tensor: ...
+    @property
+    def values(self) -> Tensor: ...
+    @property
+    def fresh(self) -> Tensor: ...
+    @property
+    def weights(self) -> Tensor: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def size(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +66,7 @@ class UnrollView:
         replayed: The same of replayed unrolls alone ``(T, B)``.
     """
 
-    unrolls: Unrolls
+    unrolls: UnrollsLike
     family: Family
     pi: Tensor
     values: Tensor

@@ -7,7 +7,7 @@ them, whatever their size, which is what a batch of eight unrolls of five steps 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +16,8 @@ from torch import Tensor
 from interreplay.learning.distributions import Categorical
 from interreplay.learning.impala import ImpalaUpdate, UnrollResult
 from interreplay.learning.relevance import Everywhere
+from interreplay.learning.unroll_losses import UnrollsLike
 from interreplay.learning.unroll_settings import IMPALASettings
-
-if TYPE_CHECKING:
-    from interreplay.unrolls.unrolls import Unrolls
 
 
 def fits(networks: Any, settings: IMPALASettings) -> bool:
@@ -32,7 +30,7 @@ def fits(networks: Any, settings: IMPALASettings) -> bool:
 class FastImpalaUpdate(ImpalaUpdate):
     """The update that `ImpalaUpdate` defines, where `fits` says so; arguments are the same."""
 
-    def judge(self, outputs: Tensor, unrolls: Unrolls) -> tuple[Tensor, UnrollResult]:
+    def judge(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
         assert isinstance(self.relevance, Everywhere)
         s, logits, values = self.settings, outputs[:-1, :, :-1].numpy(), outputs[..., -1]
         logs = _log_softmax(logits)
@@ -65,7 +63,7 @@ class FastImpalaUpdate(ImpalaUpdate):
 
     def _metrics(
         self,
-        unrolls: Unrolls,
+        unrolls: UnrollsLike,
         live: np.ndarray,
         losses: tuple[Any, Any],
         entropies: np.ndarray,
