@@ -104,6 +104,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(words: Sequence[str]) -> int:
     """Train, go on, or test; return the exit code."""
+    if {"-h", "--help"} & set(words):
+        print(usage())
+        return 0
     given = read(words)
     mode = given.get("op_mode", "train")
     if mode not in MODES:
@@ -120,6 +123,16 @@ def act(words: Sequence[str]) -> int:
         raise UsageError(f"--{kept[0]}: a run that goes on keeps its settings; leave it out")
     longer = [f"--total_env_steps={given[name]}" for name in ("environment_max_steps",) if name in given]
     return train.main(["--resume", given["load_model_url"], *longer])
+
+
+def usage() -> str:
+    """Return the flags with the platform's defaults."""
+    defaults = {name: default for name, (_, default) in SAME.items()} | OTHERS
+    lines = [f"  --{name}" + ("" if default is None else f"={default}") for name, default in sorted(defaults.items())]
+    games = (
+        f"of Atari games: {', '.join(f'--{name}' for name in GAMES)}; docs/migration.md says what all of them are here"
+    )
+    return "\n".join([f"usage: main.py --op_mode={'|'.join(MODES)} --FLAG=VALUE ...", "", *lines, "", games])
 
 
 def read(words: Sequence[str]) -> dict[str, str]:
