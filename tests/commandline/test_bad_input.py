@@ -51,6 +51,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    # Another module's Ray in this process may have more CPUs than a command would have: it would train, not refuse.
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     return tmp_path
