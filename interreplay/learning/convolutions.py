@@ -22,7 +22,8 @@ and IMPALA (shallow, arXiv:1802.01561), and of MinAtar (Young & Tian 2019, arXiv
 CONV_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
 """Types of the convolutions' products by name; None leaves them as they are."""
 SEVERAL = 16
-"""Images from which on products may be narrower: one alone, as policies see them, is encoded sooner in float32."""
+"""Images from which on products may be narrower, or of patches: one alone, as policies see them, is encoded sooner as
+it is."""
 
 
 class ConvolutionBody(nn.Module):
@@ -52,8 +53,9 @@ class ConvolutionBody(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return ``(n, width)`` float32 of images ``(n, *shape)``."""
-        narrow = self.conv_dtype is not None and len(images) >= SEVERAL
-        if self._patches is not None and not narrow:
+        several = len(images) >= SEVERAL
+        narrow = several and self.conv_dtype is not None
+        if several and not narrow and self._patches is not None:
             return self._by_patches(images)
         pixels = channels_first(images, self._shape).to(torch.float32, memory_format=torch.channels_last)
         pixels = pixels if self._most == 1.0 else pixels / self._most

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.environments.spaces import leaves
-from interreplay.learning.convolutions import BODIES, body_of, channels_first, convolutions
+from interreplay.learning.convolutions import (
+    BODIES,
+    CONV_DTYPES,
+    ConvolutionBody,
+    body_of,
+    channels_first,
+    convolutions,
+)
 from interreplay.transitions import Observation, observation_parts
 
 FEATURES = 50
@@ -195,15 +202,21 @@ class Normalized(nn.Module):
         self._publish()
 
 
-def make_encoder(space: gym.Space, normalize: bool = False, body: str | None = None) -> tuple[nn.Module, int]:
+def make_encoder(
+    space: gym.Space, normalize: bool = False, body: str | None = None, conv_dtype: str = "float32"
+) -> tuple[nn.Module, int]:
     """Return the encoder of an observation space, and how many numbers come out of it.
 
     Args:
         space: Of one observation.
         normalize: Whether measurements are normalized by their running statistics.
         body: As in `Encoder`.
+        conv_dtype: Type of the products of convolutions that `body` names, one of `CONV_DTYPES`.
     """
     encoder = Encoder(space, body)
+    for part in encoder.parts.values():
+        if isinstance(part, ConvolutionBody):
+            part.conv_dtype = CONV_DTYPES[conv_dtype]
     plain = all(isinstance(part, Flat) for part in encoder.parts.values())
     made = Flat() if plain else encoder
     return (Normalized(made, encoder.continuous()) if normalize else made), encoder.width

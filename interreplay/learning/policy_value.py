@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.distributions import Categorical, Family, Normal
-from interreplay.learning.fast.unrolls.small_layers import SmallBody, fit
+from interreplay.learning.fast.unrolls.small_layers import SmallBody
+from interreplay.learning.fast.values.numpy_passes import are_small
 from interreplay.learning.networks import MLP
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy, DiscretePolicy, Policy
 from interreplay.learning.streams import ForwardRun
@@ -41,7 +42,7 @@ class PolicyValueLayers(nn.Module):
     def _small_bodies(self) -> list[SmallBody]:
         """Return the networks in numpy where they are small, else none; looked at once, when all is set up."""
         if self._small is None:
-            self._small = [SmallBody(body) for body in self.bodies] if fit([*self.bodies]) else []
+            self._small = [SmallBody(body) for body in self.bodies] if are_small(self.bodies) else []
         return self._small
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.fast.values.numpy_passes import SmallNetwork, is_small
+from interreplay.learning.fast.values.numpy_passes import SmallNetwork, are_small
 from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
-from interreplay.learning.streams import ValueLayers
+from interreplay.learning.streams import OneStream, ValueLayers
 from interreplay.learning.value_heads import ValueHead
 
 
@@ -29,17 +29,21 @@ class QPolicy(DiscretePolicy):
         super().__init__()
         self.layers, self.head, self.size = layers, head, actions
         self.noisy = layers.noisy
-        self._small: list[SmallNetwork] | None = None  # of one, or none; None before the first observation
+        self._small: SmallNetwork | None = None
+        self._looked = False  # whether it is small: known when all is set up
 
     def output(self, obs: Tensor) -> Tensor:
         """Return expected returns ``(n, A)``, without noise."""
         if obs.device.type != "cpu" or torch.is_grad_enabled():
             return self.head.values(self.layers.outputs(obs))
+        if not self._looked:
+            self._looked = True
+            if isinstance(self.layers, OneStream) and are_small([self.layers.body]):
+                self._small = SmallNetwork(self.layers.body)
         if self._small is None:
-            self._small = [SmallNetwork(self.layers.body)] if is_small(self.layers) else []
-        for small in self._small:
-            return self.head.values(torch.from_numpy(small.forward(obs.numpy())[-1]).view(len(obs), self.size, -1))
-        return self.head.values(self.layers.outputs(obs))
+            return self.head.values(self.layers.outputs(obs))
+        outputs = torch.from_numpy(self._small.forward(obs.numpy())[-1])
+        return self.head.values(outputs.view(len(obs), self.size, -1))
 
     def noisy_output(self, obs: Tensor, rng: torch.Generator) -> Tensor:
         return self.head.values(self.layers.outputs(obs, self.layers.draw_noise(rng)))

@@ -6,8 +6,6 @@ import gymnasium as gym
 from ray.rllib.utils.annotations import override
 from torch import nn
 
-from interreplay.learning.convolutions import CONV_DTYPES, ConvolutionBody
-from interreplay.learning.encoders import make_encoder
 from interreplay.learning.policy_value import CategoricalWithValue, NormalWithValue, PolicyValueNetworks
 from interreplay.rllib.algorithms.module import OffPolicyModule
 
@@ -19,15 +17,6 @@ class ActorLearnerModule(OffPolicyModule):
     """A policy and its value; ``model_config`` also has `OF_NETWORKS`."""
 
     acts_in, settings = (gym.spaces.Box, gym.spaces.Discrete), OF_NETWORKS
-
-    @override(OffPolicyModule)
-    def make_encoder(self) -> tuple[nn.Module, int]:
-        model = self.model_config
-        made = make_encoder(self.observation_space, model["normalize_observations"], model["encoder"])
-        for body in made[0].modules():
-            if isinstance(body, ConvolutionBody):
-                body.conv_dtype = CONV_DTYPES[model["conv_dtype"]]
-        return made
 
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:

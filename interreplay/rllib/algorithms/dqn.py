@@ -9,9 +9,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 from torch import nn
 
-from interreplay.learning.convolutions import CONV_DTYPES, ConvolutionBody
 from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate
-from interreplay.learning.encoders import make_encoder
 from interreplay.learning.fast.values.small_networks import FastDQNUpdate, fits
 from interreplay.learning.fast.values.streams import FastStreamsUpdate
 from interreplay.learning.q_networks import QNetworks
@@ -43,15 +41,6 @@ class DQNModule(OffPolicyModule):
     """The network as a policy, and the target network; ``model_config`` also has `OF_NETWORKS`."""
 
     acts_in, settings = (gym.spaces.Discrete,), OF_NETWORKS
-
-    @override(OffPolicyModule)
-    def make_encoder(self) -> tuple[nn.Module, int]:
-        model = self.model_config
-        made = make_encoder(self.observation_space, model["normalize_observations"], model["encoder"])
-        for body in made[0].modules():
-            if isinstance(body, ConvolutionBody):
-                body.conv_dtype = CONV_DTYPES[model.get("conv_dtype", "float32")]  # old checkpoints have none
-        return made
 
     @override(OffPolicyModule)
     def make_networks(self, inputs: int, actions: int) -> nn.Module:

@@ -79,7 +79,9 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     def make_encoder(self) -> tuple[nn.Module, int]:
         """Return what encodes observations for the networks, and how many numbers it makes of one."""
-        return make_encoder(self.observation_space, self.model_config["normalize_observations"])
+        model = self.model_config
+        kind, dtype = model.get("encoder"), model.get("conv_dtype", "float32")  # only some algorithms name convolutions
+        return make_encoder(self.observation_space, model["normalize_observations"], kind, dtype)
 
     @abstractmethod
     def make_networks(self, inputs: int, actions: int) -> nn.Module:

@@ -8,15 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.learning.fast.values.numpy_passes import SMALL, SmallNetwork
-
-
-def fit(bodies: list[Any]) -> bool:
-    """Return whether `SmallBody` can run these: small ones on the processor, with matrices of one type."""
-    parameters = [parameter for body in bodies for parameter in body.parameters()]
-    on_processor = all(parameter.device.type == "cpu" for parameter in parameters)
-    plain = all(body.matrix_dtype is None and body.activation in ("relu", "tanh") for body in bodies)
-    return on_processor and plain and sum(parameter.numel() for parameter in parameters) <= SMALL
+from interreplay.learning.fast.values.numpy_passes import SmallNetwork
 
 
 class SmallBody(SmallNetwork):

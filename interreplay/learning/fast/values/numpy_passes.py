@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from interreplay.learning.streams import OneStream, ValueLayers
-
 SMALL = 20_000
 """Parameters up to which a network is small: beyond, products take more than what they are called by."""
 
 
-def is_small(layers: ValueLayers) -> bool:
-    """Return whether `SmallNetwork` can run these: one stream with ReLU on the processor, of few parameters."""
-    if not isinstance(layers, OneStream) or layers.body.activation != "relu" or layers.body.matrix_dtype is not None:
-        return False
-    parameters = list(layers.parameters())
+def are_small(bodies: Iterable[Any]) -> bool:
+    """Return whether `SmallNetwork` can run these `MLP`s, which go together.
+
+    They are on the processor, have matrices of one type, ReLU or tanh, and together at most `SMALL` parameters.
+    """
+    bodies = list(bodies)
+    parameters = [parameter for body in bodies for parameter in body.parameters()]
     on_processor = all(parameter.device.type == "cpu" for parameter in parameters)
-    return on_processor and sum(parameter.numel() for parameter in parameters) <= SMALL
+    plain = all(body.matrix_dtype is None and body.activation in ("relu", "tanh") for body in bodies)
+    return on_processor and plain and sum(parameter.numel() for parameter in parameters) <= SMALL
 
 
 class SmallNetwork:

@@ -13,15 +13,17 @@ import torch
 
 from interreplay.learning.dqn import DQNUpdate
 from interreplay.learning.fast.optimizer import FlatAdam
-from interreplay.learning.fast.values.numpy_passes import SmallNetwork, is_small
+from interreplay.learning.fast.values.numpy_passes import SmallNetwork, are_small
+from interreplay.learning.streams import OneStream
 from interreplay.learning.update import SampleLike, UpdateResult, view_tensors
 from interreplay.learning.value_heads import Mean
 
 
 def fits(networks: Any) -> bool:
     """Return whether `FastDQNUpdate` can learn them: small layers, means, no encoder that learns."""
+    layers = networks.actor.layers
     plain = isinstance(networks.actor.head, Mean) and not any(True for _ in networks.encoder.parameters())
-    return plain and is_small(networks.actor.layers)
+    return plain and isinstance(layers, OneStream) and are_small([layers.body])
 
 
 class FastDQNUpdate(DQNUpdate):
