@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from ray.rllib.utils.annotations import override
 
+from interreplay.acting.batching import CPU, as_tensors
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.learning.policy_value import VALUE_OUTPUT
-from interreplay.rllib.env_runner.batching import CPU, as_tensors
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.stepping import SteppingRunner
 from interreplay.unrolls.unrolls import Unrolls

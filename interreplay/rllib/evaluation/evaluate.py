@@ -7,10 +7,10 @@ from collections.abc import Callable
 from itertools import count
 
 from interreplay.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
-from interreplay.rllib.evaluation.load import find
 from interreplay.rllib.evaluation.play import Episode, PlaybackOptions, watch
 from interreplay.rllib.evaluation.video import check_video
 from interreplay.rllib.ray_session import start_ray
+from interreplay.runs.checkpoint_search import find
 
 
 def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
