@@ -49,7 +49,7 @@ def batch_of(space: gym.Space, observation: Any) -> Batch:
 
 def column_type(space: gym.Space) -> np.dtype[Any]:
     """Return the type in which parts of observations are kept: that of their space, float64 narrowed to float32."""
-    return np.dtype(np.float32) if space.dtype == np.float64 else np.dtype(space.dtype)  # type: ignore[arg-type]
+    return np.dtype(np.float32) if space.dtype == np.float64 else np.dtype(space.dtype)
 
 
 def _column(name: str, space: gym.Space, given: Any) -> np.ndarray:

@@ -100,13 +100,13 @@ def load_policy(
     folder = best_of(path) if best else newest_of(path)
     description = described(folder)
     try:
-        nets = _networks(description, folder)
-        spaces = [space_of(description[f"{kind}_space"]) for kind in ("observation", "action")]
+        seen, done = (space_of(description[f"{kind}_space"]) for kind in ("observation", "action"))
+        nets = _networks(description, seen, done, folder)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(f"the policy in {folder} cannot be read: {reason}") from error
     about = {name: description.get(name) for name in ("algorithm", "env")} | {"checkpoint": str(folder)}
-    return TrainedPolicy(nets.to(device), *spaces, description["normalized"], exploration, seed, about)
+    return TrainedPolicy(nets.to(device), seen, done, description["normalized"], exploration, seed, about)
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -146,9 +146,10 @@ def _other_way(folder: Path) -> str:
     return f"{made}; RLlib's Algorithm.from_checkpoint may load it"
 
 
-def _networks(description: Mapping[str, Any], folder: Path) -> Any:
+def _networks(
+    description: Mapping[str, Any], observation_space: gym.Space, action_space: gym.Space, folder: Path
+) -> Any:
     """Return the networks that a description describes, with their weights; ready to act, not to learn."""
-    observation_space, action_space = (space_of(description[f"{kind}_space"]) for kind in ("observation", "action"))
     architecture, model = ARCHITECTURES[description["architecture"]], description["model"]
     check_action_space(action_space, architecture.acts_in)
     encoder, width = encoder_of(observation_space, model)

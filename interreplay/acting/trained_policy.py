@@ -50,7 +50,8 @@ class TrainedPolicy:
         self.exploration = _own(nets.actor) if exploration is None else make_exploration(exploration)
         if self.exploration is not None:
             self.exploration.check(nets.actor)
-        self._seed, self._rng = seed, None
+        self._seed = seed
+        self._rng: torch.Generator | None = None
 
     def act(self, obs: Any, explore: bool = False) -> Any:
         """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.

@@ -101,7 +101,7 @@ class TrainingLoop(Shell):
             shape = module.nets, *self.single_spaces, self.config.normalize_actions
             self._acting = TrainedPolicy(*shape, exploration, seed)
         progress = self.config.progress(self.env_steps) if explore else None
-        if progress is not None:
+        if progress is not None and self._acting.exploration is not None:
             self._acting.exploration.anneal(progress)
         return self._acting.act(obs, explore)
 
