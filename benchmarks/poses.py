@@ -28,7 +28,7 @@ def policy_of(run: Path) -> Callable[[np.ndarray], np.ndarray]:
     import torch
 
     from interreplay.rllib.evaluation.load import built, restore, saved_config
-    from interreplay.runs.checkpoint_search import find
+    from interreplay.runs.checkpoints.search import find
 
     checkpoint = find(run)[0]
     algorithm: Any = built(saved_config(checkpoint))

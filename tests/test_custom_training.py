@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 import custom_training
-from interreplay.runs.run_folder import EVALUATION_RETURN, STEPS
+from interreplay.runs.results.rewinding import STEPS
+from interreplay.runs.run_folder import EVALUATION_RETURN
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = (

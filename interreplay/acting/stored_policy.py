@@ -16,7 +16,8 @@ from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of
 from interreplay.runs import state_files
-from interreplay.runs.checkpoint_search import METADATA, best_of, newest_of
+from interreplay.runs.checkpoints.best import best_of
+from interreplay.runs.checkpoints.search import METADATA, newest_of
 from interreplay.runs.state_files import manifest
 
 FOLDER, DESCRIPTION, FORMAT = "policy", "policy.json", 1

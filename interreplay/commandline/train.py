@@ -23,6 +23,7 @@ from interreplay.flags.run_flags import CATALOGUE, DEFAULTS
 from interreplay.flags.training_flags import make_parser
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import outcome
+from interreplay.runs.checkpoints.best import best_of, inside
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
 from interreplay.runs.progress import Reporter
@@ -58,10 +59,12 @@ def act(given: Mapping[str, Any]) -> int:
         print(listed)
         return 0
     if "resume" not in given:
+        if given.get("best"):
+            raise UsageError("--best is about a run that is resumed; give --resume RUN, too")
         return run(given, [], None)
-    home = run_folder_of(find_checkpoints(given["resume"])[0], given.get("local_dir"))
+    home = run_folder_of(chosen_checkpoints(given)[0], given.get("local_dir"))
     if home is None:
-        return run(given, find_checkpoints(given["resume"]), None)
+        return run(given, chosen_checkpoints(given), None)
     if (home / STATUS).exists():
         raise UsageError(
             f"{home} is a run of the study {home.parent}; go on with: "
@@ -69,7 +72,12 @@ def act(given: Mapping[str, Any]) -> int:
         )
     ensure_writable(home)
     with held(home, "a run", PATIENCE):
-        return run(given, find_checkpoints(given["resume"]), home)  # as they are now that nobody else works there
+        return run(given, chosen_checkpoints(given), home)  # as they are now that nobody else works there
+
+
+def chosen_checkpoints(given: Mapping[str, Any]) -> list[Path]:
+    """Return the checkpoints that ``--resume`` may start from, the best first; one alone with ``--best``."""
+    return [best_of(given["resume"])] if given.get("best") else find_checkpoints(given["resume"])
 
 
 def asked_list(given: Mapping[str, Any]) -> str:
@@ -162,11 +170,17 @@ def train(
     finally:
         reporter.close()
     print(reporter.summary(algo.env_steps, max(folder.evaluation_returns(), default=math.nan)))
-    print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}")
+    print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}{best_told(folder)}")
     if training.complete:
         return 0
     print(f"stopped early; {again}")
     return interrupts.exit_code
+
+
+def best_told(folder: RunFolder) -> str:
+    """Return which checkpoint is the best, and why, for the end of a line; "" where none is kept."""
+    found, best = inside(folder.path), folder.best()
+    return f", best {found[-1].name} ({best})" if found and best else ""
 
 
 def rescue(error: Exception, training: Training, again: str) -> None:

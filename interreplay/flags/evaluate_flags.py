@@ -16,6 +16,7 @@ def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a checkpoint and of what to do with it."""
     add = parser.add_argument
     add("checkpoint", type=Path, help="a checkpoint, or the folder of a run: its newest; of any algorithm")
+    add("--best", action="store_true", help="the best checkpoint of the run, not its newest")
     add("--run", help="algorithm that made it; the checkpoint knows, so this is checked only")
     add("--episodes", type=whole(1), help=f"episodes (default: {EPISODES})")
     add("--steps", type=whole(1), help="environment steps; whole episodes until so many are done")

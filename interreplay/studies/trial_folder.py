@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
+from interreplay.runs.checkpoints import best as best_checkpoint
 from interreplay.runs.run_folder import RunFolder
 
 STATUS = "status.json"
@@ -47,6 +49,8 @@ class TrialFolder(RunFolder):
         """Remove the results of an attempt that ended before its first checkpoint."""
         for path in [*(self.path / name for name in _RESULTS), *self.path.glob("events.out.*")]:
             path.unlink(missing_ok=True)
+        for folder in best_checkpoint.inside(self.path):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def shortened(text: str, most: int = 500) -> str:

@@ -13,7 +13,7 @@ from interreplay.rllib.checkpoints import CheckpointedAlgorithm, safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
 from interreplay.rllib.evaluation.environment import check_environment
 from interreplay.runs import state_files
-from interreplay.runs.checkpoint_search import METADATA
+from interreplay.runs.checkpoints.search import METADATA
 from interreplay.runs.state_files.manifest import MANIFEST
 
 

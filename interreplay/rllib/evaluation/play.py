@@ -15,7 +15,7 @@ from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.evaluation.load import built, restore, saved_config
 from interreplay.rllib.evaluation.minari_dataset import Recorder
 from interreplay.rllib.evaluation.video import Camera, VideoFile, check_drawing
-from interreplay.runs.checkpoint_search import find
+from interreplay.runs.checkpoints.search import find
 
 
 @dataclass(frozen=True)
