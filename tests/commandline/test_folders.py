@@ -8,10 +8,10 @@ import os
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.runs.results.rewinding import STEPS
 from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of
 from interreplay.runs.run_folder import (
     EVALUATION_RETURN,
-    STEPS,
     RunFolder,
     ensure_writable,
     find_checkpoints,
