@@ -21,9 +21,18 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser."""
     parser = OneLineParser(prog="interreplay report", description=__doc__, allow_abbrev=False)
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="folders in or below which runs are")
-    parser.add_argument("--output", type=Path, default=Path("report"), help="folder to write to (default: %(default)s)")
-    parser.add_argument("--title", default="Replay methods compared", help="the page's headline")
-    parser.add_argument("--baseline", default="Uniform", help="what others are compared with (default: %(default)s)")
+    parser.add_argument(
+        "--output_dir",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        default=Path("report"),
+        help="folder to write to (default: %(default)s)",
+    )
+    parser.add_argument("--title", metavar="TEXT", default="Replay methods compared", help="the page's headline")
+    parser.add_argument(
+        "--baseline", metavar="METHOD", default="Uniform", help="what others are compared with (default: %(default)s)"
+    )
     parser.add_argument(
         "--measure",
         choices=("auto", *MEASURES),
@@ -42,11 +51,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--scores",
         type=Path,
+        metavar="FILE",
         help='JSON with known returns: {"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}',
     )
     parser.add_argument(
         "--threshold",
         type=number(0, 1, open_low=True),
+        metavar="X",
         default=0.8,
         help="to be reached, between the scale's 0 and 1, where --scores says nothing (default: %(default)s)",
     )
@@ -70,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     scores, threshold = given.pop("scores"), given.pop("threshold")
     try:
         known = Scores(read_scores(scores) if scores else {}, threshold)
-        report = make_report(given.pop("results"), given.pop("output"), scores=known, **given)
+        report = make_report(given.pop("results"), given.pop("output_dir"), scores=known, **given)
     except ModuleNotFoundError as error:
         if error.name not in ("matplotlib", "plotly", "pandas", "scipy"):
             raise

@@ -23,6 +23,7 @@ from interreplay.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, ST
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
+from interreplay.runs.processors import chosen_device, own_gpus
 from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import check_name
 from interreplay.runs.signals import before_anything_is_to_save
@@ -34,7 +35,12 @@ from interreplay.studies.study import Execution, PlannedRun, Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER
 
-WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {"list_buffers", "list_presets", *EXECUTION}
+WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {
+    "list_buffers",
+    "list_presets",
+    "output_dir",
+    *EXECUTION,
+}
 """Flags that say what to run."""
 LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda name: find(name).name)
 
@@ -123,8 +129,8 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
         contents: dict[str, Any] = {}
         if more := sorted({"study", *GRID} & given.keys() | settings.keys()):
             raise UsageError(f"--inputs says what to run; put {', '.join(more)} into the file, or leave it out")
-        if "results_dir" not in given and len(set(folders)) > 1:
-            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; say one with --results_dir")
+        if "output_dir" not in given and len(set(folders)) > 1:
+            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; say one with --output_dir")
         home = Path(folders[0]) if folders else Path("results")
     else:
         contents = study_file.read(Path(given["study"]), FILE_KEYS) if "study" in given else {}
@@ -138,7 +144,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
         home = Path("results", name)
     runs = searched(runs, {name: given.get(name, contents.get(name)) for name in SEARCH})
     execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
-    return Study(runs, execution), StudyFolder.at(given.get("results_dir", str(home)))
+    return Study(runs, execution), StudyFolder.at(given.get("output_dir", str(home)))
 
 
 def searched(runs: list[PlannedRun], given: Mapping[str, Any]) -> list[PlannedRun]:
@@ -158,10 +164,18 @@ def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
-def settings_of(study: Study, folder: StudyFolder, run: PlannedRun) -> dict[str, Any]:
-    """Return a run's settings, as ``custom_training`` would have them, with the threads that it is given here."""
+def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float | None = None) -> dict[str, Any]:
+    """Return a run's settings, as ``custom_training`` would have them, with threads and device as it is given here.
+
+    Args:
+        study: The study.
+        folder: Its folder.
+        run: One of its runs.
+        gpus: That there are for the run; those of the study for None.
+    """
     settings: SimpleNamespace = settings_for(run.given())
-    return vars(settings) | {"threads": study.execution.cpus_per_trial, "local_dir": str(folder.path)}
+    settings.device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
+    return vars(settings) | {"threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
 
 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:
@@ -171,7 +185,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
 
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
     uri = folder.store.uri if folder.store else ""
-    settings, say = settings_of(study, folder, run), functools.partial(print, flush=True)
+    settings, say = settings_of(study, folder, run, own_gpus()), functools.partial(print, flush=True)
     code = run_single(folder.trial(run), settings, study.execution, say, uri)
     folder.fetch()
     results_table.write(folder, study.runs)

@@ -118,9 +118,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
         Flag(
             "device",
-            choice("cpu", "cuda"),
+            choice("cpu", "cuda", "auto"),
             "cpu",
-            "where the networks are trained and the buffer lives",
+            "where the networks are trained and the buffer lives; auto: a GPU where there is one",
             scope="execution",
         ),
         _changeable("threads", whole(1), 1, "CPU threads of the learner", in_study="cpus_per_trial"),
@@ -152,7 +152,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             " the newest",
         ),
         _changeable(
-            "local_dir", Path, Path("results"), "folder in which the run's own folder is made", in_study="--results_dir"
+            "output_dir",
+            Path,
+            Path("results"),
+            "folder in which the run's own folder is made",
+            aliases=("local_dir", "results_dir"),
+            in_study="--output_dir",
         ),
         _changeable(
             "wandb", str, None, "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it on disk"

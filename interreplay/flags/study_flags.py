@@ -35,10 +35,11 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "where, and which part of it": (
         Flag(
-            "results_dir",
+            "output_dir",
             str,
             None,
             "the study's folder, also as s3://... and the like (default: results/<the study file's name>)",
+            aliases=("results_dir", "local_dir"),
         ),
         Flag("resume", str, None, "go on with the study in this folder; needs nothing else"),
         Flag("address", str, None, "of a Ray cluster, or auto; default: RAY_ADDRESS, else a Ray of its own; local"),

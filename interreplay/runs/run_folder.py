@@ -49,7 +49,7 @@ class RunFolder:
                 continue
             except OSError as error:
                 raise _unwritable(parent, error) from None
-        raise UsageError(f"{parent / stem} and 98 like it exist already; choose another --local_dir")
+        raise UsageError(f"{parent / stem} and 98 like it exist already; choose another --output_dir")
 
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints, the newest (by environment steps) first."""
@@ -207,7 +207,7 @@ def read_settings(checkpoint: Path) -> dict[str, Any]:
     return settings
 
 
-def ensure_writable(folder: Path, flag: str = "--local_dir") -> None:
+def ensure_writable(folder: Path, flag: str = "--output_dir") -> None:
     """Make a folder and try to write there; ``flag`` is what named it.
 
     Raises:
@@ -239,7 +239,7 @@ def _add_settings(checkpoint: Path, settings: dict[str, Any]) -> None:
     manifest.add(checkpoint, SETTINGS, json.dumps(settings, indent=2, sort_keys=True) + "\n")
 
 
-def _unwritable(folder: Path, error: OSError, flag: str = "--local_dir") -> UsageError:
+def _unwritable(folder: Path, error: OSError, flag: str = "--output_dir") -> UsageError:
     return UsageError(f"{flag} {folder} cannot be written to ({error.strerror}); give a folder that can")
 
 

@@ -168,7 +168,7 @@ def test_where_a_resumed_run_goes_on(with_results, tmp_path):
 def test_folders_that_cannot_be_written(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(UsageError, match="--local_dir .*file.* cannot be written to"):
+    with pytest.raises(UsageError, match="--output_dir .*file.* cannot be written to"):
         ensure_writable(file / "results")
     with pytest.raises(UsageError, match="cannot be written to"):
         RunFolder.create(file / "results", "SAC")
