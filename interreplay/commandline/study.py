@@ -13,12 +13,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.commandline.study_checks import check, check_processors, find, without_updates
+from interreplay.commandline.study_search import require_optuna, searched, sequential, with_draws
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
 from interreplay.flags.config_files import completed
 from interreplay.flags.original_flags import RENAMED
 from interreplay.flags.parser import FlagParser, RaisingFlagParser, program
-from interreplay.flags.run_flags import CATALOGUE, FLAGS, GROUPS
+from interreplay.flags.run_flags import FLAGS, GROUPS
 from interreplay.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs import outcome
@@ -31,7 +32,7 @@ from interreplay.studies import inputs_file, results_table, study_file
 from interreplay.studies.entries import as_seeds
 from interreplay.studies.grid import SettingsResolver, expand, typed
 from interreplay.studies.progress import StudyReporter
-from interreplay.studies.study import Execution, PlannedRun, Study
+from interreplay.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER
 
@@ -103,6 +104,10 @@ def act(given: Mapping[str, Any]) -> int:
         return 0
     if given.get("run", 0) >= len(study.runs):
         raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
+    if study.execution.searcher == TPE or study.execution.scheduler == "median":
+        require_optuna(study.execution)
+    if "run" in given and study.execution.searcher == TPE:
+        raise UsageError(f"--run {given['run']}: --searcher {TPE} decides one run after another; leave --run out")
     if study.execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {study.execution.scheduler} compares returns, so it takes one environment only")
     if address == "local":
@@ -142,21 +147,12 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
         name = Path(given.get("study", "study")).stem
         check_name(name, "the study file's name")
         home = Path("results", name)
-    runs = searched(runs, {name: given.get(name, contents.get(name)) for name in SEARCH})
+    search = {name: given.get(name, contents.get(name)) for name in (*SEARCH, "searcher")}
+    runs = searched(runs, search, LANGUAGE)
     execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
+    if search["searcher"] == TPE:
+        execution = replace(execution, search=dict(search["search"]))
     return Study(runs, execution), StudyFolder.at(given.get("output_dir", str(home)))
-
-
-def searched(runs: list[PlannedRun], given: Mapping[str, Any]) -> list[PlannedRun]:
-    """Return the runs, those that take searched settings as often as there are draws."""
-    search = given["search"]
-    if search is None:
-        return runs
-    if not isinstance(search, dict) or not search:
-        raise UsageError(f"search {search!r}: expected a mapping such as {{k: randint(3,30)}}")
-    from interreplay.rllib.tune.hyperparameter_search import sampled
-
-    return sampled(runs, search, given["num_samples"] or 10, LANGUAGE, CATALOGUE)
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,10 +201,11 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         say = functools.partial(print, flush=True)
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, say)
+        searcher = sequential(study, folder, LANGUAGE, lambda run: settings_of(study, folder, run))
         execution = run_study.start(address, study.execution, jobs, say)
         curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
-        code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler)
+        code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler, searcher)
         folder.fetch()
         for run in todo:
             if run.name in reporter.failed:
@@ -218,6 +215,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
 
 def summary(study: Study, folder: StudyFolder, code: int) -> int:
     """Write and print the tables; return the exit code."""
+    study = with_draws(study, folder, LANGUAGE)
     rows, table = results_table.write(folder, study.runs)
     where = f"{folder.place}/{results_table.TABLE}"
     print(f"\n{results_table.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")

@@ -14,7 +14,7 @@ import fsspec
 from interreplay.errors import UsageError
 
 LAST = "manifest.json"  # a checkpoint without it does not count
-SMALL = ("study.yaml", "status.json", "progress.csv", "params.json")
+SMALL = ("study.yaml", "status.json", "progress.csv", "params.json", "drawn.json")
 
 
 def is_elsewhere(place: str) -> bool:

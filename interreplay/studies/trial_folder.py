@@ -13,7 +13,7 @@ from interreplay.errors import UsageError
 from interreplay.runs.checkpoints import best as best_checkpoint
 from interreplay.runs.run_folder import RunFolder
 
-STATUS = "status.json"
+STATUS, DRAWN = "status.json", "drawn.json"
 WAITING, RUNNING, INTERRUPTED, CRASHED = "waiting", "running", "interrupted", "crashed"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped early"
 OVER = (FINISHED, STOPPED)
@@ -40,6 +40,20 @@ class TrialFolder(RunFolder):
         status = self.status() | changes
         write_whole(self.path / STATUS, json.dumps(status, indent=1) + "\n")
         return status
+
+    def drawn(self) -> dict[str, Any] | None:
+        """Return the values that a search drew for the run when it began, None where it has not, or all were known."""
+        try:
+            return json.loads((self.path / DRAWN).read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.path / DRAWN} cannot be read: {error}; remove it to draw others") from None
+
+    def note_drawn(self, values: dict[str, Any]) -> None:
+        """Write down the values that a search drew."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path / DRAWN, json.dumps(values) + "\n")
 
     def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
         """Add a failure to the status; another attempt may follow a `CRASHED` one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,17 +25,25 @@ class Slot(NamedTuple):
 
     Attributes:
         values: That were drawn for it in an earlier start, None where there are none.
-        job: Returns its configuration for these or for other values; raises `UsageError` where they do not fit.
+        job: Returns its folder and settings for these or for other values; raises `UsageError` where they do not fit.
     """
 
     values: Values | None
-    job: Callable[[Values], dict[str, Any]]
+    job: Callable[[Values], tuple[Path, dict[str, Any]]]
 
 
-def require_optuna(word: str) -> None:
-    """Raise UsageError where Optuna is not installed; `word` is what needs it."""
-    if importlib.util.find_spec("optuna") is None:
-        raise UsageError(f"{word} needs optuna: pip install 'interreplay[search]'")
+def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
+    """Return Optuna's distributions for those of Ray Tune.
+
+    Raises:
+        UsageError: Optuna does not have one.
+    """
+    from ray.tune.search.optuna import OptunaSearch
+
+    try:
+        return OptunaSearch.convert_search_space(dict(space))
+    except ValueError as error:
+        raise UsageError(f"search: {' '.join(str(error).split())}; --searcher random draws from it") from error
 
 
 class SequentialSearch(Searcher):
@@ -50,6 +57,9 @@ class SequentialSearch(Searcher):
         before: Values and returns of the runs that are over.
         seed: Of the draws.
 
+    Attributes:
+        configured: What the configuration of every trial has beside folder and settings.
+
     Raises:
         UsageError: A distribution is one that Optuna does not have.
     """
@@ -61,14 +71,10 @@ class SequentialSearch(Searcher):
         from ray.tune.search.optuna import OptunaSearch
 
         logging.getLogger("optuna").setLevel(logging.ERROR)
-        try:
-            distributions = OptunaSearch.convert_search_space(dict(space))
-        except ValueError as error:
-            raise UsageError(f"search: {' '.join(str(error).split())}; --searcher random draws from it") from error
         known = [(dict(values), value) for values, value in before if not math.isnan(value)]
         points, returns = ([one[i] for one in known] for i in (0, 1))
         self._optuna = OptunaSearch(
-            distributions,
+            distributions(space),
             metric="score",
             mode="max",
             points_to_evaluate=points or None,
@@ -76,17 +82,17 @@ class SequentialSearch(Searcher):
             # Another one for each start: draws of the same numbers as in the last would be made of other results.
             seed=seed + len(known),
         )
-        self._slots = list(slots)
+        self._slots, self.configured = list(slots), dict[str, Any]()
 
     def suggest(self, trial_id: str) -> Any:
         if not self._slots:
             return Searcher.FINISHED
         slot = self._slots.pop(0)
         if slot.values is not None:
-            return slot.job(self._enqueued(trial_id, slot.values))
+            return self._config(slot, self._enqueued(trial_id, slot.values))
         for _ in range(ATTEMPTS):
             try:
-                return slot.job(self._optuna.suggest(trial_id))
+                return self._config(slot, self._optuna.suggest(trial_id))
             except UsageError as error:  # they do not fit each other: Optuna is told, and asked again
                 reason = error
                 self._optuna.on_trial_complete(trial_id, error=True)
@@ -100,12 +106,24 @@ class SequentialSearch(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         self._optuna.on_trial_complete(trial_id, result, error)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return nothing: Tune pickles what it may restore from, and here nobody restores from that."""
+        return {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SequentialSearch:
+        """Return itself: it stands for the one study."""
+        return self
+
     def save(self, checkpoint_path: str) -> None:
         """Write an empty file: what is done is read from the runs' own folders."""
         Path(checkpoint_path).touch()
 
     def restore(self, checkpoint_path: str) -> None:
         """Do nothing."""
+
+    def _config(self, slot: Slot, values: Values) -> dict[str, Any]:
+        folder, settings = slot.job(values)
+        return {"job": {"folder": str(folder), "settings": settings, **self.configured}}
 
     def _enqueued(self, trial_id: str, values: Values) -> Values:
         """Let Optuna's next trial have these values, and return them."""
