@@ -185,7 +185,7 @@ STUDY = [
     ("--scheduler best --buffers NMER", "--scheduler", "fifo, asha", "'best'"),
 ]
 EVALUATE = [
-    ("", "arguments are required: checkpoint"),
+    ("", "arguments are required: CHECKPOINT"),
     ("none", "none does not exist"),
     ("taken", "taken"),
     ("full", "no checkpoint"),
