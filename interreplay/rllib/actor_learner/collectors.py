@@ -10,9 +10,9 @@ import ray
 from ray.rllib.utils.annotations import override
 
 from interreplay.errors import EnvironmentFailure
+from interreplay.rllib.actor_learner.requests import Requests
 from interreplay.rllib.algorithms.collectors import Elsewhere, Here, RunnersOfLoop
 from interreplay.rllib.env_runner.remote import Collected, RemoteRunners
-from interreplay.rllib.env_runner.requests import Requests
 from interreplay.rllib.env_runner.wire_format import Packed, unpack_unrolls
 
 
