@@ -65,6 +65,7 @@ rllib.actor_learner rllib rllib.evaluation rllib.run rllib.command rllib.tune co
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {
+    "interreplay/commandline": "one file per command, and what those about studies share",
     "replay_buffers": "the catalogue: one file per method",
     "interreplay/selection": "one way to draw rows per file, and what they share",
     "interreplay/learning": "one file per algorithm",

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.commandline.study_checks import check, check_processors, find, without_updates
-from interreplay.commandline.study_search import require_optuna, searched, sequential, with_draws
+from interreplay.commandline.study_search import check_search, searched, sequential, with_draws
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
 from interreplay.flags.config_files import completed
@@ -104,12 +104,7 @@ def act(given: Mapping[str, Any]) -> int:
         return 0
     if given.get("run", 0) >= len(study.runs):
         raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
-    if study.execution.searcher == TPE or study.execution.scheduler == "median":
-        require_optuna(study.execution)
-    if "run" in given and study.execution.searcher == TPE:
-        raise UsageError(f"--run {given['run']}: --searcher {TPE} decides one run after another; leave --run out")
-    if study.execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
-        raise UsageError(f"--scheduler {study.execution.scheduler} compares returns, so it takes one environment only")
+    check_search(study, given)
     if address == "local":
         check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], "run" in given)
     study = folder.begin(study)

@@ -52,6 +52,21 @@ def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: Setting
     return sampled(runs, search, given["num_samples"] or 10, resolver, CATALOGUE)
 
 
+def check_search(study: Study, given: Mapping[str, Any]) -> None:
+    """Refuse a search that cannot be carried out.
+
+    Raises:
+        UsageError: Naming the flag.
+    """
+    how = study.execution
+    if how.searcher == TPE or how.scheduler == "median":
+        require_optuna(how)
+    if "run" in given and how.searcher == TPE:
+        raise UsageError(f"--run {given['run']}: --searcher {TPE} decides one run after another; leave --run out")
+    if how.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
+        raise UsageError(f"--scheduler {how.scheduler} compares returns, so it takes one environment only")
+
+
 def require_optuna(execution: Execution) -> None:
     """Refuse what needs Optuna where it is not installed.
 

@@ -13,9 +13,12 @@ import custom_training
 import interreplay
 from interreplay.commandline import evaluate
 from interreplay.errors import UsageError
+from interreplay.flags.training_flags import make_parser, settings_for
 from interreplay.rllib.run import train_loop
+from interreplay.rllib.tune.study_run import StudyRun
 from interreplay.runs.checkpoints.best import Best, best_of, found_in, inside, mark, read
 from interreplay.runs.run_folder import RunFolder
+from interreplay.studies.trial_folder import TrialFolder
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -129,6 +132,16 @@ def test_files_are_shared_with_the_newest_where_both_are_of_now(tmp_path, scored
     interreplay.load_policy(run / "best_checkpoint_00000200")  # its manifest is its own
     shutil.rmtree(run / "checkpoint_00000200")
     assert interreplay.load_policy(run, best=True).act(np.zeros(3)).shape == (1,)
+
+
+def test_a_run_of_a_study_keeps_its_best_and_clears_it_with_its_results(tmp_path, scored):
+    settings = vars(settings_for(make_parser().given(LINE.split())))
+    with StudyRun(tmp_path / "one", settings, 600) as run:
+        assert [each["env_steps"] for each in run.results()] == [*range(100, 700, 100)]
+    assert names(tmp_path / "one") == ["best_checkpoint_00000300", "checkpoint_00000600"]
+    assert best_of(tmp_path).parent.name == "one"
+    TrialFolder(tmp_path / "one").clear()  # of an attempt without a usable checkpoint
+    assert names(tmp_path / "one") == ["checkpoint_00000600"]
 
 
 def test_evaluations_count_before_training():

@@ -103,7 +103,11 @@ TRAIN = [
     ("--config cartpole/dqn lr=fast", "lr=fast: lr must be", "got 'fast'"),
     ("--config cartpole/rainbow buffer_arg.alfa=1", "PER takes no argument 'alfa'; did you mean alpha?"),
     ("--learning_rate .1", "unknown flag --learning_rate; use --actor_lr and --critic_lr"),
-    ("--lr .1", "--lr is a setting of DQN with its variants, IMPALA, CLEAR, LASER and A2C; SAC does not", "--actor_lr"),
+    (
+        "--lr .1",
+        "--lr is a setting of DQN with its variants, IMPALA, CLEAR, LASER, A2C and A3C; SAC does not",
+        "--actor_lr",
+    ),
     ("--trainer DQN --env Pendulum-v1", "DQN acts in Discrete ones; Pendulum-v1 has Box(-2.0, 2.0, (1,), float32)"),
     ("--trainer C51 --env CartPole-v1 --atoms 1", "must be a whole number of at least 2 or 'auto', got '1'"),
     ("--trainer C51 --env CartPole-v1 --value_range 5,-5", "two numbers, the smaller one first"),
