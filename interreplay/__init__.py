@@ -26,7 +26,7 @@ __all__ = [
     "Transitions",
     "load_policy",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "CheckpointError": "errors",
