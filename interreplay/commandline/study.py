@@ -36,12 +36,8 @@ from interreplay.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER
 
-WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {
-    "list_buffers",
-    "list_presets",
-    "output_dir",
-    *EXECUTION,
-}
+NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
+WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
 """Flags that say what to run."""
 LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda name: find(name).name)
 
