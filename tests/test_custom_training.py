@@ -403,38 +403,6 @@ def test_kill_during_saves_leaves_a_usable_checkpoint(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_wheel_trains_outside_the_checkout(tmp_path):
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    source = shutil.copytree(
-        ROOT, tmp_path / "source", ignore=shutil.ignore_patterns(".*", "results", "build", "*.egg-info")
-    )
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, source], check=True)
-    (wheel,) = tmp_path.glob("interreplay-*.whl")
-    site = tmp_path / "site"
-    subprocess.run([*pip, "install", "--no-deps", "--target", site, wheel], check=True)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    flags = ["--env", "Pendulum-v1", "--knn_baseline", "--total_env_steps", "120", *SHORT]
-    said = []
-    for command in (
-        [sys.executable, "-m", "interreplay.commandline.train", "--list_presets"],
-        [sys.executable, str(site / "bin" / "interreplay-train"), *flags],
-    ):
-        done = subprocess.run(
-            command,
-            cwd=elsewhere,
-            env=ENVIRONMENT | {"PYTHONPATH": str(site)},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout)
-    assert "nmer-paper" in said[0], "presets are files of the package"
-    assert steps(the_run(elsewhere / "results")) == [100, 120]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("asked", "env"), [("FetchReach-v1", "FetchReach-v4"), ("PointMaze_UMaze-v3",) * 2])
 def test_an_environment_with_goals_reports_success_and_goes_on(asked, env, tmp_path):
     flags = ["--env", asked, "--buffer", "HER", "--buffer_arg", "k=8", *SHORT, "--local_dir", tmp_path]
