@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import os
 import re
-import sys
-import traceback
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,6 +13,7 @@ import numpy as np
 from gymnasium.envs.registration import find_highest_version, load_env_creator, parse_env_id
 
 from interreplay.environments import registration
+from interreplay.environments.own_modules import described, import_own
 from interreplay.environments.spaces import leaves, named_parts
 from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.storage.frame_pool import shared
@@ -53,7 +50,8 @@ def find_environment(asked: str, arguments: Mapping[str, Any] | None = None) -> 
     """
     gym.logger.min_level = gym.logger.ERROR
     missing = registration.register(asked)
-    _import_module(asked)
+    if ":" in asked:
+        import_own(asked.rpartition(":")[0], f"environment {asked!r}", "my_envs:Env-v0, which registers it")
     if missing:
         raise UsageError(
             f"environment {asked!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
@@ -80,7 +78,7 @@ def _made(name: str, asked: str, arguments: Mapping[str, Any]) -> gym.Env:
     except UsageError:
         raise
     except Exception as error:
-        said = str(error) if arguments and isinstance(error, ValueError) else _described(error)
+        said = str(error) if arguments and isinstance(error, ValueError) else described(error)
         raise UsageError(f"environment {name!r} cannot be made: {said}") from error
 
 
@@ -103,12 +101,6 @@ def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
             raise UsageError(f"environment {name!r} has no argument {argument!r}; {accepted_names(argument, names)}")
 
 
-def _described(error: Exception) -> str:
-    """Return an error with the place in somebody's code that raised it."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
-
-
 def _stacks(env: gym.Env) -> tuple[str, ...]:
     """Return parts of the observation that move on by one frame in a step, seen in one step where there are images."""
     if not any(isinstance(part, gym.spaces.Box) and part.dtype == np.uint8 for part in _parts(env.observation_space)):
@@ -129,31 +121,6 @@ def _parts(space: gym.Space) -> list[gym.Space]:
 def _named(observation: Any) -> dict[str, Any]:
     parts = named_parts(observation)
     return parts if isinstance(parts, dict) else {"": parts}
-
-
-def _import_module(asked: str) -> None:
-    module, colon, _ = asked.rpartition(":")
-    if not colon:
-        return
-    if "/" in module or not all(module.split(".")):
-        raise UsageError(
-            f"environment {asked!r}: {module!r} is not the name of a module; expected such as my_envs:Env-v0"
-        )
-    if module.partition(".")[0] in sys.stdlib_module_names:
-        raise UsageError(f"environment {asked!r} names a module of Python's own; expected one that registers it")
-    try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):
-            raise UsageError(
-                f"environment {asked!r}: {module} imports {error.name!r}, which is not installed"
-            ) from None
-        raise UsageError(
-            f"environment {asked!r}: there is no module {error.name!r} to import, neither installed nor in the current "
-            f"folder, {os.getcwd()}; PYTHONPATH adds other folders"
-        ) from None
-    except Exception as error:
-        raise UsageError(f"environment {asked!r}: {module} cannot be imported: {_described(error)}") from error
 
 
 def _current_name(asked: str) -> tuple[str, str]:

@@ -24,6 +24,8 @@ SCOPES = {
 ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """How a word begins that says a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
+PART = ("MODULE:CLASS", PAIR)
+"""What ``--help`` shows of flags whose words after the first are arguments."""
 METAVARS = {"buffer_arg": PAIR, "env_args": PAIR, "round_robin_weights": "X"}
 """What ``--help`` shows in place of a value whose reader does not know it."""
 
@@ -140,7 +142,7 @@ class FlagParser(OneLineParser):
                 assigned.append(word)
             action = self._option_string_actions.get(word)
             if action is not None:
-                takes = "one" if action.nargs is None else "+" if action.metavar == PAIR else ""
+                takes = "one" if action.nargs is None else "+" if action.metavar in (PAIR, PART) else ""
             elif takes == "one" or word.startswith("-"):
                 takes = ""
         return flags, assigned

@@ -11,6 +11,7 @@ from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
+from interreplay.flags.part_flags import PART_FLAGS
 from interreplay.flags.values import assignment, assignments, boolean, choice, number, updates_per_step, whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 
@@ -90,7 +91,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "buffer",
             str,
             None,
-            f"replay method: {', '.join(CATALOGUE)} (default: Uniform)",
+            f"replay method: {', '.join(CATALOGUE)} (default: Uniform), or module:Class of your own",
             scope="method",
             in_study="buffers",
         ),
@@ -111,6 +112,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             scope="method",
             in_study="buffers",
         ),
+        *PART_FLAGS,
         REPLAY_PARAMETERS,
         Flag("buffer_size", whole(1), 1_000_000, "transitions to keep", aliases=("capacity",)),
         loop_flag("learning_starts"),

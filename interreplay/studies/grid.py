@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.flags.parser import Flag
+from interreplay.flags.part_flags import readable, short
 from interreplay.flags.values import written
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study import PlannedRun
@@ -84,9 +85,9 @@ def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolve
 
 def label_of(settings: SimpleNamespace) -> str:
     """Return a replay method and the arguments that were given to it: ``NMER(k=3)``."""
-    shown = [f"{name}={value}" for name, value in settings.buffer_args.items()]
-    shown += ["prioritized"] if settings.prioritized is not None else []
-    return f"{settings.buffer}({','.join(shown)})" if shown else settings.buffer
+    listed = [f"{name}={readable(value)}" for name, value in settings.buffer_args.items()]
+    listed += ["prioritized"] if settings.prioritized is not None else []
+    return f"{short(settings.buffer)}({','.join(listed)})" if listed else short(settings.buffer)
 
 
 def _listed(grid: Mapping[str, Any], key: str, otherwise: list[Any]) -> list[Any]:
