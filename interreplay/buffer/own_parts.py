@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from interreplay import neighborhood, selection, synthesis
-from interreplay.environments.own_modules import described, own_class
+from interreplay.environments.own_modules import check_arguments, described, own_class
 from interreplay.errors import UsageError, accepted_names
 from interreplay.part import Part
 
@@ -64,23 +64,8 @@ def part_class(argument: str, value: Mapping[str, Any]) -> Any:
                 f"{argument} {name!r}: {accepted_names(name, parts)}, or one of your own such as my_module:{name}"
             )
         kind = parts[name]
-    check_part_arguments(f"{argument} {name}", kind, [each for each in value if each != "type"])
+    check_arguments(f"{argument} {name}", kind, [each for each in value if each != "type"])
     return kind
-
-
-def check_part_arguments(what: str, kind: type, given: list[str]) -> None:
-    """Refuse arguments that a class does not take.
-
-    Raises:
-        UsageError: Naming the first.
-    """
-    parameters = list(inspect.signature(kind).parameters.values())
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return
-    names = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    for name in given:
-        if name not in names:
-            raise UsageError(f"{what} takes no argument {name!r}; {accepted_names(name, names)}")
 
 
 def _is_part(value: Any, base: type) -> bool:

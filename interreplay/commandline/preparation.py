@@ -9,8 +9,9 @@ from typing import Any
 
 from interreplay.buffer.catalogue import make_buffer
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls
-from interreplay.environments.lookup import Environment, find_environment
+from interreplay.environments.lookup import Environment
 from interreplay.errors import UsageError
+from interreplay.flags.environment_flags import environment_of
 from interreplay.flags.part_flags import readable, short
 from interreplay.flags.replay_flags import replay_arguments
 from interreplay.flags.training_flags import preset_told, settings_for, settings_resumed
@@ -35,7 +36,7 @@ def prepared(
     check_device(settings.device)
     if not checkpoints:
         check_workers(settings.num_workers)
-    environment = find_environment(settings.env, settings.env_args)
+    environment = environment_of(vars(settings))
     settings.env = environment.name
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
     memory = check_memory(settings, environment)

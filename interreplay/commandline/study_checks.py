@@ -8,10 +8,12 @@ from typing import Any
 
 from interreplay.commandline.preparation import check_memory
 from interreplay.environments.lookup import find_environment
+from interreplay.flags.environment_flags import environment_of
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs.processors import check_device, check_room, check_workers, own_cpus, own_gpus
 from interreplay.studies.study import Execution, Study, cpus_per_run
 
+PLAIN = str([{}, [], 1])
 find = functools.lru_cache(maxsize=None)(find_environment)
 
 
@@ -29,10 +31,11 @@ def check(study: Study, here: bool) -> None:
             check_device(settings.device)
         elif not own_gpus():
             settings.device = "cpu"  # the machine with the GPU is another one
-        key = (settings.env, str(settings.env_args), settings.trainer, run.label, settings.buffer_size)
+        around = str([settings.env_args, settings.wrapper, settings.frame_stack])
+        key = (settings.env, around, settings.trainer, run.label, settings.buffer_size)
         if key not in seen:
             seen.add(key)
-            environment = find_environment(settings.env, settings.env_args) if settings.env_args else find(settings.env)
+            environment = find(settings.env) if around == PLAIN else environment_of(vars(settings))
             check_memory(settings, environment)
 
 

@@ -7,11 +7,12 @@ import inspect
 import os
 import sys
 import traceback
+from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import Any
 
 from interreplay.environments.current_folder import search_here
-from interreplay.errors import UsageError, did_you_mean
+from interreplay.errors import UsageError, accepted_names, did_you_mean
 
 
 def import_own(module: str, asked: str, expected: str) -> ModuleType:
@@ -68,6 +69,28 @@ def own_class(asked: str, base: type, what: str) -> Any:
 
 def _is_own(value: Any, base: type, module: str) -> bool:
     return inspect.isclass(value) and issubclass(value, base) and value.__module__ == module
+
+
+def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Collection[str] = ()) -> None:
+    """Refuse arguments that a class does not take.
+
+    Args:
+        what: The beginning of the message.
+        kind: The class.
+        given: Names of the arguments.
+        leave_out: Names that are somebody else's to give.
+
+    Raises:
+        UsageError: Naming the first.
+    """
+    parameters = list(inspect.signature(kind).parameters.values())
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return
+    names = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    names = [name for name in names if name not in leave_out]
+    for name in given:
+        if name not in names:
+            raise UsageError(f"{what} takes no argument {name!r}; {accepted_names(name, names)}")
 
 
 def described(error: Exception) -> str:

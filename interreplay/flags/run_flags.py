@@ -8,11 +8,12 @@ from typing import Any
 
 from interreplay.buffer.catalogue import methods
 from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
+from interreplay.flags.environment_flags import ENVIRONMENT_FLAGS
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
 from interreplay.flags.part_flags import PART_FLAGS
-from interreplay.flags.values import assignment, assignments, boolean, choice, number, updates_per_step, whole
+from interreplay.flags.values import assignment, boolean, choice, number, updates_per_step, whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 CATALOGUE = methods()
@@ -52,14 +53,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             scope="invocation",
             in_study="",
         ),
-        Flag(
-            "env_args",
-            assignments,
-            {},
-            "arguments of the environment, such as reward_clipping=none full_action_space=true",
-            many=True,
-        ),
-        Flag("horizon", whole(1), None, "steps after which an episode is cut off (default: the environment's own)"),
+        *ENVIRONMENT_FLAGS,
         Flag(
             "total_env_steps",
             whole(1),

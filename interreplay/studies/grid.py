@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.flags.parser import Flag
 from interreplay.flags.part_flags import readable, short
-from interreplay.flags.values import written
+from interreplay.flags.values import read_written
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study import PlannedRun
 
@@ -136,7 +136,7 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
                 f"settings: unknown {key!r}; {near} accepted: every flag that custom_training.py --help lists"
             )
         try:
-            read = flags[name].type(written(value))
+            read = read_written(flags[name], value)
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
         found[name] = list(read) if isinstance(read, tuple) else read

@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import ActorDiedError, RayError
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
+from interreplay.environments.wrapped import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost
 from interreplay.rllib.env_runner.episode_log import Names
 from interreplay.rllib.env_runner.wire_format import pack, unpack
@@ -112,7 +113,8 @@ class RemoteRunners:
         for index in set(asked) - replies.keys() - failures.keys():
             failures[index] = RunnerLost(
                 f"remote env runner {index} gave nothing within sample_timeout_s={limit} s: "
-                f"a step or a reset of {self._config.env} hangs, or takes longer than that"
+                f"a step or a reset of {own_name(self._config.env, self._config.env_config)} hangs, or takes longer "
+                "than that"
             )
             self._end(index)
         return replies, failures
