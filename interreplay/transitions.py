@@ -139,7 +139,7 @@ class Transitions:
     def blend(self, other: Transitions, mix: Tensor) -> Transitions:
         """Return λ·self + (1 − λ)·other over obs, actions, rewards and next_obs; the rest is self's.
 
-        A row blended with itself comes back bit for bit.
+        A row blended with itself comes back bit for bit. Whole numbers are self's.
 
         Args:
             other: Partners, the same shapes as self.
@@ -148,6 +148,8 @@ class Transitions:
         shares: dict[tuple[torch.dtype, int], Tensor] = {}
 
         def lerp(mine: Tensor, theirs: Tensor) -> Tensor:
+            if not mine.is_floating_point():
+                return mine
             kind = mine.dtype, mine.dim()
             if kind not in shares:
                 shares[kind] = mix.to(mine.dtype).view(mix.shape + (1,) * (mine.dim() - mix.dim()))

@@ -274,7 +274,7 @@ def check_error(text: str, parts: list[str]) -> None:
         (["--buffer", "NMER", "--buffer-arg", "kk=3"], ["'kk'", "did you mean k?"]),
         (["--buffer", "NMER", "--buffer-arg", "k=0"], ["k", "0"]),
         (["--buffer", "NMER", "--buffer-arg", "k=ten"], ["k", "ten"]),
-        (["--env", "CartPole-v1", "--buffer", "NMER"], ["actions of torch.int64 cannot be blended", "Discrete(2)"]),
+        (["--env", "FrozenLake-v1", "--buffer", "NMER"], ["actions of torch.int64 cannot be blended", "Discrete(4)"]),
         (["--env", "CartPole-v1", "--trainer", "TD3"], ["TD3", "Discrete(2)", "--trainer SAC"]),
         (["--env", "envs_for_tests:Image-v0", "--buffer", "NMER"], ["uint8"]),
         (["--buffer_size", "100"], ["100", "--train_batch_size"]),

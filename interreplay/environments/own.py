@@ -20,7 +20,12 @@ def register(name: str) -> bool:
         for own, (place, longest) in OWN.items():
             if PREFIX + own not in gym.registry:
                 entry = f"interreplay.environments.{place}"
-                around = own != "Wrapped-v0"  # what Gymnasium puts around is already around the environment within
-                checks = {"order_enforce": around, "disable_env_checker": not around}
-                gym.register(PREFIX + own, entry_point=entry, max_episode_steps=longest, **checks)
+                alone = own == "Wrapped-v0"  # what Gymnasium puts around is already around the environment within
+                gym.register(
+                    PREFIX + own,
+                    entry_point=entry,
+                    max_episode_steps=longest,
+                    order_enforce=not alone,
+                    disable_env_checker=alone,
+                )
     return True

@@ -71,7 +71,7 @@ def make(
     registration.register(env)
     if ":" in env:
         import_own(env.rpartition(":")[0], f"environment {env!r}", "my_envs:Env-v0, which registers it")
-    drawn = {} if render_mode is None else {"render_mode": render_mode}
+    drawn: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     return wrap(gym.make(env, **arguments, **drawn), around, frame_stack)
 
 
