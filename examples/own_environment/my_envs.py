@@ -1,7 +1,7 @@
 """Environments of one's own: a point in a room that is pushed to a target, seen in three ways.
 
-``PointRoom-v0`` has named observations, one of them a choice; ``PointGoal-v0`` has goals, for hindsight; ``PointCamera-v0``
-gives images. docs/own-environment.md trains on all three from the command line.
+``PointRoom-v0`` has named observations, one of them a choice; ``PointGoal-v0`` has goals, for hindsight;
+``PointCamera-v0`` gives images. docs/own-environment.md trains on all three from the command line.
 """
 
 from __future__ import annotations

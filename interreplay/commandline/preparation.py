@@ -86,6 +86,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
         check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
+    if buffer.wants_goal_functions and settings.frame_stack > 1:
+        raise UsageError(f"--frame_stack {settings.frame_stack}: goals would be stacks, too; {settings.buffer} takes 1")
     try:
         buffer.check(columns_of_spaces(*spaces))
     except ValueError as error:
