@@ -171,7 +171,10 @@ def test_tensorboards_events_have_environment_steps(finished):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulator.EventAccumulator(str(finished[0]))
     events.Reload()
-    assert [event.step for event in events.Scalars(f"ray/tune/{EVALUATION_RETURN}")] == [100, 200, 300]
+    assert [event.step for event in events.Scalars("evaluation/return")] == [100, 200, 300]
+    names = events.Tags()["scalars"]
+    assert {name.partition("/")[0] for name in names} == {"evaluation", "training", "learner", "replay", "speed"}
+    assert len(names) < 50 and {"learner/critic_loss", "replay/td_error_mean", "speed/updates"} <= set(names)
 
 
 def test_a_complete_run_goes_on_with_more_steps(copy, capsys):
