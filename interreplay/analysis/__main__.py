@@ -40,6 +40,12 @@ def make_parser() -> argparse.ArgumentParser:
         "--statistic", choices=("mean", "iqm"), default="mean", help="of the learning curves (default: %(default)s)"
     )
     parser.add_argument(
+        "--smoothing",
+        type=number(0, 0.999),
+        default=0.0,
+        help="of the learning curves, 0 to .999: share of the average before, as in TensorBoard (default: %(default)s)",
+    )
+    parser.add_argument(
         "--scores",
         type=Path,
         help='JSON with known returns: {"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}',

@@ -94,8 +94,8 @@ def test_the_success_rate_where_the_environment_has_one():
     evaluated["evaluation"]["env_runners"]["success_rate"] = 0.75
     reporter.iteration(2000, evaluated)
     lines = stream.getvalue().splitlines()
-    assert lines[0].endswith("return    -40.0  evaluation        -  success 0.30")
-    assert lines[1].endswith("return    -20.0  evaluation    -10.0  success 0.75")
+    assert "return    -40.0  evaluation        -  success 0.30  " in lines[0]
+    assert "return    -20.0  evaluation    -10.0  success 0.75  " in lines[1]
     assert reporter.summary(3000, -10.0).endswith("evaluation return -10.0 (best -10.0), success 0.75")
     bar = Terminal()
     reporter = Reporter(3000, 0, bar)
