@@ -56,22 +56,6 @@ def points(run: Run, column: str, axis: str = "env_steps") -> tuple[Array, Array
     return rows[axis].to_numpy(dtype=float), rows[column].to_numpy(dtype=float)
 
 
-def smoothed(values: Array, weight: float) -> Array:
-    """Return the exponential moving average of values ``(t,)``, without a bias to 0 at the beginning, as TensorBoard's.
-
-    Args:
-        values: At consecutive steps.
-        weight: Share of the average before in each step's, 0 for no smoothing, below 1.
-    """
-    if not weight:
-        return values
-    found, last, known = np.array(values, dtype=float), 0.0, 0.0
-    for i, value in enumerate(found):
-        last, known = weight * last + (1 - weight) * value, weight * known + (1 - weight)
-        found[i] = last / known
-    return found
-
-
 def align(runs: Sequence[Run], column: str, axis: str = "env_steps") -> Curves | None:
     """Return runs at the steps at which any of them was looked at, within the range that all of them have.
 

@@ -58,7 +58,7 @@ def make_report(
         statistic: Of the learning curves, ``"mean"`` or ``"iqm"``.
         scores: What is known of the environments.
         title: The page's headline.
-        smoothing: Of the learning curves, see `curves.smoothed`; tables are of what was measured.
+        smoothing: Of the learning curves, see `charts.smoothed`; tables are of what was measured.
 
     Raises:
         UsageError: There is no run, or the output cannot be written.

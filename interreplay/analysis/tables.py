@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -237,7 +237,7 @@ def _averaged(sections: Sequence[Section], columns: Any) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-TABLES = {
+TABLES: dict[str, Callable[[Sequence[Section]], pd.DataFrame]] = {
     "curves": curves_table,
     "curves_by_updates": functools.partial(_curves_by, "updates"),
     "curves_by_time": functools.partial(_curves_by, "seconds"),

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from interreplay.analysis.curves import Curves, align, points, smoothed, together
+from interreplay.analysis.curves import Curves, align, points, together
+from interreplay.analysis.drawing.charts import smoothed
 from interreplay.analysis.reading.runs import FINISHED, Run
 from interreplay.analysis.reading.settings import Description
 

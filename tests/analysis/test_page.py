@@ -9,7 +9,7 @@ import pytest
 from run_folders import study
 
 from interreplay.analysis.__main__ import main
-from interreplay.analysis.curves import smoothed
+from interreplay.analysis.drawing.charts import smoothed
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

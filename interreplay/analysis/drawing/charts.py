@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from interreplay.analysis.curves import smoothed
-
 # Okabe and Ito's colors without yellow and black, which fade on light or dark; the blue a little lighter.
 COLORS = ("#1F83C4", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -142,8 +140,24 @@ def styles(methods: Sequence[str], baseline: str) -> Styles:
     return {baseline: (BASELINE, "solid")} | found
 
 
+def smoothed(values: Any, weight: float) -> Any:
+    """Return the exponential moving average of values ``(t,)``, without a bias to 0 at the beginning, as TensorBoard's.
+
+    Args:
+        values: At consecutive steps.
+        weight: Share of the average before in each step's, 0 for no smoothing, below 1.
+    """
+    if not weight:
+        return values
+    found, last, known = np.array(values, dtype=float), 0.0, 0.0
+    for i, value in enumerate(found):
+        last, known = weight * last + (1 - weight) * value, weight * known + (1 - weight)
+        found[i] = last / known
+    return found
+
+
 def smooth(figure: Figure, weight: float) -> Figure:
-    """Return learning curves smoothed by `curves.smoothed`, bands included; other figures as they are."""
+    """Return learning curves smoothed by `smoothed`, bands included; other figures as they are."""
     if not (figure.axis and weight):
         return figure
 
