@@ -141,7 +141,7 @@ TRAIN = [
         "--trainer SAC",
     ),
     ("--env CartPole-v1 --trainer TD3", "TD3 acts in a Box of continuous actions", "Discrete(2)"),
-    ("--env CartPole-v1 --buffer NMER", "NMER cannot store CartPole-v1"),
+    ("--env FrozenLake-v1 --buffer NMER", "NMER cannot store FrozenLake-v1"),
     ("--buffer HER", "HER cannot store InvertedPendulum-v5"),
     ("--buffer NMER --buffer_arg k=0", "NMER: k is 0"),
     ("--buffer_size 1e14", "capacity is 100000000000000"),
