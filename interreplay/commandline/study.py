@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.study_checks import check, check_processors, find, without_updates
+from interreplay.commandline.study_checks import check, check_processors, found, without_updates
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
 from interreplay.flags.config_files import completed
@@ -36,7 +36,7 @@ from interreplay.studies.trial_folder import FAILED, OVER
 
 WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {"list_buffers", "list_presets", *EXECUTION}
 """Flags that say what to run."""
-LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda name: find(name).name)
+LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda settings: found(settings).name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

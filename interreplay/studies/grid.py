@@ -24,12 +24,12 @@ class SettingsResolver(NamedTuple):
     Attributes:
         flags: Every flag of ``custom_training`` by name.
         settings_for: From given flags to a run's settings; raises `UsageError`.
-        environment: From an environment's name to its current id; raises `UsageError`.
+        environment: From a run's settings to its environment's current id; raises `UsageError`.
     """
 
     flags: Mapping[str, Flag]
     settings_for: Callable[[dict[str, Any]], SimpleNamespace]
-    environment: Callable[[str], str]
+    environment: Callable[[SimpleNamespace], str]
 
 
 def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
@@ -78,7 +78,7 @@ def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolve
     """
     run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", flags.get("seed", 0), flags, **more)
     settings = resolver.settings_for(run.given())
-    env = resolver.environment(settings.env)
+    env = resolver.environment(settings)
     flags = flags | {"env": env}
     return PlannedRun(settings.trainer, env, label or label_of(settings), settings.seed, flags, **more)
 

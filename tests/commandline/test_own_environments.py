@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from interreplay.commandline import evaluate, train
+from interreplay.commandline.study import read_new
+from interreplay.commandline.study_checks import check
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
 from interreplay.environments.wrapped import NAME, make, named
@@ -25,6 +28,7 @@ from interreplay.flags.run_flags import FLAGS
 from interreplay.flags.training_flags import make_parser, settings_for
 from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
 from interreplay.studies.grid import typed
+from interreplay.studies.results_table import as_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 500
@@ -92,6 +96,27 @@ def test_files_and_studies_say_the_same(folder):
         SCALED,
         {"type": "my_envs:ScaledReward"},
     ]
+
+
+def test_a_study_makes_environments_with_their_arguments(folder):
+    (folder / "my_strict_envs.py").write_text(
+        "import gymnasium as gym\nfrom my_envs import Point\n"
+        "class Windy(Point):\n    def __init__(self, gusts, render_mode=None):\n        super().__init__(gusts)\n"
+        "gym.register('PointWindy-v0', entry_point=Windy, max_episode_steps=9)\n"
+    )
+    (folder / "mine.yaml").write_text(
+        "envs: [my_strict_envs:PointWindy-v0]\nsettings: {env_args: {gusts: 0.1}, wrapper: [my_envs:ScaledReward]}\n"
+    )
+    study, _ = read_new({"study": "mine.yaml"})
+    check(study, here=True)
+    (run,) = study.runs
+    found = settings_for(run.given())
+    assert (found.env_args, found.wrapper) == ({"gusts": 0.1}, [{"type": "my_envs:ScaledReward"}])
+    words = shlex.split(as_command(run))[2:]
+    assert settings(*words).wrapper == found.wrapper and settings(*words).env_args == found.env_args
+    (folder / "mine.yaml").write_text("envs: [my_strict_envs:PointWindy-v0]\n")
+    with pytest.raises(UsageError, match="cannot be made: TypeError.*gusts"):
+        read_new({"study": "mine.yaml"})
 
 
 def test_wrappers_go_around_in_order_and_stacks_around_them(folder):
