@@ -26,7 +26,27 @@ ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 PAIR = "NAME=VALUE"
 PART = ("MODULE:CLASS", PAIR)
 """What ``--help`` shows of flags whose words after the first are arguments."""
-METAVARS = {"buffer_arg": PAIR, "env_args": PAIR, "round_robin_weights": "X"}
+METAVARS = {
+    "buffer_arg": PAIR,
+    "env_args": PAIR,
+    "updates_per_step": "X|A,B",
+    "trainer": "ALGORITHM",
+    "trainers": "ALGORITHM",
+    "buffer": "METHOD",
+    "buffers": "METHOD",
+    "env": "ENV",
+    "envs": "ENV",
+    "seeds": "N|N,N,...",
+    "preset": "NAME|FILE",
+    "config": "NAME|FILE",
+    "inputs": "FILE",
+    "search": "NAME=DISTRIBUTION",
+    "address": "ADDRESS|auto|local",
+    "output_dir": "DIR",
+    "resume": "DIR",
+    "wandb": "PROJECT",
+    "mlflow": "[URI/]EXPERIMENT",
+}
 """What ``--help`` shows in place of a value whose reader does not know it."""
 
 

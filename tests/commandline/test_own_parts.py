@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from interreplay.buffer.catalogue import make_buffer
-from interreplay.commandline.study import read_new, searched
+from interreplay.commandline.study import LANGUAGE, read_new
+from interreplay.commandline.study_search import searched
 from interreplay.errors import UsageError
 from interreplay.flags.training_flags import make_parser, settings_for, settings_resumed
 from interreplay.rllib.checkpoints.stored_config import _is_buffer
@@ -155,7 +156,7 @@ def test_a_study_names_runs_after_their_parts(folder):
     found = [settings_for(run.given()) for run in again.runs]
     assert found[0].buffer == "my_parts:Timely"
     assert found[1].buffer_args == {"selector": {"type": "my_parts:Recent", "share": 0.2}, "k": 3}
-    drawn = searched(list(study.runs), {"search": {"reach": "randint(3,30)"}, "num_samples": 2})
+    drawn = searched(list(study.runs), {"search": {"reach": "randint(3,30)"}, "num_samples": 2}, LANGUAGE)
     assert [run.label for run in drawn].count(study.runs[1].label) == 1
     reached = [run.flags["buffer_args"]["reach"] for run in drawn if run.flags["buffer"] == "my_parts:Timely"]
     assert len(reached) == 2 and all(reach in range(3, 30) for reach in reached)
