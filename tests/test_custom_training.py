@@ -173,7 +173,10 @@ def test_tensorboards_events_have_environment_steps(finished):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulator.EventAccumulator(str(finished[0]))
     events.Reload()
-    assert [event.step for event in events.Scalars(f"ray/tune/{EVALUATION_RETURN}")] == [100, 200, 300]
+    assert [event.step for event in events.Scalars("evaluation/return")] == [100, 200, 300]
+    names = events.Tags()["scalars"]
+    assert {name.partition("/")[0] for name in names} == {"evaluation", "training", "learner", "replay", "speed"}
+    assert len(names) < 50 and {"learner/critic_loss", "replay/td_error_mean", "speed/updates"} <= set(names)
 
 
 def test_a_complete_run_goes_on_with_more_steps(copy, capsys):
@@ -276,7 +279,7 @@ def check_error(text: str, parts: list[str]) -> None:
         (["--buffer", "NMER", "--buffer-arg", "kk=3"], ["'kk'", "did you mean k?"]),
         (["--buffer", "NMER", "--buffer-arg", "k=0"], ["k", "0"]),
         (["--buffer", "NMER", "--buffer-arg", "k=ten"], ["k", "ten"]),
-        (["--env", "CartPole-v1", "--buffer", "NMER"], ["actions of torch.int64 cannot be blended", "Discrete(2)"]),
+        (["--env", "FrozenLake-v1", "--buffer", "NMER"], ["actions of torch.int64 cannot be blended", "Discrete(4)"]),
         (["--env", "CartPole-v1", "--trainer", "TD3"], ["TD3", "Discrete(2)", "--trainer SAC"]),
         (["--env", "envs_for_tests:Image-v0", "--buffer", "NMER"], ["uint8"]),
         (["--buffer_size", "100"], ["100", "--train_batch_size"]),
