@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 from PIL import Image
-from run_folders import ours, study
+from run_folders import ours, row, settings, study, write
 
 from interreplay.analysis.__main__ import main
 from interreplay.analysis.drawing.charts import BASELINE, apart, styles
@@ -36,7 +36,9 @@ def test_what_replay_of_unrolls_did_is_drawn(tmp_path):
     more = {f"replay_buffer/{name}": value for name, value in of_run.items()}
     more |= {"learners/default_policy/rho_mean": 0.9, "learners/default_policy/kl_to_behavior": 0.1}
     for seed in (0, 1):
-        ours(tmp_path / "runs", "CartPole-v1", "UnrollMix", seed, [1.0, 2.0, 3.0], trainer="LASER", **more)
+        params = settings("CartPole-v1", "UnrollMix", seed, 3000, trainer="LASER")
+        rows = [row(1000.0 * (i + 1), float(i), float(i), **more) for i in range(3)]
+        write(tmp_path / "runs" / str(seed), rows, params)
     assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
     drawn = (tmp_path / "out" / "laser-diagnostics-CartPole-v1.svg").read_text()
     for title in (
