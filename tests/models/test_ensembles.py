@@ -168,7 +168,7 @@ def test_a_model_learns_and_a_seed_repeats_it():
         made = Networks(3, [4, 32, 32, 6], np.random.default_rng(seed), bounds=3)
         rng = np.random.default_rng(seed)
         held = split(len(inputs), 0.2, rng)[1]
-        results.append(fit(made, inputs, targets, held, FitSettings(batch_size=32, max_epochs=20), rng).errors)
+        results.append(fit(made, inputs, targets, held, FitSettings(32, 0.003, max_epochs=20), rng).errors)
     assert np.array_equal(results[0], results[1]) and not np.array_equal(results[0], results[2])
     assert results[0].max() < 0.1 < targets.var()
 
