@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
-from interreplay.buffer.catalogue import methods
 from interreplay.commandline.preparation import unroll_bytes
 from interreplay.commandline.study import make_parser, read_new
 from interreplay.diagnostics.memory_estimate import estimate
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import InterreplayError, UsageError
 from interreplay.flags.replay_flags import replay_arguments
+from interreplay.flags.run_flags import CATALOGUE
 from interreplay.flags.study_flags import EXECUTION
 from interreplay.flags.training_flags import settings_for
 from interreplay.learning.algorithms_table import ALGORITHMS
@@ -123,7 +123,7 @@ def buffer_bytes(settings: SimpleNamespace) -> int:
         return 0
     environment = find_environment(settings.env, settings.env_args)
     try:
-        buffer = methods()[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
+        buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
     return estimate(environment.observation_space, environment.action_space, buffer, environment.stacks)

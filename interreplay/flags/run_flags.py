@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interreplay.buffer.catalogue import methods
+from interreplay.experience.recipes import methods_and_models
 from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
@@ -14,7 +14,7 @@ from interreplay.flags.parser import Flag, scoped
 from interreplay.flags.values import assignment, assignments, boolean, choice, number, updates_per_step, whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 
-CATALOGUE = methods()
+CATALOGUE = methods_and_models()
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "what to train": (

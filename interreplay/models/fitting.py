@@ -99,8 +99,13 @@ class Adam:
         tensors = networks.tensors
         self._steps[0] += 1
         for decay, which in self._groups:
+            parts = (tensors, gradients, self._averages, self._squares)
+            values, slopes, averages, squares = ([of[i] for i in which] for of in parts)
             torch._fused_adam_(
-                *([of[i] for i in which] for of in (tensors, gradients, self._averages, self._squares)),
+                values,
+                slopes,
+                averages,
+                squares,
                 [],
                 self._steps * len(which),
                 lr=self.rate,
