@@ -194,7 +194,8 @@ class Mix:
     def __repr__(self) -> str:
         """Return the sources with their shares of now."""
         shares = self.shares.current
-        return f"Mix({', '.join(f'{shares[name]:.3g} {name}: {source!r}' for name, source in self.sources.items())})"
+        parts = ", ".join(f"{shares[name]:.3g} {name}: {source!r}" for name, source in self.sources.items())
+        return f"{type(self).__name__}({parts})"
 
 
 def seed_of(seed: int | None, number: int) -> int | None:
