@@ -130,6 +130,11 @@ class ModelBased(Mix):
         self._seconds = {"fit_seconds": 0.0, "rollout_seconds": 0.0}
 
     @property
+    def capacity(self) -> int:
+        """Rows of the environment that can be stored; how many a model makes up changes over the run."""
+        return int(self.real.capacity)
+
+    @property
     def real(self) -> Any:
         """The replay buffer of what happened."""
         return self.sources[REAL]
