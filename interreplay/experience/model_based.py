@@ -60,6 +60,7 @@ class ModelBased(Mix):
         patience: Epochs without an improvement by 1 % after which a member stops; None for 5, deterministic 10.
         max_epochs: Most epochs of a fit; None for no bound.
         dropout: While fitting; None for 0, deterministic .05.
+        model_matrix_dtype: Of products between hidden layers while fitting, "float32" or "bfloat16".
         action_noise: Standard deviation added to actions of a policy that is no distribution, as TD3's.
         termination_fn: ``(s, a, s') -> (n,) bool``, or an environment's id; None for the run's environment.
         capacity: Real rows to keep.
@@ -97,6 +98,7 @@ class ModelBased(Mix):
         patience: int | None = None,
         max_epochs: int | None = None,
         dropout: float | None = None,
+        model_matrix_dtype: str = "float32",
         action_noise: float = 0.1,
         termination_fn: TerminationFn | str | None = None,
         capacity: int = 1_000_000,
@@ -112,7 +114,8 @@ class ModelBased(Mix):
         settings = FitSettings(
             model_batch_size, model_learning_rate, holdout, patience or PATIENCE.get(model, 1), max_epochs
         )
-        self.dynamics = Dynamics(model, members, elites, tuple(model_hiddens), dropout, settings, device)
+        ensemble = (members, elites, tuple(model_hiddens), dropout, settings, device, model_matrix_dtype)
+        self.dynamics = Dynamics(model, *ensemble)
         self._virtual = virtual, {"gamma": gamma, "device": device, "seed": seed_of(seed, 1)}
         common = {"capacity": capacity, "n_step": n_step, "gamma": gamma, "device": device, "seed": seed}
         parts = {REAL: made_source(REAL, real, common), MODEL: self._make_virtual(limits.rows_of(1))}

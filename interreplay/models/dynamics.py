@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import accepted_names
+from interreplay.learning.networks import MATRIX_DTYPES
 from interreplay.models.fitting import Fit, FitSettings, fit, split
 from interreplay.models.losses import log_variances
 from interreplay.models.networks import Networks
@@ -51,6 +52,7 @@ class Dynamics:
         dropout: Of the hidden layers but the first while learning; None for that of the kind, 0 or .05.
         settings: How it is fitted.
         device: On which.
+        matrix_dtype: In which matrices between hidden layers are multiplied while fitting, "float32" or "bfloat16".
 
     Attributes:
         elites: Numbers of the elites, the best first; none before the first fit.
@@ -70,7 +72,10 @@ class Dynamics:
         dropout: float | None = None,
         settings: FitSettings | None = None,
         device: str | torch.device = "cpu",
+        matrix_dtype: str = "float32",
     ):
+        if matrix_dtype not in MATRIX_DTYPES:
+            raise ValueError(f"model_matrix_dtype is {matrix_dtype!r}; {accepted_names(matrix_dtype, MATRIX_DTYPES)}")
         if kind not in PATIENCE:
             raise ValueError(f"model is {kind!r}; {accepted_names(str(kind), list(PATIENCE))}")
         if not 1 <= elites <= members:
@@ -82,7 +87,7 @@ class Dynamics:
             raise ValueError(f"model_hiddens is {hiddens!r}; expected widths of layers, such as (200, 200, 200, 200)")
         self.kind, self.members, self.count, self.hiddens, self.dropout = kind, members, elites, tuple(hiddens), dropout
         self.settings = settings or FitSettings(patience=PATIENCE[kind])
-        self.device = torch.device(device)
+        self.device, self.matrix_dtype = torch.device(device), MATRIX_DTYPES[matrix_dtype]
         self.networks: Networks | None = None
         self.elites: list[int] = []
         self.fitted: Fit | None = None
@@ -116,10 +121,13 @@ class Dynamics:
         return self.fitted
 
     def _ensure_networks(self, inputs: int, targets: int, rng: np.random.Generator) -> None:
-        bounds = targets if self.kind == STOCHASTIC else 0
-        sizes = (inputs, *self.hiddens, targets + bounds)
+        sizes = (inputs, *self.hiddens, 2 * targets if self.kind == STOCHASTIC else targets)
         if self.networks is None or self.networks.sizes != sizes:
-            self.networks = Networks(self.members, sizes, rng, bounds, self.dropout, self.device)
+            self.networks = self._networks(sizes, rng)
+
+    def _networks(self, sizes: tuple[int, ...], rng: np.random.Generator) -> Networks:
+        bounds = sizes[-1] // 2 if self.kind == STOCHASTIC else 0
+        return Networks(self.members, sizes, rng, bounds, self.dropout, self.device, self.matrix_dtype)
 
     @torch.no_grad()
     def step(self, states: Tensor, actions: Tensor, rng: np.random.Generator) -> Predicted:
@@ -197,8 +205,7 @@ class Dynamics:
         if not state:
             return
         sizes = tuple(int(width) for width in state["sizes"])
-        bounds = sizes[-1] // 2 if self.kind == STOCHASTIC else 0
-        made = Networks(self.members, sizes, np.random.default_rng(0), bounds, self.dropout, self.device)
+        made = self._networks(sizes, np.random.default_rng(0))
         given = state["networks"]
         fits = len(given) == len(made.tensors) and sizes[1:-1] == self.hiddens
         if not fits or np.shape(given["0"])[0] != self.members:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.models.losses import learn
-from interreplay.models.networks import Networks
+from interreplay.models.networks import Networks, Workspace
 
 ROWS_AT_ONCE = 4096
 """Rows of the holdout in one pass."""
@@ -206,10 +206,11 @@ def fit(
 
 def epoch(networks: Networks, adam: Adam, rows: Tensor, targets: Tensor, batch_size: int, rng: torch.Generator) -> None:
     """Let every member learn from all rows once, in an order of its own."""
-    members = len(networks)
+    members, memory = len(networks), Workspace(networks, min(batch_size, len(rows)))
     orders = torch.stack([torch.randperm(len(rows), generator=rng, device=rows.device) for _ in range(members)])
     for which in orders.split(batch_size, dim=1):
         shape, flat = (members, which.shape[1], -1), which.reshape(-1)
         own, wanted = rows.index_select(0, flat).view(shape), targets.index_select(0, flat).view(shape)
         dropped = networks.draw_dropped(which.shape[1], rng)
-        adam.step(networks, learn(networks, own, wanted, dropped).gradients)
+        fitting = memory if which.shape[1] == memory.rows else None
+        adam.step(networks, learn(networks, own, wanted, dropped, fitting).gradients)

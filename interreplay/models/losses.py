@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from interreplay.models.networks import Networks, Pass
+from interreplay.models.networks import Networks, Pass, Workspace
 
 BOUND_WEIGHT = 0.01
 """Weight of the spread of the bounds in the loss."""
@@ -65,10 +65,18 @@ def squared(done: Pass, targets: Tensor) -> Learned:
     return Learned(missed.square().mean(dim=(1, 2)), done.backward(missed * (2.0 / targets[0].numel())))
 
 
-def learn(networks: Networks, rows: Tensor, targets: Tensor, dropped: list[Tensor | None] | None = None) -> Learned:
+def learn(
+    networks: Networks,
+    rows: Tensor,
+    targets: Tensor,
+    dropped: list[Tensor | None] | None = None,
+    memory: Workspace | None = None,
+) -> Learned:
     """Return the losses of networks for rows ``(m, n, in)``, each with its own, and their gradients.
+
+    With `memory` the gradients lie there, until the next pass in it.
 
     Networks with bounds predict log variances beside means, others means alone.
     """
-    done = networks.forward(rows, dropped)
+    done = networks.forward(rows, dropped, memory)
     return gaussian(done, targets) if networks.bounds else squared(done, targets)

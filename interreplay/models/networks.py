@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,7 @@ class Networks:
         bounds: Numbers d of log variances that have learned bounds; 0 for none.
         dropout: Probability with which units of all hidden layers but the first are left out while learning.
         device: Of the parameters.
+        matrix_dtype: In which matrices between hidden layers are multiplied; None for that of the parameters.
 
     Attributes:
         weights: ``(m, in, out)`` of every layer.
@@ -44,8 +46,9 @@ class Networks:
         bounds: int = 0,
         dropout: float = 0.0,
         device: str | torch.device = "cpu",
+        matrix_dtype: torch.dtype | None = None,
     ):
-        self.sizes, self.dropout = tuple(sizes), dropout
+        self.sizes, self.dropout, self.matrix_dtype = tuple(sizes), dropout, matrix_dtype
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         self.weights = [
             _truncated_normal((members, *shape), 0.5 / shape[0] ** 0.5, generator).to(device)
@@ -66,7 +69,7 @@ class Networks:
     def some(self, members: Tensor) -> Networks:
         """Return copies of some of the networks, by their numbers ``(k,)``."""
         made = object.__new__(Networks)
-        made.sizes, made.dropout = self.sizes, self.dropout
+        made.sizes, made.dropout, made.matrix_dtype = self.sizes, self.dropout, self.matrix_dtype
         for name in ("weights", "biases", "bounds"):
             setattr(made, name, [values.index_select(0, members) for values in getattr(self, name)])
         return made
@@ -82,14 +85,17 @@ class Networks:
         own = [DECAYS[3] if i == last else DECAYS[min(i, 2)] for i in range(last + 1)]
         return own + [0.0] * (len(self.tensors) - len(own))
 
-    def forward(self, rows: Tensor, dropped: Sequence[Tensor | None] | None = None) -> Pass:
+    def forward(
+        self, rows: Tensor, dropped: Sequence[Tensor | None] | None = None, memory: Workspace | None = None
+    ) -> Pass:
         """Run a forward pass.
 
         Args:
             rows: ``(m, n, in)``, or ``(n, in)`` that all networks see.
             dropped: Of every hidden layer the factors ``(m, n, width)``, or None; see `draw_dropped`.
+            memory: Of passes of as many rows; made anew for None.
         """
-        return Pass(self, rows.expand(len(self), *rows.shape) if rows.dim() == 2 else rows, dropped)
+        return Pass(self, rows.expand(len(self), *rows.shape) if rows.dim() == 2 else rows, dropped, memory)
 
     def draw_dropped(self, rows: int, rng: torch.Generator) -> list[Tensor | None] | None:
         """Draw factors 0 or 1/(1 − p) ``(m, rows, width)`` for every hidden layer but the first; None without dropout.
@@ -125,6 +131,39 @@ class Networks:
             values.copy_(torch.as_tensor(np.asarray(state[str(i)])))
 
 
+class Workspace:
+    """Memory of passes of so many rows, used again by the next one: making it anew took a sixth of a step.
+
+    Args:
+        networks: Whose passes.
+        rows: n, of each network.
+
+    Attributes:
+        dtypes: In which the matrices of every layer are multiplied.
+        inputs: Of every layer but the first ``(m, n, in)``, in its type.
+        sums: Of every layer ``(m, n, out)``, in its type.
+    """
+
+    def __init__(self, networks: Networks, rows: int):
+        whole, last = networks.weights[0].dtype, len(networks.weights) - 1
+        hidden = networks.matrix_dtype or whole
+        self.rows, self.dtypes = rows, [whole if i in (0, last) else hidden for i in range(last + 1)]
+        # Where neighboring layers differ in type, what goes from one to the other has a place in both.
+        self.sums, self.active, self.gradients, self.inputs, self.arriving = ([] for _ in range(5))
+        for i, width in enumerate(networks.sizes[1:]):
+            make = partial(networks.weights[0].new_empty, (len(networks), rows, width))
+            self.sums.append(make(dtype=self.dtypes[i]))
+            if i < last:
+                same = self.dtypes[i] == self.dtypes[i + 1]
+                self.active.append(make(dtype=self.dtypes[i]))
+                self.gradients.append(make(dtype=self.dtypes[i]))
+                self.inputs.append(self.active[i] if same else make(dtype=self.dtypes[i + 1]))
+                self.arriving.append(self.gradients[i] if same else make(dtype=self.dtypes[i + 1]))
+        self.of_weights, self.of_biases = (
+            [torch.empty_like(values) for values in part] for part in (networks.weights, networks.biases)
+        )
+
+
 class Pass:
     """A forward pass of all networks, kept for its backward pass.
 
@@ -132,39 +171,57 @@ class Pass:
         networks: Whose.
         rows: ``(m, n, in)``.
         dropped: Factors of every hidden layer, or None.
+        memory: In which; made anew for None.
 
     Attributes:
         outputs: ``(m, n, out)``.
     """
 
-    def __init__(self, networks: Networks, rows: Tensor, dropped: Sequence[Tensor | None] | None = None):
-        self.networks, self.dropped = networks, dropped
-        self._inputs, self._sums = [rows], []
-        last = len(networks.weights) - 1
-        for i, (weight, bias) in enumerate(zip(networks.weights, networks.biases, strict=True)):
-            sums = torch.baddbmm(bias, self._inputs[-1], weight)
-            if i == last:
-                self.outputs = sums
+    def __init__(
+        self,
+        networks: Networks,
+        rows: Tensor,
+        dropped: Sequence[Tensor | None] | None = None,
+        memory: Workspace | None = None,
+    ):
+        memory = Workspace(networks, rows.shape[1]) if memory is None else memory
+        self.networks, self.dropped, self.memory, self._inputs = networks, dropped, memory, [rows, *memory.inputs]
+        self._weights = [weight.to(dtype) for weight, dtype in zip(networks.weights, memory.dtypes, strict=True)]
+        for i, (weight, bias) in enumerate(zip(self._weights, networks.biases, strict=True)):
+            torch.baddbmm(bias.to(weight.dtype), self._inputs[i], weight, out=memory.sums[i])
+            if i == len(memory.active):
                 break
-            self._sums.append(sums)
-            active = functional.silu(sums)
+            torch.ops.aten.silu.out(memory.sums[i], out=memory.active[i])
             factors = None if dropped is None else dropped[i]
-            self._inputs.append(active if factors is None else active.mul_(factors))
+            if factors is not None:
+                memory.active[i].mul_(factors)
+            if memory.inputs[i] is not memory.active[i]:
+                memory.inputs[i].copy_(memory.active[i])
+        self.outputs = memory.sums[-1]
 
     def backward(self, gradients: Tensor) -> list[Tensor]:
         """Return the gradients of weights and then of biases, for those of the outputs ``(m, n, out)``."""
-        weights = self.networks.weights
-        of_weights: list[Tensor] = []
-        of_biases: list[Tensor] = []
-        for i in range(len(weights) - 1, -1, -1):
-            of_weights.append(torch.bmm(self._inputs[i].mT, gradients))
-            of_biases.append(gradients.sum(dim=1, keepdim=True))
+        memory = self.memory
+        for i in range(len(self._weights) - 1, -1, -1):
+            self._of_weight(i, gradients)
+            torch.sum(gradients, dim=1, keepdim=True, dtype=memory.of_biases[i].dtype, out=memory.of_biases[i])
             if i:
-                gradients = torch.bmm(gradients, weights[i].mT)
+                torch.bmm(gradients, self._weights[i].mT, out=memory.arriving[i - 1])
+                gradients = memory.gradients[i - 1]
+                if gradients is not memory.arriving[i - 1]:
+                    gradients.copy_(memory.arriving[i - 1])
                 factors = None if self.dropped is None else self.dropped[i - 1]
-                gradients = gradients if factors is None else gradients.mul_(factors)
-                gradients = torch.ops.aten.silu_backward(gradients, self._sums[i - 1])
-        return of_weights[::-1] + of_biases[::-1]
+                if factors is not None:
+                    gradients.mul_(factors)
+                torch.ops.aten.silu_backward.grad_input(gradients, memory.sums[i - 1], grad_input=gradients)
+        return [*memory.of_weights, *memory.of_biases]
+
+    def _of_weight(self, layer: int, gradients: Tensor) -> None:
+        into, inputs = self.memory.of_weights[layer], self._inputs[layer].mT
+        if into.dtype == gradients.dtype:
+            torch.bmm(inputs, gradients, out=into)
+        else:
+            into.copy_(torch.bmm(inputs, gradients))
 
 
 def _truncated_normal(shape: tuple[int, ...], std: float, rng: torch.Generator) -> Tensor:

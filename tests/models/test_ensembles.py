@@ -11,7 +11,7 @@ import torch
 from interreplay.models import fitting
 from interreplay.models.fitting import Adam, EarlyStopping, FitSettings, fit, holdout_errors, split
 from interreplay.models.losses import learn, log_variances
-from interreplay.models.networks import Networks
+from interreplay.models.networks import Networks, Workspace
 
 SIZES = [4, 6, 5, 7]
 
@@ -64,6 +64,24 @@ def test_losses_and_gradients_are_those_of_autograd_in_float64(bounds, dropout):
     assert len(found.gradients) == len(tensors) == (10 if bounds else 8)
     for gradient, parameter in zip(found.gradients, tensors, strict=True):
         assert gradient.shape == parameter.shape and torch.allclose(gradient, parameter.grad, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_products_of_bfloat16_and_memory_that_is_used_again_change_nothing_but_the_rounding(dropout):
+    made, rng = networks(3, dropout, sizes=[4, 40, 40, 40, 6], double=False), torch.Generator().manual_seed(1)
+    memory = Workspace(made, 50)
+    for _ in range(2):
+        rows, targets = (torch.randn(3, 50, width, generator=rng) for width in (4, 3))
+        masks = made.draw_dropped(50, rng)
+        found = learn(made, rows, targets, masks)
+        exact = [gradient.clone() for gradient in found.gradients]
+        again = learn(made, rows, targets, masks, memory).gradients
+        assert all(torch.equal(one, other) for one, other in zip(exact, again, strict=True))
+    made.matrix_dtype = torch.bfloat16
+    rough = learn(made, rows, targets, masks)
+    assert torch.allclose(found.losses, rough.losses, rtol=0.02) and not torch.equal(found.losses, rough.losses)
+    for one, other in zip(exact, rough.gradients, strict=True):
+        assert other.dtype == torch.float32 and (one - other).norm() < 0.03 * one.norm()
 
 
 def test_log_variances_stay_between_their_bounds_and_are_themselves_in_the_middle():
