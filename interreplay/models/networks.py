@@ -106,12 +106,8 @@ class Networks:
         """
         if not self.dropout:
             return None
-        kept = 1.0 - self.dropout
-        drawn: list[Tensor | None] = [None]
-        for width in self.sizes[2:-1]:
-            mask = torch.empty((len(self), rows, width), device=self.weights[0].device)
-            drawn.append(mask.bernoulli_(kept, generator=rng).div_(kept))
-        return drawn
+        like, shapes = self.weights[0], [(len(self), rows, width) for width in self.sizes[2:-1]]
+        return [None, *(_factors(shape, self.dropout, like, rng) for shape in shapes)]
 
     def of_member(self, member: int, rows: Tensor) -> Tensor:
         """Return the outputs ``(n, out)`` of one network for rows ``(n, in)``."""
@@ -222,6 +218,18 @@ class Pass:
             torch.bmm(inputs, gradients, out=into)
         else:
             into.copy_(torch.bmm(inputs, gradients))
+
+
+def _factors(shape: tuple[int, ...], dropout: float, like: Tensor, rng: torch.Generator) -> Tensor:
+    """Draw 0 with probability p, to within 2⁻¹⁶, else 1/(1 − p): four numbers of every 64 random bits.
+
+    In less than half the time of PyTorch's Bernoulli numbers, which were a third of a deterministic model's step.
+    """
+    count = torch.Size(shape).numel()
+    bits = torch.empty((count + 3) // 4, dtype=torch.int64, device=like.device)
+    bits.random_(-(2**63), None, generator=rng)
+    kept = bits.view(torch.int16)[:count].view(shape) >= int(dropout * 2**16) - 2**15
+    return kept.to(like.dtype).mul_(1.0 / (1.0 - dropout))
 
 
 def _truncated_normal(shape: tuple[int, ...], std: float, rng: torch.Generator) -> Tensor:

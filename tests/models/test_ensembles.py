@@ -55,7 +55,7 @@ def test_losses_and_gradients_are_those_of_autograd_in_float64(bounds, dropout):
     made, rng = networks(bounds, dropout), torch.Generator().manual_seed(1)
     rows, targets = (torch.randn(3, 9, width, generator=rng, dtype=torch.float64) for width in (4, 3))
     masks = made.draw_dropped(9, rng)
-    masks = masks and [m if m is None else m.double() for m in masks]
+    assert masks is None or masks[1].dtype == torch.float64
     found = learn(made, rows, targets, masks)
     tensors = [values.requires_grad_() for values in made.tensors]
     losses = torch.stack([naive_loss(made, j, rows[j], targets[j], masks) for j in range(3)])
@@ -81,7 +81,7 @@ def test_products_of_bfloat16_and_memory_that_is_used_again_change_nothing_but_t
     rough = learn(made, rows, targets, masks)
     assert torch.allclose(found.losses, rough.losses, rtol=0.02) and not torch.equal(found.losses, rough.losses)
     for one, other in zip(exact, rough.gradients, strict=True):
-        assert other.dtype == torch.float32 and (one - other).norm() < 0.03 * one.norm()
+        assert other.dtype == torch.float32 and (one - other).norm() < 0.06 * one.norm()
 
 
 def test_log_variances_stay_between_their_bounds_and_are_themselves_in_the_middle():
@@ -98,7 +98,11 @@ def test_dropped_units_leave_the_mean_and_the_first_layer():
     made = networks(dropout=0.25, sizes=[4, 50, 60, 3], double=False)
     first, second = made.draw_dropped(400, torch.Generator().manual_seed(0))
     assert first is None and second.unique().tolist() == pytest.approx([0, 4 / 3])
-    assert float(second.mean()) == pytest.approx(1.0, abs=0.02)
+    assert float(second.mean()) == pytest.approx(1.0, abs=0.01)
+    zeros = (second == 0).float()  # 3·400·60 numbers, of which a quarter is dropped, each for itself
+    assert (zeros.mean(dim=1) - 0.25).abs().max() < 0.1 and (zeros.view(-1, 4).mean(dim=0) - 0.25).abs().max() < 0.02
+    pairs = zeros.flatten()[:-1] * zeros.flatten()[1:]
+    assert float(pairs.mean()) == pytest.approx(0.0625, abs=0.01)
     assert networks(0).draw_dropped(4, torch.Generator()) is None
 
 
