@@ -269,6 +269,18 @@ def test_goals_are_recomputed_and_rewards_are_the_environments(real):
     assert width[0] == 6 + 2 and width[-1] == 2 * 6  # neither goals nor rewards are predicted
 
 
+def test_rollouts_are_relabeled_where_the_virtual_part_is_hindsight():
+    about = Context(policy=lambda obs: obs["desired_goal"], compute_reward=reward, environment="FetchPush-v4")
+    made = source(about=about, virtual="HER", rollout_length=3, real_share=0.0)
+    made.add(goal_rows(60))
+    sample = made.sample(200)
+    rows, drawn = sample.transitions, made.virtual.storage[sample.slots]
+    changed = (rows.obs["desired_goal"] != drawn.obs["desired_goal"]).any(1)
+    assert 0.6 < changed.float().mean() < 0.95
+    expected = reward(*(rows.next_obs[name].numpy() for name in ("achieved_goal", "desired_goal")), {})
+    assert rows.rewards.tolist() == expected.tolist()
+
+
 def test_environments_with_goals_say_themselves_what_terminates():
     def reached(achieved, desired, info):
         return np.abs(achieved - desired).sum(-1) < 2.0
