@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 from interreplay.models.losses import learn
 from interreplay.models.networks import Networks, Workspace
 
+LEAST_STEPS = 100
+"""Steps without an improvement before which no member stops."""
 ROWS_AT_ONCE = 4096
 """Rows of the holdout in one pass."""
 
@@ -23,7 +26,8 @@ class FitSettings:
         batch_size: Rows per step of each member.
         learning_rate: Of Adam, which starts anew with every fit; weights do not.
         holdout: Share of the rows that are held out, drawn without replacement.
-        patience: Epochs without an improvement by 1 % after which a member stops.
+        patience: Epochs without an improvement by 1 % after which a member stops, but no fewer than have 100 steps:
+            with 600 rows an epoch has three, and members would stop before they have learned.
         max_epochs: Most epochs; None for no bound.
     """
 
@@ -32,6 +36,10 @@ class FitSettings:
     holdout: float = 0.2
     patience: int = 5
     max_epochs: int | None = None
+
+    def patience_of(self, rows: int) -> int:
+        """Return the patience, in epochs, of a fit to so many rows: of few rows more, until `LEAST_STEPS` were made."""
+        return max(self.patience, math.ceil(LEAST_STEPS / math.ceil(rows / self.batch_size)))
 
     def __post_init__(self) -> None:
         if not 0 < self.holdout < 1:
@@ -183,7 +191,7 @@ def fit(
     own, wanted = rows[learned], targets[learned]
     checked = rows[held_out], targets[held_out]
     generator = torch.Generator(device=rows.device).manual_seed(int(rng.integers(2**62)))
-    stopping = EarlyStopping(len(networks), settings.patience)
+    stopping = EarlyStopping(len(networks), settings.patience_of(len(own)))
     active = torch.arange(len(networks), device=rows.device)
     working, errors = networks.some(active), holdout_errors(networks, *checked).numpy(force=True)
     stopping.observe(errors)

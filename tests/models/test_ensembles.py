@@ -179,7 +179,7 @@ def test_a_fit_that_makes_nothing_better_keeps_the_weights_that_it_began_with():
     fit(made, inputs, targets, held, FitSettings(batch_size=50, max_epochs=60), np.random.default_rng(1))
     before = [values.clone() for values in made.tensors]
     found = fit(made, inputs, targets, held, FitSettings(learning_rate=3.0, patience=2), np.random.default_rng(1))
-    assert found.best_epochs.tolist() == [0, 0] and found.epochs == 2
+    assert found.best_epochs.tolist() == [0, 0] and found.epochs == 50  # of two batches each
     assert all(torch.equal(one, other) for one, other in zip(before, made.tensors, strict=True))
 
 
@@ -201,6 +201,11 @@ def test_every_row_is_held_out_or_learned_from_once():
     assert [len(part) for part in split(2, 0.01, np.random.default_rng(0))] == [1, 1]
     with pytest.raises(ValueError, match="cannot fit a model to 1 rows; expected at least 2"):
         split(1, 0.2, np.random.default_rng(0))
+
+
+def test_patience_with_few_rows_lasts_for_a_hundred_steps():
+    settings = FitSettings(batch_size=256, patience=5)
+    assert [settings.patience_of(rows) for rows in (1, 256, 257, 600, 8_000, 100_000)] == [100, 100, 50, 34, 5, 5]
 
 
 @pytest.mark.parametrize(
