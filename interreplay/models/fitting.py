@@ -14,7 +14,7 @@ from interreplay.models.networks import Networks, Workspace
 
 LEAST_STEPS = 100
 """Steps without an improvement before which no member stops."""
-ROWS_AT_ONCE = 4096
+ROWS_AT_ONCE = 256
 """Rows of the holdout in one pass."""
 
 
@@ -163,11 +163,16 @@ def split(rows: int, holdout: float, rng: np.random.Generator) -> tuple[Tensor, 
 
 
 @torch.no_grad()
-def holdout_errors(networks: Networks, rows: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean squared error of each member's means ``(m,)`` for rows ``(n, in)`` and targets ``(n, d)``."""
+def holdout_errors(networks: Networks, rows: Tensor, targets: Tensor, memory: Workspace | None = None) -> Tensor:
+    """Return the mean squared error of each member's means ``(m,)`` for rows ``(n, in)`` and targets ``(n, d)``.
+
+    So many rows at a time as `memory` is for, which then stay in the cache.
+    """
+    memory = Workspace(networks, min(ROWS_AT_ONCE, len(rows))) if memory is None else memory
     total = torch.zeros(len(networks), dtype=torch.float64, device=rows.device)
-    for some, wanted in zip(rows.split(ROWS_AT_ONCE), targets.split(ROWS_AT_ONCE), strict=True):
-        means = networks.forward(some).outputs[..., : targets.shape[1]]
+    for some, wanted in zip(rows.split(memory.rows), targets.split(memory.rows), strict=True):
+        fitting = memory if len(some) == memory.rows else None
+        means = networks.forward(some, memory=fitting).outputs[..., : targets.shape[1]]
         total += (means - wanted).square().sum(dim=(1, 2), dtype=torch.float64)
     return total / targets.numel()
 
@@ -196,10 +201,11 @@ def fit(
     working, errors = networks.some(active), holdout_errors(networks, *checked).numpy(force=True)
     stopping.observe(errors)
     found = Fit(errors, stopping.best_epoch, 0, held_out)
-    adam = Adam(working, settings.learning_rate)
+    adam, size = Adam(working, settings.learning_rate), min(settings.batch_size, len(own))
+    memory = Workspace(working, size)
     while len(active) and (settings.max_epochs is None or found.epochs < settings.max_epochs):
-        epoch(working, adam, own, wanted, settings.batch_size, generator)
-        errors[active.numpy(force=True)] = holdout_errors(working, *checked).numpy(force=True)
+        epoch(working, adam, own, wanted, memory, generator)
+        errors[active.numpy(force=True)] = holdout_errors(working, *checked, memory).numpy(force=True)
         better = torch.from_numpy(stopping.observe(errors)).to(active.device)[active]
         networks.put(active[better], [values[better] for values in working.tensors])
         found.epochs += 1
@@ -208,15 +214,18 @@ def fit(
         if len(kept) < len(active):
             active, working = active[kept], working.some(kept)
             adam.keep(kept)
+            memory = Workspace(working, size)
     found.errors, found.best_epochs = stopping.best, stopping.best_epoch
     return found
 
 
-def epoch(networks: Networks, adam: Adam, rows: Tensor, targets: Tensor, batch_size: int, rng: torch.Generator) -> None:
-    """Let every member learn from all rows once, in an order of its own."""
-    members, memory = len(networks), Workspace(networks, min(batch_size, len(rows)))
+def epoch(
+    networks: Networks, adam: Adam, rows: Tensor, targets: Tensor, memory: Workspace, rng: torch.Generator
+) -> None:
+    """Let every member learn from all rows once, in an order of its own, by batches of the rows of `memory`."""
+    members = len(networks)
     orders = torch.stack([torch.randperm(len(rows), generator=rng, device=rows.device) for _ in range(members)])
-    for which in orders.split(batch_size, dim=1):
+    for which in orders.split(memory.rows, dim=1):
         shape, flat = (members, which.shape[1], -1), which.reshape(-1)
         own, wanted = rows.index_select(0, flat).view(shape), targets.index_select(0, flat).view(shape)
         dropped = networks.draw_dropped(which.shape[1], rng)
