@@ -24,7 +24,7 @@ __all__ = [
     "Storage",
     "Transitions",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "CheckpointError": "errors",
