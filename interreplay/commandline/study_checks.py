@@ -9,7 +9,7 @@ from typing import Any
 from interreplay.commandline.preparation import check_memory
 from interreplay.environments.lookup import find_environment
 from interreplay.flags.training_flags import settings_for
-from interreplay.runs.processors import check_device, check_room, check_workers, own_cpus, own_gpus
+from interreplay.runs.processors import check_device, check_room, check_workers, chosen_device, own_cpus, own_gpus
 from interreplay.studies.study import Execution, Study, cpus_per_run
 
 find = functools.lru_cache(maxsize=None)(find_environment)
@@ -25,6 +25,7 @@ def check(study: Study, here: bool) -> None:
     seen = set()
     for run in study.runs:
         settings = settings_for(run.given())
+        settings.device = chosen_device(settings.device, study.execution.gpus_per_trial)
         if here:
             check_device(settings.device)
         elif not own_gpus():
