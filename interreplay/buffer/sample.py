@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.losses import ByRows, CriticLoss
-from interreplay.transitions import Transitions, cat
+from interreplay.transitions import Transitions, cat, described
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,7 +89,7 @@ class Sample:
         """Return the number of rows, how many of them are blended, and the shapes of the columns."""
         blended = "" if self.mix is None else f", {int((self.mix < 1).sum())} blended"
         columns = self.transitions.columns().items()
-        shapes = ", ".join(f"{name} {describe(column)}" for name, column in columns)
+        shapes = ", ".join(f"{name} {described(column)}" for name, column in columns)
         return f"Sample({len(self)} rows{blended}: {shapes})"
 
 
@@ -136,8 +136,3 @@ def _joined(samples: Sequence[Sample], name: str, fill: Callable[[Tensor], Tenso
         return None
     rows = [like[:1].expand(len(sample), *like.shape[1:]) for sample in samples]
     return torch.cat([fill(row) if column is None else column for column, row in zip(found, rows, strict=True)])
-
-
-def describe(column: Tensor) -> str:
-    """Return a column's shape and dtype, such as ``(256, 17) float32``."""
-    return f"{tuple(column.shape)} {str(column.dtype).removeprefix('torch.')}"
