@@ -31,6 +31,25 @@ def test_all_files_are_there_and_readable(report):
         assert len(pd.read_csv(path))
 
 
+def test_what_replay_of_unrolls_did_is_drawn(tmp_path):
+    of_run = {"lag_mean": 2.0, "elite/distance": 0.3, "elite/replays_per_unroll": 1.5, "queue/waiting": 4.0}
+    more = {f"replay_buffer/{name}": value for name, value in of_run.items()}
+    more |= {"learners/default_policy/rho_mean": 0.9, "learners/default_policy/kl_to_behavior": 0.1}
+    for seed in (0, 1):
+        ours(tmp_path / "runs", "CartPole-v1", "UnrollMix", seed, [1.0, 2.0, 3.0], trainer="LASER", **more)
+    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
+    drawn = (tmp_path / "out" / "laser-diagnostics-CartPole-v1.svg").read_text()
+    for title in (
+        "age of unrolls",
+        "distance of elite",
+        "draws from elite",
+        "waiting in queue",
+        "mean V-trace",
+        "KL of",
+    ):
+        assert title in drawn
+
+
 def test_the_page_needs_nothing_from_outside(report):
     page = re.sub(r"<script>.*?</script>", "", (report / "index.html").read_text(), flags=re.DOTALL)
     links = re.findall(r'(?:src|href)="((?!#|data:)[^"]*)"', page)
