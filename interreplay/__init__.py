@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from interreplay.buffer import ReplayBuffer, Sample
     from interreplay.errors import CheckpointError, InterreplayError, NonFiniteError
     from interreplay.experience.mix import Mix
+    from interreplay.experience.model_based import ModelBased
     from interreplay.storage.ring import Storage
     from interreplay.transitions import Transitions
 
@@ -18,6 +19,7 @@ __all__ = [
     "CheckpointError",
     "InterreplayError",
     "Mix",
+    "ModelBased",
     "NonFiniteError",
     "ReplayBuffer",
     "Sample",
@@ -32,6 +34,7 @@ _MODULES = {
     "CheckpointError": "errors",
     "InterreplayError": "errors",
     "Mix": "experience.mix",
+    "ModelBased": "experience.model_based",
     "NonFiniteError": "errors",
     "ReplayBuffer": "buffer",
     "Sample": "buffer.sample",

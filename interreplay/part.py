@@ -33,6 +33,9 @@ class Context:
         device: On which the policy computes.
         score: Rows ``(n, ...)`` with ``discounts`` and names of scores to these ``(n,)`` under the networks of now, by
             forward passes alone; the names are in `interreplay.learning.offers`.
+        environment: Its id, where it has one.
+        environment_arguments: With which it is made.
+        simulate: Rows of any kind to numbers that tell, by name, how far they are from what the simulator does.
     """
 
     policy: Callable[[Observation], Tensor] | None = None
@@ -43,6 +46,9 @@ class Context:
     action_space: Any = None
     device: torch.device | None = None
     score: Score | None = None
+    environment: str | None = None
+    environment_arguments: Mapping[str, Any] | None = None
+    simulate: Callable[[Transitions], Mapping[str, float]] | None = None
 
 
 GOALS = "hindsight_goals"

@@ -57,7 +57,7 @@ class BIER(ReplayBuffer):
         credit: Whom a TD error of a blend is credited to; the anchor by default.
         prob_interpolation: Probability with which a row is blended.
         interp_decay: What that probability loses over the run.
-        termination_fn: ``(s, a, s') -> (n,) bool``; without it rows with a terminated end are not blended.
+        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without, rows with a terminated end stay.
     """
 
     # fmt: off
@@ -74,7 +74,7 @@ class BIER(ReplayBuffer):
         queue: int | None = None, queue_rings: int = 100_000, precision: str = "float32",
         # as in every method that blends
         selector: Selector | None = None, credit: PriorityUpdate | None = None, prob_interpolation: float = 1.0,
-        interp_decay: float = 0.0, termination_fn: TerminationFn | None = None,
+        interp_decay: float = 0.0, termination_fn: TerminationFn | str | None = None,
         n_step: int = 1, gamma: float = 0.99, seed: int | None = None, device: str = "cpu",
     ):
         # fmt: on

@@ -25,7 +25,7 @@ class NMER(ReplayBuffer):
         credit: Whom a TD error of a blend is credited to; the anchor by default.
         prob_interpolation: Probability with which a row is blended.
         interp_decay: What that probability loses over the run.
-        termination_fn: ``(s, a, s') -> (n,) bool``; without it rows with a terminated end are not blended.
+        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without, rows with a terminated end stay.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class NMER(ReplayBuffer):
         credit: PriorityUpdate | None = None,
         prob_interpolation: float = 1.0,
         interp_decay: float = 0.0,
-        termination_fn: TerminationFn | None = None,
+        termination_fn: TerminationFn | str | None = None,
         n_step: int = 1,
         gamma: float = 0.99,
         seed: int | None = None,

@@ -151,6 +151,10 @@ class Composition:
             part.nbytes(self.capacity, num_features(columns)) for part in self.parts.values()
         )
 
+    def statistics(self) -> dict[str, float]:
+        """Return numbers that describe the buffer beside its batches: none, those of its parts are the batches'."""
+        return {}
+
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         """End running episodes that nothing will continue: their newest rows become truncated.
 

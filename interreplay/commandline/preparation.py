@@ -7,10 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.buffer.catalogue import make_buffer
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls
 from interreplay.environments.lookup import Environment
 from interreplay.errors import UsageError
+from interreplay.experience import make_source
 from interreplay.flags.environment_flags import environment_of
 from interreplay.flags.part_flags import readable, short
 from interreplay.flags.replay_flags import replay_arguments
@@ -82,7 +82,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     if ALGORITHMS[settings.trainer].unrolls:
         return check_unroll_memory(settings, environment)
     try:
-        buffer = make_buffer(settings.buffer, capacity=settings.buffer_size, **replay_arguments(settings))
+        buffer = make_source(settings.buffer, capacity=settings.buffer_size, **replay_arguments(settings))
         huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
         check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
     except (TypeError, ValueError) as error:

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
-from interreplay.buffer.catalogue import make_buffer
 from interreplay.commandline.preparation import unroll_bytes
 from interreplay.commandline.study import make_parser, read_new
 from interreplay.diagnostics.memory_estimate import estimate
 from interreplay.errors import InterreplayError, UsageError
+from interreplay.experience import make_source
 from interreplay.flags.environment_flags import environment_of
 from interreplay.flags.replay_flags import replay_arguments
 from interreplay.flags.study_flags import EXECUTION
@@ -124,7 +124,7 @@ def buffer_bytes(settings: SimpleNamespace) -> int:
         return 0
     environment = environment_of(vars(settings))
     try:
-        buffer = make_buffer(settings.buffer, capacity=settings.buffer_size, **replay_arguments(settings))
+        buffer = make_source(settings.buffer, capacity=settings.buffer_size, **replay_arguments(settings))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
     return estimate(environment.observation_space, environment.action_space, buffer, environment.stacks)

@@ -8,8 +8,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from interreplay.buffer import ReplayBuffer
 from interreplay.environments.spaces import leaves
+from interreplay.experience.source import RowSource
 from interreplay.storage.columns import Columns, column_of
 from interreplay.transitions import join_parts
 from interreplay.unrolls.mixture import UnrollMix
@@ -45,7 +45,7 @@ def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
 
 
 def estimate(
-    observation_space: gym.Space, action_space: gym.Space, buffer: ReplayBuffer, stacks: Sequence[str] = ()
+    observation_space: gym.Space, action_space: gym.Space, buffer: RowSource, stacks: Sequence[str] = ()
 ) -> int:
     """Return bytes that `buffer` will take when it is full of rows of an environment.
 

@@ -47,6 +47,10 @@ class OnManifold:
         blended = torch.arange(len(sample)) if sample.mix is None else torch.nonzero(sample.mix < 1).flatten()
         return self(sample.transitions[blended[: self.rows]]) if len(blended) else {}
 
+    def of_rows(self, rows: Transitions) -> dict[str, float]:
+        """Return the errors of the first rows of some."""
+        return self(rows[: self.rows])
+
     def __call__(self, rows: Transitions) -> dict[str, float]:
         """Return errors over the n `rows`, their actions in [−1, 1].
 

@@ -65,7 +65,7 @@ class Mix:
         if capacity is not None:
             common["capacity"] = capacity
         self.sources: dict[str, RowSource] = {
-            name: _made(name, source, common | {"seed": seed_of(seed, number)})
+            name: made_source(name, source, common | {"seed": seed_of(seed, number)})
             for number, (name, source) in enumerate(sources.items())
         }
 
@@ -163,6 +163,10 @@ class Mix:
         for source in self.sources.values():
             source.anneal(progress)
 
+    def statistics(self) -> dict[str, float]:
+        found = {name: source.statistics() for name, source in self.sources.items()}
+        return {f"{name}/{key}": value for name, numbers in found.items() for key, value in numbers.items()}
+
     def nbytes(self, columns: Columns) -> int:
         return sum(source.nbytes(columns) for source in self.sources.values())
 
@@ -190,7 +194,8 @@ class Mix:
     def __repr__(self) -> str:
         """Return the sources with their shares of now."""
         shares = self.shares.current
-        return f"Mix({', '.join(f'{shares[name]:.3g} {name}: {source!r}' for name, source in self.sources.items())})"
+        parts = ", ".join(f"{shares[name]:.3g} {name}: {source!r}" for name, source in self.sources.items())
+        return f"{type(self).__name__}({parts})"
 
 
 def seed_of(seed: int | None, number: int) -> int | None:
@@ -200,7 +205,8 @@ def seed_of(seed: int | None, number: int) -> int | None:
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
-def _made(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
+def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
+    """Return one of several sources: as it is, or made with the arguments that all have in common and it takes."""
     if isinstance(source, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
     arguments = dict(source) if isinstance(source, Mapping) else {"type": source}

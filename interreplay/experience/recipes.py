@@ -7,10 +7,16 @@ from typing import Any
 
 from interreplay.buffer import catalogue
 from interreplay.experience.mix import Mix
+from interreplay.experience.model_based import ModelBased
 from interreplay.experience.source import RowSource
 
-COMPOSED: dict[str, Callable[..., RowSource]] = {"Mix": Mix}
+COMPOSED: dict[str, Callable[..., RowSource]] = {"Mix": Mix, "ModelBased": ModelBased}
 """Names that are no replay methods, but put some together."""
+
+
+def methods_and_models() -> dict[str, Callable[..., Any]]:
+    """Return what a command may name: the replay methods, and what adds a model to one of them."""
+    return catalogue.methods() | {"ModelBased": ModelBased}
 
 
 def resolve_source(kind: Any) -> Callable[..., RowSource]:

@@ -78,6 +78,10 @@ class RowSource(Protocol):
         """Take a batch apart by the buffers that its rows came from, each with a name, "" where there is but one."""
         ...
 
+    def statistics(self) -> dict[str, float]:
+        """Return numbers that describe it now, beside those of batches, for the results of a run."""
+        ...
+
     def nbytes(self, columns: Columns) -> int:
         """Return the bytes that it will take when it is full of rows of these columns."""
         ...

@@ -32,7 +32,6 @@ SET_BY_FLAGS = {
 SET_BY_FLAGS |= {
     "selector": "--selector, or --prioritized_replay,",
     "credit": "--interp_prio_update",
-    "termination_fn": "the Python interface",
     "score": "the algorithm, which scores rows itself,",
     "compute_reward": "the environment",
     "compute_terminated": "the environment",

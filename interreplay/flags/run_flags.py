@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from interreplay.buffer.catalogue import methods
+from interreplay.experience.recipes import methods_and_models
 from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
 from interreplay.flags.environment_flags import ENVIRONMENT_FLAGS
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
@@ -17,7 +17,7 @@ from interreplay.flags.part_flags import PART_FLAGS
 from interreplay.flags.values import assignment, boolean, choice, number, updates_per_step, whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 
-CATALOGUE = methods()
+CATALOGUE = methods_and_models()
 
 _changeable = partial(Flag, scope="execution", changeable=True)
 _invocation = partial(Flag, scope="invocation", in_study="")

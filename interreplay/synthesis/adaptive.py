@@ -51,7 +51,7 @@ class AdaptiveMixup(Mixup):
         lr: float = 3e-4,
         hiddens: Sequence[int] = (256, 256),
         prob_interpolation: float = 1.0,
-        termination_fn: TerminationFn | None = None,
+        termination_fn: TerminationFn | str | None = None,
         interp_decay: float = 0.0,
     ):
         if not threshold > 0:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.environments.terminations import TerminationFn, as_termination_fn
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesizer, refuse_unblendable
-from interreplay.transitions import Observation, Transitions, map_observation, observation_parts, unchecked
-
-TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
-"""``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
+from interreplay.transitions import Transitions, map_observation, observation_parts, unchecked
 
 
 class Blend(Synthesizer):
@@ -30,7 +28,7 @@ class Blend(Synthesizer):
     Args:
         prob_interpolation: p₀, probability with which a row is mixed at all, else it is its anchor.
         termination_fn: ``(s, a, s') -> (n,) bool`` tells which mixed rows terminate; rows are then mixed
-            whatever their ends, and not reverted.
+            whatever their ends, and not reverted. An environment's id means its own.
         interp_decay: What p loses over the run: p = max(0, p₀ − interp_decay·progress), set by `anneal`.
 
     Raises:
@@ -42,7 +40,7 @@ class Blend(Synthesizer):
     def __init__(
         self,
         prob_interpolation: float = 1.0,
-        termination_fn: TerminationFn | None = None,
+        termination_fn: TerminationFn | str | None = None,
         interp_decay: float = 0.0,
     ):
         if not 0 <= prob_interpolation <= 1:
@@ -51,7 +49,7 @@ class Blend(Synthesizer):
             raise ValueError(f"interp_decay is {interp_decay}; expected 0 or more")
         self.prob_interpolation, self.interp_decay = float(prob_interpolation), float(interp_decay)
         self.progress = 0.0
-        self.termination_fn = termination_fn
+        self.termination_fn = as_termination_fn(termination_fn)
         self.recomputes_termination = termination_fn is not None
 
     @property

@@ -31,7 +31,7 @@ class Mixup(Blend):
         self,
         coefficient: Coefficient | None = None,
         prob_interpolation: float = 1.0,
-        termination_fn: TerminationFn | None = None,
+        termination_fn: TerminationFn | str | None = None,
         interp_decay: float = 0.0,
     ):
         super().__init__(prob_interpolation, termination_fn, interp_decay)

@@ -42,7 +42,7 @@ def test_arguments_and_refusals():
     with pytest.raises(ValueError, match="Mix takes no argument 'share'"):
         SACConfig().replay("Mix", sources={"near": "NMER"}, share={"near": 1.0})
     with pytest.raises(ValueError, match="expected Box|expected float"):
-        mixed(Mix({"near": "NMER"})).environment("CartPole-v1").build_algo()
+        mixed(Mix({"near": "LCER"})).environment("CartPole-v1").build_algo()
 
 
 def test_a_ready_mix_is_taken_as_its_sources_are():

@@ -91,7 +91,12 @@ class OffPolicyAlgorithm(TrainingLoop):
             reward, terminated = goal_functions(config, self.env_runner.env)
         policy, device = (module.policy_output, module.gaussian), self.learner._device
         score = self.learner.score
-        self.replay_buffer.connect(Context(*policy, reward, terminated, *self.single_spaces, device, score))
+        env = config.env if isinstance(config.env, str) else None
+        simulator = self.diagnostics.on_manifold
+        simulate = None if simulator is None else simulator.of_rows
+        spaces = self.single_spaces
+        context = Context(*policy, reward, terminated, *spaces, device, score, env, config.env_config, simulate)
+        self.replay_buffer.connect(context)
         self.learner.want_scores(self.replay_buffer.scores_wanted)
 
     def _simulator(self) -> OnManifold | None:
@@ -130,7 +135,8 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @override(TrainingLoop)
     def _described(self) -> dict[str, float]:
-        return self.diagnostics.collect() | {"num_rows": len(self.replay_buffer)}
+        numbers = self.diagnostics.collect() | self.replay_buffer.statistics()
+        return numbers | {"num_rows": len(self.replay_buffer)}
 
     @override(TrainingLoop)
     def _parts_state(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class GaussianProcess(Blend):
         weighted: bool = False,
         holdout: HoldOut | None = None,
         prob_interpolation: float = 1.0,
-        termination_fn: TerminationFn | None = None,
+        termination_fn: TerminationFn | str | None = None,
         interp_decay: float = 0.0,
     ):
         super().__init__(prob_interpolation, termination_fn, interp_decay)

@@ -1,0 +1,207 @@
+"""Which transitions terminate, by environment: functions of (s, a, s') for rows that no environment has stepped.
+
+Rows of a learned model, and blends of two rows, have no flag of their own. Thresholds and indices are those of
+Gymnasium's and gymnasium-robotics' environments, whose versions agree in them; truncation by a time limit is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from interreplay.errors import accepted_names
+from interreplay.transitions import Observation, observation_parts
+
+TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
+"""``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
+
+NEVER = "never"
+"""What stands for an environment whose episodes only end by a time limit."""
+INFINITY = float("inf")
+Range = tuple[float, float]
+
+
+def never(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
+    """Return that no row terminates."""
+    return torch.zeros(len(actions), dtype=torch.bool, device=actions.device)
+
+
+def not_finite(state: Tensor) -> Tensor:
+    """Return which rows of states ``(n, d)`` hold NaN or infinity."""
+    return ~torch.isfinite(state).all(dim=-1)
+
+
+def _plain(obs: Observation) -> Tensor:
+    """Return an observation without parts ``(n, d)``."""
+    if isinstance(obs, dict):
+        raise ValueError(f"the observation has the parts {', '.join(obs)}; expected a single one")
+    return obs
+
+
+def _body(obs: Observation, exclude: bool, hidden: int) -> Tensor:
+    """Return a walking body's observation ``(n, d)`` from its height on, without the `hidden` positions before it."""
+    return _plain(obs) if exclude else _plain(obs)[:, hidden:]
+
+
+def _outside(values: Tensor, bounds: Range) -> Tensor:
+    """Return which values are not strictly between two bounds; NaN is not."""
+    low, high = bounds
+    return ~((values > low) & (values < high))
+
+
+def hopper(
+    obs: Observation,
+    actions: Tensor,
+    next_obs: Observation,
+    terminate_when_unhealthy: bool = True,
+    healthy_state_range: Range = (-100.0, 100.0),
+    healthy_z_range: Range = (0.7, INFINITY),
+    healthy_angle_range: Range = (-0.2, 0.2),
+    exclude_current_positions_from_observation: bool = True,
+) -> Tensor:
+    """Return which rows of Hopper terminate: fallen, tilted, or out of its state's range.
+
+    It observes velocities clipped to ±10, so that those beyond 100 are not seen.
+    """
+    state = _body(next_obs, exclude_current_positions_from_observation, 1)
+    fallen = _outside(state[:, 0], healthy_z_range) | _outside(state[:, 1], healthy_angle_range)
+    return (fallen | _outside(state[:, 1:], healthy_state_range).any(dim=1)) & terminate_when_unhealthy
+
+
+def walker(
+    obs: Observation,
+    actions: Tensor,
+    next_obs: Observation,
+    terminate_when_unhealthy: bool = True,
+    healthy_z_range: Range = (0.8, 2.0),
+    healthy_angle_range: Range = (-1.0, 1.0),
+    exclude_current_positions_from_observation: bool = True,
+) -> Tensor:
+    """Return which rows of Walker2d terminate: too low, too high, or tilted."""
+    state = _body(next_obs, exclude_current_positions_from_observation, 1)
+    fallen = _outside(state[:, 0], healthy_z_range) | _outside(state[:, 1], healthy_angle_range)
+    return fallen & terminate_when_unhealthy
+
+
+def ant(
+    obs: Observation,
+    actions: Tensor,
+    next_obs: Observation,
+    terminate_when_unhealthy: bool = True,
+    healthy_z_range: Range = (0.2, 1.0),
+    exclude_current_positions_from_observation: bool = True,
+) -> Tensor:
+    """Return which rows of Ant terminate: too low, too high, or not finite; both bounds are healthy."""
+    state = _body(next_obs, exclude_current_positions_from_observation, 2)
+    low, high = healthy_z_range
+    healthy = (state[:, 0] >= low) & (state[:, 0] <= high) & ~not_finite(state)
+    return ~healthy & terminate_when_unhealthy
+
+
+def humanoid(
+    obs: Observation,
+    actions: Tensor,
+    next_obs: Observation,
+    terminate_when_unhealthy: bool = True,
+    healthy_z_range: Range = (1.0, 2.0),
+    exclude_current_positions_from_observation: bool = True,
+) -> Tensor:
+    """Return which rows of Humanoid terminate: too low or too high."""
+    state = _body(next_obs, exclude_current_positions_from_observation, 2)
+    return _outside(state[:, 0], healthy_z_range) & terminate_when_unhealthy
+
+
+def inverted_pendulum(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
+    """Return which rows of InvertedPendulum terminate: the pole is off by more than .2."""
+    state = _plain(next_obs)
+    return (state[:, 1].abs() > 0.2) | not_finite(state)
+
+
+def inverted_double_pendulum(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
+    """Return which rows of InvertedDoublePendulum terminate: the tip of two poles of .6 is not above 1."""
+    sines, cosines = _plain(next_obs)[:, 1:3], _plain(next_obs)[:, 3:5]
+    both = cosines[:, 0] * cosines[:, 1] - sines[:, 0] * sines[:, 1]
+    return ~(0.6 * (cosines[:, 0] + both) > 1.0)
+
+
+def cart_pole(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
+    """Return which rows of CartPole terminate: beyond ±2.4, or the pole off by more than 12°."""
+    state = _plain(next_obs)
+    return (state[:, 0].abs() > 2.4) | (state[:, 2].abs() > math.radians(12))
+
+
+def acrobot(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
+    """Return which rows of Acrobot terminate: its end is above the bar's length."""
+    cos_1, sin_1, cos_2, sin_2 = _plain(next_obs)[:, :4].unbind(dim=1)
+    return -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > 1.0
+
+
+def mountain_car(
+    obs: Observation, actions: Tensor, next_obs: Observation, position: float = 0.5, goal_velocity: float = 0.0
+) -> Tensor:
+    """Return which rows of MountainCar terminate: at the flag, and not slower than the velocity that is asked for."""
+    state = _plain(next_obs)
+    return (state[:, 0] >= position) & (state[:, 1] >= goal_velocity)
+
+
+def maze(obs: Observation, actions: Tensor, next_obs: Observation, continuing_task: bool = True) -> Tensor:
+    """Return which rows of a maze terminate: within .45 of the goal, where the task does not continue there."""
+    parts = observation_parts(next_obs)
+    reached = torch.linalg.vector_norm(parts["achieved_goal"] - parts["desired_goal"], dim=-1) <= 0.45
+    return reached & (not continuing_task)
+
+
+HEALTH = ("terminate_when_unhealthy", "healthy_z_range")
+BODY = (*HEALTH, "exclude_current_positions_from_observation")
+# Names without versions; "*" stands for anything. With each, the environment's arguments that its function takes.
+KNOWN: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
+    "Hopper": (hopper, (*BODY, "healthy_state_range", "healthy_angle_range")),
+    "Walker2d": (walker, (*BODY, "healthy_angle_range")),
+    "Ant": (ant, BODY),
+    "Humanoid": (humanoid, BODY),
+    "InvertedPendulum": (inverted_pendulum, ()),
+    "InvertedDoublePendulum": (inverted_double_pendulum, ()),
+    "CartPole": (cart_pole, ()),
+    "Acrobot": (acrobot, ()),
+    "MountainCar": (mountain_car, ("goal_velocity",)),
+    "MountainCarContinuous": (partial(mountain_car, position=0.45), ("goal_velocity",)),
+    "PointMaze_*": (maze, ("continuing_task",)),
+    "AntMaze_*": (maze, ("continuing_task",)),
+}
+_ENDLESS = "HalfCheetah Swimmer Reacher Pusher HumanoidStandup Pendulum Fetch* HandReach* HandManipulate*"
+KNOWN |= dict.fromkeys(_ENDLESS.split(), (never, ()))
+
+
+def termination_function(name: str, arguments: Mapping[str, Any] | None = None) -> TerminationFn:
+    """Return which transitions of an environment terminate.
+
+    Args:
+        name: Its id, such as ``Hopper-v5``; or ``never``.
+        arguments: Of the environment; those that bear upon termination count.
+
+    Raises:
+        ValueError: None is known for this environment.
+    """
+    if name == NEVER:
+        return never
+    plain = name.rpartition(":")[2].rpartition("/")[2].rsplit("-v", 1)[0]
+    found = next((known for pattern, known in KNOWN.items() if fnmatchcase(plain, pattern)), None)
+    if found is None:
+        raise ValueError(
+            f"there is no termination function for {name!r}; {accepted_names(plain, [*KNOWN, NEVER])}, or a function "
+            "of your own, (s, a, s') -> (n,) bool"
+        )
+    function, taken = found
+    own = {key: value for key, value in (arguments or {}).items() if key in taken}
+    return partial(function, **own) if own else function
+
+
+def as_termination_fn(given: TerminationFn | str | None) -> TerminationFn | None:
+    """Return a function, or that of the environment that is named, as `termination_function` does; None for None."""
+    return termination_function(given) if isinstance(given, str) else given

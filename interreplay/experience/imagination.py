@@ -1,0 +1,196 @@
+"""When a model is fitted to stored rows, where its rollouts begin and how long they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.buffer import ReplayBuffer
+from interreplay.environments.terminations import TerminationFn, termination_function
+from interreplay.models.dynamics import Dynamics
+from interreplay.models.rollouts import OfGoals, Simulation
+from interreplay.models.schedules import PUBLISHED, Limits, rollout_length
+from interreplay.models.states import StateColumns
+from interreplay.part import Context, standard_normal
+from interreplay.storage.columns import Columns
+from interreplay.transitions import Observation, Transitions, cat, map_observation, observation_parts
+
+ROWS_AT_ONCE = 16_384
+"""Rows of one pass of the policy."""
+
+
+class Imagination:
+    """Fits a model, and makes rollouts of it.
+
+    Args:
+        dynamics: The model.
+        limits: How often and how much.
+        action_noise: Of a policy that is no distribution.
+        sampled: Whether rollouts begin where the real part draws rows; else in stored states, drawn uniformly.
+        termination_fn: Given; None for that of the environment that `connect` brings.
+
+    Attributes:
+        env_steps: Rows added in the whole run.
+        context: What `connect` brought.
+        found: Numbers about the last rollouts, by name.
+    """
+
+    def __init__(
+        self,
+        dynamics: Dynamics,
+        limits: Limits,
+        action_noise: float,
+        sampled: bool,
+        termination_fn: TerminationFn | None,
+    ):
+        if not 0 <= action_noise < float("inf"):
+            raise ValueError(f"action_noise is {action_noise!r}; expected 0 or more")
+        self.dynamics, self.limits, self.action_noise, self.sampled = dynamics, limits, action_noise, sampled
+        self.env_steps, self._fitted_at, self._episodes = 0, -1, 0
+        self.context: Context | None = None
+        self.found: dict[str, float] = {}
+        self._given, self._terminated = termination_fn, termination_fn
+        self._schedule = limits.schedule or (1, 1, 0, 0)
+        self._columns: StateColumns | None = None
+        self._action_shape: tuple[int, ...] = ()
+
+    # -- what rows and environments are ---------------------------------------------------------------
+
+    @property
+    def has_goals(self) -> bool:
+        """Whether rows that were checked have goals, for which rewards are computed."""
+        return self._columns is not None and self._columns.goals
+
+    def use_columns(self, columns: Columns) -> None:
+        """Take note of what rows are made of."""
+        self._action_shape = columns["actions"][0]
+        if self._columns is None or {*self._columns.parts.items()} != {*StateColumns.of(columns).parts.items()}:
+            self._columns = StateColumns.of(columns)
+
+    def connect(self, context: Context) -> None:
+        """Take the policy, the environment's goal functions, and what terminates its episodes.
+
+        Raises:
+            ValueError: Nothing says which of its transitions terminate.
+        """
+        self.context = context
+        name = context.environment
+        if self.limits.schedule is None and name is not None:
+            self._schedule = PUBLISHED.get(name.rpartition(":")[2].rsplit("-v", 1)[0], (1, 1, 0, 0))
+        if self._given is not None:
+            return
+        try:
+            self._terminated = termination_function(name or "unnamed", context.environment_arguments)
+        except ValueError as error:
+            if context.compute_terminated is None:
+                raise ValueError(f"{error}, as termination_fn") from None
+            self._terminated = OfGoals(context.compute_terminated, torch.bool)
+
+    # -- when, and how much ---------------------------------------------------------------------------
+
+    def due(self, stored: int, capacity: int) -> bool:
+        """Return whether a fit is due: the first as soon as `fit_every` rows are stored, or as many as there can be."""
+        if self._fitted_at < 0:
+            return stored >= max(2, min(self.limits.fit_every, capacity))
+        return self.env_steps - self._fitted_at >= self.limits.fit_every
+
+    @property
+    def length(self) -> int:
+        """Steps of rollouts now."""
+        return rollout_length(self._schedule, self.env_steps)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are kept now."""
+        return self.limits.rows_of(self.length)
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that are kept at most."""
+        return self.limits.rows_of(int(max(self._schedule[:2])))
+
+    # -- fits and rollouts ----------------------------------------------------------------------------
+
+    def fit(self, real: ReplayBuffer, rng: np.random.Generator) -> None:
+        """Fit the model to stored rows, each at most once."""
+        rows = real.storage[self._stored(real, rng)]
+        if self._columns is None:
+            self.use_columns(real.storage.columns)
+        assert self._columns is not None
+        self._columns = self._columns.find_copies(rows.obs, rows.next_obs)
+        states, following = self._columns.flatten(rows.obs), self._columns.flatten(rows.next_obs)
+        rewards = None if self._columns.goals else rows.rewards.float()
+        self.dynamics.fit(states, rows.actions.flatten(1).float(), following, rewards, rng)
+        self._fitted_at = self.env_steps
+
+    def _stored(self, real: ReplayBuffer, rng: np.random.Generator) -> Tensor:
+        """Return slots of all stored rows, or of as many as a fit takes, drawn without replacement."""
+        stored, most = len(real), self.limits.fit_rows
+        slots = np.arange(stored) if most is None or stored <= most else rng.choice(stored, most, replace=False)
+        return torch.from_numpy(slots).to(real.device)
+
+    def rollouts(self, real: ReplayBuffer, rng: np.random.Generator) -> Iterator[Transitions]:
+        """Yield the rows of rollouts of the current policy, step by step."""
+        simulation, count, length = self._simulation(), self.limits.rollouts, self.length
+        episodes = torch.arange(self._episodes, self._episodes + count, device=real.device)
+        self._episodes += count
+        self.found = {"rollout_length": float(length), "rollout_rows": 0.0, "rollouts_terminated": 0.0}
+        for number, rows in enumerate(simulation.rollouts(self._starts(real, count, rng), length, rng, episodes), 1):
+            self.found["rollout_rows"] += len(rows)
+            self.found["rollouts_terminated"] += float(rows.terminated.sum()) / count
+            if self.context is not None and self.context.simulate is not None:
+                self.found |= {f"{name}_at_{number}": value for name, value in self.context.simulate(rows).items()}
+            yield rows
+
+    def _starts(self, real: ReplayBuffer, count: int, rng: np.random.Generator) -> Observation:
+        if not self.sampled:
+            slots = torch.from_numpy(rng.integers(0, len(real), count)).to(real.device)
+            return real.storage[slots].obs
+        sizes = [min(ROWS_AT_ONCE, count - start) for start in range(0, count, ROWS_AT_ONCE)]
+        return cat([real.sample(size).transitions.replace(extras={}) for size in sizes]).obs
+
+    def _simulation(self) -> Simulation:
+        if self.context is None or self.context.policy is None:
+            raise ValueError("a model has no policy for its rollouts; expected connect(Context(policy=...)) before")
+        assert self._columns is not None and self._terminated is not None
+        reward: OfGoals | None = None
+        if self._columns.goals:
+            if self.context.compute_reward is None:
+                raise ValueError("there is no compute_reward; expected the environment's, by connect(Context(...))")
+            reward = OfGoals(self.context.compute_reward, torch.float32)
+        return Simulation(self.dynamics, self._columns, self.act, self._terminated, reward)
+
+    @torch.no_grad()
+    def act(self, obs: Observation, rng: np.random.Generator) -> Tensor:
+        """Return what the policy does in observations ``(n, ...)``, with noise where it is no distribution."""
+        assert self.context is not None and self.context.policy is not None
+        count = len(next(iter(observation_parts(obs).values())))
+        pieces = [slice(start, start + ROWS_AT_ONCE) for start in range(0, count, ROWS_AT_ONCE)]
+        given = torch.cat([self.context.policy(map_observation(lambda p, s=s: p[s], obs)) for s in pieces])
+        if self.context.policy_is_gaussian:
+            mean, log_std = given.chunk(2, dim=-1)
+            actions = torch.tanh(mean + log_std.exp() * standard_normal(mean.shape, rng, mean.device))
+        else:
+            noise = standard_normal(given.shape, rng, given.device) if self.action_noise else 0.0
+            actions = (given + self.action_noise * noise).clamp(-1.0, 1.0)
+        return actions.reshape(count, *self._action_shape)
+
+    # -- state ----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to go on."""
+        state = {"env_steps": self.env_steps, "fitted_at": self._fitted_at, "episodes": self._episodes}
+        parts = {} if self._columns is None else {k: list(v) for k, v in self._columns.parts.items()}
+        copies = [] if self._columns is None else list(self._columns.copies)
+        return state | {"found": dict(self.found), "parts": parts, "copies": copies, "shape": list(self._action_shape)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
+        self.env_steps, self._fitted_at = int(state["env_steps"]), int(state["fitted_at"])
+        self._episodes, self.found = int(state["episodes"]), dict(state["found"])
+        self._columns = StateColumns(state["parts"], state["copies"]) if state["parts"] else None
+        self._action_shape = tuple(int(n) for n in state["shape"])

@@ -1,0 +1,378 @@
+"""A model beside replay: schedules, shares, what is kept, goals, state, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from builders import make, same_sample
+
+from interreplay import Mix, ModelBased
+from interreplay.experience import make_source
+from interreplay.experience.recipes import as_settings
+from interreplay.neighborhood import ClusterMember
+from interreplay.part import Context
+from interreplay.transitions import Transitions
+from replay_buffers import HER, Uniform
+
+QUICK = {
+    "members": 2,
+    "elites": 1,
+    "model_hiddens": (16,),
+    "max_epochs": 2,
+    "fit_every": 20,
+    "rollouts": 2,
+    "capacity": 500,
+    "seed": 0,
+}
+SHAPES = {"obs_shape": (3,), "action_shape": (2,)}
+
+
+def policy(obs):
+    return torch.tanh(obs[:, :2])
+
+
+def context(**changes):
+    return Context(**{"policy": policy, "environment": "HalfCheetah-v5"} | changes)
+
+
+def source(real="Uniform", connected=True, about=None, **changes):
+    made = ModelBased(real, **QUICK | changes)
+    if connected:
+        made.connect(about or context())
+    return made
+
+
+def rows(n, seed=0, **shapes):
+    return make(n, seed=seed, **SHAPES | shapes)
+
+
+def test_real_rows_alone_until_the_first_fit_and_exact_shares_from_then_on():
+    made = source(real_share=0.25)
+    made.add(rows(19))
+    sample = made.sample(8)
+    assert (
+        (sample.origins == 0).all()
+        and not len(made.virtual)
+        and made.statistics().keys()
+        == {
+            "model/fit_seconds",
+            "model/rollout_seconds",
+        }
+    )
+    made.add(rows(1, seed=1))
+    counts = torch.stack([sample.origins.bincount(minlength=2) for sample in made.batches(30, 40)])
+    assert counts.sum(dim=0).tolist() == [300, 900] and (counts[:, 0] - 7.5).abs().max() < 1
+    assert len(made.virtual) == 40 == made.virtual.storage.written and len(made.real) == 20
+
+
+def test_virtual_rows_are_the_models_with_actions_of_the_policy():
+    made = source(action_noise=0.0)
+    made.add(rows(40))
+    made.sample(4)
+    found = made.virtual.storage[torch.arange(len(made.virtual))]
+    assert torch.equal(found.actions, policy(found.obs)) and found.truncated.all() and not found.terminated.any()
+    stored = made.real.storage[torch.arange(40)].obs
+    assert all((stored == obs).all(dim=1).any() for obs in found.obs)
+    noisy = source(action_noise=0.3)
+    noisy.add(rows(40))
+    noisy.sample(4)
+    found = noisy.virtual.storage[torch.arange(40)]
+    assert 0.05 < (found.actions - policy(found.obs)).std() < 0.3 and found.actions.abs().max() <= 1
+
+
+def test_a_policy_that_is_a_distribution_is_drawn_from():
+    def gaussian(obs):
+        return torch.cat([obs[:, :2], torch.full_like(obs[:, :2], -1.0)], dim=1)
+
+    made = source(about=context(policy=gaussian, policy_is_gaussian=True), rollouts=200)
+    made.add(rows(40))
+    made.sample(4)
+    found = made.virtual.storage[torch.arange(4_000)]
+    before = torch.atanh(found.actions.double().clamp(-0.999999, 0.999999)) - found.obs[:, :2]
+    inner = found.obs[:, :2].abs() < 1  # where tanh is far from its ends
+    assert float(before[inner].std()) == pytest.approx(np.exp(-1.0), rel=0.05)
+    assert abs(float(before[inner].mean())) < 0.05
+
+
+def test_fits_come_every_so_many_steps_and_rows_are_kept_for_so_many_fits():
+    made, fits = source(keep_fits=3), []
+    fit = made.imagination.fit
+    made.imagination.fit = lambda *given: fits.append(made.imagination.env_steps) or fit(*given)
+    for number in range(100):
+        made.add(rows(1, seed=number))
+        list(made.batches(4, 2))
+    assert fits == [20, 40, 60, 80, 100]
+    assert made.virtual.storage.written == 200 and len(made.virtual) == 120 == made.virtual.capacity
+    assert made.virtual.storage[torch.arange(120)].episode.unique().tolist() == list(range(80, 200))
+
+
+def test_the_ring_grows_with_the_length_of_rollouts_and_keeps_what_it_has():
+    made = source(rollout_length=(1, 3, 20, 40), keep_fits=2)
+    made.add(rows(20))
+    made.sample(4)
+    first = made.virtual.storage[torch.arange(40)]
+    assert made.virtual.capacity == 80 and made.imagination.length == 1
+    made.add(rows(20, seed=1))
+    made.sample(4)
+    assert made.virtual.capacity == 240 == made.imagination.most_rows and len(made.virtual) == 40 + 120
+    kept = made.virtual.storage[torch.arange(40)]
+    assert torch.equal(kept.rewards, first.rewards) and torch.equal(kept.next_obs, first.next_obs)
+    steps = made.virtual.storage[torch.arange(40, 160)]
+    assert steps.truncated.tolist() == [False] * 80 + [True] * 40
+    assert torch.equal(steps.next_obs[:40], steps.obs[40:80]) and torch.equal(steps.next_obs[40:80], steps.obs[80:])
+    assert made.statistics()["model/rollout_length"] == 3 and made.statistics()["model/rollout_rows"] == 120
+
+
+def test_terminated_rollouts_are_not_continued():
+    made = source(termination_fn=lambda s, a, t: t[:, 0] > 0.5, rollout_length=4, rollouts=10)
+    made.add(rows(40))
+    made.sample(4)
+    found = made.virtual.storage[torch.arange(len(made.virtual))]
+    assert torch.equal(found.terminated, found.next_obs[:, 0] > 0.5) and 0.1 < found.terminated.float().mean() < 0.9
+    for episode in found.episode.unique():
+        ends = (found.terminated | found.truncated)[found.episode == episode].tolist()
+        assert ends == [False] * (len(ends) - 1) + [True]
+    assert not (found.terminated & found.truncated).any()
+
+
+def test_a_fit_takes_no_row_twice_and_at_most_so_many():
+    made = source(fit_rows=15)
+    made.add(rows(40))
+    slots = made.imagination._stored(made.real, np.random.default_rng(0))
+    assert len(slots) == 15 == len(slots.unique())
+    made.sample(4)
+    held = made.dynamics.fitted.held_out
+    assert len(held) == 3 == len(held.unique()) and held.max() < 15
+
+
+@pytest.mark.parametrize("real", ["NMER", "PER", "LCER", {"type": "S4RL", "augmentation": "switch"}])
+def test_any_replay_method_is_the_real_part(real):
+    made = source(real, real_share=0.5)
+    made.add(rows(60))
+    sample = made.sample(40)
+    assert sample.origins.bincount().tolist() == [20, 20]
+    made.update(sample, torch.arange(1.0, 41.0))
+    if real == "NMER":
+        assert (sample.mix[sample.origins == 0] < 1).any() and (sample.mix[sample.origins == 1] == 1).all()
+    if real == "PER":
+        errors = {int(s): e for s, e in zip(sample.slots, range(1, 41), strict=True) if e <= 20}
+        for slot, error in errors.items():
+            assert made.real.selector.priorities(torch.tensor([slot])).item() == pytest.approx(error + 1e-6)
+
+
+def test_any_replay_method_is_the_virtual_part():
+    made = source(virtual={"type": "NMER", "k": 3}, real_share=0.0, rollout_length=(1, 2, 20, 40))
+    for seed in range(3):
+        made.add(rows(20, seed=seed))
+        sample = made.sample(20)
+    assert (sample.origins == 1).all() and (sample.mix < 1).any()
+
+
+@pytest.mark.parametrize("real", ["Uniform", "PER"])
+@pytest.mark.parametrize("model", ["stochastic", "deterministic"])
+def test_a_state_in_the_middle_of_a_schedule_continues_bit_for_bit(real, model):
+    settings = {"model": model, "rollout_length": (1, 3, 20, 100), "real_share": (0.5, 0.1), "keep_fits": 2}
+    one = source(real, **settings)
+    for seed in range(5):
+        one.add(rows(10, seed=seed))
+        sample = one.sample(7)
+        one.update(sample, torch.rand(7))
+    one.anneal(0.5)
+    assert one.imagination.env_steps == 50 and one.imagination.length == 1 and one.virtual.capacity == 80
+    before = one.state_dict()
+    one.add(rows(10, seed=5))
+    one.sample(7)
+    assert one.virtual.capacity == 160  # rollouts have two steps now
+    for state in (before, one.state_dict()):
+        two, three = source(real, **settings), source(real, **settings)
+        for made in (two, three):
+            made.load_state_dict(state)
+        for seed in range(6, 12):
+            for made in (two, three):
+                made.add(rows(10, seed=seed))
+            same_sample(two.sample(7), three.sample(7))
+    two.load_state_dict(one.state_dict())
+    for seed in range(6, 12):
+        for made in (one, two):
+            made.add(rows(10, seed=seed))
+        mine, other = one.sample(7), two.sample(7)
+        same_sample(mine, other)
+        one.update(mine, torch.ones(7))
+        two.update(other, torch.ones(7))
+    assert one.statistics().keys() == two.statistics().keys()
+
+
+def test_states_of_others_are_refused():
+    made = source()
+    with pytest.raises(ValueError, match="without a model; expected one"):
+        made.load_state_dict(Mix({"real": "Uniform", "model": "Uniform"}, capacity=500).state_dict())
+    made.add(rows(30))
+    made.sample(4)
+    with pytest.raises(ValueError, match="the state is of a model of 2 members"):
+        source(members=3).load_state_dict(made.state_dict())
+
+
+# -- goals ----------------------------------------------------------------------------------------
+
+GOALS = {"observation": (6,), "achieved_goal": (2,), "desired_goal": (2,)}
+
+
+def reward(achieved, desired, info):
+    return -(np.abs(achieved - desired).sum(-1) > 1.0).astype(np.float32)
+
+
+def goal_rows(n, seed=0):
+    made = make(n, seed=seed, obs_shape=GOALS, action_shape=(2,), ends=0.05)
+    for obs in (made.obs, made.next_obs):
+        obs["achieved_goal"].copy_(obs["observation"][:, 2:4])
+    rewards = reward(*(made.next_obs[name].numpy() for name in ("achieved_goal", "desired_goal")), {})
+    return made.replace(rewards=torch.from_numpy(rewards))
+
+
+REALS = {
+    "Uniform": "Uniform",
+    "LCER": {"type": "LCER", "n_clusters": 5},
+    "HER": "HER",
+    "HER with LCER": lambda capacity, seed: HER(capacity=capacity, seed=seed, neighborhood=ClusterMember(n_clusters=5)),
+}
+
+
+@pytest.mark.parametrize("real", REALS)
+def test_goals_are_recomputed_and_rewards_are_the_environments(real):
+    about = Context(
+        policy=lambda obs: torch.tanh(obs["observation"][:, :2] + obs["desired_goal"]),
+        compute_reward=reward,
+        environment="FetchPush-v4",
+    )
+    made = source(REALS[real], about=about, rollout_length=3, rollouts=10, real_share=0.5)
+    made.check(
+        {f"obs.{name}": (shape, torch.float32) for name, shape in GOALS.items()} | {"actions": ((2,), torch.float32)}
+    )
+    made.connect(about)
+    assert made.wants_goal_functions
+    made.add(goal_rows(60))
+    sample = made.sample(40)
+    assert sample.origins.bincount().tolist() == [20, 20]
+    found = made.virtual.storage[torch.arange(len(made.virtual))]
+    for obs in (found.obs, found.next_obs):
+        if "LCER" not in real:  # a blend's parts are blended alike, up to rounding
+            assert torch.equal(obs["achieved_goal"], obs["observation"][:, 2:4])
+    assert torch.equal(found.obs["desired_goal"], found.next_obs["desired_goal"])
+    expected = reward(*(found.next_obs[name].numpy() for name in ("achieved_goal", "desired_goal")), {})
+    assert found.rewards.tolist() == expected.tolist() and len(set(expected.tolist())) == 2
+    stored = made.real.storage[torch.arange(60)]
+    starts = found[found.episode < 200]
+    among = (starts.obs["desired_goal"].unsqueeze(1) == stored.obs["desired_goal"]).all(2).any(1)
+    assert among.all() if "HER" not in real else not among.all()  # goals of hindsight are among HER's
+    width = made.dynamics.networks.sizes
+    assert width[0] == 6 + 2 and width[-1] == 2 * 6  # neither goals nor rewards are predicted
+
+
+def test_rollouts_are_relabeled_where_the_virtual_part_is_hindsight():
+    about = Context(policy=lambda obs: obs["desired_goal"], compute_reward=reward, environment="FetchPush-v4")
+    made = source(about=about, virtual="HER", rollout_length=3, real_share=0.0)
+    made.add(goal_rows(60))
+    sample = made.sample(200)
+    rows, drawn = sample.transitions, made.virtual.storage[sample.slots]
+    changed = (rows.obs["desired_goal"] != drawn.obs["desired_goal"]).any(1)
+    assert 0.6 < changed.float().mean() < 0.95
+    expected = reward(*(rows.next_obs[name].numpy() for name in ("achieved_goal", "desired_goal")), {})
+    assert rows.rewards.tolist() == expected.tolist()
+
+
+def test_environments_with_goals_say_themselves_what_terminates():
+    def reached(achieved, desired, info):
+        return np.abs(achieved - desired).sum(-1) < 2.0
+
+    about = Context(
+        policy=lambda obs: obs["desired_goal"], compute_reward=reward, compute_terminated=reached, environment="Own-v0"
+    )
+    made = source(about=about)
+    made.add(goal_rows(60))
+    made.sample(8)
+    found = made.virtual.storage[torch.arange(40)]
+    apart = (found.next_obs["achieved_goal"] - found.next_obs["desired_goal"]).abs().sum(1)
+    assert torch.equal(found.terminated, apart < 2.0) and 0 < found.terminated.sum() < 40
+
+
+# -- configurations and refusals --------------------------------------------------------------------
+
+
+def test_settings_for_configurations_are_plain_and_without_defaults():
+    made = ModelBased("NMER", rollout_length=(1, 5, 0, 100), real_share=0.1)
+    settings = as_settings(made, {"capacity": 60})
+    assert settings == {
+        "type": "ModelBased",
+        "real": "NMER",
+        "rollout_length": (1, 5, 0, 100),
+        "real_share": 0.1,
+        "capacity": 60,
+    }
+    kind = settings.pop("type")
+    again = make_source(kind, {"seed": 3, "n_step": 2, "gamma": 0.9, "device": "cpu"}, **settings)
+    assert isinstance(again, ModelBased) and again.real.capacity == 60 and again.real.view.n_step == 2
+    assert "ModelBased(0.1 real: NMER(" in repr(again)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "gaussian"}, "model is 'gaussian'; .*accepted: stochastic, deterministic"),
+        ({"real": Mix({"a": "Uniform"})}, "'real' is a mix itself"),
+        ({"real": "NMR"}, "there is no replay buffer 'NMR'; did you mean NMER"),
+        ({"starts": "everywhere"}, "starts is 'everywhere'; .*accepted: stored, sampled"),
+        ({"real_share": 1.5}, "the share of real is 1.5; expected 0 to 1"),
+        ({"termination_fn": "Hoper-v5"}, "no termination function for 'Hoper-v5'; did you mean Hopper"),
+        ({"action_noise": -1.0}, "action_noise is -1.0; expected 0 or more"),
+        ({"rollouts": 0}, "rollouts is 0; expected a number per env step"),
+    ],
+)
+def test_refused_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ModelBased(**arguments)
+
+
+def test_environments_of_which_nothing_says_where_they_end_are_refused_in_one_line():
+    with pytest.raises(
+        ValueError, match=r"no termination function for 'LunarLander-v3'.*, as termination_fn"
+    ) as refused:
+        source(about=context(environment="LunarLander-v3"))
+    assert "\n" not in str(refused.value)
+    source(about=context(environment="LunarLander-v3"), termination_fn="never")
+    with pytest.raises(ValueError, match="obs of torch.uint8 cannot be predicted"):
+        source().check({"obs": ((3,), torch.uint8), "actions": ((2,), torch.float32)})
+    with pytest.raises(ValueError, match="actions of torch.int64 cannot be predicted"):
+        source().check({"obs": ((3,), torch.float32), "actions": ((), torch.int64)})
+
+
+def test_a_model_without_a_policy_says_so():
+    made = source(connected=False)
+    made.add(rows(30))
+    with pytest.raises(ValueError, match=r"no policy for its rollouts; expected connect\(Context\(policy="):
+        made.sample(4)
+
+
+def test_rollouts_are_compared_with_the_simulator_by_their_length():
+    seen = []
+
+    def simulate(found):
+        seen.append(found)
+        return {"on_manifold_state_error": float(len(seen))}
+
+    made = source(about=context(simulate=simulate), rollout_length=2)
+    made.add(rows(20))
+    made.sample(4)
+    numbers = made.statistics()
+    assert numbers["model/on_manifold_state_error_at_1"] == 1 and numbers["model/on_manifold_state_error_at_2"] == 2
+    assert all(isinstance(found, Transitions) and len(found) == 40 for found in seen)
+
+
+def test_a_seed_repeats_everything_and_sources_differ():
+    made = [source(seed=seed) for seed in (1, 1, 2)]
+    for each in made:
+        each.add(rows(30))
+    first, again, other = (each.sample(20) for each in made)
+    same_sample(first, again)
+    assert not torch.equal(first.slots, other.slots)
+    assert isinstance(made[0].virtual, Uniform)

@@ -1,0 +1,138 @@
+"""A model beside replay in RLlib: training, results, checkpoints, the command line, refusals."""
+
+import json
+
+import pytest
+import torch
+
+from interreplay import ModelBased
+from interreplay.commandline.main import main
+from interreplay.flags.training_flags import settings_for
+from tests.rllib.small_runs import config, run, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
+QUICK = {
+    "members": 3,
+    "elites": 2,
+    "model_hiddens": (16, 16),
+    "max_epochs": 2,
+    "fit_every": 25,
+    "rollouts": 4,
+    "model_batch_size": 32,
+}
+
+
+def modelled(env="Pendulum-v1", trainer="SAC", real="Uniform", **arguments):
+    return config(env, "ModelBased", trainer=trainer, real=real, **QUICK | {"real_share": 0.25} | arguments)
+
+
+@pytest.mark.parametrize(("trainer", "real", "model"), [("SAC", "NMER", "deterministic"), ("TD3", "PER", "stochastic")])
+def test_learning_and_resuming_in_the_middle_of_a_schedule(trainer, real, model, tmp_path):
+    def made():
+        arguments = {"model": model, "rollout_length": (1, 3, 60, 200), "keep_fits": 2}
+        return modelled(trainer=trainer, real=real, **arguments).build_algo()
+
+    straight, stopped, resumed = made(), made(), made()
+    results = [straight.train() for _ in range(3)]
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    assert stopped.replay_buffer.imagination.length == 1 < straight.replay_buffer.imagination.length
+    resumed.restore_from_path(tmp_path / "c")
+    for _ in range(2):
+        resumed.train()
+    assert same(weights(straight), weights(resumed)) and resumed.env_steps == 225
+    assert torch.equal(straight.replay_buffer.sample(32).slots, resumed.replay_buffer.sample(32).slots)
+    told = results[-1]["replay_buffer"]
+    assert told["model/holdout_error"] > 0 and {f"model/holdout_error_{j}" for j in range(3)} <= told.keys()
+    assert {"model/error_over_spread", "model/spread_correlation", "model/epochs"} <= told.keys()
+    assert told["model/rollout_length"] == 3 and told["model/rollout_rows"] == 300
+    assert 0 < told["model/rollout_seconds"] < told["model/fit_seconds"] * 50
+    assert told["real/replays_per_row"] > 0 and told["model/replays_per_row"] > 0
+
+
+def test_rollouts_are_compared_with_the_simulator_by_their_length():
+    made = modelled("InvertedPendulum-v5", rollout_length=2).training(on_manifold_rows=8)
+    _, results = run(made, 1)
+    told = results[0]["replay_buffer"]
+    for number in (1, 2):
+        assert told[f"model/on_manifold_state_error_at_{number}"] > 0
+        assert told[f"model/on_manifold_reward_error_at_{number}"] >= 0
+
+
+def test_the_environments_own_arguments_bear_upon_termination():
+    def terminated(**arguments):
+        made = modelled("Hopper-v5", rollout_length=4).environment("Hopper-v5", env_config=arguments)
+        algorithm, _ = run(made, 1)
+        return int(algorithm.replay_buffer.virtual.storage.column("terminated").sum())
+
+    assert terminated() > 0 == terminated(terminate_when_unhealthy=False)
+
+
+def test_a_ready_one_and_refusals():
+    made = config().replay(ModelBased("NMER", **QUICK), capacity=700)
+    assert made.replay_buffer_config == {"type": "ModelBased", "real": "NMER", "capacity": 700, **QUICK}
+    algorithm, _ = run(made, 1)
+    assert algorithm.replay_buffer.real.capacity == 700 and len(algorithm.replay_buffer.virtual) > 0
+    with pytest.raises(ValueError, match=r"(actions|obs) of torch.int\d+ cannot be predicted"):
+        modelled("CartPole-v1").build_algo()
+    with pytest.raises(ValueError, match="no termination function for 'LunarLander-v3'"):
+        modelled("LunarLander-v3").environment("LunarLander-v3", env_config={"continuous": True}).build_algo()
+    with pytest.raises(ValueError, match="ModelBased takes no argument 'rollout'; did you mean rollouts"):
+        modelled(rollout=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("real", ["HER", {"type": "LCER", "n_clusters": 10}, {"type": "HER", "strategy": "final"}])
+@pytest.mark.parametrize("trainer", ["SAC", "TD3"])
+def test_goals_of_robotics_environments(trainer, real):
+    env = "FetchReach-v4" if trainer == "SAC" else "FetchPush-v4"
+    algorithm, results = run(modelled(env, trainer, real, rollout_length=2), 2)
+    source = algorithm.replay_buffer
+    found = source.virtual.storage[torch.arange(len(source.virtual))]
+    first = 0 if trainer == "SAC" else 3  # the gripper is to reach the goal, or the object
+    for obs in (found.obs, found.next_obs) if real != {"type": "LCER", "n_clusters": 10} else ():
+        assert torch.equal(obs["achieved_goal"], obs["observation"][:, first : first + 3])
+    assert torch.equal(found.obs["desired_goal"], found.next_obs["desired_goal"]) and not found.terminated.any()
+    apart = (found.next_obs["achieved_goal"] - found.next_obs["desired_goal"]).norm(dim=1)
+    clear = (apart - 0.05).abs() > 1e-5
+    assert torch.equal(found.rewards[clear], -(apart > 0.05).float()[clear])
+    assert results[-1]["replay_buffer"]["model/holdout_error"] < 5
+
+
+COMMAND = (
+    "--env Pendulum-v1 --buffer ModelBased --buffer_arg real=NMER --buffer_arg members=2 --buffer_arg elites=1 "
+    "--buffer_arg model_hiddens=(16,) --buffer_arg max_epochs=1 --buffer_arg fit_every=25 --buffer_arg rollouts=2 "
+    "--buffer_arg rollout_length=(1,3,20,60) --total_env_steps 90 --learning_starts 30 --steps_per_iteration 45 "
+    "--train_batch_size 16 --hiddens 16 --evaluation_interval 0 --quiet"
+).split()
+
+
+def test_the_command_line(tmp_path, capsys):
+    assert main(["train", *COMMAND, "--local_dir", str(tmp_path)]) == 0
+    (folder,) = tmp_path.iterdir()
+    last = json.loads((folder / "result.json").read_text().splitlines()[-1])
+    assert last["replay_buffer"]["model/rollout_length"] >= 2
+    assert main(["train", "--resume", str(folder), "--total_env_steps", "120", "--quiet"]) == 0
+    capsys.readouterr()
+    for words, message in (
+        (["--buffer_arg", "model=gauss"], "ModelBased: model is 'gauss'"),
+        (["--buffer_arg", "fit_evry=3"], "ModelBased takes no argument 'fit_evry'; did you mean fit_every"),
+        (["--env", "LunarLander-v3", "--env_args", "continuous=True"], "no termination function for 'LunarLander-v3'"),
+        (["--env", "CartPole-v1"], "CartPole-v1"),
+        (["--trainer", "DQN", "--env", "CartPole-v1"], "cannot be predicted"),
+    ):
+        assert main(["train", *COMMAND, "--local_dir", str(tmp_path / "refused"), *words]) == 2
+        said = capsys.readouterr().err
+        assert message in said and "Traceback" not in said and len(said.strip().splitlines()) == 1
+
+
+def test_the_preset_is_that_of_the_paper():
+    for env, length, ratio in (("HalfCheetah-v5", 1, 40), ("Hopper-v5", 15, 20), ("InvertedPendulum-v5", 1, 10)):
+        settings = settings_for({"env": env, "preset": "mbpo"})
+        assert settings.buffer == "ModelBased" and settings.updates_per_step == ratio
+        made = ModelBased(**settings.buffer_args)
+        made.connect(type("C", (), {"environment": env, "environment_arguments": {}, "compute_terminated": None})())
+        assert made.imagination.most_rows == 4 * 100_000 * length
+        assert made.shares.current["real"] == 0.05
+    other = settings_for({"env": "Hopper-v5", "preset": "mbpo", "buffer_arg": [("real", "NMER")]})
+    assert other.buffer_args["real"] == "NMER"
