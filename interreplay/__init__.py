@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from interreplay.buffer import ReplayBuffer, Sample
     from interreplay.errors import CheckpointError, InterreplayError, NonFiniteError
     from interreplay.experience.mix import Mix
+    from interreplay.experience.offline import Offline
     from interreplay.storage.ring import Storage
     from interreplay.transitions import Transitions
 
@@ -17,6 +18,7 @@ __all__ = [
     "InterreplayError",
     "Mix",
     "NonFiniteError",
+    "Offline",
     "ReplayBuffer",
     "Sample",
     "Storage",
@@ -29,6 +31,7 @@ _MODULES = {
     "InterreplayError": "errors",
     "Mix": "experience.mix",
     "NonFiniteError": "errors",
+    "Offline": "experience.offline",
     "ReplayBuffer": "buffer",
     "Sample": "buffer.sample",
     "Storage": "storage.ring",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.buffer.catalogue import Kind, make_buffer
+from interreplay.buffer.catalogue import Kind, make_buffer, methods
 from interreplay.buffer.sample import Sample, join
+from interreplay.datasets.conversion import Spaces
+from interreplay.experience.offline import Offline, recipe
 from interreplay.experience.source import RowSource
 from interreplay.part import Context
 from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
 from interreplay.storage.state_copies import copy_arrays
-from interreplay.transitions import Transitions
+from interreplay.transitions import Observation, Transitions
 
 
 class Mix:
@@ -30,13 +32,15 @@ class Mix:
 
     Args:
         sources: By name: a `RowSource`, or what makes a replay buffer: a name of the catalogue such as ``"NMER"``, a
-            class, a factory, or ``{"type": "NMER", "k": 10}``.
+            class, a factory, or ``{"type": "NMER", "k": 10}``. Recorded experience is named by its path or as
+            ``"minari:ID"``, with a method of its own as ``{"type": "Offline", "data": ..., "method": "NMER"}``.
         shares: Of each batch by name, see `Shares`; equal ones by default.
         capacity: Of each replay buffer made here that does not state its own.
         n_step: Likewise.
         gamma: Likewise.
         seed: Likewise; each source draws by itself.
         device: Likewise.
+        spaces: Of one environment's observations and actions, which recorded experience is to fit.
 
     Attributes:
         sources: By name, in order; `Sample.origins` are numbers in this order.
@@ -56,12 +60,13 @@ class Mix:
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",
+        spaces: Spaces | None = None,
     ):
         if not sources:
             raise ValueError("a mix of no sources; expected at least one")
         self.recipe = {"type": "Mix", "sources": dict(sources), "shares": None if shares is None else dict(shares)}
         self.shares = Shares(list(sources), shares)
-        common = {"n_step": n_step, "gamma": gamma, "device": device}
+        common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:
             common["capacity"] = capacity
         self.sources: dict[str, RowSource] = {
@@ -158,6 +163,9 @@ class Mix:
             if len(rows):
                 yield name, rows, errors.to(mask.device)[mask]
 
+    def recorded_observations(self) -> Iterator[Observation]:
+        return chain.from_iterable(source.recorded_observations() for source in self.sources.values())
+
     def anneal(self, progress: float) -> None:
         self.shares.anneal(progress)
         for source in self.sources.values():
@@ -203,6 +211,7 @@ def seed_of(seed: int | None, number: int) -> int | None:
 def _made(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
     if isinstance(source, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
-    arguments = dict(source) if isinstance(source, Mapping) else {"type": source}
+    arguments = recipe(source, methods())
     kind = arguments.pop("type")
+    kind = Offline if kind == "Offline" else kind
     return make_buffer(kind, common, **arguments) if isinstance(kind, str) or callable(kind) else kind

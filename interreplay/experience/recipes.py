@@ -7,9 +7,10 @@ from typing import Any
 
 from interreplay.buffer import catalogue
 from interreplay.experience.mix import Mix
+from interreplay.experience.offline import Offline
 from interreplay.experience.source import RowSource
 
-COMPOSED: dict[str, Callable[..., RowSource]] = {"Mix": Mix}
+COMPOSED: dict[str, Callable[..., RowSource]] = {"Mix": Mix, "Offline": Offline}
 """Names that are no replay methods, but put some together."""
 
 

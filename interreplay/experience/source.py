@@ -13,7 +13,7 @@ from interreplay.buffer.sample import Sample
 from interreplay.learning.update import UpdateResult
 from interreplay.part import Context
 from interreplay.storage.columns import Columns
-from interreplay.transitions import Transitions
+from interreplay.transitions import Observation, Transitions
 
 
 class RowSource(Protocol):
@@ -76,6 +76,10 @@ class RowSource(Protocol):
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         """Take a batch apart by the buffers that its rows came from, each with a name, "" where there is but one."""
+        ...
+
+    def recorded_observations(self) -> Iterator[Observation]:
+        """Yield the observations of rows that were there before the first step, in portions."""
         ...
 
     def nbytes(self, columns: Columns) -> int:
