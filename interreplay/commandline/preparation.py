@@ -7,9 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from interreplay.datasets import open_rows
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import UsageError
+from interreplay.flags.offline_flags import check_recorded
 from interreplay.flags.replay_flags import replay_arguments
 from interreplay.flags.run_flags import CATALOGUE
 from interreplay.flags.training_flags import preset_told, settings_for, settings_resumed
@@ -37,10 +39,13 @@ def prepared(
     environment = find_environment(settings.env, settings.env_args)
     settings.env = environment.name
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
+    spaces = environment.observation_space, environment.action_space
+    check_actions(settings.trainer, settings.env, environment.action_space)
+    recorded = check_recorded(settings, lambda name: open_rows(name, spaces))
     memory = check_memory(settings, environment)
     ensure_writable(home or Path(settings.local_dir))
     lines = [given["config"].told()] if "config" in given else []
-    lines += [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory]
+    lines += [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory, recorded]
     return settings, [*lines, "" if checkpoints else first_update(settings)]
 
 
@@ -75,7 +80,6 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
         UsageError: It cannot be made, cannot store what the environment gives, or will not fit.
     """
     spaces = environment.observation_space, environment.action_space
-    check_actions(settings.trainer, settings.env, environment.action_space)
     if ALGORITHMS[settings.trainer].unrolls:
         return check_unroll_memory(settings, environment)
     try:
@@ -88,6 +92,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
         buffer.check(columns_of_spaces(*spaces))
     except ValueError as error:
         raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}; its spaces are {spaces}") from error
+    if settings.updates is not None:
+        return ""  # of rows that are mapped alone
     need, free = estimate(*spaces, buffer, environment.stacks), free_memory(settings.device)
     line = f"replay buffer of {settings.buffer_size:,} rows: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
     if need > free:

@@ -43,8 +43,8 @@ class Conversion:
         self._actions = spaces[1] if spaces else dataset.action_space
         if self._actions is None and not dataset.normalized:
             raise UsageError(f"offline data {dataset.name} does not say which actions there are; give spaces=")
-        known = spaces or (own if all(own) else None)
-        self._columns: Columns | None = columns_of_spaces(*known) if known else None
+        known = spaces or (own if own[0] is not None and own[1] is not None else None)
+        self._columns: Columns | None = columns_of_spaces(known[0], known[1]) if known else None
 
     @property
     def described(self) -> str:

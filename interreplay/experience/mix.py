@@ -213,5 +213,6 @@ def _made(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mappi
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
     arguments = recipe(source, methods())
     kind = arguments.pop("type")
-    kind = Offline if kind == "Offline" else kind
+    if kind in ("Offline", Offline):
+        return Offline(**{name: value for name, value in common.items() if name != "capacity"} | arguments)
     return make_buffer(kind, common, **arguments) if isinstance(kind, str) or callable(kind) else kind

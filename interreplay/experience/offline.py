@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -9,11 +11,12 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.buffer.catalogue import Kind, make_buffer
+from interreplay.buffer.catalogue import Kind, check_arguments, make_buffer, resolve
 from interreplay.buffer.sample import Sample
 from interreplay.datasets import open_rows
 from interreplay.datasets.conversion import Spaces
 from interreplay.datasets.find import looks_like_data
+from interreplay.errors import UsageError
 from interreplay.part import Context
 from interreplay.storage.columns import DERIVED, Columns, is_extra, num_features
 from interreplay.storage.fixed_rows import FixedStorage
@@ -40,11 +43,8 @@ class Offline:
         seed: Of all randomness.
         device: Torch device; rows on the processor are mapped from one file, which concurrent runs share.
 
-    Attributes:
-        buffer: What draws.
-
     Raises:
-        UsageError: The data cannot be read, is of another environment, or lacks what the method wants.
+        ValueError: When the method or one of its arguments is unknown.
     """
 
     def __init__(
@@ -59,18 +59,30 @@ class Offline:
         seed: int | None = None,
         device: str = "cpu",
     ):
-        self.data = str(data)
-        storage = open_rows(self.data, spaces, device, gamma)
-        common = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device, "capacity": storage.capacity}
-        self.buffer: ReplayBuffer = make_buffer(method, common, **(arguments or {}))
+        self.data, self._spaces = str(data), spaces
+        self._method, self._arguments = method, dict(arguments or {})
+        self._common = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
+        if isinstance(method, str) or inspect.isclass(method):
+            check_arguments(resolve(method), self._arguments)
+
+    @functools.cached_property
+    def buffer(self) -> ReplayBuffer:
+        """What draws; the rows are opened when it is first asked for.
+
+        Raises:
+            UsageError: They cannot be read, are of another environment, or lack what the method wants.
+        """
+        storage = open_rows(self.data, self._spaces, str(self._common["device"]), float(self._common["gamma"]))
+        made = make_buffer(self._method, self._common | {"capacity": storage.capacity}, **self._arguments)
         recorded = {name.removeprefix("extras.") for name in storage.columns if is_extra(name)}
-        if lacking := sorted(self.buffer.columns_wanted - recorded):
-            name = type(self.buffer).__name__
-            raise ValueError(
+        if lacking := sorted(made.columns_wanted - recorded):
+            name = type(made).__name__
+            raise UsageError(
                 f"offline data {self.data} lacks the column {lacking[0]}, which {name} needs; rows of a replay buffer "
                 f"that was filled for {name} have it"
             )
-        self.buffer.draw_from(storage)
+        made.draw_from(storage)
+        return made
 
     @property
     def storage(self) -> FixedStorage:
@@ -92,7 +104,7 @@ class Offline:
 
     @property
     def device(self) -> torch.device:
-        return self.buffer.device
+        return torch.device(str(self._common["device"]))
 
     @property
     def columns_wanted(self) -> frozenset[str]:
@@ -181,8 +193,9 @@ class Offline:
         self.buffer.load_state_dict(state)
 
     def __repr__(self) -> str:
-        """Return the buffer and where its rows are from."""
-        return f"Offline({self.data!r}: {self.buffer!r})"
+        """Return where the rows are from, and the method."""
+        method = self._method if isinstance(self._method, str) else getattr(self._method, "__name__", "a method")
+        return f"Offline({self.data!r}: {method})"
 
 
 def recipe(kind: Any, catalogue: Collection[str]) -> dict[str, Any]:

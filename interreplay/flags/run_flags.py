@@ -9,6 +9,7 @@ from typing import Any
 from interreplay.buffer.catalogue import methods
 from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
+from interreplay.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
 from interreplay.flags.values import assignment, assignments, boolean, choice, number, updates_per_step, whole
@@ -61,7 +62,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("horizon", whole(1), None, "steps after which an episode is cut off (default: the environment's own)"),
         Flag(
             "total_env_steps",
-            whole(1),
+            whole(0),
             15_000,
             "environment steps of the whole run, those before a --resume included",
             scope="execution",
@@ -125,6 +126,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         loop_flag("n_step"),
         loop_flag("normalize_observations", type=boolean),
     ),
+    "recorded experience": OFFLINE_FLAGS,
     "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
     "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
     "learner": (
