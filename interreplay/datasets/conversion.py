@@ -37,7 +37,7 @@ class Conversion:
 
     def __init__(self, dataset: Dataset, spaces: Spaces | None):
         self._name, self._normalized = dataset.name, dataset.normalized
-        own = dataset.observation_space, dataset.action_space
+        own: tuple[Any, Any] = (dataset.observation_space, dataset.action_space)
         for what, recorded, expected in zip(("observations", "actions"), own, spaces or (None, None), strict=True):
             _check_space(dataset.name, what, recorded, expected)
         self._actions = spaces[1] if spaces else dataset.action_space

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, make_buffer, methods
-from interreplay.buffer.sample import Sample, join
+from interreplay.buffer.joined_sample import JoinedSample
+from interreplay.buffer.sample import Sample
 from interreplay.datasets.conversion import Spaces
 from interreplay.experience.offline import Offline, recipe
 from interreplay.experience.source import RowSource
@@ -66,6 +67,7 @@ class Mix:
             raise ValueError("a mix of no sources; expected at least one")
         self.recipe = {"type": "Mix", "sources": dict(sources), "shares": None if shares is None else dict(shares)}
         self.shares = Shares(list(sources), shares)
+        self._numbers = {name: number for number, name in enumerate(sources)}
         common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:
             common["capacity"] = capacity
@@ -128,29 +130,34 @@ class Mix:
         Raises:
             ValueError: When `size` is not positive or nothing can be drawn.
         """
-        return next(self.batches(size, 1))
+        counts = self._counts(size)
+        drawn = [self.sources[name].sample(rows) for name, rows in counts.items()]
+        return JoinedSample(drawn, [self._numbers[name] for name in counts])
+
+    def _counts(self, size: int) -> dict[str, int]:
+        """Return the rows of each source in the next batch of `size`."""
+        if size < 1:
+            raise ValueError(f"cannot sample {size} rows; expected at least 1")
+        return self.shares.counts(size, [name for name, source in self.sources.items() if len(source)])
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
         """Draw `count` batches, each as soon as it is asked for; sources draw theirs together where they may."""
-        if size < 1:
-            raise ValueError(f"cannot sample {size} rows; expected at least 1")
-        filled = [name for name, source in self.sources.items() if len(source)]
-        for counts, batches in groupby(self.shares.counts(size, filled) for _ in range(count)):
+        for counts, batches in groupby(self._counts(size) for _ in range(count)):
             times = len(list(batches))
             drawn = [self.sources[name].batches(rows, times) for name, rows in counts.items()]
-            origins = [self.shares.names.index(name) for name in counts]
+            origins = [self._numbers[name] for name in counts]
             for samples in zip(*drawn, strict=True):
-                yield join(samples, origins)
+                yield JoinedSample(samples, origins)
 
     def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
         errors = torch.as_tensor(td_errors).detach()
         if errors.shape != sample.slots.shape:
             raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
         for number, source in enumerate(self.sources.values()):
-            rows, mask = sample.of(number)
+            rows, where = sample.of(number)
             if len(rows):
-                own = {name: torch.as_tensor(column).to(mask.device)[mask] for name, column in (scores or {}).items()}
-                source.update(rows, errors.to(mask.device)[mask], own)
+                own = {name: torch.as_tensor(column)[where] for name, column in (scores or {}).items()}
+                source.update(rows, errors[where], own)
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         for source, rows, errors in self._by_source(sample, td_errors):
@@ -159,9 +166,9 @@ class Mix:
 
     def _by_source(self, sample: Sample, errors: Tensor) -> Iterator[tuple[str, Sample, Tensor]]:
         for number, name in enumerate(self.sources):
-            rows, mask = sample.of(number)
+            rows, where = sample.of(number)
             if len(rows):
-                yield name, rows, errors.to(mask.device)[mask]
+                yield name, rows, errors[where]
 
     def recorded_observations(self) -> Iterator[Observation]:
         return chain.from_iterable(source.recorded_observations() for source in self.sources.values())

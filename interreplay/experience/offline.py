@@ -61,9 +61,10 @@ class Offline:
     ):
         self.data, self._spaces = str(data), spaces
         self._method, self._arguments = method, dict(arguments or {})
-        self._common = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
+        self._common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
+        self._gamma, self._device = gamma, torch.device(device)
         if isinstance(method, str) or inspect.isclass(method):
-            check_arguments(resolve(method), self._arguments)
+            check_arguments(resolve(method), self._arguments)  # type: ignore[arg-type]  # the rows are opened later
 
     @functools.cached_property
     def buffer(self) -> ReplayBuffer:
@@ -72,7 +73,7 @@ class Offline:
         Raises:
             UsageError: They cannot be read, are of another environment, or lack what the method wants.
         """
-        storage = open_rows(self.data, self._spaces, str(self._common["device"]), float(self._common["gamma"]))
+        storage = open_rows(self.data, self._spaces, self._device, self._gamma)
         made = make_buffer(self._method, self._common | {"capacity": storage.capacity}, **self._arguments)
         recorded = {name.removeprefix("extras.") for name in storage.columns if is_extra(name)}
         if lacking := sorted(made.columns_wanted - recorded):
@@ -104,7 +105,7 @@ class Offline:
 
     @property
     def device(self) -> torch.device:
-        return torch.device(str(self._common["device"]))
+        return self._device
 
     @property
     def columns_wanted(self) -> frozenset[str]:
