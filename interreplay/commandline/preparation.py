@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,7 +42,7 @@ def prepared(
     settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
     spaces = environment.observation_space, environment.action_space
     check_actions(settings.trainer, settings.env, environment.action_space)
-    recorded = check_recorded(settings, lambda name: open_rows(name, spaces))
+    recorded = check_recorded(settings, functools.partial(open_rows, spaces=spaces))
     memory = check_memory(settings, environment)
     ensure_writable(home or Path(settings.local_dir))
     lines = [given["config"].told()] if "config" in given else []

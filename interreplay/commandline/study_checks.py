@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interreplay.commandline.preparation import check_memory
+from interreplay.datasets import open_rows
 from interreplay.environments.lookup import find_environment
+from interreplay.flags.offline_flags import check_recorded
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs.processors import check_device, check_room, check_workers, own_cpus, own_gpus
 from interreplay.studies.study import Execution, Study, cpus_per_run
@@ -30,9 +32,13 @@ def check(study: Study, here: bool) -> None:
         elif not own_gpus():
             settings.device = "cpu"  # the machine with the GPU is another one
         key = (settings.env, str(settings.env_args), settings.trainer, run.label, settings.buffer_size)
+        key += (settings.offline_data,)
         if key not in seen:
             seen.add(key)
             environment = find_environment(settings.env, settings.env_args) if settings.env_args else find(settings.env)
+            if here:
+                spaces = environment.observation_space, environment.action_space
+                check_recorded(settings, functools.partial(open_rows, spaces=spaces))
             check_memory(settings, environment)
 
 

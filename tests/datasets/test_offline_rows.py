@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gymnasium as gym
@@ -276,6 +278,26 @@ def test_a_damaged_copy_is_made_again_and_a_changed_dataset_is_another_one(tmp_p
     shutil.rmtree(tmp_path / "minari")
     minari_dataset(episodes(seed=5))
     assert open_rows(name).key != storage.key
+
+
+def test_who_comes_second_waits_for_the_copy(monkeypatch):
+    from interreplay.datasets import store
+
+    name, copies, begun, go_on = minari_dataset(episodes()), [], threading.Event(), threading.Event()
+
+    def slow(*given, copy=store._copy):
+        copies.append(given)
+        begun.set()
+        go_on.wait()
+        copy(*given)
+
+    monkeypatch.setattr(store, "_copy", slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(open_rows, name)
+        begun.wait()
+        second = pool.submit(open_rows, name)
+        go_on.set()
+        assert first.result().key == second.result().key and len(copies) == 1
 
 
 def test_a_cache_that_cannot_be_written_to_is_named(tmp_path, monkeypatch):

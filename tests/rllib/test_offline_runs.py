@@ -159,6 +159,10 @@ def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, tr
     assert [float(row["learners/default_policy/num_updates_lifetime"]) for row in rows] == [40, 80, 110]
     assert float(rows[1]["evaluation/env_runners/episode_return_mean"]) < 0
     assert sorted(path.name for path in folder.glob("checkpoint_*")) == ["checkpoint_00000080", "checkpoint_00000110"]
+    shutil.move(data, tmp_path / "elsewhere")
+    assert main(["--resume", str(folder), "--updates", "120", "--quiet"]) == 2
+    assert main(["--resume", str(folder), "--updates", "120", "--offline-data", str(tmp_path / "elsewhere")]) == 0
+    capsys.readouterr()
     assert main(["--resume", str(folder), "--total_env_steps", "500"]) == 2
     assert "of a run without env steps; --updates N goes on" in capsys.readouterr().err
 
@@ -219,3 +223,13 @@ def test_sources_by_path_and_by_name(name, tmp_path):
     mix = Mix({"online": "NMER", "offline": f"minari:{name}"}, {"offline": 0.5}, capacity=60, seed=1)
     assert isinstance(mix.sources["offline"], Offline) and len(mix.sources["offline"]) == 180
     assert len(Mix({"offline": str(tmp_path / "minari" / name)}).sources["offline"]) == 180
+
+
+def test_a_study_is_refused_where_its_data_is_not_there(name, tmp_path, capsys):
+    from cluster_run import main as cluster_run
+
+    words = ["--buffers", "Uniform", "--envs", "Pendulum-v1", "--dry-run", "--results_dir", str(tmp_path / "study")]
+    assert cluster_run([*words, "--offline_data", f"minari:{name}"]) == 0
+    capsys.readouterr()
+    assert cluster_run([*words, "--offline_data", str(tmp_path / "nowhere")]) == 2
+    assert "does not exist; expected a Minari dataset" in capsys.readouterr().err
