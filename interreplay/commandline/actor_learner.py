@@ -71,6 +71,9 @@ OTHERS = {
 }
 """Its flags that are translated with others, and their defaults."""
 
+DEFAULTS = {name: default for name, (_, default) in SAME.items()} | OTHERS
+"""What each flag is where it is not given."""
+
 FIXED = {
     "learner_thread_count": ("1", "there is one learner"),
     "policy_gradient_loss_weight": ("1", "the other losses have weights"),
@@ -127,8 +130,7 @@ def act(words: Sequence[str]) -> int:
 
 def usage() -> str:
     """Return the flags with the platform's defaults."""
-    defaults = {name: default for name, (_, default) in SAME.items()} | OTHERS
-    lines = [f"  --{name}" + ("" if default is None else f"={default}") for name, default in sorted(defaults.items())]
+    lines = [f"  --{name}" + ("" if default is None else f"={default}") for name, default in sorted(DEFAULTS.items())]
     games = (
         f"of Atari games: {', '.join(f'--{name}' for name in GAMES)}; docs/migration.md says what all of them are here"
     )
@@ -154,9 +156,18 @@ def read(words: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--{name}: expected a value")
         found[name] = text if equals else rest.pop(0)
     for name, (value, why) in FIXED.items():
-        if found.get(name, value).replace(" ", "").strip("()[]").lower() != value.lower():
+        if not _is(found.get(name, value), value):
             raise UsageError(f"--{name}={found[name]}: {why}; expected {value}")
     return found
+
+
+def _is(text: str, value: str) -> bool:
+    """Return whether a flag's text says a value: 1.0 is 1, (84, 84) is 84,84."""
+    plain = text.replace(" ", "").strip("()[]").lower()
+    try:
+        return float(plain) == float(value)
+    except ValueError:
+        return plain == value.lower()
 
 
 def translated(given: Mapping[str, str]) -> list[str]:
@@ -184,8 +195,8 @@ def translated(given: Mapping[str, str]) -> list[str]:
 def _schedule(given: Mapping[str, str]) -> str:
     """Return learning rates by env step: (lr − end)·(1 − k/K)² + end after k of K updates, in `PIECES` lines."""
     shares = {entry["type"]: float(entry["share"]) for entry in _replay(given)}
-    fresh = shares["queue"] * _whole(given, "batch_size", SAME["batch_size"][1])
-    steps = _whole(given, "lr_scheduler_steps") * fresh * _whole(given, "r_f_steps", SAME["r_f_steps"][1])
+    fresh = shares["queue"] * _whole(given, "batch_size")
+    steps = _whole(given, "lr_scheduler_steps") * fresh * _whole(given, "r_f_steps")
     start, end = (_number(given, name) for name in ("lr", "lr_end_value"))
     done = [piece / PIECES for piece in range(PIECES + 1)]
     return ",".join(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}" for share in done)
@@ -193,13 +204,13 @@ def _schedule(given: Mapping[str, str]) -> str:
 
 def _replay(given: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the sources of batches; stores give none before they are filled to a share."""
-    size, least = _whole(given, "batch_size", SAME["batch_size"][1]), _number(given, "training_fill_in_factor")
+    size, least = _whole(given, "batch_size"), _number(given, "training_fill_in_factor")
     entries = schema.read(_value(given, "replay_parameters"), size)
     return [entry if entry["type"] == "queue" else {**entry, "fill_in": least} for entry in entries]
 
 
 def _atari(given: Mapping[str, str]) -> bool:
-    env = given.get("env", SAME["env"][1]) or ""
+    env = _value(given, "env")
     return "NoFrameskip" in env or env.startswith("ALE/")
 
 
@@ -212,7 +223,7 @@ def _of_games(given: Mapping[str, str]) -> list[str]:
 
 
 def _value(given: Mapping[str, str], name: str) -> str:
-    return given.get(name, OTHERS[name]) or ""
+    return given.get(name, DEFAULTS[name]) or ""
 
 
 def _yes(given: Mapping[str, str], name: str) -> bool:
@@ -229,9 +240,9 @@ def _number(given: Mapping[str, str], name: str) -> float:
         raise UsageError(f"--{name}={given[name]}: expected a number") from None
 
 
-def _whole(given: Mapping[str, str], name: str, default: str | None = None) -> int:
+def _whole(given: Mapping[str, str], name: str) -> int:
     try:
-        return whole(1)(given.get(name) or default or OTHERS[name] or "")
+        return whole(1)(_value(given, name))
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"--{name} {error}") from None
 

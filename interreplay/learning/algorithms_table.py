@@ -12,7 +12,7 @@ from interreplay.errors import UsageError
 from interreplay.learning.setting_fields import defaults
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
 from interreplay.learning.soft_settings import CrossQSettings, TQCSettings
-from interreplay.learning.unroll_settings import A2CSettings, CLEARSettings, IMPALASettings, LASERSettings
+from interreplay.learning.unroll_settings import A2CSettings, A3CSettings, CLEARSettings, IMPALASettings, LASERSettings
 from interreplay.learning.value_settings import (
     C51Settings,
     DDQNSettings,
@@ -86,6 +86,7 @@ ALGORITHMS = {
     "CLEAR": _of_unrolls("CLEARConfig", CLEARSettings, 20, 32, {"type": "queue", "share": 0.5}, _RESERVOIR),
     "LASER": _of_unrolls("LASERConfig", LASERSettings, 20, 32, {"type": "queue", "share": 0.25}, _NEWEST),
     "A2C": _of_unrolls("A2CConfig", A2CSettings, 5, 16),
+    "A3C": _of_unrolls("A3CConfig", A3CSettings, 5, 1),
 }
 
 UNROLLS = tuple(name for name, row in ALGORITHMS.items() if row.unrolls)

@@ -94,13 +94,27 @@ class ImpalaUpdate(Rule):
 
     def update(self, unrolls: UnrollsLike, rng: torch.Generator | None = None) -> UnrollResult:
         """Learn from a batch of unrolls; nothing is drawn from `rng`."""
+        result = self.differentiate(unrolls)
+        self.step()
+        return result
+
+    def differentiate(self, unrolls: UnrollsLike) -> UnrollResult:
+        """Let ``.grad`` of all parameters be the gradient of the loss of a batch, which is not applied."""
         with torch.set_grad_enabled(bool(self.encoder)):
             rows = self.networks.encoder(_flattened(unrolls.obs))
         with torch.no_grad():
             run = self.networks.actor.run(rows)
         gradients, result = self.judge(run.outputs.unflatten(0, (unrolls.steps + 1, unrolls.size)), unrolls)
-        self._step(run.learn, gradients.flatten(0, 1))
+        for parameter in self.encoder:
+            parameter.grad = None
+        run.learn(gradients.flatten(0, 1))
         return result
+
+    def step(self) -> None:
+        """Apply the gradient that the parameters have, clipped."""
+        clip_gradients(self.parameters, self.settings.grad_clip, self.grad_clip_by)
+        optimizer = self.optimizers["all"]
+        optimizer.apply() if isinstance(optimizer, FastAdam) else optimizer.step()
 
     def judge(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
         """Return the gradient of the loss by outputs ``(T + 1, B, F + 1)``, of this shape, and what is found out."""
@@ -182,14 +196,6 @@ class ImpalaUpdate(Rule):
         replayed = (~unrolls.fresh).to(pi.dtype).mean()
         means = [(entropies * live).sum() / steps, error, ratios.sum() / steps, clipped / steps, divergence]
         return [*means, counted.sum() / steps, size, replayed]
-
-    def _step(self, learn: Any, gradients: Tensor) -> None:
-        for parameter in self.encoder:
-            parameter.grad = None
-        learn(gradients)
-        clip_gradients(self.parameters, self.settings.grad_clip, self.grad_clip_by)
-        optimizer = self.optimizers["all"]
-        optimizer.apply() if isinstance(optimizer, FastAdam) else optimizer.step()
 
 
 def _flattened(obs: Any) -> Any:

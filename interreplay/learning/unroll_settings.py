@@ -22,6 +22,15 @@ class IMPALASettings:
     """V-trace on unrolls, losses as sums over their steps (Espeholt et al. 2018, arXiv:1802.01561, table G.1)."""
 
     train_batch_size: int = setting(32, Whole(1), "unrolls per update, fresh and replayed ones together")
+    sync: bool = setting(
+        False,
+        YesNo(),
+        "runners in other processes make unrolls with the newest weights and are waited for, so that runs repeat; else "
+        "they go on with those that they have",
+    )
+    broadcast_interval: int = setting(
+        1, Whole(1), "updates after which runners in other processes get new weights, where they are not in step"
+    )
     lr: float = changed_default(DQNSettings, "lr", 6e-4)
     lr_end: float | None = setting(
         0.0,
@@ -102,6 +111,7 @@ class A2CSettings(IMPALASettings):
     """Advantage actor-critic, synchronous and without replay (Mnih et al. 2016, arXiv:1602.01783; SB3's defaults)."""
 
     train_batch_size: int = changed_default(IMPALASettings, "train_batch_size", 16)
+    sync: bool = changed_default(IMPALASettings, "sync", True)
     lr: float = changed_default(IMPALASettings, "lr", 7e-4)
     lr_end: float | None = changed_default(IMPALASettings, "lr_end", None)
     optimizer_eps: float = changed_default(IMPALASettings, "optimizer_eps", 1e-5)
@@ -113,3 +123,11 @@ class A2CSettings(IMPALASettings):
     hiddens: tuple[int, ...] = changed_default(IMPALASettings, "hiddens", (64, 64))
     activation: str = changed_default(IMPALASettings, "activation", "tanh")
     shared_layers: bool = changed_default(IMPALASettings, "shared_layers", False)
+
+
+@dataclass(frozen=True)
+class A3CSettings(A2CSettings):
+    """Asynchronous advantage actor-critic: runners give gradients (Mnih et al. 2016, arXiv:1602.01783)."""
+
+    train_batch_size: int = changed_default(IMPALASettings, "train_batch_size", 1)
+    sync: bool = changed_default(IMPALASettings, "sync", False)

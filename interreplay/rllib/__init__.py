@@ -11,6 +11,7 @@ from interreplay.rllib.checkpoints.moved import find_moved_modules
 
 find_moved_modules()
 
+from interreplay.rllib.actor_learner.a3c import A3C, A3CConfig
 from interreplay.rllib.actor_learner.impala import (
     A2C,
     A2CConfig,
@@ -47,6 +48,8 @@ from interreplay.rllib.algorithms.tqc import TQC, TQCConfig
 __all__ = [
     "A2C",
     "A2CConfig",
+    "A3C",
+    "A3CConfig",
     "C51",
     "C51Config",
     "CLEAR",

@@ -123,3 +123,10 @@ def test_it_runs_as_a_user_types_it(tmp_path):
     assert longer.returncode == 0 and "600 steps" in longer.stdout, longer.stderr
     shown = run("--op_mode=test", f"--load_model_url={folder}", "--test_episode_count=2")
     assert shown.returncode == 0 and "2 episodes: return" in shown.stdout, shown.stderr
+
+
+@pytest.mark.parametrize("text", ["1", "1.0", "1e0"])
+def test_one_number_in_several_ways(text):
+    assert actor_learner.read([f"--policy_gradient_loss_weight={text}"]) == {"policy_gradient_loss_weight": text}
+    with pytest.raises(UsageError, match="policy_gradient_loss_weight=1.5: .*; expected 1"):
+        actor_learner.read(["--policy_gradient_loss_weight=1.5"])

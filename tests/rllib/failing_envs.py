@@ -40,6 +40,18 @@ class Counting(gym.Env):
         return result
 
 
+class Parts(Counting):
+    """The same in two named parts."""
+
+    observation_space = gym.spaces.Dict(
+        {name: gym.spaces.Box(-np.inf, np.inf, (1,), np.float32) for name in ("episode", "step")}
+    )
+
+    def observation(self) -> Any:
+        episode, step = super().observation()
+        return {"episode": np.array([episode]), "step": np.array([step])}
+
+
 class Raises(Counting):
     def fail(self, result):
         raise RuntimeError("the motor\nburnt out")

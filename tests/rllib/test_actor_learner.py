@@ -64,6 +64,27 @@ def test_every_fresh_unroll_is_learned_from_once():
     algorithm.stop()
 
 
+def test_gradients_that_are_made_here_are_those_of_a2c():
+    made = [config(trainer=trainer, loss="sum", lr=1e-3).build_algo() for trainer in ("A2C", "A3C")]
+    for _ in range(2):
+        results = [algorithm.train()["learners"]["default_policy"] for algorithm in made]
+        np.testing.assert_equal(*results)
+    assert same(*map(weights, made))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.training(train_batch_size=3), "train_batch_size is 3; expected 4"),
+        (lambda c: c.training(normalize_observations=True), "normalize_observations is True; expected False"),
+        (lambda c: c.training(returns="vtrace").replay(ELITE), "A3C replays nothing"),
+    ],
+)
+def test_what_does_not_go_with_gradients_from_elsewhere(change, message):
+    with pytest.raises(ValueError, match=message):
+        change(config(trainer="A3C")).build_algo()
+
+
 class OneState(gym.Env):
     """Reward 1 in the only state there is, cut after seven steps: the value is 1 / (1 − γ) all the same."""
 
@@ -225,7 +246,6 @@ def test_the_learning_rate_falls_to_its_end():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.env_runners(num_env_runners=2), "num_env_runners is 2; expected 0"),
         (lambda c: c.env_runners(explore=False), "explore is False; expected True"),
         (lambda c: c.training(exploration="EpsilonGreedy", anneal_steps=9), "EpsilonGreedy; expected Sampled"),
         (lambda c: c.training(loss="median"), "loss is 'median'; expected one of sum, mean"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import failing_envs
 import gymnasium as gym
-import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -13,18 +12,6 @@ from interreplay.errors import EnvironmentFailure
 from interreplay.rllib import SACConfig
 
 ID = "interreplay_tests/Counting-v0"
-
-
-class Parts(failing_envs.Counting):
-    """The same in two named parts."""
-
-    observation_space = gym.spaces.Dict(
-        {name: gym.spaces.Box(-np.inf, np.inf, (1,), np.float32) for name in ("episode", "step")}
-    )
-
-    def observation(self):
-        episode, step = super().observation()
-        return {"episode": np.array([episode]), "step": np.array([step])}
 
 
 class Silent(SyncVectorEnv):
@@ -40,7 +27,7 @@ class Silent(SyncVectorEnv):
 @pytest.fixture(scope="module", autouse=True)
 def environments(cluster):
     gym.register(ID, failing_envs.Counting)
-    gym.register(f"{ID[:-3]}Parts-v0", Parts)
+    gym.register(f"{ID[:-3]}Parts-v0", failing_envs.Parts)
     gym.register(f"{ID[:-3]}Silent-v0", vector_entry_point=Silent)
 
 

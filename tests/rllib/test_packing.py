@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.rllib.env_runner.wire_format import pack, unpack
+from interreplay.rllib.env_runner.wire_format import pack, unpack_rows
 from interreplay.transitions import Transitions
 
 
@@ -29,7 +29,7 @@ def made(n: int, goals: bool) -> Transitions:
 @pytest.mark.parametrize("n", [0, 1, 7, 200])
 def test_what_is_packed_comes_back(n, goals):
     rows = made(n, goals)
-    back = unpack(pickle.loads(pickle.dumps(pack(rows))))
+    back = unpack_rows(pickle.loads(pickle.dumps(pack(rows.columns()))))
     for field in ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "episode", "extras"):
         old, new = (getattr(value, field) for value in (rows, back))
         pairs = [(old[k], new[k]) for k in old] if isinstance(old, dict) else [(old, new)]
@@ -42,4 +42,4 @@ def test_what_is_packed_comes_back(n, goals):
 def test_little_is_sent_beside_the_numbers():
     rows = made(1, goals=False)
     numbers = sum(c.nbytes for c in (rows.obs, rows.next_obs, rows.actions, rows.rewards, rows.episode)) + 2
-    assert len(pickle.dumps(pack(rows))) < numbers + 300
+    assert len(pickle.dumps(pack(rows.columns()))) < numbers + 300

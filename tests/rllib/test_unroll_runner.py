@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import failing_envs
 import gymnasium as gym
-import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -24,18 +23,6 @@ class Truncated(failing_envs.Counting):
         obs, reward, over, _, info = super().step(action)
         cut = over and self.episodes % 2 == 0
         return obs, reward + 0.25 * self.steps, over and not cut, cut, info
-
-
-class Parts(failing_envs.Counting):
-    """The same in two named parts."""
-
-    observation_space = gym.spaces.Dict(
-        {name: gym.spaces.Box(-np.inf, np.inf, (1,), np.float32) for name in ("episode", "step")}
-    )
-
-    def observation(self):
-        episode, step = super().observation()
-        return {"episode": np.array([episode]), "step": np.array([step])}
 
 
 def built(env, steps=4, envs=2, kind=IMPALAConfig, seed=0, **env_config):
@@ -82,7 +69,7 @@ def test_what_is_recorded_is_what_acted(kind):
 
 
 def test_parts_of_observations_keep_their_names():
-    algorithm = built(Parts)
+    algorithm = built(failing_envs.Parts)
     unrolls = algorithm.env_runner.unroll(4)
     assert unrolls.obs["step"][:, 0, 0].tolist() == [0, 1, 2, 3, 4]
     algorithm.train()

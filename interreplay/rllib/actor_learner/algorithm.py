@@ -8,12 +8,13 @@ from typing import Any
 from ray.rllib.utils.annotations import override
 
 from interreplay.diagnostics.unroll_statistics import UnrollStatistics
-from interreplay.errors import EnvironmentFailure
+from interreplay.rllib.actor_learner.collectors import UnrollCollector, make_collector
 from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.transitions import map_observation
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.experience import UnrollExperience
 from interreplay.unrolls.mixture import UnrollMix
+from interreplay.unrolls.unrolls import Unrolls
 
 
 class ActorLearner(TrainingLoop):
@@ -25,15 +26,20 @@ class ActorLearner(TrainingLoop):
     """
 
     experience: UnrollExperience
+    _collector: UnrollCollector
 
     @override(TrainingLoop)
     def _prepare(self) -> None:
+        self._collector = self._make_collector()
         batch = self.config.train_batch_size_per_learner
         gaussian = self.learner.single_module.gaussian
         mix = self.config.make_mix(gaussian)
         mix.check(batch)
         self.experience = UnrollExperience(mix, batch, self.config.seed)
         self.statistics = UnrollStatistics(UnrollDistance(gaussian=gaussian))
+
+    def _make_collector(self) -> UnrollCollector:
+        return make_collector(self.config, self.env_runner_group, self.learner)
 
     @property
     def replay_buffer(self) -> UnrollMix:
@@ -52,23 +58,13 @@ class ActorLearner(TrainingLoop):
 
     @override(TrainingLoop)
     def _sample(self) -> None:
-        """Add one unroll of every environment to the experience.
+        self._take(self._collector.collect(self.config.rollout_fragment_length))
 
-        Raises:
-            EnvironmentFailure: An environment raised an error, or gave what cannot be stored.
-            NonFiniteError: It gave numbers that are none.
-        """
-        runner: Any = self.env_runner
-        try:
-            unrolls = runner.unroll(self.config.rollout_fragment_length, self.learner.updates)
-        except EnvironmentFailure as failure:
-            raise failure.located(f"env step {self.env_steps + 1}") from failure.__cause__
-        runner.take_cut_episodes()  # unrolls know no episodes that could be continued
-        self.experience.add(unrolls)
+    @override(TrainingLoop)
+    def _add(self, rows: Unrolls) -> None:
+        self.experience.add(rows)
         if self.config.normalize_observations:
-            self.learner.observe(map_observation(lambda part: part[:-1][unrolls.live], unrolls.obs))
-        if self.config.anneal_steps:
-            self.experience.anneal(self.env_steps / self.config.anneal_steps)
+            self.learner.observe(map_observation(lambda part: part[:-1][rows.live], rows.obs))
 
     @override(TrainingLoop)
     def _update(self, batch: Any) -> None:
@@ -81,12 +77,8 @@ class ActorLearner(TrainingLoop):
             self.experience.mix.update(aside, self.learner.policy_of(aside))
 
     @override(TrainingLoop)
-    def _runner_metrics(self) -> list[Any]:
-        return [self.env_runner.get_metrics()]
-
-    @override(TrainingLoop)
     def _described(self) -> dict[str, float]:
-        return self.statistics.collect(self.replay_buffer)
+        return self.statistics.collect(self.replay_buffer) | self._collector.waits()
 
     @override(TrainingLoop)
     def _parts_state(self) -> dict[str, Any]:

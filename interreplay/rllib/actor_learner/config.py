@@ -28,7 +28,9 @@ from interreplay.unrolls.mixture import UnrollMix
 class ActorLearnerConfig(LoopConfig):
     """Settings shared by the algorithms that learn from unrolls; RLlib's name for T is ``rollout_fragment_length``.
 
-    Each environment gives an unroll of T steps in a round; an update is made as soon as enough fresh ones wait.
+    Each environment gives an unroll of T steps in a round; an update is made as soon as enough fresh ones wait. With
+    ``num_env_runners`` 0 they are made in this process, else by runners in others: in step where `sync` is true, else
+    as they come, with ``max_requests_in_flight_per_env_runner`` requests on the way to each.
 
     Attributes:
         trainer: Name in the table of algorithms.
@@ -47,6 +49,9 @@ class ActorLearnerConfig(LoopConfig):
         self.rollout_fragment_length = row.of_run["rollout_fragment_length"]
         self.num_envs_per_env_runner = row.of_run["num_envs_per_worker"]
         self.replay_buffer_config = {"type": row.buffer, **row.buffer_args}
+        self.max_requests_in_flight_per_env_runner = 2  # a runner has the next one when it has answered
+        # There are no connectors whose states RLlib would have to collect from all runners, one after the other.
+        self._dont_auto_sync_env_runner_states = True
 
     @override(LoopConfig)
     def replay(self, kind: str | Sequence[Any], **arguments: Any) -> Self:
@@ -92,8 +97,12 @@ class ActorLearnerConfig(LoopConfig):
             raise ValueError("explore is False; expected True, ratios are of actions that the policy drew")
         if self.returns == "gae" and self.replay_buffer_config["type"] != FRESH:
             raise ValueError("returns is 'gae' and unrolls are replayed; expected returns='vtrace' with replay")
-        if self.num_env_runners > 0:
-            raise ValueError(f"num_env_runners is {self.num_env_runners}; expected 0, unrolls are made in this process")
+        self._check_runners()
+
+    def _check_runners(self) -> None:
+        """Refuse runners in other processes that do not fit the returns."""
+        if self.returns == "gae" and self.num_env_runners > 0 and not self.sync:
+            raise ValueError("returns is 'gae' and sync is False; expected sync=True, or returns='vtrace'")
 
     @override(LoopConfig)
     def rates(self, env_steps: int) -> dict[str, float]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
+import ray
 from ray.rllib.utils.annotations import override
 
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.learning.policy_value import VALUE_OUTPUT
+from interreplay.rllib.actor_learner.collectors import Answer
 from interreplay.rllib.env_runner.batching import CPU, as_tensors
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
+from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.rllib.env_runner.stepping import SteppingRunner
+from interreplay.rllib.env_runner.wire_format import pack
 from interreplay.unrolls.unrolls import Unrolls
 
 
@@ -45,6 +50,8 @@ class UnrollRunner(BatchEnvRunner):
 
     _seen: Seen | None = None
     _unrolling = False
+    _weights: ray.ObjectRef | None = None
+    _answered: float | None = None
 
     @override(SteppingRunner)
     def make_env(self) -> None:
@@ -54,6 +61,15 @@ class UnrollRunner(BatchEnvRunner):
                 f"autoreset_mode of the vector environment {self.env_name} is SAME_STEP; expected NEXT_STEP, unrolls "
                 "hold the observation that an episode ended with in its place"
             )
+
+    @override(BatchEnvRunner)
+    def _first_state(self, restarts: int | None = None) -> RunnerState:
+        """Return the state of a runner without a step; the first one elsewhere draws what the one here would."""
+        index = self.worker_index or 0
+        before = min(index, 1)  # RLlib adds the index to the seed
+        seed = None if self._seed is None else self._seed - before
+        exploration, device = self.config.exploration, self._device
+        return RunnerState.begin(seed, index, self.num_envs, exploration, device, restarts, index - before)
 
     def unroll(self, steps: int, version: int = 0) -> Unrolls:
         """Step every environment T times, and return it as unrolls that begin where the last ones ended.
@@ -89,6 +105,40 @@ class UnrollRunner(BatchEnvRunner):
             self._unrolling = False
         self._hooks.end_sample()
         return self._unrolls(rows.columns(), [*seen, *[None] * (steps - len(seen))], version)
+
+    def answer(
+        self, weights: list[ray.ObjectRef], version: int, steps: int, restarts: int | None
+    ) -> Answer | EnvironmentFailure:
+        """Make what a learner in another process asks for; a failure of the environment is an answer, too.
+
+        Args:
+            weights: State of its module, alone in a list, so that it only travels where it is new.
+            version: Updates that these have seen.
+            steps: T.
+            restarts: How often this runner's process was replaced, as far as is known; see `count_restart`.
+        """
+        waited = 0.0 if self._answered is None else time.monotonic() - self._answered
+        if self._weights != weights[0]:
+            self.set_state(ray.get(weights[0]))
+            self._weights = weights[0]
+        count = self.count_restart(restarts)
+        try:
+            made = self.make(steps, version)
+        except EnvironmentFailure as failure:
+            return failure
+        self.take_cut_episodes()  # unrolls know no episodes that could be continued
+        answer = Answer(count, pack(made.columns()), waited, self.get_metrics())
+        self._answered = time.monotonic()
+        return answer
+
+    def make(self, steps: int, version: int) -> Any:
+        """Return what a learner gets, something with `columns`: the unrolls themselves."""
+        return self.unroll(steps, version)
+
+    @override(BatchEnvRunner)
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._weights = None  # RLlib may bring others
+        super().set_state(state)
 
     def _reset_where_due(self) -> None:
         if self._needs_initial_reset:

@@ -11,20 +11,11 @@ from ray.rllib.core import COMPONENT_RL_MODULE
 from interreplay.errors import EnvironmentFailure, RunnerLost
 from interreplay.rllib.env_runner.episode_log import Names
 from interreplay.rllib.env_runner.remote import Collected, RemoteRunners
+from interreplay.rllib.env_runner.wire_format import unpack_rows
 
 
-class Collector(Protocol):
-    """Steps environments and returns their columns."""
-
-    def collect(self, length: int, warm_up: bool, record: Names, progress: float | None = None) -> Collected:
-        """Step every environment `length` times.
-
-        Args:
-            length: Steps of each environment.
-            warm_up: Act at random.
-            record: Names of columns to add, see `BatchEnvRunner.collect`.
-            progress: Of the run, for exploration with a schedule; None leaves it where it is.
-        """
+class RunnersOfLoop(Protocol):
+    """What a loop asks of runners, wherever they are and whatever they collect."""
 
     def metrics(self) -> list[Any]:
         """Return what the runners report."""
@@ -47,7 +38,21 @@ class Collector(Protocol):
         """Continue from what `state_dict` gave."""
 
 
-class LocalCollector:
+class Collector(RunnersOfLoop, Protocol):
+    """Steps environments and returns their columns."""
+
+    def collect(self, length: int, warm_up: bool, record: Names, progress: float | None = None) -> Collected:
+        """Step every environment `length` times.
+
+        Args:
+            length: Steps of each environment.
+            warm_up: Act at random.
+            record: Names of columns to add, see `BatchEnvRunner.collect`.
+            progress: Of the run, for exploration with a schedule; None leaves it where it is.
+        """
+
+
+class Here:
     """The runner in this process, whose state is part of RLlib's.
 
     Args:
@@ -56,13 +61,6 @@ class LocalCollector:
 
     def __init__(self, runner: Any):
         self._runner = runner
-
-    def collect(self, length: int, warm_up: bool, record: Names, progress: float | None = None) -> Collected:
-        try:
-            rows = self._runner.collect(length * self._runner.num_envs, warm_up, record, progress)
-        except EnvironmentFailure as failure:
-            return Collected(failure=failure)
-        return Collected([rows], self._runner.take_cut_episodes())
 
     def metrics(self) -> list[Any]:
         return [self._runner.get_metrics()]
@@ -77,7 +75,7 @@ class LocalCollector:
         pass
 
 
-class RemoteCollector:
+class Elsewhere:
     """The runners in other processes.
 
     Args:
@@ -89,9 +87,8 @@ class RemoteCollector:
     def __init__(self, runners: RemoteRunners, learner: Any, patience: float):
         self._runners, self._learner, self._patience = runners, learner, patience
 
-    def collect(self, length: int, warm_up: bool, record: Names, progress: float | None = None) -> Collected:
-        weights = self._learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
-        return self._runners.collect(weights, length, warm_up, record, progress)
+    def _weights(self) -> dict[str, Any]:
+        return self._learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
 
     def metrics(self) -> list[Any]:
         return self._runners.metrics()
@@ -112,6 +109,27 @@ class RemoteCollector:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._runners.load_states(state["remote_runners"], state.get("runner_restarts"))
+
+
+class LocalCollector(Here):
+    """Rows of the runner in this process."""
+
+    def collect(self, length: int, warm_up: bool, record: Names, progress: float | None = None) -> Collected:
+        try:
+            rows = self._runner.collect(length * self._runner.num_envs, warm_up, record, progress)
+        except EnvironmentFailure as failure:
+            return Collected(failure=failure)
+        return Collected([rows], self._runner.take_cut_episodes())
+
+
+class RemoteCollector(Elsewhere):
+    """Rows of the runners in other processes."""
+
+    def collect(self, length: int, warm_up: bool, record: Names, progress: float | None = None) -> Collected:
+        def make(runner: Any) -> Any:
+            return runner.collect(length * runner.num_envs, warm_up, record, progress)
+
+        return self._runners.collect(self._weights(), make, unpack_rows)
 
 
 def make_collector(config: Any, group: Any, learner: Any) -> Collector:

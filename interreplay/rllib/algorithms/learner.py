@@ -56,10 +56,14 @@ class RuleLearner(TorchLearner):
     def learn_from(self, batch: Any) -> Any:
         """Make one gradient update, and return what it found out."""
         result = self._update_rule.update(batch, self._rng)
-        self._totals += result.metrics
+        self.count(result.metrics)
+        return result
+
+    def count(self, metrics: Tensor) -> None:
+        """Count an update with its metrics."""
+        self._totals += metrics
         self._since += 1
         self.updates += 1
-        return result
 
     def observe(self, obs: Observation) -> None:
         """Take new observations ``(n, ...)`` into the running statistics, where networks normalize by them."""

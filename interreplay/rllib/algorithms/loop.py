@@ -17,8 +17,10 @@ from ray.rllib.utils.metrics import (
     NUM_ENV_STEPS_TRAINED_LIFETIME,
 )
 
+from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.algorithms.shell import Shell
 from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
+from interreplay.rllib.env_runner.remote import Collected
 
 LOOP_STATE = "interreplay_loop"
 
@@ -34,6 +36,7 @@ class TrainingLoop(Shell):
 
     config_class: ClassVar[Any]
     experience: Any
+    _collector: Any  # a `RunnersOfLoop`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let the configuration that the class names make algorithms of this class."""
@@ -110,6 +113,30 @@ class TrainingLoop(Shell):
             RunnerLost: A remote runner is gone, and is not restarted.
         """
 
+    def _take(self, collected: Collected) -> None:
+        """Add what runners gave to the experience.
+
+        Raises:
+            EnvironmentFailure: An environment raised an error, or gave what cannot be stored.
+            NonFiniteError: It gave numbers that are none.
+            RunnerLost: A remote runner is gone, and is not restarted.
+        """
+        for rows in collected.rows:
+            self._add(rows)
+        failure = collected.failure
+        if isinstance(failure, EnvironmentFailure):
+            raise failure.located(f"env step {self.env_steps + 1}") from failure.__cause__
+        if failure is not None:
+            raise failure
+        if not collected.rows:
+            self._collector.wait(self.restore_lost_runners, lambda: self.stop_requested)
+        if self.config.anneal_steps:
+            self.experience.anneal(self.env_steps / self.config.anneal_steps)
+
+    @abstractmethod
+    def _add(self, rows: Any) -> None:
+        """Add what one runner gave."""
+
     def _learn(self) -> None:
         """Do the updates that are due."""
         if self._has_schedules:
@@ -122,7 +149,7 @@ class TrainingLoop(Shell):
         """Update from a batch, and note what was found out of it."""
 
     def _report(self) -> None:
-        self.metrics.aggregate(self._runner_metrics(), key=ENV_RUNNER_RESULTS)
+        self.metrics.aggregate(self._collector.metrics(), key=ENV_RUNNER_RESULTS)
         learned = self.learner.collect_metrics() | {"num_updates_lifetime": self.learner.updates}
         for name, value in learned.items():
             self.metrics.log_value((LEARNER_RESULTS, DEFAULT_MODULE_ID, name), value, window=1)
@@ -134,10 +161,6 @@ class TrainingLoop(Shell):
         for name, value in self._described().items():
             self.metrics.log_value(("replay_buffer", name), value, window=1)
         self.metrics.log_value("env_steps", self.env_steps, window=1)
-
-    @abstractmethod
-    def _runner_metrics(self) -> list[Any]:
-        """Return what the runners report."""
 
     @abstractmethod
     def _described(self) -> dict[str, float]:
@@ -154,6 +177,7 @@ class TrainingLoop(Shell):
                 "reported_updates": self._reported_updates,
                 "global_rng": global_rng(),
                 **self._parts_state(),
+                **self._collector.state_dict(),
             }
         return state
 
@@ -168,6 +192,7 @@ class TrainingLoop(Shell):
         self.learner.set_rates(self.config.rates(self.env_steps))
         set_global_rng(loop["global_rng"])
         self._load_parts_state(loop)
+        self._collector.load_state_dict(loop)
 
     @abstractmethod
     def _parts_state(self) -> dict[str, Any]:

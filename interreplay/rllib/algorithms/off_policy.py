@@ -11,7 +11,7 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LI
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
-from interreplay.errors import EnvironmentFailure, NonFiniteError
+from interreplay.errors import NonFiniteError
 from interreplay.experience import Replay, RowSource, make_source
 from interreplay.learning.offers import SUCCESS_COLUMN
 from interreplay.part import Context
@@ -118,6 +118,8 @@ class OffPolicyAlgorithm(TrainingLoop):
             left = min(left, config.anneal_steps - done)
         self.experience.advance(min(config.batches_per_draw, left))
         self._learn()
+        if config.anneal_steps:
+            self.experience.anneal(self.env_steps / config.anneal_steps)
 
     @override(TrainingLoop)
     def _sample(self) -> None:
@@ -125,8 +127,6 @@ class OffPolicyAlgorithm(TrainingLoop):
             self._collect()
         else:
             self._learn_in_place_of_steps()
-        if self.config.anneal_steps:
-            self.experience.anneal(self.env_steps / self.config.anneal_steps)
 
     def _collect(self) -> None:
         """Add one fragment of every runner to what is learned from."""
@@ -136,15 +136,9 @@ class OffPolicyAlgorithm(TrainingLoop):
         progress = self.config.progress(self.env_steps)
         collected = self._collector.collect(length, warm_up, self._recorded, progress)
         self.experience.truncate_episodes(collected.cut)
-        for rows in collected.rows:
-            self._add(rows)
-        if isinstance(collected.failure, EnvironmentFailure):
-            raise collected.failure.located(f"env step {self.env_steps + 1}")
-        if collected.failure is not None:
-            raise collected.failure
-        if not collected.rows:
-            self._collector.wait(self.restore_lost_runners, lambda: self.stop_requested)
+        self._take(collected)
 
+    @override(TrainingLoop)
     def _add(self, rows: Transitions) -> None:
         try:
             self.experience.add(rows)
@@ -162,10 +156,6 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.diagnostics.observe(self.replay_buffer, batch, result.errors)
 
     @override(TrainingLoop)
-    def _runner_metrics(self) -> list[Any]:
-        return self._collector.metrics()
-
-    @override(TrainingLoop)
     def _compile_iteration_results(self, **parts: Any) -> dict[str, Any]:
         results = super()._compile_iteration_results(**parts)
         if not self.config.collect:  # updates take the place of steps, on the axes of reports too
@@ -179,12 +169,11 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @override(TrainingLoop)
     def _parts_state(self) -> dict[str, Any]:
-        return {"diagnostics": self.diagnostics.state_dict(), **self._collector.state_dict()}
+        return {"diagnostics": self.diagnostics.state_dict()}
 
     @override(TrainingLoop)
     def _load_parts_state(self, state: dict[str, Any]) -> None:
         self.diagnostics.load_state_dict(state["diagnostics"])
-        self._collector.load_state_dict(state)
 
 
 OffPolicy = OffPolicyAlgorithm  # its name before; subclasses of it elsewhere may use it

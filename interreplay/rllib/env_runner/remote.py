@@ -15,9 +15,7 @@ from ray.exceptions import ActorDiedError, RayError
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost
-from interreplay.rllib.env_runner.episode_log import Names
-from interreplay.rllib.env_runner.wire_format import pack, unpack
-from interreplay.transitions import Transitions
+from interreplay.rllib.env_runner.wire_format import pack
 
 logger = logging.getLogger(__name__)
 # Rounds in a row in which every runner failed, whatever restarts they were granted.
@@ -26,15 +24,15 @@ FRUITLESS_ROUNDS = 5
 
 @dataclass
 class Collected:
-    """What one round of all remote runners gave.
+    """What runners gave.
 
     Attributes:
-        rows: Of each runner that answered, in the order of their indices.
+        rows: Transitions, or unrolls, of each runner that answered, in the order of their indices.
         cut: Episodes that nothing will continue: broken off in runners that live, and all of those that are gone.
         failure: To be raised once the rows are stored.
     """
 
-    rows: list[Transitions] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)
     failure: InterreplayError | None = None
 
@@ -59,20 +57,16 @@ class RemoteRunners:
     def _restarted(self) -> bool:
         return bool(self._config.restart_failed_env_runners)
 
-    def collect(
-        self, weights: dict[str, Any], length: int, warm_up: bool, record: Names, progress: float | None = None
-    ) -> Collected:
-        """Let every remote runner step its environments with the newest weights.
+    def collect(self, weights: dict[str, Any], make: Callable[[Any], Any], unpacked: Callable[[Any], Any]) -> Collected:
+        """Let every remote runner make something with the newest weights, and wait for all.
 
         The weights go with the request: RLlib's `sync_weights` drops them while two earlier ones are on their way, and
         a runner then acts with old ones, now and then, without a word.
 
         Args:
             weights: State of the learner's module.
-            length: Steps of each environment.
-            warm_up: Act at random.
-            record: Names of columns to add, see `BatchEnvRunner.collect`.
-            progress: Of the run, for exploration with a schedule; None leaves it where it is.
+            make: Called with each runner in its process; returns what has `columns`.
+            unpacked: Makes the same again of these columns, packed.
         """
         reference, restarts = ray.put(weights), dict(self.restarts)
 
@@ -80,10 +74,10 @@ class RemoteRunners:
             runner.set_state(ray.get(reference))
             count = runner.count_restart(restarts.get(runner.worker_index))
             try:
-                rows = runner.collect(length * runner.num_envs, warm_up, record, progress)
+                made = make(runner)
             except EnvironmentFailure as failure:
                 return failure
-            return count, pack(rows), runner.take_cut_episodes(), runner.running_episodes()
+            return count, pack(made.columns()), runner.take_cut_episodes(), runner.running_episodes()
 
         collected = Collected()
         replies, failures = self._ask(work)
@@ -95,11 +89,11 @@ class RemoteRunners:
             if count != self.restarts.setdefault(index, count):
                 collected.cut += self._running.get(index, [])
             self.restarts[index], self._running[index] = count, running
-            collected.rows.append(unpack(packed))
+            collected.rows.append(unpacked(packed))
             collected.cut += cut
         for index in failures:
             collected.cut += self._running.pop(index, [])
-        collected.failure = self._judge(failures, bool(collected.rows))
+        collected.failure = self.judge(failures, bool(collected.rows))
         return collected
 
     def _ask(self, work: Callable[[Any], Any]) -> tuple[dict[int, Any], dict[int, InterreplayError]]:
@@ -110,18 +104,28 @@ class RemoteRunners:
         replies = {result.actor_id: result.get() for result in results if result.ok}
         failures = {result.actor_id: lost(result.get(), result.actor_id) for result in results if not result.ok}
         for index in set(asked) - replies.keys() - failures.keys():
-            failures[index] = RunnerLost(
-                f"remote env runner {index} gave nothing within sample_timeout_s={limit} s: "
-                f"a step or a reset of {self._config.env} hangs, or takes longer than that"
-            )
-            self._end(index)
+            failures[index] = self.end(index)
         return replies, failures
 
-    def _end(self, index: int) -> None:
-        """End a runner's process, which may hang; Ray starts another where it may."""
+    def end(self, index: int) -> RunnerLost:
+        """End the process of a runner that gave nothing in time; Ray starts another where it may. Return the error."""
         manager = self._group._worker_manager
         ray.kill(manager.actors()[index], no_restart=not self._restarted)
         manager.set_actor_state(index, healthy=False)
+        return RunnerLost(
+            f"remote env runner {index} gave nothing within sample_timeout_s={self._config.sample_timeout_s} s: "
+            f"a step or a reset of {self._config.env} hangs, or takes longer than that"
+        )
+
+    def in_service(self) -> dict[int, Any]:
+        """Return Ray's handles of the runners in service, by index."""
+        manager = self._group._worker_manager
+        handles = manager.actors()
+        return {index: handles[index] for index in manager.healthy_actor_ids()}
+
+    def put_out_of_service(self, index: int) -> None:
+        """Ask a runner nothing more until RLlib has found it restarted."""
+        self._group._worker_manager.set_actor_state(index, healthy=False)
 
     def dead_for_good(self) -> bool:
         """Return whether Ray will start no other process for any runner; waits for those that are starting."""
@@ -134,7 +138,7 @@ class RemoteRunners:
         died = [isinstance(result.get(), ActorDiedError) for result in results]
         return len(died) == len(manager.actor_ids()) and all(died)
 
-    def _judge(self, failures: dict[int, InterreplayError], any_rows: bool) -> InterreplayError | None:
+    def judge(self, failures: dict[int, InterreplayError], any_rows: bool) -> InterreplayError | None:
         """Return what is to be raised for `failures` by runner, None where training goes on without these runners."""
         cause = next(iter(failures.values()), None)
         self._fruitless = 0 if any_rows else self._fruitless + 1

@@ -57,6 +57,7 @@ class RunnerState:
         exploration: Exploration,
         device: torch.device,
         restarts: int | None = None,
+        stream: int | None = None,
     ) -> RunnerState:
         """Return the state of a runner that has made no step: seeds and episode ids are no other process's.
 
@@ -67,8 +68,10 @@ class RunnerState:
             exploration: Copied.
             device: On which actions are computed.
             restarts: How often its process was replaced.
+            stream: Number of its randomness, its index by default.
         """
-        sequence = np.random.SeedSequence(seed, spawn_key=(index, restarts) if restarts else (index,))
+        stream = index if stream is None else stream
+        sequence = np.random.SeedSequence(seed, spawn_key=(stream, restarts) if restarts else (stream,))
         env_seed, torch_seed = (int(s) for s in sequence.generate_state(2, np.uint32))
         return cls(
             index=index,

@@ -1,0 +1,177 @@
+"""A3C: runners make gradients of their own unrolls, and the learner applies them as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from ray.rllib.utils.annotations import override
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
+
+from interreplay.learning.impala import ImpalaUpdate
+from interreplay.learning.unroll_settings import A3CSettings
+from interreplay.rllib.actor_learner.algorithm import ActorLearner
+from interreplay.rllib.actor_learner.collectors import UnrollCollector, make_collector
+from interreplay.rllib.actor_learner.config import ActorLearnerConfig
+from interreplay.rllib.actor_learner.learner import UnrollLearner
+from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
+from interreplay.rllib.env_runner.wire_format import Packed, unpack
+from interreplay.unrolls.checks import check_finite
+from interreplay.unrolls.experience import UnrollExperience
+
+
+class Gradients(NamedTuple):
+    """What a runner made of its unrolls.
+
+    Attributes:
+        gradient: Of all parameters, not clipped yet, ``(P,)``.
+        metrics: The numbers that `ImpalaUpdate.metrics` names.
+        env_steps: Steps that environments made, ``()``.
+        version: Updates that the weights had seen, ``()``.
+    """
+
+    gradient: Tensor
+    metrics: Tensor
+    env_steps: Tensor
+    version: Tensor
+
+    def columns(self) -> dict[str, Tensor]:
+        """Return the tensors by name."""
+        return self._asdict()
+
+    @classmethod
+    def unpacked(cls, packed: Packed) -> Gradients:
+        """Return what was packed."""
+        return cls(**{name: torch.from_numpy(array) for name, array in unpack(packed).items()})
+
+
+class GradientRunner(UnrollRunner):
+    """A runner that gives gradients in place of the unrolls that they are of."""
+
+    _rule: ImpalaUpdate | None = None
+
+    @override(UnrollRunner)
+    def make(self, steps: int, version: int) -> Gradients:
+        unrolls = self.unroll(steps, version)
+        check_finite(unrolls)
+        if self._rule is None:
+            self._rule = self.config.make_update(self.module)
+        metrics = self._rule.differentiate(unrolls.to(self._device)).metrics
+        gradient = parameters_to_vector([parameter.grad for parameter in self._rule.parameters])
+        return Gradients(gradient, metrics, torch.tensor(unrolls.env_steps), torch.tensor(version))
+
+    def use_rule(self, rule: ImpalaUpdate) -> None:
+        """Make gradients by the learner's own update: the networks are the same."""
+        self._rule = rule
+
+
+class GradientExperience(UnrollExperience):
+    """The gradients that came and are not applied; nothing is replayed."""
+
+    _waiting: list[Gradients]
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self._waiting = []
+
+    @override(UnrollExperience)
+    def add(self, unrolls: Any) -> None:
+        self._waiting.append(unrolls)
+        self.env_steps += int(unrolls.env_steps)
+
+    @override(UnrollExperience)
+    def batches(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Any]:
+        while not stop() and self._waiting:
+            yield self._waiting.pop(0)
+
+    @override(UnrollExperience)
+    def state_dict(self) -> dict[str, Any]:
+        waiting = [{name: x.numpy() for name, x in one.columns().items()} for one in self._waiting]
+        return super().state_dict() | {"waiting": waiting}
+
+    @override(UnrollExperience)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        waiting = state["waiting"]
+        self._waiting = [Gradients(**{name: torch.as_tensor(x) for name, x in one.items()}) for one in waiting]
+
+
+class GradientLearner(UnrollLearner):
+    """Learner that applies gradients which runners made."""
+
+    def apply(self, gradients: Gradients) -> None:
+        """Make one step, clipped as the settings say."""
+        rule, device = self._update_rule, self._device
+        parts = gradients.gradient.to(device).split([parameter.numel() for parameter in rule.parameters])
+        for parameter, part in zip(rule.parameters, parts, strict=True):
+            parameter.grad = part.view_as(parameter)
+        rule.step()
+        self.count(gradients.metrics.to(device))
+
+
+class A3CConfig(ActorLearnerConfig):
+    """Advantage actor-critic whose runners make gradients with the weights that they have (arXiv:1602.01783).
+
+    A gradient is of the unrolls of all environments of a runner, so that ``train_batch_size`` is their number. With
+    ``num_env_runners`` 0 it is made here, with the newest weights: A2C.
+    """
+
+    settings_class = A3CSettings
+    trainer = "A3C"
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class)
+        self.env_runner_cls = GradientRunner
+
+    @override(ActorLearnerConfig)
+    def get_default_learner_class(self) -> type:
+        return GradientLearner
+
+    @override(ActorLearnerConfig)
+    def _check_runners(self) -> None:
+        if self.train_batch_size_per_learner == A3CSettings().train_batch_size:
+            self.training(train_batch_size_per_learner=self.num_envs_per_env_runner)
+        if self.train_batch_size_per_learner != self.num_envs_per_env_runner and not self.in_evaluation:
+            raise ValueError(
+                f"train_batch_size is {self.train_batch_size_per_learner}; expected {self.num_envs_per_env_runner}, "
+                "A3C's gradients are of one unroll of each environment of a runner"
+            )
+        if self.normalize_observations:
+            raise ValueError("normalize_observations is True; expected False, A3C's learner sees no observations")
+        if self.replay_buffer_config["type"] != "Fresh":
+            raise ValueError("A3C replays nothing; expected IMPALA, CLEAR or LASER for a mix of unrolls")
+
+
+class A3C(ActorLearner):
+    """A3C: gradients from runners in other processes, applied in the order in which they come."""
+
+    config_class = A3CConfig
+    learner: GradientLearner
+
+    @override(ActorLearner)
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.experience = GradientExperience(self.replay_buffer, self.experience.batch_size, self.config.seed)
+        self._lags: list[int] = []
+        if self.config.num_env_runners == 0:
+            self.env_runner.use_rule(self.learner._update_rule)
+
+    @override(ActorLearner)
+    def _make_collector(self) -> UnrollCollector:
+        return make_collector(self.config, self.env_runner_group, self.learner, Gradients.unpacked)
+
+    @override(ActorLearner)
+    def _add(self, rows: Any) -> None:
+        self.experience.add(rows)
+
+    @override(ActorLearner)
+    def _update(self, batch: Gradients) -> None:
+        self._lags.append(self.learner.updates - int(batch.version))
+        self.learner.apply(batch)
+
+    @override(ActorLearner)
+    def _described(self) -> dict[str, float]:
+        lags, self._lags = self._lags or [0], []
+        return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))} | self._collector.waits()

@@ -1,0 +1,95 @@
+"""Requests to runners in other processes, several of them in flight, whose answers are taken as they come."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from interreplay.errors import EnvironmentFailure, InterreplayError
+from interreplay.rllib.env_runner.remote import RemoteRunners, lost
+
+
+class Requests:
+    """What runners in other processes work on: at most so many requests each, so that none of them waits for us.
+
+    Waiting takes no processor time: Ray wakes this process when an answer is there.
+
+    Args:
+        runners: These.
+        most: Requests in flight per runner, 1 or more; with 1 a runner waits until it is asked again.
+        limit: Seconds in which a runner is to answer; None for any number.
+
+    Attributes:
+        waited: Seconds that `receive` waited in the whole run of this process.
+    """
+
+    def __init__(self, runners: RemoteRunners, most: int, limit: float | None):
+        self._runners, self._most, self._limit = runners, most, math.inf if limit is None else limit
+        self._in_flight: dict[ray.ObjectRef, int] = {}
+        self._heard_of: dict[int, float] = {}
+        self.waited = 0.0
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
+    def send(self, ask: Callable[[Any, int | None], ray.ObjectRef]) -> None:
+        """Send every runner in service as many requests as it lacks.
+
+        Args:
+            ask: Sends one, given Ray's handle of the runner and how often its process is known to have been replaced.
+        """
+        waiting = Counter(self._in_flight.values())
+        for index, handle in self._runners.in_service().items():
+            if not waiting[index]:
+                self._heard_of[index] = time.monotonic()
+            for _ in range(self._most - waiting[index]):
+                self._in_flight[ask(handle, self._runners.restarts.get(index))] = index
+
+    def receive(self) -> tuple[int, Any] | dict[int, InterreplayError]:
+        """Wait for an answer.
+
+        Returns:
+            The runner's index and its answer, or where one failed, died or took too long, the errors by index.
+        """
+        begun = time.monotonic()
+        failures = self._overdue(begun)
+        if failures:
+            return failures
+        next_limit = min(self._heard_of[index] for index in self._in_flight.values()) + self._limit
+        timeout = None if math.isinf(next_limit) else max(0.0, next_limit - begun)
+        ready, _ = ray.wait(list(self._in_flight), num_returns=1, timeout=timeout)
+        self.waited += time.monotonic() - begun
+        return self._answer(ready[0]) if ready else self._overdue(time.monotonic())
+
+    def _answer(self, request: ray.ObjectRef) -> tuple[int, Any] | dict[int, InterreplayError]:
+        index = self._in_flight.pop(request)
+        self._heard_of[index] = time.monotonic()
+        try:
+            answer = ray.get(request)
+        except RayError as error:
+            self._runners.put_out_of_service(index)
+            self._forget(index)
+            return {index: lost(error, index)}
+        if isinstance(answer, EnvironmentFailure):
+            self._forget(index)
+            return {index: answer}
+        return index, answer
+
+    def _overdue(self, now: float) -> dict[int, InterreplayError]:
+        """End runners that had their time and have answered nothing; return the errors."""
+        found: dict[int, InterreplayError] = {}
+        for index in {index for index in self._in_flight.values() if now >= self._heard_of[index] + self._limit}:
+            mine = [request for request, runner in self._in_flight.items() if runner == index]
+            if not ray.wait(mine, num_returns=1, timeout=0)[0]:
+                self._forget(index)
+                found[index] = self._runners.end(index)
+        return found
+
+    def _forget(self, index: int) -> None:
+        self._in_flight = {request: runner for request, runner in self._in_flight.items() if runner != index}

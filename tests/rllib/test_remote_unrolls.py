@@ -1,0 +1,194 @@
+"""Unrolls of runners in other processes: in step, as they come, over stops, deaths and failures of environments."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import failing_envs
+import numpy as np
+import pytest
+import ray
+import torch
+
+import interreplay.rllib as ours
+from interreplay.errors import EnvironmentFailure, RunnerLost
+from tests.rllib.test_actor_learner import assert_same_state
+from tests.rllib.test_lost_runners import PATIENCE, WITHOUT_RESTARTS, kill
+
+pytestmark = pytest.mark.slow
+IN_STEP = {"sync": True}
+ONE_AT_A_TIME = {"max_requests_in_flight_per_env_runner": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def environments(cluster):
+    ray.cloudpickle.register_pickle_by_value(failing_envs)
+
+
+@pytest.fixture
+def build():
+    """Build an algorithm that is stopped at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def make(runners=1, env="CartPole-v1", trainer="IMPALA", tolerance=None, timeout=300, env_config=None, **more):
+            made = getattr(ours, f"{trainer}Config")().environment(env, env_config=env_config or {})
+            flying = {name: more.pop(name) for name in ONE_AT_A_TIME if name in more}
+            made.env_runners(num_env_runners=runners, num_envs_per_env_runner=2, rollout_fragment_length=5, **flying)
+            made.env_runners(sample_timeout_s=timeout).debugging(seed=0).fault_tolerance(**(tolerance or {}))
+            made.training(**{"hiddens": (16,), "train_batch_size": 2, "steps_per_iteration": 60} | more)
+            algorithm = made.build_algo()
+            stack.callback(algorithm.stop)
+            return algorithm
+
+        yield make
+
+
+@pytest.mark.parametrize(
+    ("env", "trainer", "how"),
+    [
+        ("CartPole-v1", "IMPALA", IN_STEP | {"normalize_observations": True}),
+        ("CartPole-v1", "CLEAR", ONE_AT_A_TIME),
+        ("Pendulum-v1", "A2C", {}),
+        ("CartPole-v1", "A3C", ONE_AT_A_TIME),
+    ],
+)
+def test_one_runner_elsewhere_is_the_one_here_bit_for_bit(build, env, trainer, how):
+    here, elsewhere = build(0, env, trainer, **how), build(1, env, trainer, **how)
+    for _ in range(3):
+        expected, found = here.train(), elsewhere.train()
+        np.testing.assert_equal(found["learners"], expected["learners"])
+    assert_same_state(here, elsewhere)
+    name = "num_env_steps_sampled_lifetime"
+    assert found["env_runners"][name] == expected["env_runners"][name] > 0
+
+
+@pytest.mark.parametrize(("runners", "how"), [(2, IN_STEP), (1, ONE_AT_A_TIME)])
+def test_resuming_equals_not_stopping(build, runners, how, tmp_path):
+    straight, stopped = build(runners, **how), build(runners, **how)
+    for _ in range(4):
+        straight.train()
+    stopped.train(), stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    stopped.stop()
+    resumed = build(runners, **how)
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train(), resumed.train()
+    assert_same_state(straight, resumed)
+
+
+def watched(algorithm, learned):
+    """Note every batch that is learned from."""
+    learn = algorithm.learner.update_from_unrolls
+    algorithm.learner.update_from_unrolls = lambda unrolls: (learned.append(unrolls), learn(unrolls))[1]
+
+
+def check_once(learned):
+    """Assert that no unroll was learned from twice, and that each is of weights that were there."""
+    firsts = torch.cat([unrolls.obs[0] for unrolls in learned])
+    assert len(firsts.unique(dim=0)) == len(firsts)
+    assert all(0 <= int(unrolls.version.min()) <= number for number, unrolls in enumerate(learned))
+
+
+@pytest.mark.parametrize(("how", "lags"), [({}, [0, 1]), ({"broadcast_interval": 4}, [0, 1, 2, 3, 4])])
+def test_how_old_weights_can_be_that_one_runner_acts_with(build, how, lags):
+    learned = []
+    algorithm = build(1, **how)
+    watched(algorithm, learned)
+    algorithm.train()
+    assert sorted({number - int(unrolls.version[0]) for number, unrolls in enumerate(learned)}) == lags
+
+
+def test_as_they_come_every_unroll_is_learned_from_once_over_a_stop(build, tmp_path):
+    learned, draws = [], {"step": -1, "length": 20}
+    algorithm = build(2, failing_envs.Draws, env_config=draws)
+    watched(algorithm, learned)
+    first, result = algorithm.train(), algorithm.train()
+    assert result["replay_buffer"]["requests_in_flight"] > 0
+    algorithm.save_to_path(tmp_path / "c")
+    assert not len(algorithm._collector._requests)
+    algorithm.stop()
+    resumed = build(2, failing_envs.Draws, env_config=draws)
+    resumed.restore_from_path(tmp_path / "c")
+    assert resumed.learner.updates == len(learned)
+    watched(resumed, learned)
+    result = resumed.train()
+    check_once(learned)
+    assert sum(int(unrolls.live.sum()) for unrolls in learned) == resumed.env_steps == result["env_steps"]
+    seams = torch.cat([unrolls.obs[-1] for unrolls in learned])
+    firsts = torch.cat([unrolls.obs[0] for unrolls in learned])
+    continued = (seams[:, None] == firsts[None]).all(dim=-1).any(dim=1)
+    # All but the newest of each environment go on in another one; environments that draw are reset by the stop.
+    assert int((~continued).sum()) <= 2 * 2 * 2
+    found = result["replay_buffer"]
+    assert 0 <= found["learner_waiting_share"] <= 1 and 0 <= found["actors_waiting_share"] <= 1
+    assert first["env_runners"]["num_env_steps_sampled_lifetime"] > 0
+
+
+@pytest.mark.parametrize("how", [IN_STEP, {}], ids=["in step", "as they come"])
+def test_a_killed_runner_is_restarted_and_counted_and_nothing_is_doubled(build, how):
+    learned = []
+    algorithm = build(2, failing_envs.Draws, env_config={"step": -1, "length": 20}, **how)
+    watched(algorithm, learned)
+    algorithm.train()
+    kill(algorithm, 2)
+    algorithm.train()
+    while algorithm.env_runner_group.num_healthy_remote_env_runners() < 2:
+        time.sleep(0.2)
+        algorithm.restore_lost_runners()
+    for _ in range(3):
+        result = algorithm.train()
+    check_once(learned)
+    assert result["replay_buffer"]["runner_restarts"] == 1
+
+
+def test_gradients_of_two_runners_come_as_they_come_over_a_stop(build, tmp_path):
+    algorithm = build(2, trainer="A3C")
+    result = [algorithm.train() for _ in range(2)][-1]
+    assert result["replay_buffer"]["lag_max"] >= 1 and np.isfinite(result["learners"]["default_policy"]["loss"])
+    algorithm.save_to_path(tmp_path / "c")
+    algorithm.stop()
+    resumed = build(2, trainer="A3C")
+    resumed.restore_from_path(tmp_path / "c")
+    assert resumed.env_steps == result["env_steps"]
+    assert resumed.train()["env_steps"] > result["env_steps"]
+
+
+def test_the_last_runner_is_waited_for(build):
+    algorithm = build(1)
+    algorithm.train()
+    kill(algorithm, 1)
+    assert algorithm.train()["env_steps"] >= 120
+
+
+def test_without_restarts_one_error_names_the_runner(build, tmp_path):
+    algorithm = build(2, tolerance=WITHOUT_RESTARTS)
+    algorithm.train()
+    kill(algorithm, 1)
+    with pytest.raises(RunnerLost, match="remote env runner 1 died|1 of 2 remote env runners is lost"):
+        for _ in range(5):
+            algorithm.train()
+    algorithm.save_to_path(tmp_path / "c")
+
+
+def test_a_runner_that_hangs_is_named_while_another_goes_on(build):
+    envs = {"env": failing_envs.Hangs, "env_config": {"length": 20, "step": 40}}
+    algorithm = build(1, tolerance=WITHOUT_RESTARTS, timeout=PATIENCE, **envs)
+    with pytest.raises(RunnerLost, match="remote env runner 1 gave nothing within sample_timeout_s=8 s"):
+        for _ in range(5):
+            algorithm.train()
+    assert algorithm.env_steps > 60
+
+
+def test_an_environment_that_fails_elsewhere_is_named(build):
+    envs = {"env": failing_envs.Raises, "env_config": {"length": 20, "step": 40}}
+    algorithm = build(1, tolerance=WITHOUT_RESTARTS, **envs)
+    with pytest.raises(EnvironmentFailure, match="the motor burnt out") as caught:
+        for _ in range(5):
+            algorithm.train()
+    assert "\n" not in str(caught.value) and algorithm.env_steps >= 60
+
+
+def test_advantages_without_ratios_are_refused_of_older_weights(build):
+    with pytest.raises(ValueError, match="returns is 'gae' and sync is False; expected sync=True"):
+        build(1, trainer="A2C", sync=False)
