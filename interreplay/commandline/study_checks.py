@@ -31,8 +31,8 @@ def check(study: Study, here: bool) -> None:
             check_device(settings.device)
         elif not own_gpus():
             settings.device = "cpu"  # the machine with the GPU is another one
-        key = (settings.env, str(settings.env_args), settings.trainer, run.label, settings.buffer_size)
-        key += (settings.offline_data,)
+        data = settings.offline_data
+        key = (settings.env, str(settings.env_args), settings.trainer, run.label, settings.buffer_size, data)
         if key not in seen:
             seen.add(key)
             environment = find_environment(settings.env, settings.env_args) if settings.env_args else find(settings.env)
