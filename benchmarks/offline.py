@@ -101,7 +101,7 @@ def asked(process: subprocess.Popen[str]) -> list[int]:
 
 
 def batches(data: Path, repeats: int) -> str:
-    """Return the time of a batch of two sources beside that of their own draws."""
+    """Return the processor time of a batch of two sources beside that of their own draws."""
     from benchmarks.buffers import ours
     from interreplay import Mix, Offline
 
@@ -114,7 +114,7 @@ def batches(data: Path, repeats: int) -> str:
             for source in sources.values():
                 source.sample(128)
 
-        timed = interleaved({"mix": lambda mix=mix: mix.sample(256), "own": own}, repeats, 20)
+        timed = interleaved({"mix": lambda mix=mix: mix.sample(256), "own": own}, repeats, 20, time.process_time)
         both, alone = (float(np.median(timed[name])) * 1e6 for name in ("mix", "own"))
         lines.append([online, offline, f"{alone:.0f}", f"{both:.0f}", f"{both / alone:.2f}"])
     return table(["online", "offline", "own draws, µs", "mix, µs", "ratio"], lines)

@@ -319,3 +319,54 @@ def test_nmer_of_the_class_and_ready_parts():
     assert isinstance(next(source.recorded_observations()), torch.Tensor) and isinstance(
         source.sample(4).transitions, Transitions
     )
+
+
+def recorded(name, observation_space, action_space, observations, actions):
+    """One episode of given observations and actions as a Minari dataset."""
+    import minari
+    from minari.data_collector import EpisodeBuffer
+
+    steps = len(actions)
+    ends = np.arange(1, steps + 1) == steps
+    buffer = EpisodeBuffer(
+        id=0,
+        observations=observations,
+        actions=list(actions),
+        rewards=[1.0] * steps,
+        terminations=list(ends),
+        truncations=[False] * steps,
+    )
+    minari.create_dataset_from_buffers(
+        name,
+        [buffer],
+        observation_space=observation_space,
+        action_space=action_space,
+        algorithm_name="none",
+        requirements=[],
+        data_format="arrow",
+    )
+    return open_rows(name, (observation_space, action_space))
+
+
+def test_discrete_actions_are_numbers_from_0_on_and_float64_is_narrowed():
+    box, rng = gym.spaces.Box(-9, 9, (2,), np.float64), np.random.default_rng(0)
+    seen = rng.normal(size=(6, 2))
+    storage = recorded("line/discrete-v0", box, gym.spaces.Discrete(3, start=5), list(seen), np.array([5, 6, 7, 5, 6]))
+    rows = everything(storage)
+    assert rows.actions.tolist() == [0, 1, 2, 0, 1] and rows.actions.dtype == torch.int64
+    assert rows.obs.dtype == torch.float32 and np.allclose(rows.next_obs, seen[1:], atol=1e-6)
+    assert rows.terminated.tolist() == [False] * 4 + [True] and not rows.truncated.any()
+
+
+def test_nested_observations_are_named_parts():
+    box = gym.spaces.Box(-9, 9, (2,), np.float32)
+    space = gym.spaces.Dict({"arm": gym.spaces.Dict({"pose": box}), "goal": box})
+    pose, goal = np.random.default_rng(0).normal(size=(2, 6, 2)).astype(np.float32)
+    bounded = gym.spaces.Box(np.array([-1.0, 0.0]), np.array([3.0, 4.0]), dtype=np.float32)
+    given = np.array([[-1.0, 4.0], [3.0, 0.0], [1.0, 2.0], [0.0, 1.0], [5.0, 2.0]], np.float32)
+    storage = recorded("line/nested-v0", space, bounded, {"arm": {"pose": list(pose)}, "goal": list(goal)}, given)
+    rows = everything(storage)
+    assert set(rows.obs) == {"arm/pose", "goal"} and torch.equal(rows.obs["arm/pose"], torch.from_numpy(pose[:-1]))
+    assert torch.equal(rows.next_obs["goal"], torch.from_numpy(goal[1:]))
+    expected = [[-1.0, 1.0], [1.0, -1.0], [0.0, 0.0], [-0.5, -0.5], [1.0, 0.0]]  # what lies beyond the bounds is cut
+    assert rows.actions.tolist() == expected

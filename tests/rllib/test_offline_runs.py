@@ -7,16 +7,20 @@ import json
 import shutil
 import warnings
 
+import numpy as np
 import pytest
 import torch
+from builders import make
 from offline_data import episodes, minari_dataset
 
 from interreplay import Mix, Offline
 from interreplay.commandline.train import main
 from interreplay.errors import UsageError
 from interreplay.flags.training_flags import make_parser, settings_for
-from interreplay.rllib import TD3Config
+from interreplay.rllib import DQNConfig, TD3Config
 from interreplay.rllib.run.build import configure
+from interreplay.runs import state_files
+from replay_buffers import Uniform
 from tests.rllib.small_runs import config, run, same, weights
 
 pytest.importorskip("minari")
@@ -233,3 +237,16 @@ def test_a_study_is_refused_where_its_data_is_not_there(name, tmp_path, capsys):
     capsys.readouterr()
     assert cluster_run([*words, "--offline_data", str(tmp_path / "nowhere")]) == 2
     assert "does not exist; expected a Minari dataset" in capsys.readouterr().err
+
+
+def test_values_are_learned_from_recorded_rows_too(tmp_path):
+    rows = make(80, obs_shape=(4,), action_shape=(), action_dtype=np.int64)
+    buffer = Uniform(capacity=80)
+    buffer.add(rows.replace(actions=rows.actions % 2))
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    made = DQNConfig().environment("CartPole-v1").replay("Offline", data=str(tmp_path / "state"), method="PER")
+    made.training(collect=False, steps_per_iteration=20, train_batch_size=16, hiddens=(8,), n_step=3, anneal_steps=40)
+    algorithm, results = run(made.debugging(seed=0), 2)
+    assert algorithm.learner.updates == 40 and results[-1]["replay_buffer"]["num_rows"] == 80
+    priorities = algorithm.replay_buffer.buffer.selector.priorities(torch.arange(80))
+    assert len(priorities.unique()) > 10

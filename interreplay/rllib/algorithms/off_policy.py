@@ -57,7 +57,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             self._make_rows(),
             config.train_batch_size_per_learner,
             config.updates_per_step,
-            config.num_steps_sampled_before_learning_starts,
+            config.num_steps_sampled_before_learning_starts if config.collect else 0,
             config.batches_per_draw,
         )
 
