@@ -29,7 +29,7 @@ def settings(steps: int) -> str:
 def study(folder: Path, runs: int, at_once: int, args: argparse.Namespace, steps: int | None = None) -> Path:
     """Carry out a study of so many runs and return its folder."""
     words = f"--envs {args.env} --seeds {runs} --max_concurrent {at_once}"
-    words += f" {settings(steps or args.steps)} --results_dir {folder}"
+    words += f" {settings(steps or args.steps)} --output_dir {folder}"
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     command = [sys.executable, str(ROOT / "cluster_run.py"), *words.split()]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
@@ -38,7 +38,7 @@ def study(folder: Path, runs: int, at_once: int, args: argparse.Namespace, steps
 
 def plain(folder: Path, runs: int, args: argparse.Namespace) -> Path:
     """The same runs by so many processes of custom_training.py at once, without Tune: what the machine can do."""
-    words = f"--env {args.env} {settings(args.steps)} --quiet --local_dir {folder}"
+    words = f"--env {args.env} {settings(args.steps)} --quiet --output_dir {folder}"
     command = [sys.executable, str(ROOT / "custom_training.py"), *words.split()]
     processes = [
         subprocess.Popen([*command, "--seed", str(seed)], cwd=ROOT, stdout=subprocess.DEVNULL) for seed in range(runs)

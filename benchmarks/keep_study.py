@@ -20,7 +20,7 @@ MACHINE = ("hostname", "node_ip", "pid")
 def keep(run: Path, folder: Path) -> None:
     """Keep the settings, the state and the results of one run."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = json.loads((run / "params.json").read_text()) | {"local_dir": "results"}
+    settings = json.loads((run / "params.json").read_text()) | {"output_dir": "results"}
     (folder / "params.json").write_text(json.dumps(settings, indent=1, sort_keys=True) + "\n")
     for name in PLAIN:
         shutil.copy(run / name, folder / name)

@@ -64,7 +64,7 @@ def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> lis
     """Return what a user would type."""
     flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps_of(trainer)[env]}
     flags |= VARIANTS.get(buffer, {"buffer": buffer})
-    flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "local_dir": folder}
+    flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "output_dir": folder}
     flags |= FLAGS.get((trainer, env), {})
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     return [sys.executable, "custom_training.py", *words, "--quiet"]

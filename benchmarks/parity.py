@@ -38,7 +38,7 @@ def ours(trainer: str, seed: int) -> list[tuple[float, float]]:
     flags |= {"evaluation_num_episodes": EPISODES, "checkpoint_freq": 0, "threads": 1}
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     with tempfile.TemporaryDirectory() as folder:
-        line = [sys.executable, "custom_training.py", *words, "--quiet", "--local_dir", folder]
+        line = [sys.executable, "custom_training.py", *words, "--quiet", "--output_dir", folder]
         subprocess.run(line, cwd=HERE.parent, check=True, stdout=subprocess.DEVNULL)
         (progress,) = Path(folder).glob("*/progress.csv")
         with progress.open(newline="") as file:

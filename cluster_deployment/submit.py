@@ -62,29 +62,48 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("kind", choices=SCRIPTS, help="concurrent: all runs in one job of any size; single: an array, one run per task")
-    add("study", type=Path, help="the study file")
-    add("--results_dir", "--results-dir", type=Path, help="the study's folder (results/NAME of the study file)")
+    add("study", type=Path, metavar="STUDY.yaml", help="the study file")
+    add(
+        "--output_dir",
+        "--output-dir",
+        "--results_dir",
+        "--results-dir",
+        type=Path,
+        metavar="DIR",
+        help="the study's folder (results/NAME of the study file)",
+    )
     job = parser.add_argument_group("the job").add_argument
-    job("--partition", help="as in sbatch")
-    job("--account", help="as in sbatch")
-    job("--qos", help="as in sbatch")
-    job("--constraint", help="as in sbatch")
-    job("--time", default="01:00:00", help="limit of one start, not of the study: it goes on in the next (%(default)s)")
-    job("--nodes", type=whole, default=1, help="nodes of a concurrent job (%(default)s)")
-    job("--cpus", type=whole, help="CPUs per node of a concurrent job (4), per run of an array (1)")
-    job("--mem", help="memory per node or array task, such as 16G (the site's default)")
-    job("--gpus", help="GPUs per node or array task, such as 1 or a100:2")
-    job("--at-once", type=whole, help="array tasks that may run at a time (all)")
-    job("--runs", help="only these runs of an array, such as 0-4,7 (all)")
-    job("--name", default="interreplay", help="the job's name (%(default)s)")
-    job("--warning", type=whole, default=120, help="seconds before the end at which runs save (%(default)s)")
+    job("--partition", metavar="NAME", help="as in sbatch")
+    job("--account", metavar="NAME", help="as in sbatch")
+    job("--qos", metavar="NAME", help="as in sbatch")
+    job("--constraint", metavar="NAME", help="as in sbatch")
+    job(
+        "--time",
+        metavar="HH:MM:SS",
+        default="01:00:00",
+        help="limit of one start, not of the study: it goes on in the next (%(default)s)",
+    )
+    job("--nodes", type=whole, metavar="N", default=1, help="nodes of a concurrent job (%(default)s)")
+    job("--cpus", type=whole, metavar="N", help="CPUs per node of a concurrent job (4), per run of an array (1)")
+    job("--mem", metavar="SIZE", help="memory per node or array task, such as 16G (the site's default)")
+    job("--gpus", metavar="[KIND:]N", help="GPUs per node or array task, such as 1 or a100:2")
+    job("--at-once", type=whole, metavar="N", help="array tasks that may run at a time (all)")
+    job("--runs", metavar="N-N,...", help="only these runs of an array, such as 0-4,7 (all)")
+    job("--name", metavar="NAME", default="interreplay", help="the job's name (%(default)s)")
+    job(
+        "--warning",
+        type=whole,
+        metavar="N",
+        default=120,
+        help="seconds before the end at which runs save (%(default)s)",
+    )
     job("--sbatch", action="append", default=[], metavar="OPTION", help="any other, such as --sbatch=--exclusive")
     env = parser.add_argument_group("the environment of the runs").add_argument
-    env("--venv", type=Path, help="folder of a virtual environment (.venv of the repository)")
-    env("--conda", help="name or folder of a conda environment, instead of --venv")
-    env("--conda-exe", help="conda or micromamba, where they are not in PATH")
-    env("--module", action="append", default=[], help="a module to load first; may be repeated")
-    env("--scratch", type=Path, help="node-local folder with a short path (the first that will do)")
+    env("--venv", type=Path, metavar="DIR", help="folder of a virtual environment (.venv of the repository)")
+    env("--conda", metavar="NAME|DIR", help="name or folder of a conda environment, instead of --venv")
+    env("--conda-exe", metavar="FILE", help="conda or micromamba, where they are not in PATH")
+    env("--module", metavar="NAME", action="append", default=[], help="a module to load first; may be repeated")
+    env("--scratch", type=Path, metavar="DIR", help="node-local folder with a short path (the first that will do)")
     add("--dry-run", "--dry_run", action="store_true", help="print what would be submitted, and submit nothing")
     return parser
 
@@ -103,11 +122,11 @@ def submit(args: argparse.Namespace) -> int:
         Refusal: Something would fail in the queue.
     """
     check(args)
-    args.results_dir = (args.results_dir or Path("results") / args.study.stem).resolve()
+    args.output_dir = (args.output_dir or Path("results") / args.study.stem).resolve()
     settings = environment(args)
     runs = count_runs(args, settings)
     batches = [command(args, array, first) for array, first in arrays(args, runs)]
-    print(f"{runs} runs, results in {args.results_dir}")
+    print(f"{runs} runs, results in {args.output_dir}")
     if args.dry_run:
         for words, more in batches:
             print("would submit:")
@@ -117,11 +136,11 @@ def submit(args: argparse.Namespace) -> int:
     if not shutil.which("sbatch"):
         raise Refusal("no sbatch here; run this on a login node of a cluster with Slurm, or add --dry-run")
     try:
-        (args.results_dir / "slurm").mkdir(parents=True, exist_ok=True)
+        (args.output_dir / "slurm").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refusal(f"--results_dir {args.results_dir} cannot be written to ({error.strerror})") from None
+        raise Refusal(f"--output_dir {args.output_dir} cannot be written to ({error.strerror})") from None
     for words, more in batches:
-        hand_in(words, {**settings, **more}, args.results_dir)
+        hand_in(words, {**settings, **more}, args.output_dir)
     return 0
 
 
@@ -237,11 +256,11 @@ def command(args: argparse.Namespace, array: str, first: int) -> tuple[list[str]
         "mem": args.mem,
         "gres": args.gpus and f"gpu:{args.gpus}",
         "signal": f"B:USR1@{args.warning}",
-        "output": args.results_dir / "slurm" / ("%x-%A_%a.out" if array else "%x-%j.out"),
+        "output": args.output_dir / "slurm" / ("%x-%A_%a.out" if array else "%x-%j.out"),
     }
     given = [f"--{name}={value}" for name, value in options.items() if value]
     words = ["sbatch", "--parsable", *given, *args.sbatch, str(SCRIPTS[args.kind])]
-    words += [str(args.study.resolve()), str(args.results_dir), *args.flags]
+    words += [str(args.study.resolve()), str(args.output_dir), *args.flags]
     return words, {"INTERREPLAY_FIRST_RUN": str(first)} if first else {}
 
 

@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from interreplay.acting.stored_policy import load_policy
+    from interreplay.acting.trained_policy import TrainedPolicy
     from interreplay.buffer import ReplayBuffer, Sample
     from interreplay.errors import CheckpointError, InterreplayError, NonFiniteError
     from interreplay.experience.mix import Mix
@@ -22,9 +24,11 @@ __all__ = [
     "ReplayBuffer",
     "Sample",
     "Storage",
+    "TrainedPolicy",
     "Transitions",
+    "load_policy",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "CheckpointError": "errors",
@@ -35,7 +39,9 @@ _MODULES = {
     "ReplayBuffer": "buffer",
     "Sample": "buffer.sample",
     "Storage": "storage.ring",
+    "TrainedPolicy": "acting.trained_policy",
     "Transitions": "transitions",
+    "load_policy": "acting.stored_policy",
 }
 
 

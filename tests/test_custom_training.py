@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 import custom_training
-from interreplay.runs.run_folder import EVALUATION_RETURN, STEPS
+from interreplay.runs.results.rewinding import STEPS
+from interreplay.runs.run_folder import EVALUATION_RETURN
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = (
@@ -144,7 +145,8 @@ def test_what_a_run_says(finished):
     assert lines[4] == "random actions until 60 steps"
     assert [line.split(" steps ")[0].strip() for line in lines[5:8]] == [f"{n} / 300" for n in (100, 200, 300)]
     assert re.match(r"300 steps, \d+ s \(\d+ steps/s\), return -[\d,.]+, evaluation return -[\d,.]+ \(best -", lines[8])
-    assert lines[9] == f"results in {folder}, newest checkpoint checkpoint_00000300"
+    best = next(folder.glob("best_checkpoint_*")).name
+    assert lines[9] == f"results in {folder}, newest checkpoint checkpoint_00000300, best {best}"
     assert len(lines) == 10
 
 
@@ -295,7 +297,7 @@ def test_bad_input(flags, parts, capsys, tmp_path, envs):
 def test_a_folder_that_cannot_be_written(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert custom_training.main(["--local_dir", str(tmp_path / "file" / "results")]) == 2
-    check_error(capsys.readouterr().err, ["--local_dir", "cannot be written"])
+    check_error(capsys.readouterr().err, ["--output_dir", "cannot be written"])
 
 
 def test_a_mistyped_flag_from_the_shell():

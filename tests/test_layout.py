@@ -58,13 +58,14 @@ def test_only_the_bridge_imports_ray():
 # Rooms from the ground up: a file imports from its own room and from rooms named before it. A folder within a folder
 # is a room of its own where it is named here.
 LAYERS = """
-errors runs.state_files runs.results cluster_checks runs transitions storage environments learning
+errors runs.state_files runs.results cluster_checks runs transitions storage environments learning acting
 part selection credit neighborhood synthesis buffer datasets experience unrolls diagnostics flags studies
 analysis.reading analysis.drawing analysis rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
 rllib.algorithms rllib.actor_learner rllib rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {
+    "interreplay/commandline": "one file per command, and what those about studies share",
     "replay_buffers": "the catalogue: one file per method",
     "interreplay/selection": "one way to draw rows per file, and what they share",
     "interreplay/learning": "one file per algorithm",

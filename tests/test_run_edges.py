@@ -18,7 +18,7 @@ import custom_training
 from interreplay.commandline import train
 from interreplay.commandline.study_checks import without_updates
 from interreplay.runs.folder_lock import held
-from interreplay.runs.run_folder import STEPS
+from interreplay.runs.results.rewinding import STEPS
 from interreplay.studies.study import Execution, PlannedRun, Study
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -75,7 +75,7 @@ if [ "$nodes" -gt 1 ]; then
 fi
 python "$here/concurrent_deployment/nodes_up.py" "$nodes" || { stop_ray; die "no Ray cluster; logs in $logs"; }
 
-watch python "$INTERREPLAY_HOME/cluster_run.py" "$study" --results_dir "$results" "$@"
+watch python "$INTERREPLAY_HOME/cluster_run.py" "$study" --output_dir "$results" "$@"
 case $code in
     0 | 2 | 75) ;;
     *) kill -0 $head_pid 2>/dev/null || { say "Ray's head ended on $head; logs in $logs" && code=75; } ;;

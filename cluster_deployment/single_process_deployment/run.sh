@@ -20,5 +20,5 @@ activate
 isolate
 run=$((SLURM_ARRAY_TASK_ID + ${INTERREPLAY_FIRST_RUN:-0}))
 say "run $run on $(hostname), start $((${SLURM_RESTART_COUNT:-0} + 1))"
-watch python "$INTERREPLAY_HOME/cluster_run.py" "$study" --results_dir "$results" --run "$run" "$@"
+watch python "$INTERREPLAY_HOME/cluster_run.py" "$study" --output_dir "$results" --run "$run" "$@"
 finish "$code"

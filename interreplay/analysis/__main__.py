@@ -20,36 +20,23 @@ from interreplay.flags.values import number
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser."""
     parser = OneLineParser(prog="interreplay report", description=__doc__, allow_abbrev=False)
-    parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="folders in or below which runs are")
-    parser.add_argument("--output", type=Path, default=Path("report"), help="folder to write to (default: %(default)s)")
-    parser.add_argument("--title", default="Replay methods compared", help="the page's headline")
-    parser.add_argument("--baseline", default="Uniform", help="what others are compared with (default: %(default)s)")
-    parser.add_argument(
-        "--measure",
-        choices=("auto", *MEASURES),
-        default="auto",
-        help="what is compared (default: evaluation returns where all runs have them, else training returns)",
-    )
-    parser.add_argument(
-        "--count",
-        choices=("finished", "all"),
-        default="finished",
-        help="the runs that averages are made of; all: also unfinished and crashed ones, as far as they got",
-    )
-    parser.add_argument(
-        "--statistic", choices=("mean", "iqm"), default="mean", help="of the learning curves (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--scores",
-        type=Path,
-        help='JSON with known returns: {"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}',
-    )
-    parser.add_argument(
-        "--threshold",
-        type=number(0, 1, open_low=True),
-        default=0.8,
-        help="to be reached, between the scale's 0 and 1, where --scores says nothing (default: %(default)s)",
-    )
+    add = parser.add_argument
+    add("results", nargs="+", type=Path, metavar="RESULTS", help="folders in or below which runs are")
+    into = "folder to write to (default: %(default)s)"
+    add("--output_dir", "--output", type=Path, metavar="DIR", default=Path("report"), help=into)
+    add("--title", metavar="TEXT", default="Replay methods compared", help="the page's headline")
+    against = "what others are compared with (default: %(default)s)"
+    add("--baseline", metavar="METHOD", default="Uniform", help=against)
+    compared = "what is compared (default: evaluation returns where all runs have them, else training returns)"
+    add("--measure", choices=("auto", *MEASURES), default="auto", help=compared)
+    counted = "the runs that averages are made of; all: also unfinished and crashed ones, as far as they got"
+    add("--count", choices=("finished", "all"), default="finished", help=counted)
+    of_curves = "of the learning curves (default: %(default)s)"
+    add("--statistic", choices=("mean", "iqm"), default="mean", help=of_curves)
+    known = 'JSON with known returns: {"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}'
+    add("--scores", type=Path, metavar="FILE", help=known)
+    reached = "to be reached, between the scale's 0 and 1, where --scores says nothing (default: %(default)s)"
+    add("--threshold", type=number(0, 1, open_low=True), metavar="X", default=0.8, help=reached)
     return parser
 
 
@@ -70,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     scores, threshold = given.pop("scores"), given.pop("threshold")
     try:
         known = Scores(read_scores(scores) if scores else {}, threshold)
-        report = make_report(given.pop("results"), given.pop("output"), scores=known, **given)
+        report = make_report(given.pop("results"), given.pop("output_dir"), scores=known, **given)
     except ModuleNotFoundError as error:
         if error.name not in ("matplotlib", "plotly", "pandas", "scipy"):
             raise

@@ -157,7 +157,7 @@ def results_folder(results: Path) -> str:
             if old.read_text() != "new":
                 raise OSError("a file that was replaced shows what it held before")
     except OSError as error:
-        raise NodeProblem(f"{results}: {error}", "another folder: --results_dir") from None
+        raise NodeProblem(f"{results}: {error}", "another folder: --output_dir") from None
     return f"{results.resolve()}, {'with' if locks else 'without'} locking"
 
 

@@ -12,6 +12,13 @@ from interreplay.flags.parser import OneLineParser, underscored
 from interreplay.runs import outcome
 
 
+def make_parser() -> OneLineParser:
+    """Return the parser of the command line."""
+    parser = OneLineParser(description="Let a trained policy act, without exploring.", allow_abbrev=False)
+    add_evaluate_flags(parser)
+    return parser
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Play episodes of the policy in a checkpoint.
 
@@ -21,8 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 when the environment failed, 2 after an error that the user can mend, 130 after Ctrl-C.
     """
-    parser = OneLineParser(description="Let a trained policy act, without exploring.", allow_abbrev=False)
-    add_evaluate_flags(parser)
+    parser = make_parser()
     words = [underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
     return outcome.run(parser.prog, lambda: act(parser.parse_args(words)), stopped="stopped")
 

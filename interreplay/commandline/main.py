@@ -14,6 +14,7 @@ from interreplay.runs.signals import before_anything_is_to_save
 COMMANDS = {
     "train": ("interreplay.commandline.train", "train an agent with a replay method"),
     "evaluate": ("interreplay.commandline.evaluate", "let a trained policy act: returns, video, dataset"),
+    "export": ("interreplay.commandline.export", "a trained policy as a file: ONNX, or PyTorch's pt2"),
     "study": ("interreplay.commandline.study", "many runs at once, on one machine or many"),
     "report": ("interreplay.analysis.__main__", "figures and tables from the results of runs"),
     "smoketest": ("interreplay.commandline.smoketest", "is this installation sound?"),

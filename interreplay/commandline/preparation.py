@@ -19,7 +19,7 @@ from interreplay.flags.training_flags import preset_told, settings_for, settings
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.runs.machine import free_memory
-from interreplay.runs.processors import check_device, check_workers
+from interreplay.runs.processors import check_device, check_workers, chosen_device, own_gpus
 from interreplay.runs.resume import first_settings
 from interreplay.runs.run_folder import ensure_writable
 from interreplay.unrolls.mix_settings import make_mix
@@ -34,17 +34,18 @@ def prepared(
         UsageError: They cannot be.
     """
     settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
+    settings.device = chosen_device(settings.device, own_gpus())
     check_device(settings.device)
     if not checkpoints:
         check_workers(settings.num_workers)
     environment = find_environment(settings.env, settings.env_args)
     settings.env = environment.name
-    settings.local_dir = str(home.parent if home else given.get("local_dir", settings.local_dir))
+    settings.output_dir = str(home.parent if home else given.get("output_dir", settings.output_dir))
     spaces = environment.observation_space, environment.action_space
     check_actions(settings.trainer, settings.env, environment.action_space)
     recorded = check_recorded(settings, functools.partial(open_rows, spaces=spaces))
     memory = check_memory(settings, environment)
-    ensure_writable(home or Path(settings.local_dir))
+    ensure_writable(home or Path(settings.output_dir))
     lines = [given["config"].told()] if "config" in given else []
     lines += [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory, recorded]
     return settings, [*lines, "" if checkpoints else first_update(settings)]

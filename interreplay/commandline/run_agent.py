@@ -77,7 +77,7 @@ INSTEAD = {
     f"{EXPERIMENT}learner": "the algorithm says it, trainer=",
     f"{EXPERIMENT}loss": "the algorithm says it, trainer=",
     f"{EXPERIMENT}action_selector": "the algorithm says it, trainer=",
-    f"{EXPERIMENT}experiment_name": "runs are named by what they are; local_dir= says where they go",
+    f"{EXPERIMENT}experiment_name": "runs are named by what they are; output_dir= says where they go",
     f"{EXPERIMENT}env.is_atari": "the environment says it; leave it out",
     f"{EXPERIMENT}env.is_discrete": "the environment says it; leave it out",
     f"{EXPERIMENT}env.frame_stack": "the environment says it; leave it out",

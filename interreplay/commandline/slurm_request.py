@@ -84,8 +84,9 @@ def mentions(study: Study, job: Job) -> Iterator[str]:
 def _about_gpus(execution: Execution, job: Job, devices: set[str]) -> Iterator[str]:
     if job.gpus and not devices:
         yield f"--gpus {job.gpus} would be idle: every run computes on the CPU; add -- --device cuda, or leave it out"
-    if devices and not job.gpus:
-        yield f"runs compute on {', '.join(sorted(devices))}, but the job has no GPU; add --gpus 1, or use device cpu"
+    sure = devices - {"auto"}
+    if sure and not job.gpus:
+        yield f"runs compute on {', '.join(sorted(sure))}, but the job has no GPU; add --gpus 1, or use device cpu"
     if devices and job.gpus and not job.array and not execution.gpus_per_trial:
         yield f"--gpus {job.gpus}: a concurrent job's runs see GPUs by gpus_per_trial only; add -- --gpus_per_trial 1"
 
@@ -119,7 +120,7 @@ def buffer_bytes(settings: SimpleNamespace) -> int:
     """
     if ALGORITHMS[settings.trainer].unrolls:
         return unroll_bytes(settings, find_environment(settings.env, settings.env_args))
-    if settings.device != "cpu":
+    if settings.device == "cuda":
         return 0
     environment = find_environment(settings.env, settings.env_args)
     try:

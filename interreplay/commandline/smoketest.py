@@ -30,16 +30,29 @@ class Failure(Exception):
         self.mend = mend
 
 
-def main(argv: Sequence[str] = ()) -> int:
-    """Run all checks, one line each; return the exit code."""
+def make_parser() -> OneLineParser:
+    """Return the parser of the command line."""
     description = __doc__.splitlines()[0].replace("``", "")
     parser = OneLineParser(prog="smoketest.py", description=description, allow_abbrev=False)
     parser.add_argument("--cluster", action="store_true", help="check this node of a cluster; best inside of a job")
-    parser.add_argument("--results_dir", "--results-dir", default="results", help="where results will go (%(default)s)")
-    args = parser.parse_args(argv)
+    parser.add_argument(
+        "--output_dir",
+        "--output-dir",
+        "--results_dir",
+        "--results-dir",
+        metavar="DIR",
+        default="results",
+        help="where results will go (%(default)s)",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    """Run all checks, one line each; return the exit code."""
+    args = make_parser().parse_args(argv)
     warnings.simplefilter("ignore")
     start, failed = time.monotonic(), 0
-    for name, check in cluster_checks(Path(args.results_dir)) if args.cluster else checks():
+    for name, check in cluster_checks(Path(args.output_dir)) if args.cluster else checks():
         try:
             line = f"ok    {name}: {check()}"
         except Exception as error:  # whatever is broken is to be reported, and the other checks are to run

@@ -13,16 +13,18 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.commandline.study_checks import check, check_processors, find, without_updates
+from interreplay.commandline.study_search import check_search, searched, sequential, with_draws
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
 from interreplay.flags.config_files import completed
 from interreplay.flags.original_flags import RENAMED
 from interreplay.flags.parser import FlagParser, RaisingFlagParser, program
-from interreplay.flags.run_flags import CATALOGUE, FLAGS, GROUPS
+from interreplay.flags.run_flags import FLAGS, GROUPS
 from interreplay.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
+from interreplay.runs.processors import chosen_device, own_gpus
 from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import check_name
 from interreplay.runs.signals import before_anything_is_to_save
@@ -30,11 +32,12 @@ from interreplay.studies import inputs_file, results_table, study_file
 from interreplay.studies.entries import as_seeds
 from interreplay.studies.grid import SettingsResolver, expand, typed
 from interreplay.studies.progress import StudyReporter
-from interreplay.studies.study import Execution, PlannedRun, Study
+from interreplay.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, OVER
 
-WHAT = {"study", "inputs", "resume", *GRID, *SEARCH, *FLAGS} - {"list_buffers", "list_presets", *EXECUTION}
+NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
+WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
 """Flags that say what to run."""
 LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda name: find(name).name)
 
@@ -97,8 +100,7 @@ def act(given: Mapping[str, Any]) -> int:
         return 0
     if given.get("run", 0) >= len(study.runs):
         raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
-    if study.execution.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
-        raise UsageError(f"--scheduler {study.execution.scheduler} compares returns, so it takes one environment only")
+    check_search(study, given)
     if address == "local":
         check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], "run" in given)
     study = folder.begin(study)
@@ -123,8 +125,8 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
         contents: dict[str, Any] = {}
         if more := sorted({"study", *GRID} & given.keys() | settings.keys()):
             raise UsageError(f"--inputs says what to run; put {', '.join(more)} into the file, or leave it out")
-        if "results_dir" not in given and len(set(folders)) > 1:
-            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; say one with --results_dir")
+        if "output_dir" not in given and len(set(folders)) > 1:
+            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; say one with --output_dir")
         home = Path(folders[0]) if folders else Path("results")
     else:
         contents = study_file.read(Path(given["study"]), FILE_KEYS) if "study" in given else {}
@@ -136,21 +138,12 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
         name = Path(given.get("study", "study")).stem
         check_name(name, "the study file's name")
         home = Path("results", name)
-    runs = searched(runs, {name: given.get(name, contents.get(name)) for name in SEARCH})
+    search = {name: given.get(name, contents.get(name)) for name in (*SEARCH, "searcher")}
+    runs = searched(runs, search, LANGUAGE)
     execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
-    return Study(runs, execution), StudyFolder.at(given.get("results_dir", str(home)))
-
-
-def searched(runs: list[PlannedRun], given: Mapping[str, Any]) -> list[PlannedRun]:
-    """Return the runs, those that take searched settings as often as there are draws."""
-    search = given["search"]
-    if search is None:
-        return runs
-    if not isinstance(search, dict) or not search:
-        raise UsageError(f"search {search!r}: expected a mapping such as {{k: randint(3,30)}}")
-    from interreplay.rllib.tune.hyperparameter_search import sampled
-
-    return sampled(runs, search, given["num_samples"] or 10, LANGUAGE, CATALOGUE)
+    if search["searcher"] == TPE:
+        execution = replace(execution, search=dict(search["search"]))
+    return Study(runs, execution), StudyFolder.at(given.get("output_dir", str(home)))
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,10 +151,18 @@ def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
-def settings_of(study: Study, folder: StudyFolder, run: PlannedRun) -> dict[str, Any]:
-    """Return a run's settings, as ``custom_training`` would have them, with the threads that it is given here."""
+def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float | None = None) -> dict[str, Any]:
+    """Return a run's settings, as ``custom_training`` would have them, with threads and device as it is given here.
+
+    Args:
+        study: The study.
+        folder: Its folder.
+        run: One of its runs.
+        gpus: That there are for the run; those of the study for None.
+    """
     settings: SimpleNamespace = settings_for(run.given())
-    return vars(settings) | {"threads": study.execution.cpus_per_trial, "local_dir": str(folder.path)}
+    settings.device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
+    return vars(settings) | {"threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
 
 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:
@@ -171,7 +172,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
 
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
     uri = folder.store.uri if folder.store else ""
-    settings, say = settings_of(study, folder, run), functools.partial(print, flush=True)
+    settings, say = settings_of(study, folder, run, own_gpus()), functools.partial(print, flush=True)
     code = run_single(folder.trial(run), settings, study.execution, say, uri)
     folder.fetch()
     results_table.write(folder, study.runs)
@@ -191,10 +192,11 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         say = functools.partial(print, flush=True)
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, say)
+        searcher = sequential(study, folder, LANGUAGE, lambda run: settings_of(study, folder, run))
         execution = run_study.start(address, study.execution, jobs, say)
         curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
-        code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler)
+        code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler, searcher)
         folder.fetch()
         for run in todo:
             if run.name in reporter.failed:
@@ -204,6 +206,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
 
 def summary(study: Study, folder: StudyFolder, code: int) -> int:
     """Write and print the tables; return the exit code."""
+    study = with_draws(study, folder, LANGUAGE)
     rows, table = results_table.write(folder, study.runs)
     where = f"{folder.place}/{results_table.TABLE}"
     print(f"\n{results_table.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")

@@ -11,7 +11,7 @@ from interreplay.datasets import open_rows
 from interreplay.environments.lookup import find_environment
 from interreplay.flags.offline_flags import check_recorded
 from interreplay.flags.training_flags import settings_for
-from interreplay.runs.processors import check_device, check_room, check_workers, own_cpus, own_gpus
+from interreplay.runs.processors import check_device, check_room, check_workers, chosen_device, own_cpus, own_gpus
 from interreplay.studies.study import Execution, Study, cpus_per_run
 
 find = functools.lru_cache(maxsize=None)(find_environment)
@@ -27,6 +27,7 @@ def check(study: Study, here: bool) -> None:
     seen = set()
     for run in study.runs:
         settings = settings_for(run.given())
+        settings.device = chosen_device(settings.device, study.execution.gpus_per_trial)
         if here:
             check_device(settings.device)
         elif not own_gpus():

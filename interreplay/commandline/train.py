@@ -23,10 +23,11 @@ from interreplay.flags.run_flags import CATALOGUE, DEFAULTS
 from interreplay.flags.training_flags import make_parser
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import outcome
+from interreplay.runs.checkpoints.best import best_of, inside
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
 from interreplay.runs.progress import Reporter
-from interreplay.runs.resume import reopen, restore, run_folder_of, unwritten
+from interreplay.runs.resume import note_changed_rates, reopen, restore, run_folder_of, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
 from interreplay.runs.signals import Interrupts
 from interreplay.studies.trial_folder import STATUS
@@ -58,18 +59,25 @@ def act(given: Mapping[str, Any]) -> int:
         print(listed)
         return 0
     if "resume" not in given:
+        if given.get("best"):
+            raise UsageError("--best is about a run that is resumed; give --resume RUN, too")
         return run(given, [], None)
-    home = run_folder_of(find_checkpoints(given["resume"])[0], given.get("local_dir"))
+    home = run_folder_of(chosen_checkpoints(given)[0], given.get("output_dir"))
     if home is None:
-        return run(given, find_checkpoints(given["resume"]), None)
+        return run(given, chosen_checkpoints(given), None)
     if (home / STATUS).exists():
         raise UsageError(
             f"{home} is a run of the study {home.parent}; go on with: "
-            f"cluster_run.py --resume {shlex.quote(str(home.parent))}; --local_dir makes a run of its own of it"
+            f"cluster_run.py --resume {shlex.quote(str(home.parent))}; --output_dir makes a run of its own of it"
         )
     ensure_writable(home)
     with held(home, "a run", PATIENCE):
-        return run(given, find_checkpoints(given["resume"]), home)  # as they are now that nobody else works there
+        return run(given, chosen_checkpoints(given), home)  # as they are now that nobody else works there
+
+
+def chosen_checkpoints(given: Mapping[str, Any]) -> list[Path]:
+    """Return the checkpoints that ``--resume`` may start from, the best first; one alone with ``--best``."""
+    return [best_of(given["resume"])] if given.get("best") else find_checkpoints(given["resume"])
 
 
 def asked_list(given: Mapping[str, Any]) -> str:
@@ -105,10 +113,12 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
     try:
         checkpoint = restore(algo, checkpoints, print, bool(given.get("trust_checkpoint"))) if checkpoints else None
+        if checkpoint:
+            note_changed_rates(settings, checkpoint, algo.env_steps, print)
         if home and checkpoint:
             folder = reopen(home, checkpoint, algo.env_steps, settings.total_env_steps, print)
             return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
-        folder = RunFolder.create(Path(settings.local_dir), run_name(settings))
+        folder = RunFolder.create(Path(settings.output_dir), run_name(settings))
         with held(folder.path, "a run", PATIENCE):
             return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
     finally:
@@ -163,11 +173,16 @@ def train(
     finally:
         reporter.close()
     print(reporter.summary(algo.env_steps, max(folder.evaluation_returns(), default=math.nan)))
-    print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}")
+    print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}{best_told(folder)}")
     if training.complete:
         return 0
     print(f"stopped early; {again}")
     return interrupts.exit_code
+
+
+def best_told(folder: RunFolder) -> str:
+    """Return which checkpoint is the best, for the end of a line; "" where none is kept."""
+    return "".join(f", best {path.name}" for path in inside(folder.path)[-1:])
 
 
 def rescue(error: Exception, training: Training, again: str) -> None:

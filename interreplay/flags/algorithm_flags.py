@@ -60,6 +60,8 @@ def _shown(value: Any) -> str:
 
 _LOOP = {found.name: found for found in fields(ReplaySettings)}
 ALGORITHM_FLAGS = _flags()
+RATES = frozenset(name for name in ALGORITHM_FLAGS if name.endswith("lr"))
+"""Learning rates, which a resumed run may change on purpose."""
 REPLAY_PARAMETERS = Flag(
     "replay_parameters",
     sources,

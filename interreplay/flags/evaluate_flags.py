@@ -15,13 +15,29 @@ EPISODES, VIDEO_EPISODES = 10, 3
 def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a checkpoint and of what to do with it."""
     add = parser.add_argument
-    add("checkpoint", type=Path, help="a checkpoint, or the folder of a run: its newest; of any algorithm")
-    add("--run", help="algorithm that made it; the checkpoint knows, so this is checked only")
-    add("--episodes", type=whole(1), help=f"episodes (default: {EPISODES})")
-    add("--steps", type=whole(1), help="environment steps; whole episodes until so many are done")
-    add("--seed", type=whole(0), help="episode i begins from seed + i (default: the checkpoint's random state)")
+    add(
+        "checkpoint",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="a checkpoint, or the folder of a run: its newest; of any algorithm",
+    )
+    add("--best", action="store_true", help="the best checkpoint of the run, not its newest")
+    add("--run", metavar="ALGORITHM", help="algorithm that made it; the checkpoint knows, so this is checked only")
+    add("--episodes", type=whole(1), metavar="N", help=f"episodes (default: {EPISODES})")
+    add("--steps", type=whole(1), metavar="N", help="environment steps; whole episodes until so many are done")
+    add(
+        "--seed",
+        type=whole(0),
+        metavar="N",
+        help="episode i begins from seed + i (default: the checkpoint's random state)",
+    )
     add("--video", "--render_to", type=Path, metavar="FILE", help="a .gif or .mp4, also where there is no screen")
-    add("--video_episodes", type=whole(1), help=f"how many episodes it shows, the first (default: {VIDEO_EPISODES})")
+    add(
+        "--video_episodes",
+        type=whole(1),
+        metavar="N",
+        help=f"how many episodes it shows, the first (default: {VIDEO_EPISODES})",
+    )
     add("--render", action="store_true", help="show it in a window")
     add("--trust_checkpoint", action="store_true", help="load pickles that name code; they could run anything")
     add("--record_data", metavar="NAME", help="write a Minari dataset such as pendulum/sac-v0")

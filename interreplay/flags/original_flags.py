@@ -7,8 +7,8 @@ from interreplay.flags.replay_flags import METHODS
 from interreplay.flags.values import boolean, number, whole
 
 REMOVED = {
-    "agent_name": "runs are named by algorithm, environment, method and seed; --local_dir says where they go",
-    "log_dir": "everything is written to the run's folder in --local_dir",
+    "agent_name": "runs are named by algorithm, environment, method and seed; --output_dir says where they go",
+    "log_dir": "everything is written to the run's folder in --output_dir",
     "restore_path": "--resume goes on from a run's folder or one of its checkpoints",
     "framework": "it is always torch",
     "cpu_only": "that is the default; --device cuda is the other choice",
@@ -67,8 +67,6 @@ RENAMED = {
     "total_timesteps": "use --total_env_steps",
     "num_env_runners": "use --num_workers",
     "num_cpus": "use --threads and --num_workers",
-    "results_dir": "use --local_dir",
-    "output": "use --local_dir",
     "dry_run": "only cluster_run.py and submit.py have it",
     "stop": "use --total_env_steps",
 }

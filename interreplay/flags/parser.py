@@ -24,7 +24,27 @@ SCOPES = {
 ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """How a word begins that says a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
-METAVARS = {"buffer_arg": PAIR, "env_args": PAIR, "round_robin_weights": "X"}
+METAVARS = {
+    "buffer_arg": PAIR,
+    "env_args": PAIR,
+    "updates_per_step": "X|A,B",
+    "trainer": "ALGORITHM",
+    "trainers": "ALGORITHM",
+    "buffer": "METHOD",
+    "buffers": "METHOD",
+    "env": "ENV",
+    "envs": "ENV",
+    "seeds": "N|N,N,...",
+    "preset": "NAME|FILE",
+    "config": "NAME|FILE",
+    "inputs": "FILE",
+    "search": "NAME=DISTRIBUTION",
+    "address": "ADDRESS|auto|local",
+    "output_dir": "DIR",
+    "resume": "DIR",
+    "wandb": "PROJECT",
+    "mlflow": "[URI/]EXPERIMENT",
+}
 """What ``--help`` shows in place of a value whose reader does not know it."""
 
 

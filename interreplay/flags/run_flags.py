@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from interreplay.flags.values import assignment, assignments, boolean, choice, n
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 CATALOGUE = methods()
+
+_changeable = partial(Flag, scope="execution", changeable=True)
+_invocation = partial(Flag, scope="invocation", in_study="")
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "what to train": (
@@ -35,23 +39,14 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "defaults by environment and algorithm, also a .yaml file; the environment's own if none is given",
             scope="identity",
         ),
-        Flag(
+        _invocation(
             "config",
             str,
             None,
             "settings from a .yaml file, or from one of the folder configs such as cartpole/dqn; flags, and words like"
             " gamma=.95 replace them",
-            scope="invocation",
-            in_study="",
         ),
-        Flag(
-            "list_presets",
-            boolean,
-            False,
-            "print the presets, one line each, and do nothing else",
-            scope="invocation",
-            in_study="",
-        ),
+        _invocation("list_presets", boolean, False, "print the presets, one line each, and do nothing else"),
         Flag(
             "env_args",
             assignments,
@@ -60,13 +55,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             many=True,
         ),
         Flag("horizon", whole(1), None, "steps after which an episode is cut off (default: the environment's own)"),
-        Flag(
-            "total_env_steps",
-            whole(0),
-            15_000,
-            "environment steps of the whole run, those before a --resume included",
-            scope="execution",
-            changeable=True,
+        _changeable(
+            "total_env_steps", whole(0), 15_000, "environment steps of the whole run, those before a --resume included"
         ),
         Flag("seed", whole(0), 0, "two runs with one seed give one result", scope="identity", in_study="seeds"),
         Flag(
@@ -77,13 +67,11 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             scope="invocation",
             in_study="--resume",
         ),
-        Flag(
-            "trust_checkpoint",
-            boolean,
-            False,
-            "load a --resume whose pickles name code; it could run anything",
-            scope="invocation",
-            in_study="",
+        _invocation(
+            "best", boolean, False, "with --resume: go on from the best checkpoint of the run, not from its newest"
+        ),
+        _invocation(
+            "trust_checkpoint", boolean, False, "load a --resume whose pickles name code; it could run anything"
         ),
     ),
     "replay": (
@@ -95,14 +83,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             scope="method",
             in_study="buffers",
         ),
-        Flag(
-            "list_buffers",
-            boolean,
-            False,
-            "print the replay methods, one line each, and do nothing else",
-            scope="invocation",
-            in_study="",
-        ),
+        _invocation("list_buffers", boolean, False, "print the replay methods, one line each, and do nothing else"),
         Flag(
             "buffer_arg",
             assignment,
@@ -139,20 +120,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
         Flag(
             "device",
-            choice("cpu", "cuda"),
+            choice("cpu", "cuda", "auto"),
             "cpu",
-            "where the networks are trained and the buffer lives",
+            "where the networks are trained and the buffer lives; auto: a GPU where there is one",
             scope="execution",
         ),
-        Flag(
-            "threads",
-            whole(1),
-            1,
-            "CPU threads of the learner",
-            scope="execution",
-            changeable=True,
-            in_study="cpus_per_trial",
-        ),
+        _changeable("threads", whole(1), 1, "CPU threads of the learner", in_study="cpus_per_trial"),
         Flag(
             "hang_timeout",
             number(0),
@@ -166,74 +139,34 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "evaluation and results": (
         loop_flag("steps_per_iteration", aliases=("timesteps_per_iteration",), scope="execution"),
-        Flag(
-            "evaluation_interval",
-            whole(0),
-            1,
-            "iterations between evaluations with deterministic actions; 0 for none",
-            scope="execution",
-            changeable=True,
+        _changeable(
+            "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 for none"
         ),
         Flag("evaluation_num_episodes", whole(1), 5, "episodes per evaluation", scope="execution", changeable=True),
         loop_flag("on_manifold_rows", scope="execution"),
-        Flag(
-            "checkpoint_freq",
-            whole(0),
-            5,
-            "iterations between checkpoints; 0 for one at the end only",
-            scope="execution",
-            changeable=True,
+        _changeable("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 for one at the end only"),
+        _changeable("keep_checkpoints", whole(1), 2, "how many of the newest checkpoints stay"),
+        _changeable(
+            "keep_best",
+            boolean,
+            True,
+            "keep the checkpoint of the best evaluation, or of the best training return without evaluations, beside"
+            " the newest",
         ),
-        Flag(
-            "keep_checkpoints",
-            whole(1),
-            2,
-            "how many of the newest checkpoints stay",
-            scope="execution",
-            changeable=True,
-        ),
-        Flag(
-            "local_dir",
+        _changeable(
+            "output_dir",
             Path,
             Path("results"),
             "folder in which the run's own folder is made",
-            scope="execution",
-            changeable=True,
-            in_study="--results_dir",
+            aliases=("local_dir", "results_dir"),
+            in_study="--output_dir",
         ),
-        Flag(
-            "wandb",
-            str,
-            None,
-            "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it on disk",
-            scope="execution",
-            changeable=True,
+        _changeable(
+            "wandb", str, None, "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it on disk"
         ),
-        Flag(
-            "mlflow",
-            str,
-            None,
-            "also log to this experiment of MLflow; with URI/ before it, at that place",
-            scope="execution",
-            changeable=True,
-        ),
-        Flag(
-            "video_to_tensorboard",
-            boolean,
-            False,
-            "a video of the first episode of every evaluation",
-            scope="execution",
-            changeable=True,
-        ),
-        Flag(
-            "quiet",
-            boolean,
-            False,
-            "no progress; only the first lines, the summary and errors",
-            scope="execution",
-            changeable=True,
-            in_study="",
-        ),
+        _changeable("mlflow", str, None, "also log to this experiment of MLflow; with URI/ before it, at that place"),
+        _changeable("video_to_tensorboard", boolean, False, "a video of the first episode of every evaluation"),
+        _changeable("quiet", boolean, False, "no progress; only the first lines, the summary and errors", in_study=""),
     ),
 }
 

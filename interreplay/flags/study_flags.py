@@ -31,14 +31,26 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             many=True,
         ),
         Flag("num_samples", whole(1), 10, "how many draws for each replay method that takes one of them"),
-        Flag("scheduler", choice("fifo", "asha"), "fifo", "asha ends runs early whose returns fall behind"),
+        Flag(
+            "searcher",
+            choice("random", "tpe"),
+            "random",
+            "tpe draws one run after another, by what came out of those before (Optuna's, extra search)",
+        ),
+        Flag(
+            "scheduler",
+            choice("fifo", "asha", "median"),
+            "fifo",
+            "asha and median end runs early whose returns fall behind; median is Optuna's pruner (extra search)",
+        ),
     ),
     "where, and which part of it": (
         Flag(
-            "results_dir",
+            "output_dir",
             str,
             None,
             "the study's folder, also as s3://... and the like (default: results/<the study file's name>)",
+            aliases=("results_dir", "local_dir"),
         ),
         Flag("resume", str, None, "go on with the study in this folder; needs nothing else"),
         Flag("address", str, None, "of a Ray cluster, or auto; default: RAY_ADDRESS, else a Ray of its own; local"),
@@ -49,7 +61,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("run", whole(0), None, "only the run of this number, in this process, without a cluster"),
     ),
 }
-EXECUTION = (*(flag.name for flag in STUDY_GROUPS["how; also as keys of a study file"]), "scheduler")
+EXECUTION = (*(flag.name for flag in STUDY_GROUPS["how; also as keys of a study file"]), "scheduler", "searcher")
 SEARCH = ("search", "num_samples")
 _ALL = {flag.name: flag for flags in STUDY_GROUPS.values() for flag in flags}
 FILE_KEYS = {name: _ALL[name] for name in (*EXECUTION, "num_samples")}

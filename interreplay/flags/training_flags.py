@@ -9,7 +9,7 @@ from typing import Any
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError, accepted_names
 from interreplay.flags import presets
-from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, algorithm_settings
+from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
 from interreplay.flags.config_files import completed
 from interreplay.flags.offline_flags import offline_settings, updates_resumed
 from interreplay.flags.original_flags import REMOVED, RENAMED
@@ -64,7 +64,7 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
         settings |= presets.replay(preset, given, CATALOGUE)
     settings |= offline_settings(given, settings, trainer)
     presets.check_needs(preset, settings)
-    settings |= {"preset": preset.name, "local_dir": str(settings["local_dir"])}
+    settings |= {"preset": preset.name, "output_dir": str(settings["output_dir"])}
     settings = plain(settings)
     check_together(trainer, settings)
     if not ALGORITHMS[trainer].unrolls and settings["buffer_size"] < settings["train_batch_size"]:
@@ -149,12 +149,16 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
     if "env" in asked:
         asked["env"] = find_environment(asked["env"]).name
     asked = updates_resumed(saved, plain(asked))
-    for name in asked.keys() - CHANGEABLE - INVOCATION:
+    algorithm_settings({name: asked[name] for name in RATES & asked.keys()}, saved.get("trainer", DEFAULTS["trainer"]))
+    if asked.get("device") == "auto":  # where it was trained before
+        del asked["device"]
+    for name in sorted(asked.keys() - CHANGEABLE - INVOCATION - RATES):
         if asked[name] != saved.get(name):
             raise UsageError(
                 f"the checkpoint was made with {name} {saved.get(name)}, not {asked[name]}; leave the flag out"
+                " (of what is learned a resumed run may change learning rates alone)"
             )
-    changes = {name: asked[name] for name in CHANGEABLE & asked.keys() - {"local_dir"}}
+    changes = {name: asked[name] for name in (CHANGEABLE | RATES) & asked.keys() - {"output_dir"}}
     return SimpleNamespace(**saved | changes)
 
 

@@ -53,9 +53,8 @@ class ConvolutionBody(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return ``(n, width)`` float32 of images ``(n, *shape)``."""
-        several = len(images) >= SEVERAL
-        narrow = several and self.conv_dtype is not None
-        if several and not narrow and self._patches is not None:
+        narrow = self.conv_dtype is not None and len(images) >= SEVERAL
+        if not narrow and self._patches is not None and len(images) >= SEVERAL:
             return self._by_patches(images)
         pixels = channels_first(images, self._shape).to(torch.float32, memory_format=torch.channels_last)
         pixels = pixels if self._most == 1.0 else pixels / self._most

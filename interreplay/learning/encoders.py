@@ -35,7 +35,7 @@ class Flat(nn.Module):
         if isinstance(obs, Tensor):
             return obs.flatten(1).float() if obs.ndim > 1 else obs.unsqueeze(1).float()
         parts = observation_parts(obs)
-        flat = [parts[name].reshape(len(parts[name]), -1).float() for name in sorted(parts)]
+        flat = [parts[name].reshape(parts[name].shape[0], -1).float() for name in sorted(parts)]
         return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
 
 
@@ -58,8 +58,8 @@ class OneHot(nn.Module):
 
     def forward(self, choices: Tensor) -> Tensor:
         """Return ``(n, width)`` float32."""
-        index = choices.reshape(len(choices), -1).long() + self._offsets
-        return torch.zeros(len(choices), self.width, device=choices.device).scatter_(1, index, 1.0)
+        index = choices.reshape(choices.shape[0], -1).long() + self._offsets
+        return torch.zeros(choices.shape[0], self.width, device=choices.device).scatter_(1, index, 1.0)
 
 
 class Convolutions(nn.Module):

@@ -33,6 +33,11 @@ def own_gpus() -> int:
     return torch.cuda.device_count()
 
 
+def chosen_device(device: str, gpus: float) -> str:
+    """Return the device that ``auto`` is where there are so many GPUs for a run; others as they are."""
+    return device if device != "auto" else "cuda" if gpus else "cpu"
+
+
 def check_device(device: str) -> None:
     """Refuse a device that this machine lacks.
 

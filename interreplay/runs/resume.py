@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -50,17 +51,17 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
     raise CheckpointError(f"no usable checkpoint: {'; '.join(reasons)}")
 
 
-def run_folder_of(checkpoint: Path, local_dir: Path | None) -> Path | None:
+def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
     """Return the run folder to go on in; None where a new one is to be made.
 
     Args:
         checkpoint: The checkpoint to go on from.
-        local_dir: Where results are to go, if that was said; another place than the run's means a new folder there.
+        output_dir: Where results are to go, if that was said; another place than the run's means a new folder there.
     """
     home = checkpoint.parent
     # The first of them is there from a run's first moment on.
     is_run = any((home / name).exists() for name in ("params.json", "progress.csv", SETTINGS))
-    if not is_run or (local_dir is not None and local_dir.resolve() != home.parent.resolve()):
+    if not is_run or (output_dir is not None and output_dir.resolve() != home.parent.resolve()):
         return None
     return home
 
@@ -88,6 +89,24 @@ def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any], t
         say("; ".join([*reasons, f"going on from {checkpoint.name}"]))
         return checkpoint
     raise CheckpointError("no usable checkpoint: " + "; ".join(reasons))
+
+
+def note_changed_rates(settings: SimpleNamespace, checkpoint: Path, steps: int, say: Callable[[str], Any]) -> None:
+    """Note in a run's settings the learning rates that it does not have of its checkpoint, as ``rate_changes``.
+
+    Args:
+        settings: Of the resumed run.
+        checkpoint: That was restored.
+        steps: Its environment steps.
+        say: Told what changed, in a line.
+    """
+    saved = read_settings(checkpoint)
+    names = [name for name in saved if name.endswith("lr") and getattr(settings, name, None) != saved[name]]
+    if names:
+        changes = {name: [saved[name], getattr(settings, name)] for name in names}
+        settings.rate_changes = [*saved.get("rate_changes", []), {"env_steps": steps, **changes}]
+        told = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
+        say(f"{told} from {steps:,} steps on")
 
 
 def reopen(home: Path, checkpoint: Path, steps: int, total: int, say: Callable[[str], Any]) -> RunFolder:

@@ -14,16 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.runs.checkpoints import best as best_checkpoint
+from interreplay.runs.checkpoints.best import Best
+from interreplay.runs.results.rewinding import rewind_lines, rewind_table
 from interreplay.runs.state_files import manifest
 
-STEPS = "num_env_steps_sampled_lifetime"
 EVALUATION_RETURN = "evaluation/env_runners/episode_return_mean"
 SETTINGS = "settings.json"
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)")
 
 
 class RunFolder:
-    """One run on disk: ``params.json``, ``progress.csv``, ``result.json``, TensorBoard's events, ``checkpoint_N``."""
+    """One run on disk: ``params.json``, ``progress.csv``, ``result.json``, TensorBoard's events, ``checkpoint_N``.
+
+    The best of its checkpoints is kept as ``best_checkpoint_N``, however many others come.
+    """
 
     def __init__(self, path: Path):
         self.path = path
@@ -44,7 +49,7 @@ class RunFolder:
                 continue
             except OSError as error:
                 raise _unwritable(parent, error) from None
-        raise UsageError(f"{parent / stem} and 98 like it exist already; choose another --local_dir")
+        raise UsageError(f"{parent / stem} and 98 like it exist already; choose another --output_dir")
 
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints, the newest (by environment steps) first."""
@@ -66,12 +71,62 @@ class RunFolder:
         target = self.path / f"checkpoint_{steps:08d}"
         if target.exists():  # of the same steps of the same run, so of the same state
             return target
+
+        def written(work: Path) -> None:
+            write(work.absolute())
+            _add_settings(work, settings)
+
+        self._make(target, written)
+        for old in self.checkpoints()[keep:]:
+            shutil.rmtree(old, ignore_errors=True)
+        return target
+
+    def save_best(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], found: Best) -> Path:
+        """Write the best checkpoint in the place of the best one before; that of now is shared where it is there.
+
+        Args:
+            steps: Environment steps so far; they name the folder.
+            write: As of `save`.
+            settings: As of `save`.
+            found: Why it is the best.
+
+        Raises:
+            UsageError: It cannot be written; the earlier ones are untouched.
+        """
+        before, target = best_checkpoint.inside(self.path), self.path / best_checkpoint.NAME.format(steps)
+        same = self.path / f"checkpoint_{steps:08d}"
+
+        def written(work: Path) -> None:
+            if same.exists():
+                best_checkpoint.share(same, work)
+            else:
+                write(work.absolute())
+                _add_settings(work, settings)
+            best_checkpoint.mark(work, found, steps)
+
+        if target not in before:
+            self._make(target, written)
+        for old in before:
+            if old != target:
+                shutil.rmtree(old, ignore_errors=True)
+        return target
+
+    def best(self) -> Best | None:
+        """Return why the best checkpoint is the best, None where there is none."""
+        found = map(best_checkpoint.read, best_checkpoint.inside(self.path))
+        return max((one for one in found if one is not None), default=None)
+
+    def _make(self, target: Path, write: Callable[[Path], Any]) -> None:
+        """Write a checkpoint's folder under another name, and rename it.
+
+        Raises:
+            UsageError: It cannot be written.
+        """
         work = self.path / f".saving_{target.name}"
         for stale in self.path.glob(".*saving_*"):  # of a process that was killed
             shutil.rmtree(stale, ignore_errors=True)
         try:
-            write(work.absolute())
-            manifest.add(work, SETTINGS, json.dumps(settings, indent=2, sort_keys=True) + "\n")
+            write(work)
             work.rename(target)
             manifest.sync(self.path)
         except OSError as error:
@@ -79,32 +134,20 @@ class RunFolder:
             raise UsageError(
                 f"checkpoint {target} could not be written ({error}); the earlier ones are kept"
             ) from error
-        for old in self.checkpoints()[keep:]:
-            shutil.rmtree(old, ignore_errors=True)
-        return target
 
     def set_aside_after(self, checkpoint: Path) -> list[Path]:
         """Rename the checkpoints newer than the one that the run is resumed from; return their new names."""
-        newer = [path for path in self.checkpoints() if steps_of(path) > steps_of(checkpoint)]
+        newer = [
+            path
+            for path in (*self.checkpoints(), *best_checkpoint.inside(self.path))
+            if steps_of(path) > steps_of(checkpoint)
+        ]
         return [path.rename(_free_name(path.with_name(path.name + ".set_aside"))) for path in newer]
 
     def rewind(self, steps: int) -> None:
         """Drop the rows of ``progress.csv`` and ``result.json`` that are past ``steps``, and half-written ones."""
-        table = self.path / "progress.csv"
-        if table.exists():
-            with table.open(newline="") as file:
-                header, *rows = [*csv.reader(file)] or [[]]
-            kept = [
-                row for row in rows if len(row) == len(header) and _upto(dict(zip(header, row, strict=True)), steps)
-            ]
-            with (work := self.path / ".rewinding").open("w", newline="") as file:
-                csv.writer(file).writerows([header, *kept] if header else [])
-            work.replace(table)
-        lines = self.path / "result.json"
-        if lines.exists():
-            kept_lines = [line + "\n" for line in lines.read_text().splitlines() if _upto(_parsed(line), steps)]
-            (work := self.path / ".rewinding").write_text("".join(kept_lines))
-            work.replace(lines)
+        rewind_table(self.path / "progress.csv", steps)
+        rewind_lines(self.path / "result.json", steps)
 
     def evaluation_returns(self) -> Iterator[float]:
         """Yield the evaluation returns in ``progress.csv``."""
@@ -120,7 +163,7 @@ class RunFolder:
 
 def steps_of(checkpoint: Path) -> int:
     """Return the environment steps in the name of a checkpoint's folder; -1 where it has another name."""
-    match = _CHECKPOINT.fullmatch(checkpoint.name)
+    match = _CHECKPOINT.fullmatch(checkpoint.name.removeprefix("best_"))
     return int(match[1]) if match else -1
 
 
@@ -164,7 +207,7 @@ def read_settings(checkpoint: Path) -> dict[str, Any]:
     return settings
 
 
-def ensure_writable(folder: Path, flag: str = "--local_dir") -> None:
+def ensure_writable(folder: Path, flag: str = "--output_dir") -> None:
     """Make a folder and try to write there; ``flag`` is what named it.
 
     Raises:
@@ -192,24 +235,13 @@ def check_name(name: str, said_by: str) -> None:
         raise UsageError(f"{said_by} {name!r}: expected the name of a folder, without / and other than ..")
 
 
-def _unwritable(folder: Path, error: OSError, flag: str = "--local_dir") -> UsageError:
+def _add_settings(checkpoint: Path, settings: dict[str, Any]) -> None:
+    manifest.add(checkpoint, SETTINGS, json.dumps(settings, indent=2, sort_keys=True) + "\n")
+
+
+def _unwritable(folder: Path, error: OSError, flag: str = "--output_dir") -> UsageError:
     return UsageError(f"{flag} {folder} cannot be written to ({error.strerror}); give a folder that can")
 
 
 def _free_name(path: Path) -> Path:
     return next(p for p in (path, *(path.with_name(f"{path.name}_{i}") for i in range(2, 10_000))) if not p.exists())
-
-
-def _upto(row: dict[str, Any], steps: int) -> bool:
-    try:
-        return float(row[STEPS]) <= steps
-    except (KeyError, ValueError, TypeError):
-        return False
-
-
-def _parsed(line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return {}
-    return row if isinstance(row, dict) else {}

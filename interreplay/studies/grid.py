@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -80,6 +81,23 @@ def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolve
     env = resolver.environment(settings.env)
     flags = flags | {"env": env}
     return PlannedRun(settings.trainer, env, label or label_of(settings), settings.seed, flags, **more)
+
+
+def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsResolver) -> PlannedRun:
+    """Return a run of a search with other values, under the same name.
+
+    Args:
+        run: The run.
+        values: Of the searched settings, by flags or by arguments of the replay method.
+        resolver: What flags mean.
+
+    Raises:
+        UsageError: They do not fit each other.
+    """
+    of_flags = {name: value for name, value in values.items() if name in resolver.flags}
+    arguments = run.flags.get("buffer_args", {}) | {k: v for k, v in values.items() if k not in of_flags}
+    flags = run.flags | of_flags | ({"buffer_args": arguments} if arguments else {})
+    return replace(make_run(flags, run.label, resolver, sampled=dict(values)), called=run.called)
 
 
 def label_of(settings: SimpleNamespace) -> str:

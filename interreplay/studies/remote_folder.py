@@ -14,7 +14,7 @@ import fsspec
 from interreplay.errors import UsageError
 
 LAST = "manifest.json"  # a checkpoint without it does not count
-SMALL = ("study.yaml", "status.json", "progress.csv", "params.json")
+SMALL = ("study.yaml", "status.json", "progress.csv", "params.json", "drawn.json")
 
 
 def is_elsewhere(place: str) -> bool:
@@ -42,7 +42,7 @@ class Store:
             self._fs.makedirs(root, exist_ok=True)
         except Exception as error:  # every kind of place has errors of its own
             told = f"{type(error).__name__}: {error}"
-            raise UsageError(f"--results_dir {uri} cannot be written to ({told}); give a folder that can") from None
+            raise UsageError(f"--output_dir {uri} cannot be written to ({told}); give a folder that can") from None
         self._root = root.rstrip("/")
         digest = hashlib.sha256(self.uri.encode()).hexdigest()[:12]
         self.here = Path(tempfile.gettempdir(), f"interreplay-{os.getuid()}", digest)

@@ -12,6 +12,8 @@ from interreplay.errors import UsageError
 from interreplay.runs.run_folder import check_name
 
 STUDY = "study.yaml"
+TPE = "tpe"
+"""The searcher that decides one run after another."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,10 @@ class Execution:
         max_concurrent: Runs at a time; 0 for as many as there are CPUs for.
         max_failures: How often a run that fails is tried again from its checkpoint.
         hang_timeout: Seconds without an env step after which a run counts as hung.
-        scheduler: Which of Tune's schedulers ends runs early.
+        scheduler: What ends runs early, see `interreplay.rllib.tune.hyperparameter_search.scheduler`.
+        searcher: Who draws searched settings: ``random`` all of them before the study begins, ``tpe`` one run after
+            another, by what came out of those before.
+        search: The distributions of a search that draws one run after another, as texts by setting.
     """
 
     cpus_per_trial: int = 1
@@ -67,6 +72,8 @@ class Execution:
     max_failures: int = 2
     hang_timeout: float = 900.0
     scheduler: str = "fifo"
+    searcher: str = "random"
+    search: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

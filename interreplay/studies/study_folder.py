@@ -67,18 +67,18 @@ class StudyFolder:
         Raises:
             UsageError: The folder cannot be written to, or holds another study.
         """
-        ensure_writable(self.path, "--results_dir")
+        ensure_writable(self.path, "--output_dir")
         if (self.path / STUDY).exists():
             runs = self.read().runs
             if runs != study.runs:
                 raise UsageError(
-                    f"--results_dir {self.path} holds another study; choose another folder, or go on with that one: "
+                    f"--output_dir {self.path} holds another study; choose another folder, or go on with that one: "
                     f"--resume {self.place}"
                 )
             return replace(study, runs=runs)
         names = (path.name for path in self.path.iterdir())
         if stray := next((name for name in names if not name.startswith(".") and name != JOBS), None):
-            raise UsageError(f"--results_dir {self.path} holds {stray!r} and no study; choose a new folder")
+            raise UsageError(f"--output_dir {self.path} holds {stray!r} and no study; choose a new folder")
         write_whole(self.path / STUDY, _dump(study.to_plain()))
         self.publish(STUDY)
         return study

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
+from interreplay.runs.checkpoints import best as best_checkpoint
 from interreplay.runs.run_folder import RunFolder
 
-STATUS = "status.json"
+STATUS, DRAWN = "status.json", "drawn.json"
 WAITING, RUNNING, INTERRUPTED, CRASHED = "waiting", "running", "interrupted", "crashed"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped early"
 OVER = (FINISHED, STOPPED)
@@ -39,6 +41,20 @@ class TrialFolder(RunFolder):
         write_whole(self.path / STATUS, json.dumps(status, indent=1) + "\n")
         return status
 
+    def drawn(self) -> dict[str, Any] | None:
+        """Return the values that a search drew for the run when it began, None where it has not, or all were known."""
+        try:
+            return json.loads((self.path / DRAWN).read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.path / DRAWN} cannot be read: {error}; remove it to draw others") from None
+
+    def note_drawn(self, values: dict[str, Any]) -> None:
+        """Write down the values that a search drew."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path / DRAWN, json.dumps(values) + "\n")
+
     def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
         """Add a failure to the status; another attempt may follow a `CRASHED` one."""
         return self.note(state=state, failures=[*self.status()["failures"], shortened(line)])
@@ -47,6 +63,8 @@ class TrialFolder(RunFolder):
         """Remove the results of an attempt that ended before its first checkpoint."""
         for path in [*(self.path / name for name in _RESULTS), *self.path.glob("events.out.*")]:
             path.unlink(missing_ok=True)
+        for folder in best_checkpoint.inside(self.path):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def shortened(text: str, most: int = 500) -> str:

@@ -99,3 +99,9 @@ def test_the_launcher_passes_it_on(study, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "2 runs, results in" in done.stdout and "--array=0-1" in done.stdout
     assert "note: --gpus 1 would be idle" in done.stderr and "note: --mem 100M is too little" in done.stderr
+
+
+def test_a_device_that_is_chosen_by_itself_fits_a_job_with_gpus_and_one_without(study, capsys):
+    small = ["--device", "auto", "--buffer_size", "1000"]
+    assert ask(capsys, study, *small) == (2, [])
+    assert ask(capsys, study, *small, gpus="1") == (2, [])

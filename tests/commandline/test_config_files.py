@@ -244,8 +244,8 @@ def test_a_run_says_which_file_it_has_and_can_be_resumed_with_it(folder, capsys)
     words.remove("--local_dir"), words.remove("out")
     assert main([*words, "--resume", str(run), "total_env_steps=512"]) == 0
     assert "512 steps" in capsys.readouterr().out
-    assert main([*words, "--resume", str(run), "lr=.5"]) == 2
-    assert "made with lr 0.001, not 0.5" in capsys.readouterr().err
+    assert main([*words, "--resume", str(run), "gamma=.5"]) == 2
+    assert "made with gamma 0.99, not 0.5" in capsys.readouterr().err
 
 
 def test_a_resumed_run_takes_what_may_change_from_the_file():

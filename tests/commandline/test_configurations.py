@@ -110,7 +110,7 @@ def test_it_trains(name, tmp_path, capsys):
     assert f"configs/{name}.yaml over configs/{name.split('/')[0]}/base.yaml: " in capsys.readouterr().out
     (run,) = tmp_path.iterdir()
     params, made = json.loads((run / "params.json").read_text()), settings("--config", name)
-    replaced = {*SMALL, "local_dir", "quiet"}
+    replaced = {*SMALL, "output_dir", "quiet"}
     assert {key: params[key] for key in made if key not in replaced} == {
         key: value for key, value in made.items() if key not in replaced
     }

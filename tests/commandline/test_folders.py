@@ -8,10 +8,10 @@ import os
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.runs.results.rewinding import STEPS
 from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of
 from interreplay.runs.run_folder import (
     EVALUATION_RETURN,
-    STEPS,
     RunFolder,
     ensure_writable,
     find_checkpoints,
@@ -168,7 +168,7 @@ def test_where_a_resumed_run_goes_on(with_results, tmp_path):
 def test_folders_that_cannot_be_written(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(UsageError, match="--local_dir .*file.* cannot be written to"):
+    with pytest.raises(UsageError, match="--output_dir .*file.* cannot be written to"):
         ensure_writable(file / "results")
     with pytest.raises(UsageError, match="cannot be written to"):
         RunFolder.create(file / "results", "SAC")

@@ -65,7 +65,7 @@ def test_without_the_extra_there_is_no_report(monkeypatch, capsys):
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pandas" else found(name))
     assert "report" not in command.available() and command.main(["report", "x"]) == 2
-    assert "unknown command 'report'; accepted: " in capsys.readouterr().err
+    assert "unknown command 'report'; did you mean export? accepted: " in capsys.readouterr().err
 
 
 @pytest.mark.slow

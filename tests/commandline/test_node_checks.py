@@ -141,7 +141,7 @@ def test_results(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "lockable", lambda descriptor: False)
     assert checks.results_folder(tmp_path).endswith("without locking")
     (tmp_path / "file").touch()
-    assert "--results_dir" in trap(checks.results_folder, tmp_path / "file")[1]
+    assert "--output_dir" in trap(checks.results_folder, tmp_path / "file")[1]
 
 
 @pytest.mark.slow

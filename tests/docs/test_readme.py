@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cluster_run import main as cluster_run
+from interreplay.commandline import export
 from interreplay.commandline import main as interreplay
 from interreplay.flags.evaluate_flags import add_evaluate_flags
 from interreplay.flags.parser import OneLineParser
@@ -47,7 +48,7 @@ def test_the_loop_with_ray_before_an_episode_has_ended(capsys):
 
 
 def test_there_are_commands_of_every_kind():
-    assert len(COMMANDS) == 10 and {words[0] for words in COMMANDS} == {"python", "interreplay", "rllib"}
+    assert len(COMMANDS) == 11 and {words[0] for words in COMMANDS} == {"python", "interreplay", "rllib"}
     assert all((ROOT / words[1]).is_file() for words in COMMANDS if words[0] == "python")
 
 
@@ -60,6 +61,8 @@ def test_training_commands_are_understood(words):
 def test_the_other_commands_are_understood():
     parser = OneLineParser(allow_abbrev=False)
     add_evaluate_flags(parser)
+    (exported,) = of("interreplay", "export")
+    assert export.make_parser().parse_args(exported).to.name == "policy.onnx"
     (watching,) = of("interreplay", "evaluate")
     assert parser.parse_args(watching).video.suffix == ".gif"
     assert "report" in interreplay.available() and of("interreplay", "report") == [["results"]]

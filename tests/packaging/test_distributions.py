@@ -11,19 +11,28 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+
+import interreplay
 
 ROOT = Path(__file__).resolve().parents[2]
-LEFT_BEHIND = (".git", ".venv", "results", "report", "site", "build", "dist", "pictures", "*cache*", "*.egg-info")
-LEFT_BEHIND += ("*.py[cod]", "*.npz", "*.log")
+AT_THE_TOP = (".git", ".venv", "results", "report", "site", "build", "dist")
+ANYWHERE = ("pictures", "*cache*", "*.egg-info", "*.py[cod]", "*.npz", "*.log")
 
 pytestmark = pytest.mark.slow
+
+
+def left_behind(folder: str, names: list[str]) -> set[str]:
+    """Return what the repository does not track; a package may have the name of a folder of output."""
+    top = AT_THE_TOP if Path(folder) == ROOT else ()
+    return shutil.ignore_patterns(*ANYWHERE, *top)(folder, names)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> tuple[Path, set[str], set[str]]:
     """A copy of the repository, and the names in the sdist and in the wheel that is made of that sdist."""
     base = tmp_path_factory.mktemp("built")
-    shutil.copytree(ROOT, base / "clone", ignore=shutil.ignore_patterns(*LEFT_BEHIND))
+    shutil.copytree(ROOT, base / "clone", ignore=left_behind)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(base / "dist"), "clone"]
     done = subprocess.run(command, cwd=base, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -79,3 +88,35 @@ def test_the_wheel_brings_the_configurations(built):
     wanted = {str(path.relative_to(clone)) for path in (clone / "configs").rglob("*.yaml")}
     brought = {name.partition(".data/data/share/interreplay/")[2] for name in wheel if ".data/" in name}
     assert brought == wanted and "configs/atari/rainbow_dqn.yaml" in wanted
+
+
+def test_an_installed_wheel_trains_evaluates_and_reports_in_an_empty_folder(built, tmp_path):
+    clone, _, _ = built
+    (wheel,) = (clone.parent / "dist").glob("*.whl")
+    here, there = tmp_path / "empty", tmp_path / "installed"
+    here.mkdir()
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]
+    subprocess.run([*install, "--target", str(there), str(wheel)], check=True, timeout=500)
+    environment = os.environ | {"PYTHONPATH": str(there)}
+
+    def said(*words: str) -> str:
+        command = [sys.executable, *words]
+        done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert said("-c", "import interreplay; print(interreplay.__file__)").startswith(str(there))
+    short = ["--total_env_steps", "300", "--learning_starts", "100", "--steps_per_iteration", "150"]
+    said("-m", "interreplay", "train", "--env", "Pendulum-v1", "--buffer", "NMER", *short, "--quiet")
+    (run,) = (here / "results").iterdir()
+    assert "return" in said("-m", "interreplay", "evaluate", str(run), "--episodes", "1")
+    said("-m", "interreplay", "report", "results", "--count", "all", "--output", "report")
+    assert (here / "report" / "index.html").stat().st_size > 1_000
+
+
+def test_what_is_cited_is_what_is_handed_out(built):
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    clone, _, _ = built
+    assert {"cff-version", "message", "title", "authors", "version", "license"} <= cited.keys()
+    assert cited["version"] == interreplay.__version__
+    assert len(list((clone.parent / "dist").glob(f"interreplay-{interreplay.__version__}*"))) == 2

@@ -35,7 +35,7 @@ def test_one_of_the_user_s_is_made_where_it_is_asked_for_and_nowhere_else():
 def test_networks_are_made_by_settings_that_a_configuration_has():
     for row in ALGORITHMS.values():
         made = getattr(rllib, row.config)()
-        assert set(made.module_class.settings) <= made.own_settings().keys()
-        assert {name: made._model_config_auto_includes[name] for name in made.module_class.settings} == {
-            name: getattr(made, name) for name in made.module_class.settings
+        assert set(made.module_class.architecture.settings) <= made.own_settings().keys()
+        assert {name: made._model_config_auto_includes[name] for name in made.module_class.architecture.settings} == {
+            name: getattr(made, name) for name in made.module_class.architecture.settings
         }

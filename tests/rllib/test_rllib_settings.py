@@ -247,7 +247,7 @@ def test_learning_rates_of_the_configuration_win_over_a_checkpoints(kind, tmp_pa
 
 def test_compute_single_action_is_refused_by_name():
     algorithm = config().build_algo()
-    with pytest.raises(NotImplementedError, match="get_module"):
+    with pytest.raises(NotImplementedError, match=r"use act\(obs\)"):
         algorithm.compute_single_action(np.zeros(3, np.float32))
     algorithm.stop()
 

@@ -18,8 +18,8 @@ from interreplay.environments import rendering
 from interreplay.errors import UsageError
 from interreplay.rllib.command import main
 from interreplay.rllib.evaluation import video
-from interreplay.rllib.evaluation.load import find
 from interreplay.rllib.evaluation.play import PlaybackOptions, watch
+from interreplay.runs.checkpoints.search import find
 from tests.rllib.small_runs import config
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -152,8 +152,8 @@ def test_settings_are_those_of_custom_training(file, tmp_path):
     line += " --env_args g=5"
     expected = vars(settings_for(make_parser().given(line.split())))
     mine = cluster_run.settings_of(study, folder, study.runs[1])
-    assert {k: v for k, v in mine.items() if k != "local_dir"} == {
-        k: v for k, v in expected.items() if k != "local_dir"
+    assert {k: v for k, v in mine.items() if k != "output_dir"} == {
+        k: v for k, v in expected.items() if k != "output_dir"
     }
 
 
@@ -206,7 +206,7 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
         ("\n0 Pendulum-v1 True A 1 out SAC\n0 Pendulum-v1 True A 1 out SAC\n", "2 runs are called"),
         (
             "\n0 Pendulum-v1 True A 1 a SAC\n1 Pendulum-v1 True A 1 b SAC\n",
-            "names 2 folders; say one with --results_dir",
+            "names 2 folders; say one with --output_dir",
         ),
         ("--gamma .9\n", "the grid is empty"),
         ("--seed '\n", "line 1: No closing quotation"),
@@ -288,7 +288,7 @@ def test_names_of_runs_never_lead_out_of_the_folder(name, file, tmp_path, capsys
 
 
 STUDIES = {"first_study": 105, "td3_nmer_ratio": 48, "sac_nmer_ratio": 72, "sac_stable_critic": 36}
-STUDIES |= {"halfcheetah_ingredients": 15, "experience_replay": 280, "values": 80}
+STUDIES |= {"halfcheetah_ingredients": 15, "experience_replay": 280, "values": 80, "search": 20}
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -81,5 +81,5 @@ def test_manifests_come_last(store, monkeypatch):
 
 @pytest.mark.parametrize("uri", ["nosuch://bucket/x", "memory2://x"])
 def test_unknown_places_are_refused_in_one_line(uri):
-    with pytest.raises(UsageError, match=f"--results_dir {uri} cannot be written to"):
+    with pytest.raises(UsageError, match=f"--output_dir {uri} cannot be written to"):
         Store(uri)

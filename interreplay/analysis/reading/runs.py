@@ -82,7 +82,7 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
         if not folder.is_dir():
             found = "is no folder" if folder.exists() else "does not exist"
             raise UsageError(
-                f"{folder} {found}; expected a folder with results, such as custom_training.py's --local_dir"
+                f"{folder} {found}; expected a folder with results, such as custom_training.py's --output_dir"
             )
     planned.cache_clear()
     try:

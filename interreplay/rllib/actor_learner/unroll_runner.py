@@ -9,11 +9,11 @@ import numpy as np
 import ray
 from ray.rllib.utils.annotations import override
 
+from interreplay.acting.batching import CPU, as_tensors
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.learning.policy_value import VALUE_OUTPUT
 from interreplay.rllib.actor_learner.collectors import Answer
-from interreplay.rllib.env_runner.batching import CPU, as_tensors
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.rllib.env_runner.stepping import SteppingRunner

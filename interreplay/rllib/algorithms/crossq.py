@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
 from ray.rllib.utils.annotations import override
 
-from interreplay.learning.crossq import CrossQNetworks, CrossQUpdate, critic_widths
+from interreplay.learning.architectures import ARCHITECTURES
+from interreplay.learning.crossq import CrossQUpdate, critic_widths
 from interreplay.learning.soft_settings import CrossQSettings
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule
@@ -14,8 +14,7 @@ from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 class CrossQModule(SACModule):
     """Actor, critics and temperature, with running statistics of batch renormalization."""
 
-    acts_in, networks = (gym.spaces.Box,), CrossQNetworks
-    settings = ("n_critics", "initial_alpha", "critic_hiddens", "renorm_warm_up")
+    architecture = ARCHITECTURES["CrossQ"]
 
 
 class CrossQConfig(SACConfig):

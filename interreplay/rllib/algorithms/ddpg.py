@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
 from interreplay.learning.settings import DDPGSettings
-from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
+from interreplay.rllib.algorithms.deterministic import DeterministicConfig
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
 
-class DDPGModule(DeterministicModule):
+class DDPGModule(OffPolicyModule):
     """Actor, critics, and targets of both; last layers start small, so that first actions and values are near zero."""
 
-    n_critics = DDPGSettings.n_critics
-    last_bound = 3e-3
+    architecture = ARCHITECTURES["DDPG"]
 
 
 class DDPGConfig(DeterministicConfig):

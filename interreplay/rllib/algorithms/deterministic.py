@@ -1,16 +1,13 @@
-"""What DDPG and TD3 share in RLlib: configuration and RLModule of a deterministic policy."""
+"""What DDPG and TD3 share in RLlib: the configuration of a deterministic policy."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ray.rllib.utils.annotations import override
-from torch import nn
 
-from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.exploration import make_exploration
 from interreplay.learning.setting_fields import defaults
-from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
 NOISE = {"Gaussian": ("sigma",), "OrnsteinUhlenbeck": ("sigma", "theta")}
@@ -39,18 +36,3 @@ class DeterministicConfig(OffPolicyConfig):
     def _check_setting(self, name: str, accepts: Any) -> None:
         if name != "exploration":  # what stands for its name by now has been checked
             super()._check_setting(name, accepts)
-
-
-class DeterministicModule(OffPolicyModule):
-    """Actor, critics, and targets of both.
-
-    Attributes:
-        last_bound: Bound of the weights with which last layers start; None for that of other layers.
-    """
-
-    last_bound: float | None = None
-
-    @override(OffPolicyModule)
-    def make_networks(self, inputs: int, actions: int) -> nn.Module:
-        hiddens, count, options = self.model_config["hiddens"], self.critic_count, self.critic_options
-        return DeterministicNetworks(inputs, actions, hiddens, count, self.last_bound, self.inference_only, **options)

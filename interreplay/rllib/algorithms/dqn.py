@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import gymnasium as gym
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
-from torch import nn
 
+from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate
 from interreplay.learning.fast.values.small_networks import FastDQNUpdate, fits
 from interreplay.learning.fast.values.streams import FastStreamsUpdate
-from interreplay.learning.q_networks import QNetworks
 from interreplay.learning.setting_fields import rate_at
-from interreplay.learning.streams import Streams, make_layers
+from interreplay.learning.streams import Streams
 from interreplay.learning.update import Update
-from interreplay.learning.value_heads import Categorical, Mean, Quantiles, ValueHead
 from interreplay.learning.value_settings import DQNSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
-OF_HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
-"""Settings that a head is made by."""
-OF_NETWORKS = ("encoder", "conv_dtype", "dueling", "noisy", "sigma0", *OF_HEAD)
-"""Settings that networks are made by, beside those of every algorithm."""
-
-
-def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: float, huber_delta: Any) -> ValueHead:
-    """Return the head that settings of `DQNSettings` describe."""
-    if distribution == "mean":
-        return Mean(huber_delta)
-    if distribution == "categorical":
-        return Categorical(51 if atoms == "auto" else int(atoms), *value_range)
-    return Quantiles(200 if atoms == "auto" else int(atoms), kappa)
-
 
 class DQNModule(OffPolicyModule):
-    """The network as a policy, and the target network; ``model_config`` also has `OF_NETWORKS`."""
+    """The network as a policy, and the target network."""
 
-    acts_in, settings = (gym.spaces.Discrete,), OF_NETWORKS
-
-    @override(OffPolicyModule)
-    def make_networks(self, inputs: int, actions: int) -> nn.Module:
-        model = self.model_config
-        head = make_head(*(model[name] for name in OF_HEAD))
-        sigma0 = model["sigma0"] if model["noisy"] else None
-        layers = make_layers(
-            inputs, actions, head.numbers, model["hiddens"], model["dueling"], sigma0, model["activation"]
-        )
-        return QNetworks(layers, head, actions, self.inference_only)
+    architecture = ARCHITECTURES["DQN"]
 
 
 class DQNConfig(OffPolicyConfig):

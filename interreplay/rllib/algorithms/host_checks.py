@@ -10,11 +10,12 @@ from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 from interreplay.errors import accepted_names
+from interreplay.learning.architectures import CRITICS
 from interreplay.learning.setting_fields import Number, OneOf
-from interreplay.rllib.algorithms.module import CRITIC_SETTINGS, OffPolicyModule
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 
-MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations", *CRITIC_SETTINGS)
+MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations", *CRITICS)
 """What networks take from ``rl_module(model_config=)``, beside RLlib's ``fcnet_hiddens`` and ``fcnet_activation``."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from ray.rllib.utils.metrics import (
     NUM_ENV_STEPS_TRAINED_LIFETIME,
 )
 
+from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.algorithms.shell import Shell
 from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
@@ -54,6 +56,7 @@ class TrainingLoop(Shell):
         super().setup(config)
         self.stop_requested = False
         self._reported_updates = 0
+        self._acting: TrainedPolicy | None = None
         self.on_progress: Callable[[int], None] | None = None
         self.learner: Any = self.learner_group._learner
         self._has_schedules = self.config.has_schedules  # asked for at every step
@@ -76,6 +79,34 @@ class TrainingLoop(Shell):
         """Observation and action space of one environment."""
         module = self.learner.single_module
         return module.observation_space, module.action_space
+
+    def described_policy(self) -> tuple[dict[str, Any], Any]:
+        """Return a description of the policy, for checkpoints, and the networks."""
+        module = self.learner.single_module
+        about = {"algorithm": type(self).__name__, "env": str(self.config.env)}
+        return module.described(self.config.normalize_actions, **about), module.nets
+
+    def act(self, obs: Any, explore: bool = False) -> Any:
+        """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
+
+        Training is not touched: nothing is counted or stored, and exploration has a random generator of its own.
+
+        Args:
+            obs: As the environment gives it; of several, each part has n of them along its first dimension.
+            explore: Whether to explore as in training; else actions are the policy's best ones.
+
+        Raises:
+            ValueError: The observation is not of the environment's space.
+        """
+        if self._acting is None:
+            module, seed = self.learner.single_module, self.config.seed
+            exploration = copy.deepcopy(self.config.exploration)
+            shape = module.nets, *self.single_spaces, self.config.normalize_actions
+            self._acting = TrainedPolicy(*shape, exploration, seed)
+        progress = self.config.progress(self.env_steps) if explore else None
+        if progress is not None and self._acting.exploration is not None:
+            self._acting.exploration.anneal(progress)
+        return self._acting.act(obs, explore)
 
     # -- the loop ---------------------------------------------------------------------------------
 

@@ -214,7 +214,7 @@ class LoopConfig(LearningRates, AlgorithmConfig):
     @property
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in self.module_class.settings}
+        own = {name: getattr(self, name) for name in self.module_class.architecture.settings}
         return (
             super()._model_config_auto_includes
             | own

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from typing import Any
 
 import gymnasium as gym
@@ -15,21 +14,12 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.annotations import override
 from torch import Tensor, nn
 
+from interreplay.acting import stored_policy
+from interreplay.acting.actions import check_action_space
 from interreplay.environments.spaces import named_parts
-from interreplay.learning.encoders import make_encoder
+from interreplay.learning.architectures import Architecture, assembled, encoder_of
 from interreplay.learning.exploration import Exploration, Gaussian, Sampled
-from interreplay.learning.networks import MATRIX_DTYPES, BatchedMLP
 from interreplay.learning.policies import POLICY_OUTPUT, Policy
-from interreplay.rllib.env_runner.action_spaces import check_action_space
-
-
-def flat_size(space: gym.Space) -> int:
-    """Return numbers in one observation or action of a space."""
-    return int(gym.spaces.flatdim(space))
-
-
-CRITIC_SETTINGS = ("n_critics", "critic_layer_norm", "critic_dropout")
-"""Those that say what critics are."""
 
 
 def share_statistics(nets: Any) -> None:
@@ -48,55 +38,42 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     ``exploration`` with which `forward_exploration` acts, a copy of it; the runner has its own.
 
     Attributes:
-        acts_in: Kinds of action spaces.
-        settings: Names of those settings of the algorithm that networks are made by; ``model_config`` has them, too.
-        n_critics: Number of critics of modules that were saved when it was no setting.
+        architecture: How networks are made; ``model_config`` has its settings, too.
         nets: The networks, the policy among them as ``actor``, and what encodes observations for them.
     """
 
     framework = "torch"
-    acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box,)
-    settings: tuple[str, ...] = CRITIC_SETTINGS
-    n_critics: int
+    architecture: Architecture
     nets: Any
 
     @override(RLModule)
     def setup(self) -> None:
-        check_action_space(self.action_space, self.acts_in)
+        check_action_space(self.action_space, self.architecture.acts_in)
         encoder, width = self.make_encoder()
-        self.nets = self.make_networks(width, flat_size(self.action_space))
-        self.nets.encoder = encoder
+        self.nets = assembled(self.make_networks(width), encoder, self.model_config)
         given = self.model_config.get("exploration")  # which modules saved before there was one do not have
         self._exploration: Exploration = copy.deepcopy(given) or (Sampled() if self.policy.stochastic else Gaussian())
         self._exploration.check(self.policy)
         if not self.inference_only and all(any(True for _ in net.parameters()) for net in (encoder, self.nets.targets)):
             self.nets.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
             share_statistics(self.nets)
-        for layers in self.nets.modules():
-            if isinstance(layers, BatchedMLP):
-                layers.matrix_dtype = MATRIX_DTYPES[self.model_config["matrix_dtype"]]
-                layers.activation = self.model_config["activation"]
 
     def make_encoder(self) -> tuple[nn.Module, int]:
         """Return what encodes observations for the networks, and how many numbers it makes of one."""
-        model = self.model_config
-        kind, dtype = model.get("encoder"), model.get("conv_dtype", "float32")  # only some algorithms name convolutions
-        return make_encoder(self.observation_space, model["normalize_observations"], kind, dtype)
+        return encoder_of(self.observation_space, self.model_config)
 
-    @abstractmethod
-    def make_networks(self, inputs: int, actions: int) -> nn.Module:
-        """Make networks for so many numbers in observations and actions, the ``actor`` alone where `inference_only`."""
+    def make_networks(self, inputs: int) -> nn.Module:
+        """Return networks for so many numbers in encoded observations, the ``actor`` alone where `inference_only`."""
+        return self.architecture.make(inputs, self.action_space, self.model_config, self.inference_only)
 
-    @property
-    def critic_count(self) -> int:
-        """Number of critics."""
-        return int(self.model_config.get("n_critics", self.n_critics))
-
-    @property
-    def critic_options(self) -> dict[str, Any]:
-        """Whether the critics' hidden layers are normalized, and the dropout of their units."""
-        get = self.model_config.get
-        return {"layer_norm": get("critic_layer_norm", False), "dropout": get("critic_dropout", 0.0)}
+    def described(self, normalized: bool, **about: Any) -> dict[str, Any]:
+        """Return a description of the policy, for checkpoints; arguments as those of `stored_policy.describe`."""
+        methods = OffPolicyModule.make_encoder, OffPolicyModule.make_networks
+        own = any(getattr(type(self), method.__name__) is not method for method in methods)
+        if own or not stored_policy.architecture_named(self.architecture):
+            return {"format": stored_policy.FORMAT, "own_code": f"{type(self).__module__}.{type(self).__qualname__}"}
+        spaces = self.observation_space, self.action_space
+        return stored_policy.describe(self.architecture, *spaces, self.model_config, normalized=normalized, **about)
 
     @property
     def policy(self) -> Policy:

@@ -7,41 +7,27 @@ from typing import ClassVar
 import gymnasium as gym
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
-from torch import nn
 
-from interreplay.learning.discrete_sac import DiscreteSACNetworks, DiscreteSACUpdate, PlainDiscreteSACUpdate
+from interreplay.learning.architectures import ARCHITECTURES
+from interreplay.learning.discrete_sac import DiscreteSACUpdate, PlainDiscreteSACUpdate
 from interreplay.learning.exploration import Gaussian, Sampled
-from interreplay.learning.sac import PlainSACUpdate, SACNetworks, SACUpdate
+from interreplay.learning.sac import PlainSACUpdate, SACUpdate
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.module import CRITIC_SETTINGS, OffPolicyModule
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig, Updates
 
 
 class SACModule(OffPolicyModule):
-    """Actor, critics, targets and temperature.
+    """Actor, critics, targets and temperature."""
 
-    Attributes:
-        networks: For continuous actions.
-    """
-
-    n_critics = SACSettings.n_critics
-    acts_in: tuple[type[gym.Space], ...] = (gym.spaces.Box, gym.spaces.Discrete)
-    networks: type[SACNetworks] = SACNetworks
-    settings: tuple[str, ...] = (*CRITIC_SETTINGS, "initial_alpha")
+    architecture = ARCHITECTURES["SAC"]
 
     @property
     def discrete(self) -> bool:
         """Whether actions are discrete."""
         return isinstance(self.action_space, gym.spaces.Discrete)
-
-    @override(OffPolicyModule)
-    def make_networks(self, inputs: int, actions: int) -> nn.Module:
-        kind, model = DiscreteSACNetworks if self.discrete else self.networks, self.model_config
-        names = [name for name in self.settings if name in model and name not in CRITIC_SETTINGS]
-        options = self.critic_options | {"critics": self.critic_count} | {name: model[name] for name in names}
-        return kind(inputs, actions, model["hiddens"], inference_only=self.inference_only, **options)
 
 
 class SACConfig(OffPolicyConfig):

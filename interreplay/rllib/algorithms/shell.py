@@ -93,4 +93,4 @@ class Shell(CheckpointedAlgorithm):
         Raises:
             NotImplementedError: Always, with what to use instead.
         """
-        raise NotImplementedError("compute_single_action is of RLlib's old stack; use get_module().forward_inference")
+        raise NotImplementedError("compute_single_action is of RLlib's old stack; use act(obs)")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.settings import TD3Settings
 from interreplay.learning.td3 import PlainTD3Update, TD3Update
-from interreplay.rllib.algorithms.deterministic import DeterministicConfig, DeterministicModule
+from interreplay.rllib.algorithms.deterministic import DeterministicConfig
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
 
-class TD3Module(DeterministicModule):
+class TD3Module(OffPolicyModule):
     """Actor, critics, and targets of both."""
 
-    n_critics = TD3Settings.n_critics
+    architecture = ARCHITECTURES["TD3"]
 
 
 class TD3Config(DeterministicConfig):

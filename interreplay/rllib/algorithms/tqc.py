@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
 from ray.rllib.utils.annotations import override
 
+from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.soft_settings import TQCSettings
-from interreplay.learning.tqc import PlainTQCUpdate, TQCNetworks, TQCUpdate
+from interreplay.learning.tqc import PlainTQCUpdate, TQCUpdate
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 
@@ -14,8 +14,7 @@ from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 class TQCModule(SACModule):
     """Actor, quantile critics, targets and temperature."""
 
-    acts_in, networks = (gym.spaces.Box,), TQCNetworks
-    settings = (*SACModule.settings, "n_quantiles")
+    architecture = ARCHITECTURES["TQC"]
 
 
 class TQCConfig(SACConfig):

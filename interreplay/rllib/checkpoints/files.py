@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from interreplay.acting import stored_policy
 from interreplay.buffer import ReplayBuffer
 from interreplay.errors import CheckpointError
 from interreplay.rllib.checkpoints import safe_pickle
@@ -38,6 +39,9 @@ class Saved(Protocol):
     replay_buffer: ReplayBuffer
     capacity: str
 
+    def described_policy(self) -> tuple[dict[str, Any], Any]:
+        """Return a description of the policy and its networks, as `stored_policy.save` takes them."""
+
 
 def identity(algorithm: Saved) -> dict[str, str]:
     """Return what a checkpoint of this algorithm fits: the same environment, algorithm and buffer."""
@@ -63,6 +67,7 @@ def save(algorithm: Saved, path: Any, save_rllib: Callable[[str], Any]) -> str:
         save_rllib(str(folder))
         safe_pickle.name_class(folder)
         state_files.save(folder / BUFFER, algorithm.replay_buffer.state_view())
+        stored_policy.save(folder, *algorithm.described_policy())
         (folder / IDENTITY).write_text(json.dumps(identity(algorithm), indent=2))
 
     state_files.write_atomically(target, write)

@@ -41,18 +41,29 @@ def make_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="rllib", description="Train and evaluate RLlib algorithms.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
     train = commands.add_parser("train", help="train an algorithm", allow_abbrev=False)
-    train.add_argument("--run", help=f"algorithm: {', '.join(names())}")
-    train.add_argument("--env", help="Gymnasium id")
+    train.add_argument("--run", metavar="ALGORITHM", help=f"algorithm: {', '.join(names())}")
+    train.add_argument("--env", metavar="ENV", help="Gymnasium id")
     train.add_argument(
-        "-f", "--config_file", type=Path, help="YAML file of experiments: {name: {run, env, stop, config}}"
+        "-f",
+        "--config_file",
+        type=Path,
+        metavar="FILE",
+        help="YAML file of experiments: {name: {run, env, stop, config}}",
     )
     add = train.add_argument
     add("--stop", metavar="SETTINGS", help="when to end, JSON or YAML: '{\"env_steps\": 100000}'")
     add("--config", metavar="SETTINGS", help="of the algorithm, JSON or YAML or a file of either")
     add("--checkpoint_freq", type=whole(0), metavar="N", help="iterations between checkpoints (default: 0)")
     add("--num_samples", type=whole(1), metavar="N", help="how often to run it (default: 1)")
-    add("--experiment_name", metavar="NAME", help="folder of the results in --local_dir (default: default)")
-    add("--local_dir", type=Path, default=Path("results"), help="where results go (default: %(default)s)")
+    add("--experiment_name", metavar="NAME", help="folder of the results in --output_dir (default: default)")
+    add(
+        "--output_dir",
+        "--local_dir",
+        type=Path,
+        metavar="DIR",
+        default=Path("results"),
+        help="where results go (default: %(default)s)",
+    )
     add("--num_cpus", type=whole(1), metavar="N", help="processors to use; all by default")
     add("--resume", action="store_true", help="go on with the experiment of this name")
     add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
@@ -102,24 +113,24 @@ def train(given: argparse.Namespace) -> int:
     """Run `rllib train`: one experiment after the other, each with its trials side by side; return the exit code."""
     ray_session.quiet()
     experiments = asked_for(given)
-    resumable = [_can_be_resumed(given.local_dir, each) for each in experiments]
+    resumable = [_can_be_resumed(given.output_dir, each) for each in experiments]
     if given.resume and not any(resumable):
-        folder = given.local_dir / experiments[0].name
+        folder = given.output_dir / experiments[0].name
         raise UsageError(f"{folder} holds no experiment to go on with; leave --resume out to begin one")
     there, saver = room(given.num_cpus), SavesOnSignal()
     for each in experiments:
         each.check(there)
-    ensure_writable(given.local_dir)
+    ensure_writable(given.output_dir)
     table = [ProgressTable(say)] if given.verbose == 1 else []
     logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - each experiment has its own
     detail = given.verbose if given.verbose > 1 else 0
-    tuners = [each.tuner(given.local_dir, detail, say, logs()) for each in experiments]
+    tuners = [each.tuner(given.output_dir, detail, say, logs()) for each in experiments]
     start_ray(int(there.cpus))
     os.environ.update(_TUNE if detail else _TUNE | _QUIET_TUNE)
     failed = False
     with Interrupts(saver.stop, saver.save) as interrupts:
         for experiment, tuner, again in zip(experiments, tuners, resumable, strict=True):
-            results = (_restored(given.local_dir / experiment.name, tuner) if given.resume and again else tuner).fit()
+            results = (_restored(given.output_dir / experiment.name, tuner) if given.resume and again else tuner).fit()
             failed |= results.num_errors > 0
             for result in results:
                 say(_summary(result))

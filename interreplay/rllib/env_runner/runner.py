@@ -11,11 +11,11 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.debug import update_global_seed_if_necessary
 
+from interreplay.acting.actions import Actions, actions_of
+from interreplay.acting.batching import CPU, as_column, as_tensors, pick
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
-from interreplay.rllib.env_runner.action_spaces import Actions, actions_of
-from interreplay.rllib.env_runner.batching import CPU, as_column, as_tensors, pick
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
 from interreplay.rllib.env_runner.episode_log import Names, columns_of_infos
 from interreplay.rllib.env_runner.episode_sampling import SamplingRunner

@@ -14,10 +14,10 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 
+from interreplay.acting.batching import as_column
 from interreplay.environments import registration
 from interreplay.environments.atari.learner_view import has_learner_view, learner_view
 from interreplay.errors import EnvironmentFailure, InterreplayError
-from interreplay.rllib.env_runner.batching import as_column
 from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.runner_state import environments
 from interreplay.rllib.env_runner.serial_vector_env import SerialEnvs

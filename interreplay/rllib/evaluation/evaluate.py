@@ -7,10 +7,11 @@ from collections.abc import Callable
 from itertools import count
 
 from interreplay.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
-from interreplay.rllib.evaluation.load import find
 from interreplay.rllib.evaluation.play import Episode, PlaybackOptions, watch
 from interreplay.rllib.evaluation.video import check_video
 from interreplay.rllib.ray_session import start_ray
+from interreplay.runs.checkpoints.best import best_of, read
+from interreplay.runs.checkpoints.search import find
 
 
 def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
@@ -22,8 +23,10 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
     """
     if given.video:
         check_video(given.video)
-    found = find(given.checkpoint)
-    if found != [given.checkpoint.absolute()]:
+    found = [best_of(given.checkpoint)] if given.best else find(given.checkpoint)
+    if given.best:
+        say(f"{found[0]}, {read(found[0])}")
+    elif found != [given.checkpoint.absolute()]:
         say(f"{found[0]}, the newest of {len(found)} checkpoint{'s' * (len(found) > 1)}")
     start_ray(1)
     numbers = count(1)

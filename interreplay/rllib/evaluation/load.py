@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -14,25 +13,8 @@ from interreplay.rllib.checkpoints import CheckpointedAlgorithm, safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
 from interreplay.rllib.evaluation.environment import check_environment
 from interreplay.runs import state_files
+from interreplay.runs.checkpoints.search import METADATA
 from interreplay.runs.state_files.manifest import MANIFEST
-
-METADATA = "rllib_checkpoint.json"
-_NUMBERED = re.compile(r"checkpoint_\d+")
-
-
-def find(folder: Path) -> list[Path]:
-    """Return the checkpoints in a folder, the newest first, or the folder itself where it is one.
-
-    Raises:
-        UsageError: When there is none.
-    """
-    if (folder / METADATA).exists():
-        return [folder.absolute()]
-    found = [path for path in folder.glob(f"**/checkpoint_*/{METADATA}") if _NUMBERED.fullmatch(path.parent.name)]
-    if not found:
-        raise UsageError(f"{folder} holds no checkpoint; give the folder of one, or of a run")
-    ordered = sorted(found, key=lambda path: (path.stat().st_mtime, path), reverse=True)
-    return [path.parent.absolute() for path in ordered]
 
 
 def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:

@@ -12,9 +12,10 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import UsageError
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
-from interreplay.rllib.evaluation.load import built, find, restore, saved_config
+from interreplay.rllib.evaluation.load import built, restore, saved_config
 from interreplay.rllib.evaluation.minari_dataset import Recorder
 from interreplay.rllib.evaluation.video import Camera, VideoFile, check_drawing
+from interreplay.runs.checkpoints.search import find
 
 
 @dataclass(frozen=True)

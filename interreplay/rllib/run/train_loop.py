@@ -9,6 +9,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.rllib.run.result_log import RunLog
+from interreplay.runs.checkpoints.best import found_in
 from interreplay.runs.machine import versions
 from interreplay.runs.outcome import first_line
 from interreplay.runs.resume import with_unwritten
@@ -86,8 +87,9 @@ class Training:
                 result = self._iterate()
                 self._write(log, result)
                 freq = self.settings.checkpoint_freq
-                if self._saving or (freq and result["training_iteration"] % freq == 0):
+                if self._saving or self.complete or (freq and result["training_iteration"] % freq == 0):
                     self.save()
+                self._keep_if_best(result)
                 yield result
         except _Stop:
             pass
@@ -144,11 +146,23 @@ class Training:
         """Write a checkpoint; ``more`` older ones than usual stay."""
         self._saving = False
         keep = self.settings.keep_checkpoints + more
-        settings = with_unwritten(vars(self.settings), self._unwritten)
-        self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, settings, keep)
+        self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, self._settings(), keep)
         self._saved()
         self._saves += 1
         return self.checkpoint
+
+    def _keep_if_best(self, result: dict[str, Any]) -> None:
+        """Keep a checkpoint of now where an iteration's result is the best one so far."""
+        if not self.settings.keep_best:
+            return
+        found, before = found_in(result, evaluations=bool(self.settings.evaluation_interval)), self.folder.best()
+        if found is not None and (before is None or found > before):
+            self.folder.save_best(self.algo.env_steps, self.algo.save_to_path, self._settings(), found)
+            self._saved()
+            self._saves += 1
+
+    def _settings(self) -> dict[str, Any]:
+        return with_unwritten(vars(self.settings), self._unwritten)
 
     def _round(self, steps: int) -> None:
         self._progress(steps)

@@ -6,6 +6,7 @@ import ast
 import inspect
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,8 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialSch
 from ray.tune.search.sample import Domain
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.studies.grid import SettingsResolver, make_run
+from interreplay.rllib.tune.sequential_search import MedianScheduler
+from interreplay.studies.grid import SettingsResolver, with_values
 from interreplay.studies.study import PlannedRun
 
 DISTRIBUTIONS = (
@@ -103,10 +105,7 @@ def _draw(run: PlannedRun, taken: Mapping[str, Domain], number: int, resolver: S
         seed = zlib.crc32(f"{run.trainer} {run.label} {name} {number}".encode())
         value = domain.sample(random_state=np.random.RandomState(seed))
         values[name] = value.item() if isinstance(value, np.generic) else value
-    of_flags = {name: value for name, value in values.items() if name in resolver.flags}
-    arguments = run.flags.get("buffer_args", {}) | {k: v for k, v in values.items() if k not in of_flags}
-    flags = run.flags | of_flags | ({"buffer_args": arguments} if arguments else {})
-    return make_run(flags, f"{run.label}_{number:03d}", resolver, sampled=values)
+    return with_values(replace(run, label=f"{run.label}_{number:03d}"), values, resolver)
 
 
 def scheduler(
@@ -115,14 +114,16 @@ def scheduler(
     """Return one of Tune's schedulers, told what earlier runs of the study came to.
 
     Args:
-        name: ``fifo`` or ``asha``.
+        name: ``fifo``, which ends none, ``asha`` or ``median``.
         jobs: Settings of the runs that are left.
         before: Env steps and returns of those that are over.
     """
     if name == "fifo":
         return FIFOScheduler()
-    most = max(settings["total_env_steps"] for settings in jobs)
+    most, before = max(settings["total_env_steps"] for settings in jobs), list(before)
     each = max(settings["steps_per_iteration"] * max(1, settings["evaluation_interval"]) for settings in jobs)
+    if name == "median":
+        return MedianScheduler(before, grace=max(each, most // 9))
     asha = AsyncHyperBandScheduler(
         time_attr="env_steps", metric="score", mode="max", max_t=most, grace_period=max(each, most // 9),
         reduction_factor=3, stop_last_trials=False,

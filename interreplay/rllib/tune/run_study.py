@@ -19,6 +19,7 @@ from ray.tune.schedulers import TrialScheduler
 from interreplay.errors import UsageError
 from interreplay.rllib import ray_session
 from interreplay.rllib.tune.callbacks import Progress, StopWhenSaved, Tell
+from interreplay.rllib.tune.sequential_search import SequentialSearch
 from interreplay.rllib.tune.signal_actor import start_signal_actor
 from interreplay.rllib.tune.trainable import Trial
 from interreplay.runs.processors import check_room, counted, own_cpus
@@ -44,6 +45,7 @@ def run_trials(
     tell: Tell,
     beat: Callable[[], Any],
     scheduler: TrialScheduler | None = None,
+    searcher: SequentialSearch | None = None,
 ) -> int:
     """Run them all, or until a signal.
 
@@ -56,6 +58,7 @@ def run_trials(
         tell: Told what happens: ``start``, ``result``, ``retry``, ``fail`` or ``end``, of which run, and its figures.
         beat: Called twice a second.
         scheduler: Ends runs early; None lets them all run to their ends.
+        searcher: Draws settings of one run after another; None takes those of the jobs.
 
     Returns:
         The exit code that a signal asks for, 0 without one.
@@ -64,7 +67,7 @@ def run_trials(
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
     signals, progress = start_signal_actor(), Progress(tell)
     ending = StopWhenSaved(progress)
-    tuner = _tuner(jobs, execution, folder, signals, ending, progress, scheduler)
+    tuner = _tuner(jobs, execution, folder, signals, ending, progress, scheduler, searcher)
     ended, requests, errors = threading.Event(), list[str](), list[BaseException]()
 
     def fit() -> None:
@@ -97,16 +100,21 @@ def _tuner(
     ending: StopWhenSaved,
     progress: Progress,
     scheduler: TrialScheduler | None,
+    searcher: SequentialSearch | None,
 ) -> tune.Tuner:
     workers = max(settings["num_workers"] for _, settings in jobs)
     own = {"CPU": execution.cpus_per_trial} | ({"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {})
     resources = PlacementGroupFactory([own, *({"CPU": 1} for _ in range(workers))])
     how = {"hang_timeout": execution.hang_timeout, "uri": folder.store.uri if folder.store else ""}
     configs = [{"folder": str(path), "settings": settings} | how for path, settings in jobs]
+    if searcher is not None:
+        searcher.configured = how
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(Trial, signals=signals), resources),
-        param_space={"job": tune.grid_search(configs)},
+        param_space={"job": tune.grid_search(configs)} if searcher is None else {},
         tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            num_samples=1 if searcher is None else len(jobs),
             scheduler=scheduler,
             max_concurrent_trials=execution.max_concurrent or None,
             trial_name_creator=lambda trial: Path(trial.config["job"]["folder"]).name,

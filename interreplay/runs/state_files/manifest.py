@@ -72,6 +72,17 @@ def check_one(folder: Path, name: str) -> None:
         raise CheckpointError(f"{folder / name} is not listed in {MANIFEST}")
 
 
+def check_part(folder: Path, part: str) -> None:
+    """Compare the files in one folder of a checkpoint with the manifest, without reading the others.
+
+    Raises:
+        CheckpointError: One, or the manifest, is missing or damaged.
+    """
+    for name, entry in read(folder)[0].items():
+        if name.startswith(f"{part}/"):
+            _check_file(folder / name, entry)
+
+
 def check_links(folder: Path) -> None:
     """Raise CheckpointError where a folder holds symbolic links: what they lead to could be changed at any time."""
     for place, folders, files in os.walk(folder):

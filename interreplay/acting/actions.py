@@ -30,19 +30,24 @@ class BoxActions(Actions):
     Args:
         space: A bounded Box.
         normalized: Whether [−1, 1] stands for the whole space; else for itself, within the bounds of the space.
+
+    Attributes:
+        low: The least action of the environment.
+        high: Its largest one.
+        start: What −1 stands for.
+        half: Half of what lies between that and what 1 stands for.
     """
 
     def __init__(self, space: gym.spaces.Box, normalized: bool = True):
         self.shape = space.shape
         self.low, self.high = space.low, space.high
-        # What −1 stands for, and half of what lies between it and 1.
-        self._start = space.low if normalized else np.full_like(space.low, -1.0)
-        self._half = 0.5 * (space.high - space.low) if normalized else np.ones_like(space.low)
+        self.start = space.low if normalized else np.full_like(space.low, -1.0)
+        self.half = 0.5 * (space.high - space.low) if normalized else np.ones_like(space.low)
         self.dtype = space.dtype
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Return actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
-        scaled = self._start + (actions + 1.0) * self._half
+        scaled = self.start + (actions + 1.0) * self.half
         return np.minimum(np.maximum(scaled, self.low), self.high).astype(self.dtype)  # np.clip takes twice as long
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:

@@ -1,0 +1,133 @@
+"""Whether an exported policy acts as the policy itself: both are given the same observations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import gymnasium as gym
+import numpy as np
+
+from interreplay.acting.observations import column_type
+from interreplay.acting.trained_policy import TrainedPolicy
+from interreplay.environments.spaces import leaves
+from interreplay.errors import InterreplayError
+from interreplay.learning.encoders import Flat, Normalized
+from interreplay.learning.networks import BatchedMLP
+
+ROUNDING = {False: 1e-3, True: 0.1}
+"""What may differ by rounding: shares of half the range of an action, or of the largest value of a Discrete one; the
+second where the policy multiplies matrices in bfloat16, which exported ones do not."""
+USUAL = 100.0
+"""Bounds of observations beyond which they are drawn as if there were none."""
+
+
+class ExportError(InterreplayError):
+    """An exported policy acts differently from the policy."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found.
+
+    Attributes:
+        observations: How many.
+        difference: The largest one between two numbers of actions, in the environment's units.
+        others: For how many observations a Discrete action is another, of equal value but for rounding.
+        discrete: Whether actions are.
+    """
+
+    observations: int
+    difference: float
+    others: int
+    discrete: bool
+
+    def summary(self) -> str:
+        """Return it in half a line."""
+        if self.discrete:
+            same = self.observations - self.others
+            return f"the policy's own action for {same:,} of {self.observations:,} observations"
+        return f"largest difference from the policy over {self.observations:,} observations {self.difference:.2g}"
+
+
+def drawn_observations(policy: TrainedPolicy, count: int, seed: int) -> dict[str, np.ndarray]:
+    """Draw observations ``(count, ...)`` by the names of their parts.
+
+    Numbers are uniform where their bounds are of usual size, else normal, with the mean and deviation of what was seen
+    in training where the policy normalizes by these.
+    """
+    rng, found = np.random.default_rng(seed), {}
+    seen, begin = _statistics(policy), 0
+    for name, space in sorted(leaves(policy.observation_space).items()):
+        found[name] = _drawn(space, count, rng)
+        width = gym.spaces.flatdim(space)
+        if seen is not None and isinstance(space, gym.spaces.Box) and column_type(space).kind == "f":
+            mean, deviation = (part[begin : begin + width].reshape(space.shape) for part in seen)
+            normal = mean + deviation * rng.standard_normal((count, *space.shape))
+            found[name] = np.clip(normal, space.low, space.high).astype(column_type(space))
+        begin += width
+    return found
+
+
+def compared(
+    policy: TrainedPolicy, run: Callable[[dict[str, np.ndarray]], np.ndarray], parts: dict[str, np.ndarray]
+) -> Comparison:
+    """Return how much the actions of an exported policy differ from the policy's; one observation alone is tried, too.
+
+    Raises:
+        ExportError: By more than rounding.
+    """
+    obs = parts[""] if parts.keys() == {""} else nested(policy.observation_space, parts)
+    own, exported = policy.act(obs), run(parts)
+    alone = run({name: part[:1] for name, part in parts.items()})
+    if exported.shape != own.shape or alone.shape != own[:1].shape:
+        raise ExportError(f"the exported policy gives actions {exported.shape} and {alone.shape}; expected {own.shape}")
+    narrow = any(isinstance(part, BatchedMLP) and part.matrix_dtype is not None for part in policy.nets.modules())
+    count, most, space = len(own), ROUNDING[narrow], policy.action_space
+    if isinstance(space, gym.spaces.Discrete):
+        values = policy.output(obs)[:, : int(space.n)].numpy(force=True)
+        chosen = values[np.arange(count), exported - int(space.start)]
+        missed = ((values.max(axis=1) - chosen) / (1.0 + np.abs(values).max(axis=1))).max()
+        found = Comparison(count, 0.0, int((own != exported).sum()), True)
+    else:
+        assert isinstance(space, gym.spaces.Box)
+        difference = np.abs(own.astype(np.float64) - exported)
+        missed = (difference / np.maximum((space.high - space.low) / 2, 1e-12)).max()
+        found = Comparison(count, float(difference.max()), 0, False)
+    if not missed <= most:
+        raise ExportError(f"the exported policy acts differently: {found.summary()}; nothing was written")
+    return found
+
+
+def nested(space: gym.Space, parts: dict[str, np.ndarray], prefix: str = "") -> object:
+    """Return parts by name as an observation of a space has them."""
+    begin = f"{prefix}/" if prefix else ""
+    if isinstance(space, gym.spaces.Dict):
+        return {name: nested(part, parts, f"{begin}{name}") for name, part in space.spaces.items()}
+    if isinstance(space, gym.spaces.Tuple):
+        return tuple(nested(part, parts, f"{begin}{i}") for i, part in enumerate(space.spaces))
+    return parts[prefix]
+
+
+def _drawn(space: gym.Space, count: int, rng: np.random.Generator) -> np.ndarray:
+    if not isinstance(space, gym.spaces.Box):
+        space.seed(int(rng.integers(2**31)))
+        return np.stack([np.asarray(space.sample()) for _ in range(count)])
+    shape, dtype = (count, *space.shape), column_type(space)
+    if dtype.kind != "f":
+        return rng.integers(space.low, space.high, shape, dtype=space.dtype, endpoint=True).astype(dtype)
+    low, high = np.float64(space.low), np.float64(space.high)
+    usual = (np.abs(low) <= USUAL) & (np.abs(high) <= USUAL)
+    uniform = rng.uniform(np.where(usual, low, 0.0), np.where(usual, high, 1.0), shape)
+    normal = np.clip(rng.standard_normal(shape), low, high)
+    return np.where(usual, uniform, normal).astype(dtype)
+
+
+def _statistics(policy: TrainedPolicy) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return mean and deviation of all numbers of observations, None where they are not known or not those alone."""
+    encoder = policy.nets.encoder
+    if not (isinstance(encoder, Normalized) and isinstance(encoder.encoder, Flat)):
+        return None
+    return encoder.shift.numpy(force=True), 1.0 / encoder.factor.numpy(force=True)

@@ -1,0 +1,161 @@
+"""The policy in a checkpoint: its weights as arrays and a description of its networks, read without Ray or pickles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import torch
+
+from interreplay.acting.actions import check_action_space
+from interreplay.acting.space_records import record_of, space_of
+from interreplay.acting.trained_policy import TrainedPolicy
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of
+from interreplay.runs import state_files
+from interreplay.runs.checkpoints.best import best_of
+from interreplay.runs.checkpoints.search import METADATA, newest_of
+from interreplay.runs.state_files import manifest
+
+FOLDER, DESCRIPTION, FORMAT = "policy", "policy.json", 1
+PARTS = ("encoder", "actor")
+
+
+def architecture_named(architecture: Architecture) -> str:
+    """Return the name of one of `ARCHITECTURES`, "" for another."""
+    return next((name for name, found in ARCHITECTURES.items() if found is architecture), "")
+
+
+def describe(
+    architecture: Architecture,
+    observation_space: gym.Space,
+    action_space: gym.Space,
+    model: Mapping[str, Any],
+    **about: Any,
+) -> dict[str, Any]:
+    """Return a description of a policy, ready for JSON.
+
+    Args:
+        architecture: By which its networks are made.
+        observation_space: Of one observation.
+        action_space: Of one action.
+        model: Settings of the networks by name.
+        **about: ``normalized`` as of `TrainedPolicy`, and what else is known.
+    """
+    names = [name for name in (*COMMON, *architecture.settings) if name in model]
+    return {
+        "format": FORMAT,
+        "architecture": architecture_named(architecture),
+        "observation_space": record_of(observation_space),
+        "action_space": record_of(action_space),
+        "model": {name: model[name] for name in names},
+        **about,
+    }
+
+
+def save(checkpoint: Path, description: Mapping[str, Any], nets: Any) -> None:
+    """Write a policy into the folder of a checkpoint.
+
+    Args:
+        checkpoint: Its folder, still open to new files.
+        description: As `describe` makes it; one with ``"own_code"``, which names it, is written without weights.
+        nets: Networks with an ``encoder`` and an ``actor``.
+    """
+    folder = checkpoint / FOLDER
+    folder.mkdir()
+    if "own_code" not in description:
+        state_files.save(folder, {part: dict(getattr(nets, part).state_dict()) for part in PARTS})
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n")
+
+
+def load_policy(
+    checkpoint: str | Path,
+    device: str = "cpu",
+    exploration: Any = None,
+    seed: int | None = None,
+    best: bool = False,
+) -> TrainedPolicy:
+    """Return the policy of a checkpoint, ready to act; nothing of Ray is imported, and nothing unpickled.
+
+    ```python
+    policy = interreplay.load_policy("results/SAC_Hopper-v5_...")
+    action = policy.act(obs)
+    ```
+
+    Args:
+        checkpoint: A checkpoint of ours, or the folder of a run: its newest.
+        device: Where the networks lie.
+        exploration: As of `TrainedPolicy`.
+        seed: Of exploration.
+        best: Take the best checkpoint of a run, not the newest.
+
+    Raises:
+        UsageError: There is no checkpoint, or it holds no policy of ours.
+        CheckpointError: It is damaged.
+        ValueError: The policy cannot explore in this way.
+    """
+    path = Path(checkpoint)
+    folder = best_of(path) if best else newest_of(path)
+    description = described(folder)
+    try:
+        seen, done = (space_of(description[f"{kind}_space"]) for kind in ("observation", "action"))
+        nets = _networks(description, seen, done, folder)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"the policy in {folder} cannot be read: {reason}") from error
+    about = {name: description.get(name) for name in ("algorithm", "env")} | {"checkpoint": str(folder)}
+    return TrainedPolicy(nets.to(device), seen, done, description["normalized"], exploration, seed, about)
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """Return the description of the policy in a checkpoint.
+
+    Raises:
+        UsageError: There is none that can be loaded by itself; says what can be done.
+        CheckpointError: It is damaged.
+    """
+    try:
+        found = json.loads((folder / FOLDER / DESCRIPTION).read_text())
+    except FileNotFoundError:
+        raise UsageError(f"{folder} holds no policy by itself: {_other_way(folder)}") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / FOLDER / DESCRIPTION} cannot be read: {error}") from None
+    manifest.check_part(folder, FOLDER)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise CheckpointError(f"{folder / FOLDER / DESCRIPTION} is damaged, or newer: expected the format {FORMAT}")
+    if "own_code" in found:
+        raise UsageError(
+            f"the networks of {folder} are made by {found['own_code']}, which a checkpoint cannot hold; make the "
+            "algorithm with its class's from_checkpoint, and call its act(obs)"
+        )
+    if found.get("architecture") not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise UsageError(f"{folder} is of the architecture {found.get('architecture')!r}; this version has {known}")
+    return found
+
+
+def _other_way(folder: Path) -> str:
+    if (folder / "interreplay.json").exists():
+        return (
+            "it was written before checkpoints had one; --resume the run, whose next checkpoint has it, or make the "
+            "algorithm with its class's from_checkpoint, and call its act(obs)"
+        )
+    made = "it is of an algorithm of RLlib's own" if (folder / METADATA).exists() else "it is no checkpoint of ours"
+    return f"{made}; RLlib's Algorithm.from_checkpoint may load it"
+
+
+def _networks(
+    description: Mapping[str, Any], observation_space: gym.Space, action_space: gym.Space, folder: Path
+) -> Any:
+    """Return the networks that a description describes, with their weights; ready to act, not to learn."""
+    architecture, model = ARCHITECTURES[description["architecture"]], description["model"]
+    check_action_space(action_space, architecture.acts_in)
+    encoder, width = encoder_of(observation_space, model)
+    nets = assembled(architecture.make(width, action_space, model, True), encoder, model)
+    weights = state_files.load(folder / FOLDER)
+    for part in PARTS:
+        getattr(nets, part).load_state_dict({name: torch.from_numpy(array) for name, array in weights[part].items()})
+    return nets.requires_grad_(False)

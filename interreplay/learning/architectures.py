@@ -1,0 +1,152 @@
+"""Which networks each algorithm has, by plain settings: RLModules learn them, stored policies are loaded into them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+from torch import nn
+
+from interreplay.learning.crossq import CrossQNetworks
+from interreplay.learning.deterministic import DeterministicNetworks
+from interreplay.learning.discrete_sac import DiscreteSACNetworks
+from interreplay.learning.encoders import make_encoder
+from interreplay.learning.networks import MATRIX_DTYPES, BatchedMLP
+from interreplay.learning.policy_value import CategoricalWithValue, NormalWithValue, PolicyValueNetworks
+from interreplay.learning.q_networks import QNetworks
+from interreplay.learning.sac import SACNetworks
+from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
+from interreplay.learning.streams import make_layers
+from interreplay.learning.tqc import TQCNetworks
+from interreplay.learning.value_heads import Categorical, Mean, Quantiles, ValueHead
+
+BOX, DISCRETE = gym.spaces.Box, gym.spaces.Discrete
+COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations")
+"""Settings that the networks of all algorithms are made by."""
+CRITICS = ("n_critics", "critic_layer_norm", "critic_dropout")
+"""Those that say what critics are."""
+_ENCODER = ("encoder", "conv_dtype")
+_HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
+
+
+@dataclass(frozen=True)
+class Architecture(ABC):
+    """The networks of an algorithm.
+
+    Attributes:
+        settings: Names of those settings of the algorithm that networks are made by, beside `COMMON`.
+        acts_in: Kinds of action spaces.
+    """
+
+    settings: tuple[str, ...]
+    acts_in: tuple[type[gym.Space], ...]
+
+    @abstractmethod
+    def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+        """Return networks with a policy ``actor``; nothing else where `inference_only`.
+
+        Args:
+            inputs: Numbers in an encoded observation.
+            space: Of actions.
+            model: `COMMON` settings and `settings` by name.
+            inference_only: Whether they are only to act.
+        """
+
+
+@dataclass(frozen=True)
+class Soft(Architecture):
+    """Networks of SAC and its kin.
+
+    Attributes:
+        networks: For continuous actions.
+    """
+
+    networks: type[SACNetworks]
+
+    def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+        kind = DiscreteSACNetworks if isinstance(space, DISCRETE) else self.networks
+        own = {name: model[name] for name in self.settings if name in model and name not in CRITICS}
+        options = critic_options(model) | {"critics": int(model.get("n_critics", SACSettings.n_critics))} | own
+        return kind(inputs, gym.spaces.flatdim(space), model["hiddens"], inference_only=inference_only, **options)
+
+
+@dataclass(frozen=True)
+class Deterministic(Architecture):
+    """Networks of DDPG and TD3.
+
+    Attributes:
+        n_critics: Number of critics of modules that were saved when it was no setting.
+        last_bound: Bound of the weights with which last layers start; None for that of other layers.
+    """
+
+    n_critics: int
+    last_bound: float | None = None
+
+    def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+        shape = inputs, gym.spaces.flatdim(space), model["hiddens"], int(model.get("n_critics", self.n_critics))
+        return DeterministicNetworks(*shape, self.last_bound, inference_only, **critic_options(model))
+
+
+class Values(Architecture):
+    """Networks of DQN and its variants."""
+
+    def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+        head, actions = make_head(*(model[name] for name in _HEAD)), gym.spaces.flatdim(space)
+        sigma0 = model["sigma0"] if model["noisy"] else None
+        shape = inputs, actions, head.numbers, model["hiddens"], model["dueling"], sigma0, model["activation"]
+        return QNetworks(make_layers(*shape), head, actions, inference_only)
+
+
+class PolicyAndValue(Architecture):
+    """Networks of algorithms that learn from unrolls."""
+
+    def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+        widths = (inputs, gym.spaces.flatdim(space), model["hiddens"], model["shared_layers"])
+        if isinstance(space, DISCRETE):
+            return PolicyValueNetworks(CategoricalWithValue(*widths))
+        return PolicyValueNetworks(NormalWithValue(*widths, model["free_log_std"], model["initial_log_std"]))
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "SAC": Soft((*CRITICS, "initial_alpha"), (BOX, DISCRETE), SACNetworks),
+    "TQC": Soft((*CRITICS, "initial_alpha", "n_quantiles"), (BOX,), TQCNetworks),
+    "CrossQ": Soft(("n_critics", "initial_alpha", "critic_hiddens", "renorm_warm_up"), (BOX,), CrossQNetworks),
+    "TD3": Deterministic(CRITICS, (BOX,), TD3Settings.n_critics),
+    "DDPG": Deterministic(CRITICS, (BOX,), DDPGSettings.n_critics, last_bound=3e-3),
+    "DQN": Values((*_ENCODER, "dueling", "noisy", "sigma0", *_HEAD), (DISCRETE,)),
+    "IMPALA": PolicyAndValue((*_ENCODER, "shared_layers", "free_log_std", "initial_log_std"), (BOX, DISCRETE)),
+}
+"""Of each algorithm whose networks differ from others'; checkpoints have the names."""
+
+
+def critic_options(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return whether the critics' hidden layers are normalized, and the dropout of their units."""
+    return {"layer_norm": model.get("critic_layer_norm", False), "dropout": model.get("critic_dropout", 0.0)}
+
+
+def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: float, huber_delta: Any) -> ValueHead:
+    """Return the head that settings of `DQNSettings` describe."""
+    if distribution == "mean":
+        return Mean(huber_delta)
+    if distribution == "categorical":
+        return Categorical(51 if atoms == "auto" else int(atoms), *value_range)
+    return Quantiles(200 if atoms == "auto" else int(atoms), kappa)
+
+
+def encoder_of(space: gym.Space, model: Mapping[str, Any]) -> tuple[nn.Module, int]:
+    """Return what encodes observations of a space for the networks, and how many numbers it makes of one."""
+    kind, dtype = model.get("encoder"), model.get("conv_dtype", "float32")  # only some algorithms name convolutions
+    return make_encoder(space, model["normalize_observations"], kind, dtype)
+
+
+def assembled(networks: Any, encoder: nn.Module, model: Mapping[str, Any]) -> Any:
+    """Return the networks with their encoder, and with the products and functions between layers as in `model`."""
+    networks.encoder = encoder
+    for layers in networks.modules():
+        if isinstance(layers, BatchedMLP):
+            layers.matrix_dtype = MATRIX_DTYPES[model["matrix_dtype"]]
+            layers.activation = model["activation"]
+    return networks

@@ -1,0 +1,1 @@
+"""Checkpoints in the folders of runs: which one is meant, and the best one."""

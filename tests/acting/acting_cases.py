@@ -1,0 +1,79 @@
+"""Small algorithms of every kind, untrained or nearly so, and observations to act on."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+
+import interreplay.rllib as ours
+from tests.rllib.small_runs import CONFIGS
+from tests.rllib.spaces_envs import KINDS, Line
+
+
+class Uneven(gym.Env):
+    """Two numbers to act by, of ranges of their own, and observations that are far from 0."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    action_space = gym.spaces.Box(np.array([-3.0, 1.0]), np.array([1.0, 11.0]), dtype=np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return self._seen(), 0.0, False, self.np_random.random() < 0.1, {}
+
+    def _seen(self):
+        return self.np_random.normal((100.0, -5.0, 0.0), (20.0, 0.1, 1.0))
+
+
+class Turns(Line):
+    """Discrete actions that are numbered from -1 on."""
+
+    action_space = gym.spaces.Discrete(3, start=-1)
+
+    def step(self, action):
+        assert action in (-1, 0, 1)
+        return super().step(np.float32([action]))
+
+
+gym.register("Uneven-v0", Uneven)
+gym.register("Turns-v0", Turns, kwargs={"kind": "ImageAndVector"})
+
+# Trainer, environment and settings of each policy; those with an iteration of training have statistics to normalize by.
+CASES = {
+    **{trainer: (trainer, "Pendulum-v1", {}, 0) for trainer in CONFIGS},
+    "uneven": ("SAC", "Uneven-v0", {"normalize_observations": True}, 1),
+    "unsquashed": ("A2C", "Uneven-v0", {"normalize_observations": True}, 1),
+    "discrete SAC": ("SAC", "Turns-v0", {}, 0),
+    "DQN": ("DQN", "CartPole-v1", {"matrix_dtype": "bfloat16"}, 0),
+    "Rainbow": ("Rainbow", "Turns-v0", {"encoder": "minatar", "normalize_observations": True}, 1),
+    "QRDQN": ("QRDQN", "CartPole-v1", {"atoms": 7}, 0),
+    "IMPALA": ("IMPALA", "CartPole-v1", {"shared_layers": False}, 0),
+    "goals": ("TD3", "FetchReach-v4", {"normalize_observations": True}, 1),
+    **{kind: ("SAC", f"{kind}Line-v0", {"normalize_observations": True}, 0) for kind in KINDS},
+}
+FIRST = ["SAC", "uneven", "unsquashed", "Rainbow", "goals", "Nested"]
+
+
+def built(trainer, env, settings, iterations):
+    config = getattr(ours, f"{trainer}Config")().environment(env).debugging(seed=0)
+    own = {"hiddens": (16,), "steps_per_iteration": 40, **settings}
+    if "learning_starts" not in settings and trainer not in ("A2C", "IMPALA"):
+        own |= {"train_batch_size_per_learner": 8, "num_steps_sampled_before_learning_starts": 30}
+        config.replay(config.replay_buffer_config["type"], capacity=500)
+    algorithm = config.training(**own).build_algo()
+    for _ in range(iterations):
+        algorithm.train()
+    return algorithm
+
+
+def stacked(observations):
+    """Several observations as one: each part with a first dimension more."""
+    first = observations[0]
+    if isinstance(first, dict):
+        return {name: stacked([one[name] for one in observations]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(stacked([one[i] for one in observations]) for i in range(len(first)))
+    return np.stack(observations)

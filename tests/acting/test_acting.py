@@ -1,0 +1,253 @@
+"""Trained policies act without Ray, in the environment's units, as the algorithm that they were saved of."""
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from torch.utils._pytree import tree_map
+
+import interreplay
+import interreplay.rllib as ours
+from interreplay.acting.space_records import record_of, space_of
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.learning.exploration import Gaussian
+from interreplay.rllib.algorithms.sac import SACModule
+from interreplay.rllib.evaluation.play import PlaybackOptions, watch
+from tests.acting.acting_cases import CASES, FIRST, Uneven, built, stacked
+from tests.rllib.spaces_envs import KINDS
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+OLD = Path(__file__).resolve().parents[1] / "data" / "before_the_move" / "run"
+
+
+def expected_actions(algorithm, batch):
+    """By RLlib's own path through the module, and Gymnasium's meaning of [-1, 1]."""
+    tensors = tree_map(lambda part: torch.as_tensor(np.asarray(part)), batch)
+    given = algorithm.get_module().forward_inference({"obs": tensors})["actions"].detach().numpy()
+    space = algorithm.single_spaces[1]
+    if isinstance(space, gym.spaces.Discrete):
+        return given
+    return space.low + (np.clip(given, -1, 1) + 1) / 2 * (space.high - space.low)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Make the checkpoint of a case: its folder, five observations, and the actions that they lead to."""
+    made = {}
+
+    def of(name):
+        if name not in made:
+            algorithm = built(*CASES[name])
+            algorithm.env_runner.env.reset(seed=1)
+            space = algorithm.single_spaces[0]
+            space.seed(3)
+            single = [space.sample() for _ in range(5)]
+            actions = expected_actions(algorithm, stacked(single))
+            folder = Path(algorithm.save_to_path(tmp_path_factory.mktemp("of") / "checkpoint_00000040"))
+            made[name] = folder, single, actions, algorithm.act(stacked(single)), algorithm.act(single[0])
+            algorithm.stop()
+        return made[name]
+
+    return of
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_policy_acts_as_its_algorithm(saved, name):
+    folder, single, expected, of_algorithm, first = saved(name)
+    policy = interreplay.load_policy(folder)
+    for actions in (policy.act(stacked(single)), of_algorithm):
+        assert actions.dtype == policy.action_space.dtype
+        np.testing.assert_allclose(actions, expected, rtol=1e-5, atol=1e-5)
+        assert all(policy.action_space.contains(action) for action in actions)
+    for action in (policy.act(single[0]), first):
+        np.testing.assert_allclose(action, expected[0], rtol=1e-5, atol=1e-5)
+        assert policy.action_space.contains(action)
+    assert len({*map(str, of_algorithm)}) > 1 or np.ndim(first) == 0  # they are not all the same
+
+
+WITHOUT_RAY = """
+import importlib.abc, pickle, sys
+class Refusing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] == "ray":
+            raise ImportError("there is no Ray")
+sys.meta_path.insert(0, Refusing())
+import gymnasium as gym
+import numpy as np
+import interreplay
+for folder, batch, expected in pickle.load(open(sys.argv[1], "rb")):
+    np.testing.assert_allclose(interreplay.load_policy(folder).act(batch), expected, rtol=1e-5, atol=1e-5)
+policy = interreplay.load_policy(sys.argv[2])
+env, total, over = gym.make("Pendulum-v1"), 0.0, False
+obs, _ = env.reset(seed=3)
+while not over:
+    obs, reward, terminated, truncated, _ = env.step(policy.act(obs))
+    total, over = total + float(reward), terminated or truncated
+assert "ray" not in sys.modules
+print(total)
+"""
+
+
+def test_without_ray_in_a_process_of_its_own(saved, tmp_path):
+    cases = [(str(folder), stacked(single), actions) for folder, single, actions, *_ in map(saved, FIRST)]
+    (tmp_path / "cases.pkl").write_bytes(pickle.dumps(cases))
+    words = [sys.executable, "-c", WITHOUT_RAY, str(tmp_path / "cases.pkl"), cases[0][0]]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    played = watch(Path(cases[0][0]), PlaybackOptions(episodes=1, seed=3))
+    assert float(ran.stdout) == pytest.approx(played.episodes[0].ret, rel=1e-4)
+
+
+def test_the_newest_checkpoint_of_a_run_is_taken(saved, tmp_path):
+    for i, name in enumerate(("TD3", "SAC")):
+        copy = Path(shutil.copytree(saved(name)[0], tmp_path / "run" / f"checkpoint_0000010{i}"))
+        os.utime(copy / "rllib_checkpoint.json", (i, i))
+    policy = interreplay.load_policy(str(tmp_path / "run"))
+    assert policy.about["algorithm"] == "SAC" and policy.about["env"] == "Pendulum-v1"
+    assert "checkpoint_00000101" in policy.about["checkpoint"]
+    assert repr(policy).startswith("TrainedPolicy(SAC Pendulum-v1: Box(")
+
+
+def test_exploring(saved):
+    zeros = np.zeros((200, 3), np.float32)
+    sac, again = (interreplay.load_policy(saved("SAC")[0], seed=5) for _ in range(2))
+    drawn = sac.act(zeros, explore=True)
+    assert drawn.std() > 0.1 and np.array_equal(drawn, again.act(zeros, explore=True))
+    td3 = saved("TD3")[0]
+    with pytest.raises(ValueError, match="expected an exploration to be given"):
+        interreplay.load_policy(td3).act(zeros, explore=True)
+    noisy = interreplay.load_policy(td3, exploration={"type": "Gaussian", "sigma": 0.05}, seed=0)
+    away = noisy.act(zeros, explore=True) - noisy.act(zeros)
+    assert away.std() == pytest.approx(2 * 0.05, rel=0.3)  # of a range of 4
+    with pytest.raises(ValueError, match="actions are discrete"):
+        interreplay.load_policy(saved("DQN")[0], exploration=Gaussian(0.1))
+
+
+def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
+    config = ours.DQNConfig().environment("CartPole-v1").debugging(seed=0)
+    config.training(hiddens=(8,), steps_per_iteration=100, num_steps_sampled_before_learning_starts=1000)
+    config.training(epsilon_steps=50, initial_epsilon=1.0, final_epsilon=0.0)
+    acting, left_alone = config.copy(copy_frozen=False).build_algo(), config.build_algo()
+    zeros = np.zeros((300, 4), np.float32)
+    assert len({*acting.act(zeros, explore=True)}) == 2  # epsilon is 1
+    assert len({*acting.act(zeros)}) == 1
+    one, other = acting.train(), left_alone.train()
+    assert one["env_runners"]["episode_return_mean"] == other["env_runners"]["episode_return_mean"]
+    assert len({*acting.act(zeros, explore=True)}) == 1  # and now 0
+    for algorithm in (acting, left_alone):
+        algorithm.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "obs", "message"),
+    [
+        ("SAC", np.zeros(4), r"the observation has the shape \(4,\); expected \(3,\), or \(n, ...\) of several"),
+        ("SAC", {"a": 1}, "the observation has the parts 'a'; expected ''"),
+        ("SAC", ["a", "b", "c"], "the observation has the type <U1; expected float32"),
+        ("goals", {"observation": np.zeros(10)}, "expected 'achieved_goal', 'desired_goal', 'observation'"),
+        (
+            "goals",
+            {"observation": np.zeros((2, 10)), "achieved_goal": np.zeros(3), "desired_goal": np.zeros(3)},
+            "one part of the observation is of one, another of several",
+        ),
+        (
+            "goals",
+            {"observation": np.zeros((2, 10)), "achieved_goal": np.zeros((2, 3)), "desired_goal": np.zeros((3, 3))},
+            "of different numbers of observations",
+        ),
+        (
+            "Rainbow",
+            {"camera": np.zeros((24, 24), np.float32), "pose": np.zeros(2)},
+            "part 'camera' has the type float32; expected uint8",
+        ),
+    ],
+)
+def test_what_is_no_observation_is_refused(saved, name, obs, message):
+    with pytest.raises(ValueError, match=message):
+        interreplay.load_policy(saved(name)[0]).act(obs)
+
+
+def test_checkpoints_without_a_policy_are_refused_in_a_line(tmp_path):
+    with pytest.raises(UsageError, match="written before checkpoints had one; --resume the run") as old:
+        interreplay.load_policy(OLD)
+    assert "\n" not in str(old.value)
+    (tmp_path / "rllib_checkpoint.json").write_text("{}")
+    with pytest.raises(UsageError, match="an algorithm of RLlib's own; RLlib's Algorithm.from_checkpoint"):
+        interreplay.load_policy(tmp_path)
+    with pytest.raises(UsageError, match="does not exist; give the folder of a checkpoint, or of a run"):
+        interreplay.load_policy(tmp_path / "nowhere")
+
+
+def test_a_damaged_policy_is_not_loaded(saved, tmp_path):
+    for number, name in enumerate(("policy.json", "state.json", "0.npy")):
+        copy = Path(shutil.copytree(saved("SAC")[0], tmp_path / str(number)))
+        damaged = bytearray((copy / "policy" / name).read_bytes())
+        damaged[-3] ^= 1
+        (copy / "policy" / name).write_bytes(damaged)
+        with pytest.raises(CheckpointError, match="damaged|cannot be read"):
+            interreplay.load_policy(copy)
+
+
+class OwnModule(SACModule):
+    def make_networks(self, inputs):
+        return super().make_networks(inputs)
+
+
+class OwnConfig(ours.SACConfig):
+    module_class = OwnModule
+
+
+class OwnAlgorithm(ours.SAC):
+    config_class = OwnConfig
+
+
+def test_networks_of_somebodys_own_are_named(tmp_path):
+    algorithm = OwnConfig().environment("Pendulum-v1").training(hiddens=(8,)).build_algo()
+    assert algorithm.act(np.zeros(3)).shape == (1,)
+    algorithm.save_to_path(tmp_path / "c")
+    algorithm.stop()
+    with pytest.raises(UsageError, match=r"made by .*\.OwnModule, which a checkpoint cannot hold"):
+        interreplay.load_policy(tmp_path / "c")
+
+
+def test_a_kind_of_networks_that_this_version_does_not_know(saved, tmp_path):
+    from interreplay.runs.state_files import manifest
+
+    copy = Path(shutil.copytree(saved("SAC")[0], tmp_path / "c"))
+    text = json.loads((copy / "policy" / "policy.json").read_text())
+    (copy / "policy" / "policy.json").write_text(json.dumps(text | {"architecture": "Later"}))
+    manifest.seal(copy)
+    with pytest.raises(UsageError, match="architecture 'Later'; this version has SAC, TQC"):
+        interreplay.load_policy(copy)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        *(space for space, _ in KINDS.values()),
+        gym.spaces.Box(np.float32([-np.inf, 0.1]), np.float32([1e30, np.inf])),
+        gym.spaces.MultiDiscrete([3, 4], start=[1, -2], dtype=np.int32),
+        gym.spaces.MultiDiscrete([[3, 4], [1, 2]]),
+        Uneven.action_space,
+    ],
+    ids=str,
+)
+def test_spaces_as_plain_values(space):
+    assert space_of(json.loads(json.dumps(record_of(space)))) == space
+
+
+def test_what_is_no_record_of_a_space():
+    with pytest.raises(ValueError, match="Text.* cannot be stored; expected Box"):
+        record_of(gym.spaces.Text(3))
+    for record in ({}, {"kind": "Box"}, {"kind": "Bag"}, {"kind": "Dict", "parts": 3}):
+        with pytest.raises(ValueError, match="describes no space"):
+            space_of(record)

@@ -1,0 +1,166 @@
+"""The best checkpoint of a run is kept, evaluated, loaded, and gone on from."""
+
+import csv
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import custom_training
+import interreplay
+from interreplay.commandline import evaluate
+from interreplay.errors import UsageError
+from interreplay.flags.training_flags import make_parser, settings_for
+from interreplay.rllib.run import train_loop
+from interreplay.rllib.tune.study_run import StudyRun
+from interreplay.runs.checkpoints.best import Best, best_of, found_in, inside, mark, read
+from interreplay.runs.run_folder import RunFolder
+from interreplay.studies.trial_folder import TrialFolder
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+LINE = "--env Pendulum-v1 --preset none --total_env_steps 600 --steps_per_iteration 100 --learning_starts 60"
+LINE += " --train_batch_size 16 --hiddens 8,8 --buffer_size 1000 --checkpoint_freq 2 --keep_checkpoints 1 --quiet"
+LINE += " --evaluation_num_episodes 1"
+SCORES = {100: -500.0, 200: -300.0, 300: -100.0, 400: -200.0, 500: -100.0, 600: -400.0}
+
+
+def train(folder, *more):
+    assert custom_training.main([*LINE.split(), "--local_dir", str(folder), *more]) == 0
+    (run,) = folder.glob("SAC_*")
+    return run
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """Evaluations whose returns are those of `SCORES` by env steps."""
+
+    def found(result, evaluations):
+        assert evaluations
+        return Best(True, SCORES[result["env_steps"]])
+
+    monkeypatch.setattr(train_loop, "found_in", found)
+
+
+@pytest.fixture(scope="module")
+def of_scores(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(train_loop, "found_in", lambda result, evaluations: Best(True, SCORES[result["env_steps"]]))
+        return train(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def run(of_scores, tmp_path):
+    return Path(shutil.copytree(of_scores, tmp_path / "runs" / of_scores.name))
+
+
+def names(run):
+    return sorted(path.name for path in run.iterdir() if "checkpoint" in path.name)
+
+
+def test_the_best_stays_beside_the_newest(run, capsys):
+    assert names(run) == ["best_checkpoint_00000300", "checkpoint_00000600"]
+    best = run / "best_checkpoint_00000300"
+    assert json.loads((best / "best.json").read_text()) == {"evaluated": True, "value": -100.0, "env_steps": 300}
+    assert RunFolder(run).best() == Best(True, -100.0) and best_of(run) == best.absolute()
+    assert json.loads((best / "settings.json").read_text())["keep_best"] is True
+    policy = interreplay.load_policy(run, best=True)
+    assert policy.about["checkpoint"] == str(best)
+    assert not np.array_equal(policy.act(np.zeros(3)), interreplay.load_policy(run).act(np.zeros(3)))
+    assert evaluate.main([str(run), "--best", "--episodes", "1", "--seed", "0"]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == f"{best}, evaluation return -100.0" and last.startswith("1 episode: return")
+
+
+def test_a_run_goes_on_from_its_best(run, scored, capsys):
+    straight = {row["num_env_steps_sampled_lifetime"]: row for row in csv.DictReader((run / "progress.csv").open())}
+    words = ["--resume", str(run), "--best", "--total_env_steps", "700", "--quiet"]
+    SCORES[700] = -50.0
+    assert custom_training.main(words) == 0
+    said = capsys.readouterr().out
+    assert "going on from best_checkpoint_00000300" in said
+    assert "what lies beyond best_checkpoint_00000300 is kept as checkpoint_00000600.set_aside" in said
+    assert "newest checkpoint checkpoint_00000700, best best_checkpoint_00000700" in said
+    rows = [*csv.DictReader((run / "progress.csv").open())]
+    assert [int(float(row["num_env_steps_sampled_lifetime"])) for row in rows] == [100, 200, 300, 400, 500, 600, 700]
+    name = "evaluation/env_runners/episode_return_mean"
+    assert [row[name] for row in rows[:6]] == [
+        straight[row["num_env_steps_sampled_lifetime"]][name] for row in rows[:6]
+    ]
+
+
+def test_a_best_beyond_the_checkpoint_is_set_aside(run, scored):
+    shutil.copytree(run / "checkpoint_00000600", run / "checkpoint_00000200")  # of another time: only names count here
+    aside = RunFolder(run).set_aside_after(run / "checkpoint_00000200")
+    assert [path.name for path in aside] == ["checkpoint_00000600.set_aside", "best_checkpoint_00000300.set_aside"]
+    assert RunFolder(run).best() is None and inside(run) == []
+
+
+def test_training_returns_count_where_there_are_no_evaluations(tmp_path):
+    run = train(tmp_path, "--evaluation_interval", "0", "--total_env_steps", "800")
+    (best,) = inside(run)
+    rows = [*csv.DictReader((run / "progress.csv").open())]
+    returns = {int(float(r["env_steps"])): float(r["env_runners/episode_return_mean"] or "nan") for r in rows}
+    known = {steps: value for steps, value in returns.items() if value == value}
+    assert known and read(best) == Best(False, pytest.approx(max(known.values())))
+    assert best.name == f"best_checkpoint_{max(known, key=known.get):08d}"
+
+
+def test_none_is_kept_where_none_is_wanted(tmp_path, capsys):
+    run = train(tmp_path, "--keep_best", "False", "--total_env_steps", "200")
+    assert names(run) == ["checkpoint_00000200"] and "best" not in capsys.readouterr().out.splitlines()[-1]
+    for act in (lambda: interreplay.load_policy(run, best=True), lambda: best_of(run)):
+        with pytest.raises(UsageError, match="holds no best checkpoint; runs with --keep_best have one"):
+            act()
+    assert evaluate.main([str(run), "--best"]) == 2
+    assert custom_training.main(["--resume", str(run), "--best"]) == 2
+    assert "holds no best checkpoint" in capsys.readouterr().err
+    assert evaluate.main([str(run / "checkpoint_00000200"), "--best"]) == 2
+    assert custom_training.main([*LINE.split(), "--best"]) == 2
+    said = capsys.readouterr().err
+    assert "is not the folder of a run" in said and "--best is about a run that is resumed; give --resume" in said
+
+
+def test_files_are_shared_with_the_newest_where_both_are_of_now(tmp_path, scored):
+    run = train(tmp_path, "--total_env_steps", "200")
+    assert names(run) == ["best_checkpoint_00000200", "checkpoint_00000200"]
+    pair = [run / name / "replay_buffer" / "0.npy" for name in names(run)]
+    assert os.stat(pair[0]).st_ino == os.stat(pair[1]).st_ino
+    interreplay.load_policy(run / "best_checkpoint_00000200")  # its manifest is its own
+    shutil.rmtree(run / "checkpoint_00000200")
+    assert interreplay.load_policy(run, best=True).act(np.zeros(3)).shape == (1,)
+
+
+def test_a_run_of_a_study_keeps_its_best_and_clears_it_with_its_results(tmp_path, scored):
+    settings = vars(settings_for(make_parser().given(LINE.split())))
+    with StudyRun(tmp_path / "one", settings, 600) as run:
+        assert [each["env_steps"] for each in run.results()] == [*range(100, 700, 100)]
+    assert names(tmp_path / "one") == ["best_checkpoint_00000300", "checkpoint_00000600"]
+    assert best_of(tmp_path).parent.name == "one"
+    TrialFolder(tmp_path / "one").clear()  # of an attempt without a usable checkpoint
+    assert names(tmp_path / "one") == ["checkpoint_00000600"]
+
+
+def test_evaluations_count_before_training():
+    assert Best(True, -10.0) > Best(False, 100.0) and Best(True, 2.0) > Best(True, 1.0)
+    result = {"env_runners": {"episode_return_mean": 3.0}}
+    assert found_in(result, evaluations=True) is None and found_in(result, evaluations=False) == Best(False, 3.0)
+    result["evaluation"] = {"env_runners": {"episode_return_mean": -1.0}}
+    assert found_in(result, evaluations=True) == Best(True, -1.0)
+    assert found_in({"env_runners": {"episode_return_mean": float("nan")}}, evaluations=False) is None
+    assert found_in({}, evaluations=False) is None
+
+
+def test_the_best_of_several_runs(tmp_path):
+    for name, value in (("one", 1.0), ("two", 3.0), ("three", 2.0)):
+        folder = tmp_path / name / "best_checkpoint_00000100"
+        folder.mkdir(parents=True)
+        mark(folder, Best(True, value), 100)
+    (tmp_path / "two" / "best_checkpoint_00000100.set_aside").mkdir()
+    broken = tmp_path / "four" / "best_checkpoint_00000100"
+    broken.mkdir(parents=True)
+    (broken / "best.json").write_text("{")
+    assert best_of(tmp_path).parent.name == "two" and read(broken) is None

@@ -1,0 +1,156 @@
+"""Exported policies: other programs run the files, and get the actions of the policy."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+import interreplay
+from interreplay.acting import export as exporting
+from interreplay.acting.export_check import ExportError, drawn_observations
+from interreplay.commandline import main as command
+from interreplay.errors import UsageError
+from tests.acting.acting_cases import CASES, built, stacked
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+ROOT = Path(__file__).resolve().parents[2]
+FEW = ["SAC", "uneven", "Rainbow"]
+MORE = ["unsquashed", "goals", "DQN", "CrossQ", "Nested", "Image", "QRDQN", "discrete SAC", "IMPALA"]
+NAMES = [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    made = {}
+
+    def of(name):
+        if name not in made:
+            algorithm = built(*CASES[name])
+            for parameter in algorithm.learner.single_module.nets.actor.parameters():
+                parameter.data.mul_(3.0)  # so that actions depend on observations
+            made[name] = Path(algorithm.save_to_path(tmp_path_factory.mktemp("of") / "checkpoint_00000040"))
+            algorithm.stop()
+        return made[name]
+
+    return of
+
+
+def flat(observation, prefix=""):
+    """Parts of a batch of observations by the names that inputs of exported policies have."""
+    if isinstance(observation, tuple):
+        observation = {str(i): part for i, part in enumerate(observation)}
+    if not isinstance(observation, dict):
+        return {prefix.rstrip("/") or "obs": observation}
+    found = [flat(part, f"{prefix}{name}/") for name, part in observation.items()]
+    return {name: part for parts in found for name, part in parts.items()}
+
+
+def as_inputs(observation):
+    return {k: v.astype(np.float32) if v.dtype == np.float64 else v for k, v in flat(observation).items()}
+
+
+def observations(space, count, normal):
+    """Some of the space; of its numbers without bounds, such as are far from 0."""
+    space.seed(7)
+    batch = stacked([space.sample() for _ in range(count)])
+    return np.random.default_rng(0).normal((100.0, -5.0, 0.0), (20.0, 0.1, 1.0), (count, 3)) if normal else batch
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_onnxruntime_acts_as_the_policy(checkpoint, tmp_path, capsys, name):
+    assert command.main(["export", str(checkpoint(name)), "--to", str(tmp_path / "policy.onnx")]) == 0
+    said = capsys.readouterr().out
+    assert "1,000 observations" in said and "policy.onnx: " in said
+    policy = interreplay.load_policy(checkpoint(name))
+    session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
+    assert [given.name for given in session.get_inputs()] == exporting.input_names(policy.observation_space)
+    for count in (1, 7, 50):
+        batch = observations(policy.observation_space, count, name in ("uneven", "unsquashed"))
+        (actions,) = session.run(["actions"], as_inputs(batch))
+        own = policy.act(batch)
+        assert actions.dtype == own.dtype
+        np.testing.assert_allclose(actions, own, rtol=1e-4, atol=1e-4)
+    assert len(np.unique(own, axis=0)) > 1
+
+
+@pytest.mark.parametrize("name", ["goals", "Rainbow"])
+def test_a_program_of_pytorch_acts_as_the_policy(checkpoint, tmp_path, name):
+    assert command.main(["export", str(checkpoint(name)), "--to", str(tmp_path / "policy.pt2")]) == 0
+    policy = interreplay.load_policy(checkpoint(name))
+    program = torch.export.load(tmp_path / "policy.pt2").module()
+    batch = observations(policy.observation_space, 9, False)
+    inputs = as_inputs(batch)
+    actions = program(*(torch.from_numpy(inputs[one]) for one in exporting.input_names(policy.observation_space)))
+    np.testing.assert_allclose(actions.numpy(), policy.act(batch), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_as_a_user_exports(checkpoint, tmp_path):
+    words = [sys.executable, "-m", "interreplay", "export", str(checkpoint("SAC")), "--to", "policy.onnx"]
+    ran = subprocess.run(
+        words, capture_output=True, text=True, timeout=600, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    first, second, third = ran.stdout.splitlines()
+    assert first.startswith("SAC on Pendulum-v1, ") and "checkpoint_00000040" in first
+    assert second == "policy.onnx: obs (n, 3) float32 -> actions (n, 1) float32"
+    told, _, largest = third.rpartition(" ")
+    assert told == "largest difference from the policy over 1,000 observations" and 0 <= float(largest) < 1e-4
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.onnx"]
+
+
+def test_a_file_that_acts_differently_is_an_error(checkpoint, tmp_path, monkeypatch, capsys):
+    forward = exporting.DeterministicPolicy.forward
+    monkeypatch.setattr(exporting.DeterministicPolicy, "forward", lambda self, *parts: forward(self, *parts) * 0.99)
+    assert command.main(["export", str(checkpoint("uneven")), "--to", str(tmp_path / "policy.pt2")]) == 1
+    assert "acts differently: largest difference" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
+    policy = interreplay.load_policy(checkpoint("QRDQN"))
+    monkeypatch.setattr(exporting.DeterministicPolicy, "forward", lambda self, *parts: 1 - forward(self, *parts))
+    with pytest.raises(ExportError, match="acts differently: the policy's own action for 0 of 20 observations"):
+        exporting.export(policy, tmp_path / "policy.pt2", observations=20)
+    monkeypatch.setattr(exporting.DeterministicPolicy, "forward", lambda self, *parts: forward(self, *parts)[:, None])
+    with pytest.raises(ExportError, match=r"gives actions \(20, 1\)"):
+        exporting.export(policy, tmp_path / "policy.pt2", observations=20)
+
+
+def test_what_cannot_be_exported_is_said_in_a_line(checkpoint, tmp_path, monkeypatch, capsys):
+    of = str(checkpoint("SAC"))
+    refused = {
+        "policy.txt": "policy.txt ends in '.txt'; expected a file policy.onnx or policy.pt2",
+        "no/policy.pt2": "no/policy.pt2 cannot be written; give a file in a folder that exists",
+    }
+    monkeypatch.chdir(tmp_path)
+    for name, message in refused.items():
+        assert command.main(["export", of, "--to", name]) == 2
+        assert message in capsys.readouterr().err
+    assert command.main(["export", str(tmp_path), "--to", "policy.pt2"]) == 2
+    assert "holds no checkpoint; give the folder of a checkpoint, or of a run" in capsys.readouterr().err
+    monkeypatch.setattr(exporting.importlib.util, "find_spec", lambda name: None if "onnx" in name else name)
+    with pytest.raises(UsageError, match=r"needs onnx, onnxruntime, onnxscript: pip install 'interreplay\[export\]'"):
+        exporting.check_target(tmp_path / "policy.onnx")
+    exporting.check_target(tmp_path / "policy.pt2")
+
+
+def test_observations_to_compare_with_are_those_of_training(checkpoint):
+    policy = interreplay.load_policy(checkpoint("uneven"))
+    drawn = drawn_observations(policy, 500, 0)[""]
+    assert drawn.dtype == np.float32 and drawn.shape == (500, 3)
+    np.testing.assert_allclose(drawn.mean(axis=0), (100, -5, 0), atol=20)
+    pendulum = drawn_observations(interreplay.load_policy(checkpoint("SAC")), 500, 0)[""]
+    assert -8 <= pendulum[:, 2].min() < -7.5 and 7.5 < pendulum[:, 2].max() <= 8
+
+
+def test_logging_is_as_it_was_afterwards(checkpoint, tmp_path):
+    logging.disable(logging.NOTSET)
+    policy = interreplay.load_policy(checkpoint("QRDQN"))
+    exporting.export(policy, tmp_path / "policy.pt2", observations=2)
+    assert logging.root.manager.disable == logging.NOTSET
+    assert isinstance(policy.action_space, gym.spaces.Discrete)
