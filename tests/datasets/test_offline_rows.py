@@ -310,7 +310,9 @@ def test_a_cache_that_cannot_be_written_to_is_named(tmp_path, monkeypatch):
 
 def test_columns_that_a_method_needs_are_asked_for():
     with pytest.raises(ValueError, match="lacks the column behavior, which Elite needs"):
-        Offline(minari_dataset(episodes()), "Elite")
+        len(Offline(minari_dataset(episodes()), "Elite"))
+    with pytest.raises(ValueError, match="NMER takes no argument 'kk'; did you mean k"):
+        Offline("opened later", "NMER", {"kk": 3})
 
 
 def test_nmer_of_the_class_and_ready_parts():
