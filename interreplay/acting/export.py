@@ -94,6 +94,10 @@ def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, se
     """
     target = Path(path)
     check_target(target)
+    if policy.nets.actor.memory is not None:
+        raise UsageError(
+            f"{target} cannot keep the memory that the policy has (lstm_cells); use interreplay.load_policy"
+        )
     module = DeterministicPolicy(policy).eval()
     parts = drawn_observations(policy, observations, seed)
     work = target.with_name(f".{target.stem}.writing{target.suffix}")

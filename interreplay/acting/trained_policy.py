@@ -50,11 +50,14 @@ class TrainedPolicy:
         self.exploration = _own(nets.actor) if exploration is None else make_exploration(exploration)
         if self.exploration is not None:
             self.exploration.check(nets.actor)
-        self._seed = seed
+        self._seed, self._memory = seed, None
         self._rng: torch.Generator | None = None
 
     def act(self, obs: Any, explore: bool = False) -> Any:
         """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
+
+        A policy with memory remembers what it saw: `start` begins an episode, and so does another number of
+        observations.
 
         Args:
             obs: As the environment gives it: an array, a number, a mapping or a tuple of such; of several, each part
@@ -66,25 +69,41 @@ class TrainedPolicy:
         """
         batch = batch_of(self.observation_space, obs)
         with torch.no_grad():
-            encoded = self._encoded(batch.parts)
+            encoded = self._remembering(self._encoded(batch.parts))
             chosen = self._explored(encoded) if explore else self.nets.actor.act(encoded)
         kept = chosen.cpu().numpy().reshape(len(encoded), *self._actions.shape)
         actions = self._actions.to_env(kept)
         return actions[0] if batch.single else actions
 
     def output(self, obs: Any) -> Tensor:
-        """Return what the policy's network gives for observations ``(n, ...)``, of which actions are made."""
+        """Return what the policy's network gives for observations ``(n, ...)``, of which actions are made.
+
+        Of a policy with memory, as if each were the first of an episode.
+        """
         with torch.no_grad():
-            return self.nets.actor.output(self._encoded(batch_of(self.observation_space, obs).parts))
+            encoded = self._encoded(batch_of(self.observation_space, obs).parts)
+            memory = self.nets.actor.memory
+            seen = encoded if memory is None else memory.step(encoded, memory.begin(len(encoded)))[0]
+            return self.nets.actor.output(seen)
 
     def start(self) -> None:
-        """Note that an episode begins, for exploration that depends on what went before."""
+        """Note that episodes begin, for a memory, and exploration, that depend on what went before."""
+        self._memory = None
         if self.exploration is not None:
             self.exploration.start(np.ones(1, dtype=bool))
 
     def _encoded(self, parts: dict[str, np.ndarray]) -> Tensor:
         given = parts[""] if parts.keys() == {""} else parts
         return self.nets.encoder(as_tensors(given, self._device))
+
+    def _remembering(self, encoded: Tensor) -> Tensor:
+        memory = self.nets.actor.memory
+        if memory is None:
+            return encoded
+        if self._memory is None or len(self._memory["h"]) != len(encoded):
+            self._memory = memory.begin(len(encoded))
+        seen, self._memory = memory.step(encoded, self._memory)
+        return seen
 
     def _explored(self, encoded: Tensor) -> Tensor:
         if self.exploration is None:

@@ -14,8 +14,14 @@ from interreplay.learning.crossq import CrossQNetworks
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.discrete_sac import DiscreteSACNetworks
 from interreplay.learning.encoders import make_encoder
+from interreplay.learning.memory import Memory
 from interreplay.learning.networks import MATRIX_DTYPES, BatchedMLP
-from interreplay.learning.policy_value import CategoricalWithValue, NormalWithValue, PolicyValueNetworks
+from interreplay.learning.policy_value import (
+    CategoricalWithValue,
+    NormalWithValue,
+    PolicyValueNetworks,
+    PolicyWithValue,
+)
 from interreplay.learning.q_networks import QNetworks
 from interreplay.learning.sac import SACNetworks
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
@@ -104,10 +110,15 @@ class PolicyAndValue(Architecture):
     """Networks of algorithms that learn from unrolls."""
 
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        widths = (inputs, gym.spaces.flatdim(space), model["hiddens"], model["shared_layers"])
+        cells = model.get("lstm_cells")  # checkpoints from before have none
+        widths = (cells or inputs, gym.spaces.flatdim(space), model["hiddens"], model["shared_layers"])
         if isinstance(space, DISCRETE):
-            return PolicyValueNetworks(CategoricalWithValue(*widths))
-        return PolicyValueNetworks(NormalWithValue(*widths, model["free_log_std"], model["initial_log_std"]))
+            actor: PolicyWithValue = CategoricalWithValue(*widths)
+        else:
+            actor = NormalWithValue(*widths, model["free_log_std"], model["initial_log_std"])
+        if cells:
+            actor.memory = Memory(inputs, cells)
+        return PolicyValueNetworks(actor)
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -117,7 +128,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "TD3": Deterministic(CRITICS, (BOX,), TD3Settings.n_critics),
     "DDPG": Deterministic(CRITICS, (BOX,), DDPGSettings.n_critics, last_bound=3e-3),
     "DQN": Values((*_ENCODER, "dueling", "noisy", "sigma0", *_HEAD), (DISCRETE,)),
-    "IMPALA": PolicyAndValue((*_ENCODER, "shared_layers", "free_log_std", "initial_log_std"), (BOX, DISCRETE)),
+    "IMPALA": PolicyAndValue(
+        (*_ENCODER, "lstm_cells", "shared_layers", "free_log_std", "initial_log_std"), (BOX, DISCRETE)
+    ),
 }
 """Of each algorithm whose networks differ from others'; checkpoints have the names."""
 

@@ -74,8 +74,10 @@ class ImpalaUpdate(Rule):
         self.settings = settings = settings or IMPALASettings()
         self.networks, self.gamma, self.grad_clip_by = networks, float(gamma), grad_clip_by
         self.family = networks.actor.family
-        self.encoder = list(networks.encoder.parameters())
-        self.parameters = [*networks.actor.parameters(), *self.encoder]
+        self.memory = networks.actor.memory
+        of_memory = [] if self.memory is None else list(self.memory.parameters())
+        self.by_autograd = [*of_memory, *networks.encoder.parameters()]
+        self.parameters = [*networks.actor.parameters(), *networks.encoder.parameters()]
         lr = settings.lr if lr is None else lr
         self.optimizers = {"all": self.make_optimizer(settings, lr)}
         bound = settings.relevance_bound
@@ -100,12 +102,12 @@ class ImpalaUpdate(Rule):
 
     def differentiate(self, unrolls: UnrollsLike) -> UnrollResult:
         """Let ``.grad`` of all parameters be the gradient of the loss of a batch, which is not applied."""
-        with torch.set_grad_enabled(bool(self.encoder)):
-            rows = self.networks.encoder(_flattened(unrolls.obs))
+        with torch.set_grad_enabled(bool(self.by_autograd)):
+            rows = self._rows(unrolls)
         with torch.no_grad():
             run = self.networks.actor.run(rows)
         gradients, result = self.judge(run.outputs.unflatten(0, (unrolls.steps + 1, unrolls.size)), unrolls)
-        for parameter in self.encoder:
+        for parameter in self.by_autograd:
             parameter.grad = None
         run.learn(gradients.flatten(0, 1))
         return result
@@ -126,8 +128,16 @@ class ImpalaUpdate(Rule):
     @torch.no_grad()
     def policy(self, unrolls: UnrollsLike) -> Tensor:
         """Return what the policy gives for the observations of unrolls, ``(T, B, F)``, by a forward pass alone."""
-        outputs = self.networks.actor.output(self.networks.encoder(_flattened(unrolls.obs)))
+        outputs = self.networks.actor.output(self._rows(unrolls))
         return outputs.unflatten(0, (unrolls.steps + 1, unrolls.size))[:-1, :, :-1]
+
+    def _rows(self, unrolls: UnrollsLike) -> Tensor:
+        """Return what the layers see of observations, ``((T + 1)·B, d)``."""
+        rows = self.networks.encoder(_flattened(unrolls.obs))
+        if self.memory is None:
+            return rows
+        moments = rows.unflatten(0, (unrolls.steps + 1, unrolls.size))
+        return self.memory.unrolled(moments, unrolls.state, unrolls.live).flatten(0, 1)
 
     def loss(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
         """Return the loss of a batch, and what is found out of it.

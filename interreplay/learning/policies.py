@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.memory import Memory
+
 POLICY_OUTPUT = "behavior"
 """Name of the column in which what the policy gave is stored."""
 
@@ -32,9 +34,14 @@ class Policy(nn.Module, ABC):
         stochastic: Whether it is a distribution that `draw` draws from.
         gaussian: Whether what `record` gives is [mean; log standard deviation].
         noisy: Whether its layers have noise, which `noisy_output` draws.
+        memory: What encoded observations pass through before `output` sees them; None where it sees them as they are.
     """
 
     discrete, stochastic, gaussian, noisy = False, False, False, False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory: Memory | None = None
 
     @abstractmethod
     def output(self, obs: Tensor) -> Tensor:

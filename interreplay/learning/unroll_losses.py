@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +24,7 @@ class UnrollsLike(Protocol):
         live: Whether steps are steps of an episode, ``(T, B)`` bool.
         policy: What the policy gave that acted, ``(T, B, F)``.
         values: Its values, ``(T, B)``.
+        state: State of a network with memory before the first step, by name ``(B, cells)``; empty without one.
         fresh: Whether unrolls have not been learned from, ``(B,)`` bool.
         weights: Importance weights ``(B,)``.
         steps: T.
@@ -43,6 +45,8 @@ class UnrollsLike(Protocol):
     def policy(self) -> Tensor: ...
     @property
     def values(self) -> Tensor: ...
+    @property
+    def state(self) -> Mapping[str, Tensor]: ...
     @property
     def fresh(self) -> Tensor: ...
     @property

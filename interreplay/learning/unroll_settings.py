@@ -72,6 +72,9 @@ class IMPALASettings:
     )
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256,))
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
+    lstm_cells: int | None = setting(
+        None, OrWord(Whole(1), "none", None), "cells of an LSTM before the hidden layers; none: no memory"
+    )
     shared_layers: bool = setting(True, YesNo(), "policy and value have their hidden layers in common")
     encoder: str = changed_default(DQNSettings, "encoder", "auto")
     conv_dtype: str = changed_default(DQNSettings, "conv_dtype", "float32")

@@ -78,7 +78,7 @@ class Store:
         for path in sorted(files, key=lambda path: path.name == LAST):
             name = path.relative_to(self.here).as_posix()
             # Files of a checkpoint never change.
-            if (not wanted or path.name in wanted) and not ("/checkpoint_" in f"/{name}" and name in there):
+            if (not wanted or path.name in wanted) and not (_in_checkpoint(name) and name in there):
                 self._fs.put_file(str(path), f"{self._root}/{name}")
         if not wanted:
             gone = there - {path.relative_to(self.here).as_posix() for path in files}
@@ -93,6 +93,10 @@ class Store:
         except FileNotFoundError:
             return []
         return [name.removeprefix(self._root).lstrip("/") for name in found]
+
+
+def _in_checkpoint(name: str) -> bool:
+    return any(part.removeprefix("best_").startswith("checkpoint_") for part in name.split("/"))
 
 
 def _hidden(path: Path) -> bool:

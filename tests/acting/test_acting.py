@@ -147,6 +147,18 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
         algorithm.stop()
 
 
+def test_acting_follows_what_is_learned_and_restored(saved):
+    obs = np.linspace(-1, 1, 30).reshape(10, 3)
+    algorithm = built("SAC", "Pendulum-v1", {}, 0)
+    first = algorithm.act(obs)
+    algorithm.train()
+    learned = algorithm.act(obs)
+    algorithm.restore_from_path(saved("SAC")[0])
+    np.testing.assert_allclose(algorithm.act(obs), interreplay.load_policy(saved("SAC")[0]).act(obs), rtol=1e-5)
+    algorithm.stop()
+    assert not np.allclose(first, learned) and np.allclose(first, interreplay.load_policy(saved("SAC")[0]).act(obs))
+
+
 @pytest.mark.parametrize(
     ("name", "obs", "message"),
     [

@@ -135,6 +135,7 @@ def test_folders_given_twice_are_read_once_and_checkpoints_are_not_runs(tmp_path
     folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0])
     (folder / "checkpoint_00001000").mkdir()
     (folder / "checkpoint_00001000" / "params.json").write_text("{}")
+    (folder / "best_checkpoint_00001000" / "empty").mkdir(parents=True)
     assert len(read_runs([tmp_path, folder])) == 1
 
 

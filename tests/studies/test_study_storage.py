@@ -68,6 +68,16 @@ def test_removed_checkpoints_go_and_stray_files_do_not_come_back(store):
     assert not (store.here / "run/progress.csv").exists()
 
 
+@pytest.mark.parametrize("name", ["run/checkpoint_00000010", "run/best_checkpoint_00000010"])
+def test_files_of_checkpoints_are_pushed_once(store, monkeypatch, name):
+    put(store, f"{name}/weights"), put(store, "run/status.json")
+    store.push("run")
+    pushed, put_file = [], store._fs.put_file
+    monkeypatch.setattr(store._fs, "put_file", lambda here, there: (pushed.append(there), put_file(here, there)))
+    store.push("run")
+    assert [path.rsplit("/", 1)[-1] for path in pushed] == ["status.json"]
+
+
 def test_manifests_come_last(store, monkeypatch):
     put(store, "run/checkpoint_1/manifest.json")
     put(store, "run/checkpoint_1/z")

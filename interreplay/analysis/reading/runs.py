@@ -110,7 +110,7 @@ def _run_folders(top: Path) -> Iterator[Path]:
         if MARKS & set(files) or not (files or below):
             below.clear()
             yield Path(folder)
-        below[:] = sorted(name for name in below if not name.startswith((".", "checkpoint_")))
+        below[:] = sorted(name for name in below if not name.startswith((".", "checkpoint_", "best_checkpoint_")))
 
 
 def _read(path: Path) -> Run:

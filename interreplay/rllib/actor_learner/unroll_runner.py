@@ -11,9 +11,11 @@ from ray.rllib.utils.annotations import override
 
 from interreplay.acting.batching import CPU, as_tensors
 from interreplay.errors import EnvironmentFailure
+from interreplay.learning.memory import State
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.learning.policy_value import VALUE_OUTPUT
 from interreplay.rllib.actor_learner.collectors import Answer
+from interreplay.rllib.actor_learner.remembering_runner import RememberingRunner
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.rllib.env_runner.stepping import SteppingRunner
@@ -45,7 +47,7 @@ class Seen(NamedTuple):
         return Seen(live, actions, rewards, terminated, extras)
 
 
-class UnrollRunner(BatchEnvRunner):
+class UnrollRunner(RememberingRunner):
     """A `BatchEnvRunner` that also steps environments for unrolls; its evaluations are the same."""
 
     _seen: Seen | None = None
@@ -92,7 +94,7 @@ class UnrollRunner(BatchEnvRunner):
         seen: list[Seen | None] = []
         try:
             self._reset_where_due()
-            rows = Rows(self._now.obs, steps)
+            rows, before = Rows(self._now.obs, steps), self.remembered()
             for t in range(steps):
                 seen.append(self._seen_in_step())
                 rows.put(t + 1, self._now.obs)
@@ -104,7 +106,7 @@ class UnrollRunner(BatchEnvRunner):
         finally:
             self._unrolling = False
         self._hooks.end_sample()
-        return self._unrolls(rows.columns(), [*seen, *[None] * (steps - len(seen))], version)
+        return self._unrolls(rows.columns(), [*seen, *[None] * (steps - len(seen))], version, before)
 
     def answer(
         self, weights: list[ray.ObjectRef], version: int, steps: int, restarts: int | None
@@ -164,7 +166,7 @@ class UnrollRunner(BatchEnvRunner):
         self._seen = Seen(live, actions, np.asarray(rewards), np.asarray(terminated), extras)
         return None
 
-    def _unrolls(self, obs: Any, seen: list[Seen | None], version: int) -> Unrolls:
+    def _unrolls(self, obs: Any, seen: list[Seen | None], version: int, before: State) -> Unrolls:
         known = next((one for one in seen if one is not None), None) or self._nothing()
         rows = [known.cleared() if one is None else one for one in seen]
         live = np.stack([row.live for row in rows])
@@ -176,6 +178,7 @@ class UnrollRunner(BatchEnvRunner):
             live=live,
             policy=np.stack([row.extras[POLICY_OUTPUT] for row in rows]),
             values=np.stack([row.extras[VALUE_OUTPUT] for row in rows]),
+            state=before,
             version=version,
         )
 

@@ -89,7 +89,8 @@ class TrainingLoop(Shell):
     def act(self, obs: Any, explore: bool = False) -> Any:
         """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
 
-        Training is not touched: nothing is counted or stored, and exploration has a random generator of its own.
+        Training is not touched: nothing is counted or stored, and exploration has a random generator of its own. A
+        policy with memory remembers what it saw until `start_episode`.
 
         Args:
             obs: As the environment gives it; of several, each part has n of them along its first dimension.
@@ -107,6 +108,11 @@ class TrainingLoop(Shell):
         if progress is not None and self._acting.exploration is not None:
             self._acting.exploration.anneal(progress)
         return self._acting.act(obs, explore)
+
+    def start_episode(self) -> None:
+        """Note that what `act` is asked for next begins an episode, for policies with memory and noise that has one."""
+        if self._acting is not None:
+            self._acting.start()
 
     # -- the loop ---------------------------------------------------------------------------------
 

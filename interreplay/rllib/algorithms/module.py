@@ -107,6 +107,11 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         """Return observations as they are stored, or as RLlib has them, to what the networks see, ``(n, d)``."""
         return self.nets.encoder(named_parts(obs))
 
+    def _seen(self, obs: Any) -> Tensor:
+        if self.policy.memory is not None:
+            raise NotImplementedError("the policy has a memory; use algo.act(obs), which keeps its state between steps")
+        return self.encode(obs)
+
     def act(self, obs: Tensor, exploration: Exploration | None = None, rng: torch.Generator | None = None) -> Tensor:
         """Return actions ``(n, actions)`` in [−1, 1], or numbers ``(n,)`` of discrete ones.
 
@@ -122,11 +127,11 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     @override(TorchRLModule)
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return {Columns.ACTIONS: self._shaped(self.act(self.encode(batch[Columns.OBS]), None))}
+        return {Columns.ACTIONS: self._shaped(self.act(self._seen(batch[Columns.OBS]), None))}
 
     @override(TorchRLModule)
     def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        obs = self.encode(batch[Columns.OBS])
+        obs = self._seen(batch[Columns.OBS])
         rng = torch.Generator(device=obs.device).manual_seed(int(torch.randint(2**62, ())))
         return {Columns.ACTIONS: self._shaped(self.act(obs, self._exploration, rng))}
 

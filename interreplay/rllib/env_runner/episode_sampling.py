@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
+from torch import Tensor
 
+from interreplay.acting.batching import as_tensors
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.rllib.env_runner.stepping import SteppingRunner, longest_episode
@@ -24,6 +27,7 @@ class SamplingRunner(SteppingRunner):
     _ongoing_episodes: list[Any]
     _hooks: EpisodeCallbacks
     _now: RunnerState
+    _device: torch.device
 
     def __init__(self, *, config: Any, **kwargs: Any):
         super().__init__(config=config, **kwargs)
@@ -32,6 +36,10 @@ class SamplingRunner(SteppingRunner):
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
         """Make one step of every environment."""
         raise NotImplementedError
+
+    def _encoded(self) -> Tensor:
+        """Return what the policy's layers see of the observations of now, ``(n, d)``."""
+        return self.module.encode(as_tensors(self._now.obs, self._device))
 
     def _use_environments(self) -> None:
         """Set up what depends on environments that were made late."""

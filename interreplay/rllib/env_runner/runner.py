@@ -199,7 +199,7 @@ class BatchEnvRunner(SamplingRunner):
             actions = self._scale.random(now.numpy_rng, self.num_envs)
             recorded = policy.record_random(self.num_envs) if record else {}
         else:
-            obs = self.module.encode(as_tensors(now.obs, self._device))
+            obs = self._encoded()
             exploration = now.exploration if explore else GREEDY
             chosen, recorded = exploration.act_and_record(policy, obs, now.torch_rng, record)
             actions = chosen.cpu().numpy().reshape(self.num_envs, *self._scale.shape)
