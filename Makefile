@@ -2,7 +2,7 @@
 # make test    sets up .venv and runs every test
 # make docs    builds the site into site/
 # TORCH=cpu takes PyTorch's CPU build, TORCH=cu126 and the like one for CUDA; else pip chooses, on Linux one for CUDA.
-# make notebooks  makes examples/*.ipynb of examples/*.py
+# make notebooks  makes examples/*.ipynb of examples/*.py; make pages runs them, for the site
 # make check   formatting, lint, types and the tests that take seconds
 PYTHON ?= python3
 TORCH ?=
@@ -17,11 +17,11 @@ PYTEST = $(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 4 --dist worksteal
 export PYTHONDONTWRITEBYTECODE :=
 CODE := interreplay replay_buffers tests cluster_deployment docs $(wildcard *.py benchmarks examples)
 
-.PHONY: help install train test check types quick smoke bench docs notebooks format clean
+.PHONY: help install train test check types quick smoke bench docs notebooks pages format clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make install | train | test | check | smoke | bench | docs | notebooks | format | clean     (PYTHON=... picks the interpreter)"
+	@echo "make install | train | test | check | smoke | bench | docs | notebooks | pages | format | clean     (PYTHON=... picks the interpreter)"
 
 install: $(STAMP)
 
@@ -69,6 +69,9 @@ docs: install
 
 notebooks: install
 	$(BIN)/python examples/notebooks.py
+
+pages: install
+	$(BIN)/python examples/pages.py $(ARGS)
 
 format: install
 	$(BIN)/ruff format $(CODE)

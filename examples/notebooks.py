@@ -9,7 +9,7 @@ import jupytext
 import nbformat
 
 HERE = Path(__file__).parent
-SCRIPTS = [path for path in sorted(HERE.glob("*.py")) if path.name not in ("notebooks.py", "pictures.py")]
+SCRIPTS = [path for path in sorted(HERE.glob("*.py")) if path.name not in ("notebooks.py", "pages.py", "pictures.py")]
 
 
 def notebook_of(script: Path) -> Any:

@@ -41,7 +41,7 @@ def join_parts(parts: dict[str, Tensor]) -> Observation:
     return parts[""] if len(parts) == 1 and "" in parts else parts
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Transitions:
     """n transitions as columns, each a tensor whose first dimension is n.
 
@@ -107,6 +107,11 @@ class Transitions:
     def __len__(self) -> int:
         return int(self.rewards.shape[0])
 
+    def __repr__(self) -> str:
+        """Return the number of rows, and the columns with their shapes and dtypes."""
+        shapes = ", ".join(f"{name} {described(column)}" for name, column in self.columns().items())
+        return f"Transitions({len(self)} rows: {shapes})"
+
     def columns(self) -> dict[str, Tensor]:
         """Return every column by name; parts of a Dict observation as ``obs.part``, extras as ``extras.name``."""
         found: dict[str, Tensor] = {}
@@ -139,7 +144,7 @@ class Transitions:
     def blend(self, other: Transitions, mix: Tensor) -> Transitions:
         """Return λ·self + (1 − λ)·other over obs, actions, rewards and next_obs; the rest is self's.
 
-        A row blended with itself comes back bit for bit.
+        A row blended with itself comes back bit for bit. Whole numbers are self's.
 
         Args:
             other: Partners, the same shapes as self.
@@ -148,6 +153,8 @@ class Transitions:
         shares: dict[tuple[torch.dtype, int], Tensor] = {}
 
         def lerp(mine: Tensor, theirs: Tensor) -> Tensor:
+            if not mine.is_floating_point():
+                return mine
             kind = mine.dtype, mine.dim()
             if kind not in shares:
                 shares[kind] = mix.to(mine.dtype).view(mix.shape + (1,) * (mine.dim() - mix.dim()))
@@ -174,6 +181,11 @@ class Transitions:
             elif mine is not None and theirs is not None:
                 changed[name] = choose(mine, theirs)
         return unchecked(**changed)
+
+
+def described(column: Tensor) -> str:
+    """Return a column's shape and dtype, such as ``(256, 17) float32``."""
+    return f"{tuple(column.shape)} {str(column.dtype).removeprefix('torch.')}"
 
 
 def cat(rows: Sequence[Transitions]) -> Transitions:

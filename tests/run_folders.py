@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+REPLAY, UPDATES = "replay_buffer/", "learners/default_policy/num_updates_lifetime"
 STAMP = 1_767_225_600  # 2026-01-01 00:00 UTC
 
 
@@ -54,7 +55,12 @@ def ours(
 ) -> Path:
     """A run of custom_training.py with an evaluation every 1,000 steps; complete unless `total` says otherwise."""
     rows = [
-        row(1000.0 * (i + 1), value - 5, value, **{"replay_buffer/td_error_mean": 1.0 / (i + 1), "config": {"x": 1}})
+        row(
+            1000.0 * (i + 1),
+            value - 5,
+            value,
+            **{f"{REPLAY}td_error_mean": 1.0 / (i + 1), UPDATES: 1000.0 * i, "config": {"x": 1}},
+        )
         for i, value in enumerate(values)
     ]
     params = settings(env, buffer, seed, total or 1000 * len(values)) | more

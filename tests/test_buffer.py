@@ -364,6 +364,7 @@ def test_printed_in_a_line():
     assert text.startswith("Sample(8 rows, ") and " blended: obs (8, 3) float32, actions (8, 2) float32, " in text
     assert "\n" not in text and len(text) < 400
     assert repr(Uniform(capacity=5)) == "Uniform(0 of 5 rows; Uniform, NoNeighbors, Identity; cpu)"
+    assert repr(buffer.sample(8).transitions).startswith("Transitions(8 rows: obs (8, ") and "tensor" not in text
 
 
 @pytest.mark.parametrize("arguments", [{}, {"n_step": 3}])

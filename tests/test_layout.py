@@ -67,9 +67,10 @@ FILES_PER_FOLDER = 12
 MORE_FILES = {
     "interreplay/commandline": "one file per command, and what those about studies share",
     "replay_buffers": "the catalogue: one file per method",
+    "interreplay/environments": "one family of environments per file, and what they share",
+    "interreplay/flags": "the flags of one subject per file, and how they are read",
     "interreplay/selection": "one way to draw rows per file, and what they share",
     "interreplay/learning": "one file per algorithm",
-    "interreplay/flags": "one file per subject that flags are about",
     "interreplay/rllib/algorithms": "one file per algorithm, and what they share",
 }
 

@@ -13,6 +13,8 @@ from interreplay.analysis.reading.runs import Run
 from interreplay.runs.results.intervals import Array
 
 POINTS = 200
+AXES = {"env_steps": "environment steps", "updates": "updates", "seconds": "wall-clock time"}
+"""What learning curves are drawn over; all else is by environment steps."""
 LAST = 0.1
 """The share of the steps at the end over which the final return is averaged."""
 
@@ -22,7 +24,7 @@ class Curves:
     """Runs at common steps.
 
     Attributes:
-        steps: Environment steps ``(t,)``.
+        steps: Environment steps ``(t,)``, or another of `AXES`.
         values: ``(runs, t)``.
     """
 
@@ -45,21 +47,25 @@ class Curves:
         return np.where(above.any(axis=1), self.steps[above.argmax(axis=1)], np.inf)
 
 
-def points(run: Run, column: str) -> tuple[Array, Array]:
-    """Return steps and values of one run where it has any."""
-    rows = run.results[["env_steps", column]].dropna()
-    return rows["env_steps"].to_numpy(dtype=float), rows[column].to_numpy(dtype=float)
+def points(run: Run, column: str, axis: str = "env_steps") -> tuple[Array, Array]:
+    """Return steps, or numbers of another axis, and values of one run where it has any; the last of equal steps."""
+    rows = run.results[[axis, column]]
+    if axis == "updates":  # none are reported before the first
+        rows = rows.assign(updates=rows["updates"].fillna(0.0))
+    rows = rows.dropna().drop_duplicates(axis, keep="last")
+    return rows[axis].to_numpy(dtype=float), rows[column].to_numpy(dtype=float)
 
 
-def align(runs: Sequence[Run], column: str) -> Curves | None:
+def align(runs: Sequence[Run], column: str, axis: str = "env_steps") -> Curves | None:
     """Return runs at the steps at which any of them was looked at, within the range that all of them have.
 
     Between its own steps a run is taken to be linear. More than 200 steps are thinned to 200 evenly spaced ones.
+    `axis` may be another one of `AXES`.
 
     Returns:
         The curves, None where there is no run or no common range.
     """
-    listed = [points(run, column) for run in runs if run.has(column)]
+    listed = [points(run, column, axis) for run in runs if run.has(column) and run.has(axis)]
     if not listed:
         return None
     low, high = max(steps[0] for steps, _ in listed), min(steps[-1] for steps, _ in listed)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from interreplay.analysis.curves import points
-from interreplay.analysis.drawing.charts import Chart, Dot, Figure, Line
+from interreplay.analysis.curves import AXES, points
+from interreplay.analysis.drawing.charts import Cells, Chart, Dot, Figure, Line
 from interreplay.analysis.sections import MEASURES, Section, Task
 
 # The diagnostics that are drawn; all of them are in diagnostics.csv.
@@ -32,7 +33,8 @@ def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -
     stem = _file_name(section.algorithm.lower())
     improved = IMPROVEMENT.format(baseline=section.baseline)
     found = [
-        learning(section, own["curves"], statistic, stem),
+        *(learning(section, own[table], statistic, stem, axis) for axis, table in CURVES.items()),
+        Figure(f"{stem}-overview", f"{section.algorithm} in each environment", OVERVIEW, _overview(own["overview"])),
         Figure(
             f"{stem}-aggregate",
             f"{section.algorithm} over all environments",
@@ -49,7 +51,13 @@ def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -
         *_diagnostics(section.algorithm, own["diagnostics"], stem),
         Figure(f"{stem}-time", f"{section.algorithm}: time against steps", TIME, _time(own["time"])),
     ]
-    return [figure for figure in found if figure.charts]
+    return [replace(figure, table=figure.table or _table(figure.name, stem)) for figure in found if figure.charts]
+
+
+def _table(name: str, stem: str) -> str:
+    """Return the table that a figure is drawn from."""
+    kind = name.removeprefix(f"{stem}-").partition("-")[0]
+    return {"learning": "curves"}.get(kind, kind)
 
 
 def _file_name(text: str) -> str:
@@ -57,6 +65,12 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
 
 
+CURVES = {"env_steps": "curves", "updates": "curves_by_updates", "seconds": "curves_by_time"}
+"""The tables that learning curves are drawn from, by their axis."""
+OVERVIEW = (
+    "Mean normalized returns of the runs that count, over the steps that all methods have: 0 is random actions, 1 the "
+    "best method's final return, see the scale below. An empty cell: no run that counts."
+)
 AGGREGATE = (
     "Dots: interquartile mean of all runs in all environments; lines: 95 % intervals. Returns are normalized, see the "
     "scale below. Where intervals overlap much, the runs do not tell the methods apart."
@@ -66,46 +80,73 @@ IMPROVEMENT = (
     "intervals. One half: no difference."
 )
 PROFILES = "The share of runs, over all environments, with a normalized final return above τ. Higher is better."
+TIME_CAPTION = " Times are comparable only between runs on one kind of machine with the same load."
 TIME = (
     "Wall-clock time of training, evaluation included, as the runs reported it. Comparable only between runs on one "
     "kind of machine with the same load."
 )
 
 
-def learning(section: Section, table: pd.DataFrame, statistic: str, stem: str) -> Figure:
+def learning(section: Section, table: pd.DataFrame, statistic: str, stem: str, axis: str = "env_steps") -> Figure:
     """Return one panel per environment."""
     name = {"mean": "Mean", "iqm": "Interquartile mean"}[statistic]
     caption = f"{name} of the runs that count, band: 95 % bootstrap interval. Thin: single runs that do not count."
     charts = []
     for task in section.tasks:
         rows = table[table["env"] == task.env] if len(table) else table
+        unit, one = _unit(rows["seconds"].max()) if axis == "seconds" and len(rows) else (AXES[axis], 1.0)
         lines = [
-            Line(f"{method} ({part['runs'].iloc[0]})", method, *_xy(part, statistic))
+            Line(f"{method} ({part['runs'].iloc[0]})", method, *_xy(part, statistic, axis, one))
             for method in section.methods
             if len(rows) and len(part := rows[rows["method"] == method])
         ]
-        lines += _single(task, section.measure)
+        lines += _single(task, section.measure, axis, one)
         if lines:
             threshold = task.scale.threshold if task.scale else None
             label = "threshold" if threshold is not None else ""
-            y = MEASURES[section.measure]
-            charts.append(Chart(task.env, "environment steps", y, lines, mark=threshold, mark_label=label))
-    return Figure(f"{stem}-learning", f"{section.algorithm}: learning curves", caption, charts)
+            charts.append(Chart(task.env, unit, MEASURES[section.measure], lines, mark=threshold, mark_label=label))
+    name, over = (f"{stem}-learning", "") if axis == "env_steps" else _over(stem, axis)
+    caption += TIME_CAPTION if axis == "seconds" else ""
+    return Figure(name, f"{section.algorithm}: learning curves{over}", caption, charts, table=CURVES[axis], axis=axis)
 
 
-def _xy(part: pd.DataFrame, name: str) -> tuple[Any, ...]:
-    columns = ["env_steps", name, f"{name}_low", f"{name}_high"]
-    return tuple(part[column].to_numpy() for column in columns)
+def _over(stem: str, axis: str) -> tuple[str, str]:
+    """Return the name of the files of learning curves over another axis, and what their title adds."""
+    return f"{stem}-learning-by-{'time' if axis == 'seconds' else axis}", f" by {AXES[axis]}"
 
 
-def _single(task: Task, measure: str) -> list[Line]:
+def _unit(longest: float) -> tuple[str, float]:
+    """Return a unit of time in which a duration in seconds is a number of two or three digits, and its seconds."""
+    return ("hours", 3600.0) if longest > 7200 else ("minutes", 60.0) if longest > 120 else ("seconds", 1.0)
+
+
+def _xy(part: pd.DataFrame, name: str, axis: str, one: float) -> tuple[Any, ...]:
+    return part[axis].to_numpy() / one, *(part[column].to_numpy() for column in (name, f"{name}_low", f"{name}_high"))
+
+
+def _single(task: Task, measure: str, axis: str, one: float) -> list[Line]:
     found = []
     for run in task.aside:
-        if not run.repeats and run.has(measure):
-            x, y = points(run, measure)
+        if not run.repeats and run.has(measure) and run.has(axis):
+            x, y = points(run, measure, axis)
+            if not len(x):
+                continue
+            x = x / one
             seed = "" if run.description.seed is None else f"seed {run.description.seed} "
             found.append(Line(f"{seed}{run.state}", run.method, x, y, thin=True))
     return found
+
+
+def _overview(table: pd.DataFrame) -> list[Chart]:
+    """Return cells of environments and methods, where there are several environments."""
+    if not len(table) or table["env"].nunique() < 2:
+        return []
+    charts = []
+    for kind, title in (("final", "Final return"), ("auc", "Area under the curve")):
+        wide = table.pivot(index="env", columns="method", values=kind)[list(dict.fromkeys(table["method"]))]
+        cells = Cells([str(env) for env in wide.index], [str(method) for method in wide.columns], wide.to_numpy())
+        charts.append(Chart(f"{title}, normalized", "", cells=cells))
+    return charts
 
 
 def _aggregate(section: Section, table: pd.DataFrame) -> list[Chart]:
@@ -163,7 +204,7 @@ def _time(table: pd.DataFrame) -> list[Chart]:
     charts = []
     for env, rows in table.groupby("env", sort=False) if len(table) else ():
         longest = float(rows["mean"].max())
-        unit, seconds = ("hours", 3600) if longest > 7200 else ("minutes", 60) if longest > 120 else ("seconds", 1)
+        unit, seconds = _unit(longest)
         scaled = rows.assign(**{name: rows[name] / seconds for name in ("mean", "low", "high")})
         charts.append(Chart(str(env), "environment steps", unit, _lines(scaled)))
     return charts

@@ -17,6 +17,7 @@ from plotly.utils import PlotlyJSONEncoder
 
 import interreplay
 from interreplay.analysis import html_tables
+from interreplay.analysis.curves import AXES
 from interreplay.analysis.drawing import interactive
 from interreplay.analysis.drawing.charts import Figure, Styles
 from interreplay.analysis.reading.runs import Run
@@ -30,6 +31,7 @@ def page(
     tables: dict[str, pd.DataFrame],
     figures: dict[str, list[Figure]],
     styles: Styles,
+    smoothing: float = 0.0,
 ) -> str:
     """Return the page.
 
@@ -40,6 +42,7 @@ def page(
         tables: See `tables.all_tables`.
         figures: Of each algorithm.
         styles: Color and dash of each method.
+        smoothing: Of the learning curves at first; the page can change it.
     """
     charts: list[dict[str, Any]] = []
     parts = [_section(section, tables, figures[section.algorithm], styles, charts) for section in sections]
@@ -51,6 +54,8 @@ def page(
         lead=_lead(runs, sections, tables["runs"]),
         style=(folder / "page.css").read_text(),
         navigation="".join(f'<li><a href="#{_id(name)}">{html.escape(name)}</a></li>' for name in links),
+        axes=_axes([figure.axis for listed in figures.values() for figure in listed if figure.axis]),
+        smoothing=f"{smoothing:g}",
         methods="".join(_box(method, style) for method, style in styles.items()),
         content="\n".join(content),
         version=interreplay.__version__,
@@ -69,6 +74,19 @@ def _box(method: str, style: tuple[str, str]) -> str:
     line = {"solid": "solid", "dash": "dashed", "dot": "dotted", "dashdot": "double"}[dash]
     swatch = f'<span class="swatch" style="border-top-color:{color};border-top-style:{line}"></span>'
     return f'<label><input type="checkbox" value="{name}" checked>{swatch}{name}</label>'
+
+
+def _axes(present: Sequence[str]) -> str:
+    """Return what chooses the axis of the learning curves, "" where there is one alone."""
+    found = [axis for axis in AXES if axis in present]
+    if len(found) < 2:
+        return ""
+    kind = 'type="radio" name="axis"'
+    boxes = "".join(
+        f'<label><input {kind} value="{axis}"{" checked" * (not i)}>{AXES[axis]}</label>'
+        for i, axis in enumerate(found)
+    )
+    return f'<fieldset class="axes"><legend>Learning curves by</legend>{boxes}</fieldset>'
 
 
 def _lead(runs: Sequence[Run], sections: Sequence[Section], table: pd.DataFrame) -> str:
@@ -95,16 +113,18 @@ def _section(
     parts = [f'<h2 id="{_id(section.algorithm)}">{html.escape(section.algorithm)}: {MEASURES[section.measure]}</h2>']
     parts += [f'<p class="note">{html.escape(note)}</p>' for note in section.notes]
     drawn = [_figure(figure, styles, charts) for figure in figures]
-    if figures and figures[0].name.endswith("-learning"):
-        parts.append(drawn.pop(0))
-    parts += _notes(section)
+    curves = sum(bool(figure.axis) for figure in figures)
+    parts += [*drawn[:curves], *_notes(section)]
+    if any(figure.name.endswith("-overview") for figure in figures):
+        parts.append(drawn[curves])
+        curves += 1
     if len(own["efficiency"]):
         parts += ["<h3>Sample efficiency</h3>", html_tables.efficiency(own["efficiency"], section.baseline)]
     if len(own["aggregate"]):
         environments = _many(int(own["aggregate"]["environments"].iloc[0]), "environment")
         parts += [f"<h3>{environments} together, normalized returns</h3>"]
         parts += [html_tables.overall(own["aggregate"], own["improvement"], section.baseline)]
-    return "\n".join([*parts, *drawn])
+    return "\n".join([*parts, *drawn[curves:]])
 
 
 def _notes(section: Section) -> list[str]:
@@ -127,12 +147,21 @@ def _figure(figure: Figure, styles: Styles, charts: list[Any]) -> str:
         panels.append(
             f'<div>{head}<div class="chart" role="img" aria-label="{described}" data-chart="{len(charts)}"></div></div>'
         )
-        charts.append(interactive.draw(chart, styles))
+        charts.append(interactive.draw(chart, styles) | {"smooth": bool(figure.axis)})
     title, caption = html.escape(figure.title), html.escape(figure.caption)
-    shown = f'<div class="panels">{"".join(panels)}</div><figcaption class="caption">{caption}</figcaption>'
+    shown = f'<div class="panels">{"".join(panels)}</div>'
+    shown += f'<figcaption class="caption">{caption} {_files(figure)}</figcaption>'
     if figure.folded:
         return f"<details><summary>{title} ({_many(len(panels), 'chart')})</summary><figure>{shown}</figure></details>"
-    return f"<figure><h3>{title}</h3>{shown}</figure>"
+    axis = f' data-axis="{figure.axis}"{" hidden" * (figure.axis != "env_steps")}' if figure.axis else ""
+    return f"<figure{axis}><h3>{title}</h3>{shown}</figure>"
+
+
+def _files(figure: Figure) -> str:
+    """Return links to the files beside the page."""
+    names = {"PNG": f"{figure.name}.png", "SVG": f"{figure.name}.svg", "CSV": f"{figure.table}.csv"}
+    links = ", ".join(f'<a href="{html.escape(file, quote=True)}">{kind}</a>' for kind, file in names.items())
+    return f'<span class="files">As {links}.</span>'
 
 
 def _runs(table: pd.DataFrame) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from interreplay.analysis.drawing.charts import styles
+from interreplay.analysis.drawing.charts import smooth, styles
 from interreplay.analysis.figures import figures
 from interreplay.analysis.reading.runs import Run, read_runs
 from interreplay.analysis.scores import Scores
@@ -45,6 +45,7 @@ def make_report(
     statistic: str = "mean",
     scores: Scores | None = None,
     title: str = "Replay methods compared",
+    smoothing: float = 0.0,
 ) -> Report:
     """Read runs and write ``index.html``, the figures as PNG and SVG, and the tables as CSV.
 
@@ -57,6 +58,7 @@ def make_report(
         statistic: Of the learning curves, ``"mean"`` or ``"iqm"``.
         scores: What is known of the environments.
         title: The page's headline.
+        smoothing: Of the learning curves, see `charts.smoothed`; tables are of what was measured.
 
     Raises:
         UsageError: There is no run, or the output cannot be written.
@@ -75,12 +77,14 @@ def make_report(
     try:
         output.mkdir(parents=True, exist_ok=True)
         paths = [output / PAGE]
-        paths[0].write_text(page(title, runs, sections, tables, drawn, style), encoding="utf-8")
+        paths[0].write_text(page(title, runs, sections, tables, drawn, style, smoothing), encoding="utf-8")
         for name, table in tables.items():
+            if not len(table.columns) and name.startswith("curves_by"):  # nobody reported it
+                continue
             paths.append(output / f"{name}.csv")
             table.to_csv(paths[-1], index=False, float_format="%.8g")
         for figure in (figure for listed in drawn.values() for figure in listed):
-            paths += draw(figure, style, output)
+            paths += draw(smooth(figure, smoothing), style, output)
     except OSError as error:
         raise UsageError(
             f"--output {output} cannot be written: {error.strerror or error}; choose another folder"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,13 +56,21 @@ def _each(task: Task) -> Iterator[tuple[Run, tuple[float, float]]]:
 
 def curves_table(sections: Sequence[Section]) -> pd.DataFrame:
     """Return mean and IQM with intervals, by method and steps."""
-    return pd.DataFrame([row for section in sections for task in section.tasks for row in _curves(section, task)])
+    return _curves_by("env_steps", sections)
 
 
-def _curves(section: Section, task: Task) -> Iterator[dict[str, Any]]:
-    for method, curves in task.own.items():
+def _curves_by(axis: str, sections: Sequence[Section]) -> pd.DataFrame:
+    """Return what `curves_table` does by another axis; of runs that did not report it nothing."""
+    return pd.DataFrame([row for section in sections for task in section.tasks for row in _curves(section, task, axis)])
+
+
+def _curves(section: Section, task: Task, axis: str) -> Iterator[dict[str, Any]]:
+    for method, runs in task.counted.items():
+        curves = task.own.get(method) if axis == "env_steps" else align(runs, section.measure, axis)
+        if curves is None:
+            continue
         values = curves.values.T
-        found: dict[str, Any] = {"env_steps": curves.steps, "runs": len(curves.values)}
+        found: dict[str, Any] = {axis: curves.steps, "runs": len(curves.values)}
         for name, statistic in STATISTICS.items():
             low, high = interval(statistic, [values])
             found |= {name: statistic(values), f"{name}_low": low, f"{name}_high": high}
@@ -125,6 +134,19 @@ def strata(section: Section, method: str, kind: str) -> list[Array]:
         for task in section.everywhere()[1]
         if task.scale is not None
     ]
+
+
+def overview_table(sections: Sequence[Section]) -> pd.DataFrame:
+    """Return the mean normalized area and final return of every method in every environment with a scale."""
+    rows = []
+    for section in sections:
+        for task in section.tasks:
+            for method, curves in task.shared.items() if task.scale is not None else ():
+                row: dict[str, Any] = {"algorithm": section.algorithm, "env": task.env, "method": method}
+                row |= {"runs": len(curves.values)}
+                assert task.scale is not None
+                rows.append(row | {kind: task.scale.normalized(judged(curves, kind)).mean() for kind in JUDGED})
+    return pd.DataFrame(rows)
 
 
 def aggregate_table(sections: Sequence[Section]) -> pd.DataFrame:
@@ -215,8 +237,11 @@ def _averaged(sections: Sequence[Section], columns: Any) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-TABLES = {
+TABLES: dict[str, Callable[[Sequence[Section]], pd.DataFrame]] = {
     "curves": curves_table,
+    "curves_by_updates": functools.partial(_curves_by, "updates"),
+    "curves_by_time": functools.partial(_curves_by, "seconds"),
+    "overview": overview_table,
     "efficiency": efficiency_table,
     "scale": scale_table,
     "aggregate": aggregate_table,

@@ -12,12 +12,16 @@ from types import ModuleType
 from typing import Any
 
 from interreplay.buffer import ReplayBuffer
+from interreplay.buffer.own_parts import make_parts
+from interreplay.environments.own_modules import own_class
 from interreplay.errors import accepted_names
 
 Recipe = Callable[..., ReplayBuffer]
 Kind = str | Recipe | ReplayBuffer
 
 
+OF_PARTS = "ReplayBuffer"
+"""The name of a buffer that is made of the parts that it is given, and no method of the catalogue."""
 NAME = "replay_buffers"
 HOME = Path(__file__).resolve().parents[2] / NAME
 """The catalogue's files, installed beside this package."""
@@ -61,12 +65,14 @@ def _is_recipe(value: Any, module: ModuleType) -> bool:
 
 
 def resolve(kind: Kind) -> Recipe:
-    """Return the recipe that `kind` means: a name of the catalogue, or a class or factory as it is.
+    """Return the recipe that `kind` means: a name of the catalogue, ``module:Class``, or a class or factory as it is.
 
     Raises:
         ValueError: When the name is unknown, with the nearest valid one, or `kind` is something else.
     """
     if isinstance(kind, str):
+        if ":" in kind or kind == OF_PARTS:
+            return own_class(kind, ReplayBuffer, "buffer") if ":" in kind else ReplayBuffer
         catalogue = methods()
         if kind not in catalogue:
             raise ValueError(f"there is no replay buffer {kind!r}; {accepted_names(kind, catalogue)}")
@@ -98,7 +104,7 @@ def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **argumen
     Args:
         kind: What to make.
         defaults: Arguments that are passed where the recipe takes them and they are not given.
-        **arguments: Arguments of the recipe.
+        **arguments: Arguments of the recipe; parts also by name, as `make_parts` reads them.
 
     Raises:
         ValueError: When the name or an argument is unknown.
@@ -110,4 +116,4 @@ def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **argumen
     recipe = resolve(kind)
     check_arguments(recipe, arguments)
     taken = inspect.signature(recipe).parameters
-    return recipe(**{k: v for k, v in (defaults or {}).items() if k in taken} | arguments)
+    return recipe(**{k: v for k, v in (defaults or {}).items() if k in taken} | make_parts(arguments))

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from interreplay.learning.losses import CriticLoss
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, described
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,10 +87,5 @@ class Sample:
         """Return the number of rows, how many of them are blended, and the shapes of the columns."""
         blended = "" if self.mix is None else f", {int((self.mix < 1).sum())} blended"
         columns = self.transitions.columns().items()
-        shapes = ", ".join(f"{name} {describe(column)}" for name, column in columns)
+        shapes = ", ".join(f"{name} {described(column)}" for name, column in columns)
         return f"Sample({len(self)} rows{blended}: {shapes})"
-
-
-def describe(column: Tensor) -> str:
-    """Return a column's shape and dtype, such as ``(256, 17) float32``."""
-    return f"{tuple(column.shape)} {str(column.dtype).removeprefix('torch.')}"

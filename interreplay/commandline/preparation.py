@@ -8,13 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from interreplay.buffer.catalogue import make_buffer
 from interreplay.datasets import open_rows
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls
-from interreplay.environments.lookup import Environment, find_environment
+from interreplay.environments.lookup import Environment
 from interreplay.errors import UsageError
+from interreplay.flags.environment_flags import environment_of
 from interreplay.flags.offline_flags import check_recorded
+from interreplay.flags.part_flags import readable, short
 from interreplay.flags.replay_flags import replay_arguments
-from interreplay.flags.run_flags import CATALOGUE
 from interreplay.flags.training_flags import preset_told, settings_for, settings_resumed
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from interreplay.learning.losses import check_loss, chosen_losses
@@ -38,7 +40,7 @@ def prepared(
     check_device(settings.device)
     if not checkpoints:
         check_workers(settings.num_workers)
-    environment = find_environment(settings.env, settings.env_args)
+    environment = environment_of(vars(settings))
     settings.env = environment.name
     settings.output_dir = str(home.parent if home else given.get("output_dir", settings.output_dir))
     spaces = environment.observation_space, environment.action_space
@@ -67,8 +69,8 @@ def describe(settings: SimpleNamespace) -> str:
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = "Prioritized"
-    shown = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    method = f"{settings.buffer}({shown})" if shown else settings.buffer
+    listed = ", ".join(f"{name}={readable(value)}" for name, value in arguments.items())
+    method = f"{short(settings.buffer)}({listed})" if listed else short(settings.buffer)
     return f"{settings.trainer} with {method} on {settings.env}, seed {settings.seed}"
 
 
@@ -85,11 +87,13 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     if ALGORITHMS[settings.trainer].unrolls:
         return check_unroll_memory(settings, environment)
     try:
-        buffer = CATALOGUE[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
+        buffer = make_buffer(settings.buffer, capacity=settings.buffer_size, **replay_arguments(settings))
         huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
         check_loss(huber_delta, pal_alpha, brought_by=settings.buffer if buffer.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
+    if buffer.wants_goal_functions and settings.frame_stack > 1:
+        raise UsageError(f"--frame_stack {settings.frame_stack}: goals would be stacks, too; {settings.buffer} takes 1")
     try:
         buffer.check(columns_of_spaces(*spaces))
     except ValueError as error:

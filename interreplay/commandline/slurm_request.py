@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
-from interreplay.buffer.catalogue import methods
+from interreplay.buffer.catalogue import make_buffer
 from interreplay.commandline.preparation import unroll_bytes
 from interreplay.commandline.study import make_parser, read_new
 from interreplay.diagnostics.memory_estimate import estimate
-from interreplay.environments.lookup import find_environment
 from interreplay.errors import InterreplayError, UsageError
+from interreplay.flags.environment_flags import environment_of
 from interreplay.flags.replay_flags import replay_arguments
 from interreplay.flags.study_flags import EXECUTION
 from interreplay.flags.training_flags import settings_for
@@ -119,12 +119,12 @@ def buffer_bytes(settings: SimpleNamespace) -> int:
         UsageError: It cannot be made, or there is no such environment.
     """
     if ALGORITHMS[settings.trainer].unrolls:
-        return unroll_bytes(settings, find_environment(settings.env, settings.env_args))
+        return unroll_bytes(settings, environment_of(vars(settings)))
     if settings.device == "cuda":
         return 0
-    environment = find_environment(settings.env, settings.env_args)
+    environment = environment_of(vars(settings))
     try:
-        buffer = methods()[settings.buffer](capacity=settings.buffer_size, **replay_arguments(settings))
+        buffer = make_buffer(settings.buffer, capacity=settings.buffer_size, **replay_arguments(settings))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{settings.buffer}: {error}") from error
     return estimate(environment.observation_space, environment.action_space, buffer, environment.stacks)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.study_checks import check, check_processors, find, without_updates
+from interreplay.commandline.study_checks import check, check_processors, found, without_updates
 from interreplay.commandline.study_search import check_search, searched, sequential, with_draws
 from interreplay.commandline.train import asked_list
 from interreplay.errors import UsageError
@@ -39,7 +39,7 @@ from interreplay.studies.trial_folder import FAILED, OVER
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
 """Flags that say what to run."""
-LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda name: find(name).name)
+LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda settings: found(settings).name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

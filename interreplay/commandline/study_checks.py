@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from interreplay.commandline.preparation import check_memory
 from interreplay.datasets import open_rows
-from interreplay.environments.lookup import find_environment
+from interreplay.environments.lookup import Environment, find_environment
+from interreplay.flags.environment_flags import environment_of
 from interreplay.flags.offline_flags import check_recorded
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs.processors import check_device, check_room, check_workers, chosen_device, own_cpus, own_gpus
 from interreplay.studies.study import Execution, Study, cpus_per_run
 
+PLAIN = str([{}, [], 1])
 find = functools.lru_cache(maxsize=None)(find_environment)
 
 
@@ -32,15 +35,24 @@ def check(study: Study, here: bool) -> None:
             check_device(settings.device)
         elif not own_gpus():
             settings.device = "cpu"  # the machine with the GPU is another one
-        data = settings.offline_data
-        key = (settings.env, str(settings.env_args), settings.trainer, run.label, settings.buffer_size, data)
+        key = (settings.env, around(settings), settings.trainer, run.label, settings.buffer_size, settings.offline_data)
         if key not in seen:
             seen.add(key)
-            environment = find_environment(settings.env, settings.env_args) if settings.env_args else find(settings.env)
+            environment = found(settings)
             if here:
                 spaces = environment.observation_space, environment.action_space
                 check_recorded(settings, functools.partial(open_rows, spaces=spaces))
             check_memory(settings, environment)
+
+
+def around(settings: SimpleNamespace) -> str:
+    """Return what an environment is made with, and what is around it, as text."""
+    return str([settings.env_args, list(settings.wrapper), settings.frame_stack])
+
+
+def found(settings: SimpleNamespace) -> Environment:
+    """Return the environment of a run; a plain one is made once."""
+    return find(settings.env) if around(settings) == PLAIN else environment_of(vars(settings))
 
 
 def without_updates(study: Study) -> str:

@@ -18,6 +18,7 @@ from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, R
 from interreplay.flags import presets
 from interreplay.flags.config_files import origins_named
 from interreplay.flags.parser import program
+from interreplay.flags.part_flags import short
 from interreplay.flags.replay_flags import list_buffers
 from interreplay.flags.run_flags import CATALOGUE, DEFAULTS
 from interreplay.flags.training_flags import make_parser
@@ -127,7 +128,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
 def run_name(settings: SimpleNamespace) -> str:
     """Return the beginning of the run folder's name."""
-    return f"{settings.trainer}_{settings.env}_{settings.buffer}_s{settings.seed}"
+    return f"{settings.trainer}_{settings.env}_{short(settings.buffer)}_s{settings.seed}"
 
 
 def train(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import os
 import re
-import sys
-import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -17,7 +13,9 @@ import numpy as np
 from gymnasium.envs.registration import find_highest_version, load_env_creator, parse_env_id
 
 from interreplay.environments import registration
+from interreplay.environments.own_modules import described, import_own
 from interreplay.environments.spaces import leaves, named_parts
+from interreplay.environments.wrapped import wrap
 from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.storage.frame_pool import shared
 from interreplay.transitions import as_tensor
@@ -41,25 +39,33 @@ class Environment(NamedTuple):
     stacks: tuple[str, ...] = ()
 
 
-def find_environment(asked: str, arguments: Mapping[str, Any] | None = None) -> Environment:
+def find_environment(
+    asked: str,
+    arguments: Mapping[str, Any] | None = None,
+    wrappers: Sequence[Mapping[str, Any]] = (),
+    frame_stack: int = 1,
+) -> Environment:
     """Return the environment that an id means today; retired versions mean the newest one.
 
     Args:
         asked: A registered id such as ``HalfCheetah-v5``, also as ``module:Env-v0``.
         arguments: Of the environment, beside those that it is registered with.
+        wrappers: What is around it, as `interreplay.environments.wrapped.named` has it.
+        frame_stack: Observations that one is made of.
 
     Raises:
-        UsageError: No such environment, or it cannot be made.
+        UsageError: No such environment, or it or a wrapper cannot be made.
     """
     gym.logger.min_level = gym.logger.ERROR
     missing = registration.register(asked)
-    _import_module(asked)
+    if ":" in asked:
+        import_own(asked.rpartition(":")[0], f"environment {asked!r}", "my_envs:Env-v0, which registers it")
     if missing:
         raise UsageError(
             f"environment {asked!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
         )
     name, reason = _current_name(asked)
-    env = _made(name, asked, arguments or {})
+    env = wrap(_made(name, asked, arguments or {}), wrappers, _stackable(name, frame_stack))
     note = f"{asked} {reason}; using {name}" if name != asked else ""
     spaces = env.observation_space, env.action_space
     stacks = _stacks(env)
@@ -80,7 +86,7 @@ def _made(name: str, asked: str, arguments: Mapping[str, Any]) -> gym.Env:
     except UsageError:
         raise
     except Exception as error:
-        said = str(error) if arguments and isinstance(error, ValueError) else _described(error)
+        said = str(error) if arguments and isinstance(error, ValueError) else described(error)
         raise UsageError(f"environment {name!r} cannot be made: {said}") from error
 
 
@@ -90,23 +96,28 @@ def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
     Raises:
         UsageError: Naming the first.
     """
-    spec = gym.registry.get(name.rpartition(":")[2])
-    if not arguments or spec is None or spec.entry_point is None:
-        return
-    creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
-    known = inspect.signature(creator).parameters.values()
+    known = _parameters(name) if arguments else []
     if any(one.kind is one.VAR_KEYWORD for one in known):
         return
     names = [one.name for one in known if one.name not in ("self", "render_mode")]
-    for argument in arguments:
+    for argument in arguments if known else ():
         if argument not in names:
             raise UsageError(f"environment {name!r} has no argument {argument!r}; {accepted_names(argument, names)}")
 
 
-def _described(error: Exception) -> str:
-    """Return an error with the place in somebody's code that raised it."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
+def _parameters(name: str) -> list[inspect.Parameter]:
+    """Return what makes an environment takes, nothing where that cannot be found out."""
+    spec = gym.registry.get(name.rpartition(":")[2])
+    if spec is None or spec.entry_point is None:
+        return []
+    creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
+    return list(inspect.signature(creator).parameters.values())
+
+
+def _stackable(name: str, frame_stack: int) -> int:
+    if frame_stack > 1 and any(one.name == "frame_stack" for one in _parameters(name)):
+        raise UsageError(f"{name} stacks frames itself; use --env_kwargs frame_stack={frame_stack}")
+    return frame_stack
 
 
 def _stacks(env: gym.Env) -> tuple[str, ...]:
@@ -129,31 +140,6 @@ def _parts(space: gym.Space) -> list[gym.Space]:
 def _named(observation: Any) -> dict[str, Any]:
     parts = named_parts(observation)
     return parts if isinstance(parts, dict) else {"": parts}
-
-
-def _import_module(asked: str) -> None:
-    module, colon, _ = asked.rpartition(":")
-    if not colon:
-        return
-    if "/" in module or not all(module.split(".")):
-        raise UsageError(
-            f"environment {asked!r}: {module!r} is not the name of a module; expected such as my_envs:Env-v0"
-        )
-    if module.partition(".")[0] in sys.stdlib_module_names:
-        raise UsageError(f"environment {asked!r} names a module of Python's own; expected one that registers it")
-    try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):
-            raise UsageError(
-                f"environment {asked!r}: {module} imports {error.name!r}, which is not installed"
-            ) from None
-        raise UsageError(
-            f"environment {asked!r}: there is no module {error.name!r} to import, neither installed nor in the current "
-            f"folder, {os.getcwd()}; PYTHONPATH adds other folders"
-        ) from None
-    except Exception as error:
-        raise UsageError(f"environment {asked!r}: {module} cannot be imported: {_described(error)}") from error
 
 
 def _current_name(asked: str) -> tuple[str, str]:

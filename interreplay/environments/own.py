@@ -9,6 +9,7 @@ OWN = {
     "Catch-v0": ("catch:Catch", None),
     "GoalMountainCar-v0": ("goal_tasks:GoalMountainCar", 200),
     "GoalAcrobot-v0": ("goal_tasks:GoalAcrobot", 500),
+    "Wrapped-v0": ("wrapped:make", None),
 }
 """Where each is, and the steps after which its episodes are cut."""
 
@@ -19,5 +20,12 @@ def register(name: str) -> bool:
         for own, (place, longest) in OWN.items():
             if PREFIX + own not in gym.registry:
                 entry = f"interreplay.environments.{place}"
-                gym.register(PREFIX + own, entry_point=entry, max_episode_steps=longest)
+                alone = own == "Wrapped-v0"  # what Gymnasium puts around is already around the environment within
+                gym.register(
+                    PREFIX + own,
+                    entry_point=entry,
+                    max_episode_steps=longest,
+                    order_enforce=not alone,
+                    disable_env_checker=alone,
+                )
     return True

@@ -24,6 +24,8 @@ SCOPES = {
 ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """How a word begins that says a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
+PART = ("MODULE:CLASS", PAIR)
+"""What ``--help`` shows of flags whose words after the first are arguments."""
 METAVARS = {
     "buffer_arg": PAIR,
     "env_args": PAIR,
@@ -86,17 +88,26 @@ def scoped(scope: str, flags: Sequence[Flag]) -> tuple[Flag, ...]:
 
 
 class _Joined(argparse.Action):
-    """Hands all words of a flag to its type at once, so that ``1 20`` and ``[1, 20]`` are read alike."""
+    """Hands all words of a flag to its type at once, so that ``1 20`` and ``[1, 20]`` are read alike.
 
-    def __init__(self, *args: Any, convert: Callable[[str], Any], **kwargs: Any):
+    A flag that may be repeated collects a list; of one whose words are arguments by name, all are kept.
+    """
+
+    def __init__(self, *args: Any, convert: Callable[[str], Any], repeat: bool = False, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._convert = convert
+        self._convert, self._repeat = convert, repeat
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         try:
-            setattr(namespace, self.dest, self._convert(" ".join(values)))
+            value = self._convert(" ".join(values))
         except argparse.ArgumentTypeError as error:
             raise argparse.ArgumentError(self, str(error)) from None
+        before = getattr(namespace, self.dest, None)
+        if self._repeat:
+            value = [*(before or ()), value]
+        elif self.metavar == PAIR and isinstance(before, dict):
+            value = {**before, **value}
+        setattr(namespace, self.dest, value)
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -160,7 +171,7 @@ class FlagParser(OneLineParser):
                 assigned.append(word)
             action = self._option_string_actions.get(word)
             if action is not None:
-                takes = "one" if action.nargs is None else "+" if action.metavar == PAIR else ""
+                takes = "one" if action.nargs is None else "+" if action.metavar in (PAIR, PART) else ""
             elif takes == "one" or word.startswith("-"):
                 takes = ""
         return flags, assigned
@@ -195,7 +206,8 @@ def _reading(flag: Flag) -> dict[str, Any]:
     if flag.type is boolean:
         return {"type": flag.type, "nargs": "?", "const": True, "metavar": "True|False"}
     if flag.many:
-        return {"action": _Joined, "nargs": "+", "convert": flag.type, "metavar": metavar}
+        how = {"convert": flag.type, "repeat": flag.repeat}
+        return {"action": _Joined, "nargs": "+", **how, "metavar": metavar}
     return {"type": flag.type, "action": "append" if flag.repeat else "store", "metavar": metavar}
 
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from interreplay.buffer.catalogue import OF_PARTS, resolve
 from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
 from interreplay.flags.gaussian_process_flags import gaussian_process_arguments
+from interreplay.flags.part_flags import PARTS, part_arguments
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS
 from interreplay.selection import Prioritized
 from interreplay.unrolls import schema
@@ -28,14 +30,15 @@ SET_BY_FLAGS = {
     "device": "--device",
 }
 SET_BY_FLAGS |= {
-    "selector": "--prioritized_replay",
+    "selector": "--selector, or --prioritized_replay,",
     "credit": "--interp_prio_update",
     "termination_fn": "the Python interface",
     "score": "the algorithm, which scores rows itself,",
     "compute_reward": "the environment",
     "compute_terminated": "the environment",
-    "neighborhood": "the Python interface",
-    "blend": "the Python interface",
+    "neighborhood": "--neighborhood",
+    "synthesizer": "--synthesizer",
+    "blend": "--synthesizer",
 }
 # Flags that name a method, and flags that want one that blends by mixup: NMER, where none is named.
 METHODS = {
@@ -74,8 +77,8 @@ def replay_for(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., A
         UsageError: Flags that contradict each other, an unknown replay method or argument.
     """
     name = _buffer_name(given, catalogue)
-    parameters = list(inspect.signature(catalogue[name]).parameters)
-    arguments: dict[str, Any] = {}
+    parameters = list(inspect.signature(_recipe(name, catalogue)).parameters)
+    arguments = part_arguments(given, name, parameters)
     for flag, (argument, value) in _named_arguments(given):
         _check_argument(flag, name, argument, parameters)
         if argument in arguments and arguments[argument] != value:
@@ -194,21 +197,27 @@ def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
 def _buffer_name(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> str:
     chosen = [flag for flag in CHOOSING_FLAGS if given.get(flag)]
     named = [flag for flag in chosen if flag in METHODS]
-    stock = "PER" if given.get("prioritized_replay") else "Uniform"
+    stock = OF_PARTS if any(part in given for part in PARTS) else "Uniform"
+    stock = "PER" if given.get("prioritized_replay") and stock == "Uniform" else stock
     name = given.get("buffer") or (METHODS[named[0]] if named else "NMER" if chosen else stock)
-    if name not in catalogue:
-        raise UsageError(f"unknown buffer {name!r}; {accepted_names(name, catalogue)}")
+    recipe = _recipe(name, catalogue)
     asked = f"--buffer {name}" if "buffer" in given else f"--{chosen[0]}" if chosen else ""
     if given.get("custom_replay_buffer") is False and (chosen or name != stock):
         raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {asked}; give one of them")
     for flag in named:
         if METHODS[flag] != name:
             raise UsageError(f"{asked} contradicts --{flag}, which means {METHODS[flag]}; give one of them")
-    mixes = {"alpha", "prob_interpolation"} <= inspect.signature(catalogue[name]).parameters.keys()
+    mixes = {"alpha", "prob_interpolation"} <= inspect.signature(recipe).parameters.keys()
     for flag in BLENDS:
         if flag in chosen and not mixes:
             raise UsageError(f"{asked} contradicts --{flag}: {name} blends nothing by mixup; give one of them")
     return name
+
+
+def _recipe(name: str, catalogue: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    if name not in catalogue and name != OF_PARTS and ":" not in name:
+        raise UsageError(f"unknown buffer {name!r}; {accepted_names(name, catalogue)}")
+    return catalogue[name] if name in catalogue else resolve(name)
 
 
 def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, tuple[str, Any]]]:

@@ -9,11 +9,13 @@ from typing import Any
 
 from interreplay.buffer.catalogue import methods
 from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
+from interreplay.flags.environment_flags import ENVIRONMENT_FLAGS
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
 from interreplay.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
-from interreplay.flags.values import assignment, assignments, boolean, choice, number, updates_per_step, whole
+from interreplay.flags.part_flags import PART_FLAGS
+from interreplay.flags.values import assignment, boolean, choice, number, updates_per_step, whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 CATALOGUE = methods()
@@ -47,14 +49,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             " gamma=.95 replace them",
         ),
         _invocation("list_presets", boolean, False, "print the presets, one line each, and do nothing else"),
-        Flag(
-            "env_args",
-            assignments,
-            {},
-            "arguments of the environment, such as reward_clipping=none full_action_space=true",
-            many=True,
-        ),
-        Flag("horizon", whole(1), None, "steps after which an episode is cut off (default: the environment's own)"),
+        *ENVIRONMENT_FLAGS,
         _changeable(
             "total_env_steps", whole(0), 15_000, "environment steps of the whole run, those before a --resume included"
         ),
@@ -79,7 +74,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "buffer",
             str,
             None,
-            f"replay method: {', '.join(CATALOGUE)} (default: Uniform)",
+            f"replay method: {', '.join(CATALOGUE)} (default: Uniform), or module:Class of your own",
             scope="method",
             in_study="buffers",
         ),
@@ -93,6 +88,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             scope="method",
             in_study="buffers",
         ),
+        *PART_FLAGS,
         REPLAY_PARAMETERS,
         Flag("buffer_size", whole(1), 1_000_000, "transitions to keep", aliases=("capacity",)),
         loop_flag("learning_starts"),

@@ -147,7 +147,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
     asked = replay_resumed(saved, given) if METHOD & given.keys() else {}
     asked |= {name: value for name, value in given.items() if name not in METHOD}
     if "env" in asked:
-        asked["env"] = find_environment(asked["env"]).name
+        asked["env"] = find_environment(asked["env"], saved["env_args"]).name
     asked = updates_resumed(saved, plain(asked))
     algorithm_settings({name: asked[name] for name in RATES & asked.keys()}, saved.get("trainer", DEFAULTS["trainer"]))
     if asked.get("device") == "auto":  # where it was trained before

@@ -141,3 +141,14 @@ def search(text: str) -> dict[str, str]:
             raise argparse.ArgumentTypeError(f"must look like k=randint(3,30), got {word!r}")
         found[name] = distribution
     return found
+
+
+def read_written(flag: Any, value: Any) -> Any:
+    """Return a value of a data file as a `Flag` reads it: of one that may be repeated, a list, each on its own.
+
+    Raises:
+        argparse.ArgumentTypeError: It is not accepted.
+    """
+    if not flag.repeat:
+        return flag.type(written(value))
+    return [flag.type(written(item)) for item in (value if isinstance(value, list | tuple) else [value])]

@@ -24,7 +24,7 @@ from interreplay.neighborhood.clusters.transition_vectors import (
     length,
 )
 from interreplay.part import standard_normal
-from interreplay.storage.columns import num_features
+from interreplay.storage.columns import Columns, choice_columns, num_features
 from interreplay.storage.read_views import OneStep
 from interreplay.storage.ring import Storage
 
@@ -170,6 +170,13 @@ class ClusterCenter(Cluster):
         if not bounds[0] < bounds[1]:
             raise ValueError(f"bounds are {bounds}; expected the smallest and the largest action")
         self.noise, self.bounds = float(noise), (float(bounds[0]), float(bounds[1]))
+
+    def check(self, columns: Columns) -> None:
+        if choices := choice_columns(columns):
+            name = choices[0]
+            raise ValueError(
+                f"{name} of {columns[name][1]} has no mean over a cluster; expected floats, or LCER(variant='member')"
+            )
 
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
         """Return means ``(n, 1, ...)``, or the anchors themselves where these are alone in their clusters."""

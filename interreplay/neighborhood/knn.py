@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from interreplay.neighborhood.base import Neighborhood
+from interreplay.neighborhood.choices import CODE, Choices, Separated
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.neighborhood.knn_index.neighbor_graph import NeighborGraph
+from interreplay.storage.columns import Columns, choice_columns
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 class KNN(Neighborhood):
     """Draws uniformly from the k nearest rows of each anchor, the anchor itself excluded by its slot.
 
-    Rows equal to the anchor are neighbors; overwritten rows are not. A feature that never varies counts nothing.
+    Rows equal to the anchor are neighbors; overwritten rows are not. A feature that never varies counts nothing. Where
+    parts of rows are choices, the neighbors are the k nearest of those with the anchor's.
 
     Args:
         k: Neighbors to choose from. With fewer other rows stored, all of them.
@@ -46,31 +49,52 @@ class KNN(Neighborhood):
         self.width = max(16, 3 * self.k + 2)
         self.graph: NeighborGraph | None = None
         self._made_anew = False
+        self._choices: Choices | None = None
+        self._code = 0
+
+    def check(self, columns: Columns) -> None:
+        self._code = CODE if choice_columns(columns) else 0
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if storage.device.type != "cpu" or not len(slots):
             return
+        if self._choices is not None and self._choices.names:
+            self._choices.add(storage, slots)
         if self.graph is None:
             self._index(storage)
         else:
-            self.graph.add(storage, slots.numpy())
+            self.graph.add(self._seen(storage), slots.numpy())
+
+    def _of(self, storage: Storage) -> Choices:
+        """Return the choices of what is stored."""
+        if self._choices is None:
+            self._choices = Choices(storage)
+        return self._choices
+
+    def _seen(self, storage: Storage) -> Any:
+        """Return the storage as the graph sees it."""
+        choices = self._choices or self._of(storage)
+        return Separated(storage, choices) if choices.names else storage
 
     def _index(self, storage: Storage) -> None:
         """Begin a graph with all rows that are stored now, the oldest first."""
         stored = np.arange(storage.written - len(storage), storage.written) % storage.capacity
-        dims = storage.features(torch.from_numpy(stored[:1])).shape[1]
-        self.graph = NeighborGraph(storage.capacity, dims, self.k, self.width)
-        self.graph.add(storage, stored)
+        seen = self._seen(storage)
+        dims = seen.features(torch.from_numpy(stored[:1])).shape[1]
+        self.graph = NeighborGraph(storage.capacity, dims, self.k, self.width, CODE if seen is not storage else 0)
+        self.graph.add(seen, stored)
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
         if self.graph is not None:
-            self.graph.leave(storage, slots.numpy())
+            self.graph.leave(self._seen(storage), slots.numpy())
+            if self._choices is not None and self._choices.names:
+                self._choices.remove(storage, slots)
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """Return slots ``(n, draw)`` int64 of neighbors drawn for `slots` ``(n,)``; −1 where there are too few."""
         if self.draw is None:
             return self.neighbors(storage, slots)
-        if storage.device.type != "cpu":
+        if storage.device.type != "cpu" or self._of(storage).names:
             near = self.neighbors(storage, slots)
             chosen = torch.from_numpy(self._columns((near >= 0).sum(1).cpu().numpy(), rng)).to(near.device)
             return torch.where(chosen >= 0, near.gather(1, chosen.clamp(min=0)), -1)
@@ -87,13 +111,35 @@ class KNN(Neighborhood):
 
     def neighbors(self, storage: Storage, slots: Tensor) -> Tensor:
         """Return slots ``(n, k)`` int64 of the k nearest rows of `slots` ``(n,)``, nearest first; −1 for none."""
+        choices = self._of(storage)
         if storage.device.type != "cpu":
-            return nearest(storage, slots, self.k)
+            return nearest(
+                storage, slots, self.k, (lambda rows: choices.read(storage, rows)) if choices.names else None
+            )
         graph = self._graph(storage)
-        graph.settle(storage, slots.numpy())
+        graph.settle(self._seen(storage), slots.numpy())
         ages, order = graph.candidates(slots.numpy())
+        if choices.names:
+            return self._of_same_choice(storage, slots, ages, order)
         columns = np.broadcast_to(np.arange(self.k), (len(ages), self.k))
         return torch.from_numpy(self._pick(ages, order, np.where(columns < order[:, -1:], columns, -1)))
+
+    def _of_same_choice(self, storage: Storage, slots: Tensor, ages: np.ndarray, order: np.ndarray) -> Tensor:
+        """Return the first k of the live candidates with the anchor's choices; searched for where these are too few."""
+        assert self.graph is not None and self._choices is not None
+        live = np.diff(order, axis=1, prepend=0.0) > 0
+        found = np.where(live, self.graph.table.slots_aged(ages), slots.numpy()[:, None])
+        same = live & self._choices.same(storage, slots, torch.from_numpy(found)).numpy()
+        rank = same.cumsum(axis=1)
+        near = np.full((len(slots), self.k), -1, np.int64)
+        row, column = np.nonzero(same & (rank <= self.k))
+        near[row, rank[row, column] - 1] = found[row, column]
+        result = torch.from_numpy(near)
+        short = np.flatnonzero(rank[:, -1] < np.minimum(self.k, self._choices.others(storage, slots)))
+        if len(short):
+            some = torch.from_numpy(short)
+            result[some] = nearest(storage, slots[some], self.k, self._choices.reader(storage))
+        return result
 
     def _pick(self, ages: np.ndarray, order: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return slots ``(n, m)`` of the live candidates number `columns` ``(n, m)``, −1 where that is −1."""
@@ -131,19 +177,21 @@ class KNN(Neighborhood):
 
     def nbytes(self, capacity: int, features: int) -> int:
         """Return bytes beside a full storage: a list, a scaled copy of z and some numbers per row (on a GPU: none)."""
-        return capacity * (8 * self.width + 4 * (features + 2) + 29)
+        return capacity * (8 * self.width + 4 * (features + self._code + 2) + 29)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on bit for bit; large arrays share memory."""
         if self.graph is None:
             return {"width": self.width, "k": self.k}
         size = {"capacity": self.graph.table.capacity, "features": self.graph.cells.dims}
+        size["fixed"] = self.graph.cells.dims - self.graph.scale.free.stop
         return {"width": self.width, "k": self.k, "graph": self.graph.state_dict()} | size
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state; where that is of another k, the rows are indexed anew when they are next used."""
-        self.graph = None
+        self.graph = self._choices = None
         self._made_anew = int(state["k"]) != self.k or int(state["width"]) != self.width
         if "graph" in state and not self._made_anew:
-            self.graph = NeighborGraph(int(state["capacity"]), int(state["features"]), self.k, self.width)
+            size = int(state["capacity"]), int(state["features"])
+            self.graph = NeighborGraph(*size, self.k, self.width, int(state.get("fixed", 0)))
             self.graph.load_state_dict(state["graph"])

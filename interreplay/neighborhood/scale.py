@@ -17,11 +17,13 @@ class RunningStandardizer:
 
     Args:
         dims: Number of features d.
+        fixed: How many of them, the last ones, are measured as they are: their deviation counts as 1.
     """
 
-    def __init__(self, dims: int):
+    def __init__(self, dims: int, fixed: int = 0):
         self.moments = RunningMoments(dims)
         self.std = np.zeros(dims)
+        self.free = slice(0, dims - fixed)
 
     @property
     def mean(self) -> np.ndarray:
@@ -43,7 +45,9 @@ class RunningStandardizer:
     def now(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation ``(d,)`` of the rows noted; a constant dimension has deviation 0."""
         mean, std = self.moments.mean_and_std()
-        return mean, np.where(std <= 1e-9 * np.abs(mean), 0.0, std)
+        std = np.where(std <= 1e-9 * np.abs(mean), 0.0, std)
+        std[self.free.stop :] = 1.0
+        return mean, std
 
     def freeze(self) -> None:
         """Use the scale of now; sums are taken relative to the new mean from here on."""

@@ -62,9 +62,11 @@ class Reporter:
 
     def _line(self, steps: int) -> None:
         rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
+        left = left_at(steps, self.start_steps, self._total, self.start_time)
         self.note(
             f"{steps:>9,} / {self._total:,} {self._unit}  {rate:6.0f} {self._unit}/s  "
-            f"return {shown(self.last_return):>8}  evaluation {shown(self.last_evaluation):>8}{self._success('  ')}"
+            f"return {shown(self.last_return):>8}  evaluation {shown(self.last_evaluation):>8}"
+            f"{self._success('  ')}{left}"
         )
 
     def _success(self, separator: str) -> str:
@@ -99,6 +101,33 @@ class Reporter:
             self._bar.close()
 
 
+class Clock:
+    """Says how long a run will still take, at the rate since its first report."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+
+    def left(self, steps: int, total: int) -> str:
+        """Return how long the rest would take, "" where that is not known yet; as `left_at`."""
+        self._first = self._first or (steps, time.monotonic())
+        return left_at(steps, self._first[0], total, self._first[1])
+
+
+def left_at(steps: int, first: int, total: int, since: float) -> str:
+    """Return how long the rest would take at the rate so far, "" where nothing is behind or left.
+
+    Args:
+        steps: Those of now.
+        first: Those at the beginning of this process.
+        total: Those of the end.
+        since: When it began, by the monotonic clock.
+    """
+    behind, ahead = steps - first, total - steps
+    if behind <= 0 or ahead <= 0:
+        return ""
+    return f"  {duration(ahead / behind * (time.monotonic() - since))} left"
+
+
 def shown(value: float) -> str:
     """Return a mean return with one decimal, or a dash where there is none yet."""
     return "-" if math.isnan(value) else f"{value:,.1f}"
@@ -107,3 +136,11 @@ def shown(value: float) -> str:
 def _mean(part: dict[str, Any], name: str, otherwise: float) -> float:
     value = float(part.get("env_runners", {}).get(name, math.nan))
     return otherwise if math.isnan(value) else value
+
+
+def duration(seconds: float) -> str:
+    """Return a duration such as ``2:05 h`` or ``40 s``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60}:{minutes % 60:02d} h"

@@ -79,6 +79,16 @@ def feature_columns(columns: Columns) -> tuple[str, ...]:
     return (*names, "actions")
 
 
+def choice_columns(columns: Columns) -> tuple[str, ...]:
+    """Return the columns of observation and actions that hold choices: whole numbers, but for arrays of bytes."""
+    names = (*observation_columns(columns), "actions")
+    return tuple(name for name in names if name in columns and _is_choice(*columns[name]))
+
+
+def _is_choice(shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    return not dtype.is_floating_point and not (dtype == torch.uint8 and shape)
+
+
 def num_features(columns: Columns) -> int:
     """Return numbers in z = [s; a] of a row."""
     return sum(math.prod(columns[name][0]) for name in feature_columns(columns))

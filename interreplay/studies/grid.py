@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.flags.parser import Flag
-from interreplay.flags.values import written
+from interreplay.flags.part_flags import readable, short
+from interreplay.flags.values import read_written
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study import PlannedRun
 
@@ -24,12 +25,12 @@ class SettingsResolver(NamedTuple):
     Attributes:
         flags: Every flag of ``custom_training`` by name.
         settings_for: From given flags to a run's settings; raises `UsageError`.
-        environment: From an environment's name to its current id; raises `UsageError`.
+        environment: From a run's settings to its environment's current id; raises `UsageError`.
     """
 
     flags: Mapping[str, Flag]
     settings_for: Callable[[dict[str, Any]], SimpleNamespace]
-    environment: Callable[[str], str]
+    environment: Callable[[SimpleNamespace], str]
 
 
 def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
@@ -78,7 +79,7 @@ def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolve
     """
     run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", flags.get("seed", 0), flags, **more)
     settings = resolver.settings_for(run.given())
-    env = resolver.environment(settings.env)
+    env = resolver.environment(settings)
     flags = flags | {"env": env}
     return PlannedRun(settings.trainer, env, label or label_of(settings), settings.seed, flags, **more)
 
@@ -102,9 +103,9 @@ def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsRe
 
 def label_of(settings: SimpleNamespace) -> str:
     """Return a replay method and the arguments that were given to it: ``NMER(k=3)``."""
-    shown = [f"{name}={value}" for name, value in settings.buffer_args.items()]
-    shown += ["prioritized"] if settings.prioritized is not None else []
-    return f"{settings.buffer}({','.join(shown)})" if shown else settings.buffer
+    listed = [f"{name}={readable(value)}" for name, value in settings.buffer_args.items()]
+    listed += ["prioritized"] if settings.prioritized is not None else []
+    return f"{short(settings.buffer)}({','.join(listed)})" if listed else short(settings.buffer)
 
 
 def _listed(grid: Mapping[str, Any], key: str, otherwise: list[Any]) -> list[Any]:
@@ -153,7 +154,7 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
                 f"settings: unknown {key!r}; {near} accepted: every flag that custom_training.py --help lists"
             )
         try:
-            read = flags[name].type(written(value))
+            read = read_written(flags[name], value)
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
         found[name] = list(read) if isinstance(read, tuple) else read

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from interreplay.runs.progress import shown
+from interreplay.runs.progress import duration, shown
 
 EVERY = 300.0
 
@@ -83,11 +83,3 @@ class StudyReporter:
         if taken <= 0 or todo <= 0:
             return ""
         return f"; about {duration(todo / taken * (time.monotonic() - self._begun))} left"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration such as ``2:05 h`` or ``40 s``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60}:{minutes % 60:02d} h"

@@ -129,7 +129,9 @@ def as_command(run: PlannedRun) -> str:
     for name, value in run.flags.items():
         pairs = value.items() if name == "buffer_args" else ()
         words += [f"--buffer_arg={key}={item}" for key, item in pairs]
-        if name != "buffer_args":
+        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            words += [f"--{name}={item}" for item in value]
+        elif name != "buffer_args":
             words.append(f"--{name}={','.join(map(str, value)) if isinstance(value, list) else value}")
     return shlex.join(words)
 

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from interreplay.part import Part
-from interreplay.storage.columns import Columns, is_observation
+from interreplay.storage.columns import Columns, choice_columns, is_observation
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
@@ -84,3 +84,20 @@ def refuse_integers(columns: Columns, done: str, also: Collection[str] = ()) -> 
         if (is_observation(name) or name in also) and not dtype.is_floating_point:
             keeping = "a buffer that blends nothing" if done == "blended" else "a buffer that keeps rows as they are"
             raise ValueError(f"{name} of {dtype} cannot be {done}; expected floats, or {keeping}")
+
+
+def refuse_unblendable(columns: Columns) -> None:
+    """Refuse rows in which nothing can be blended: choices are not, nor are rows of different ones.
+
+    Args:
+        columns: What a stored row is made of.
+
+    Raises:
+        ValueError: For arrays of bytes, such as images, and where observation and actions are choices alone.
+    """
+    choices = choice_columns(columns)
+    rest = {name: spec for name, spec in columns.items() if name not in choices}
+    refuse_integers(rest, "blended", also=("actions",))
+    if not any(is_observation(name) or name == "actions" for name in rest):
+        named = " and ".join(f"{name} of {columns[name][1]}" for name in choices)
+        raise ValueError(f"{named} cannot be blended, and there is nothing else; expected floats among them")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import Synthesizer, refuse_integers
-from interreplay.transitions import Observation, Transitions, map_observation, unchecked
+from interreplay.synthesis.base import Synthesizer, refuse_unblendable
+from interreplay.transitions import Observation, Transitions, map_observation, observation_parts, unchecked
 
 TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
 """``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
@@ -21,7 +21,11 @@ class Blend(Synthesizer):
     """Decides which rows are mixed at all, and which of the mixed ones terminate.
 
     A row of which either end is terminated reverts to its anchor, and its λ is 1: the value beyond a
-    terminal state is zero and not a point on the line.
+    terminal state is zero and not a point on the line. So does a row whose choices, those parts of observations
+    and actions that are whole numbers, differ from its neighbor's: between choices there is nothing.
+
+    Attributes:
+        keeps_outcome: Whether s' is the neighbor's, moved, and not between both, so that its choices may be others.
 
     Args:
         prob_interpolation: p₀, probability with which a row is mixed at all, else it is its anchor.
@@ -32,6 +36,8 @@ class Blend(Synthesizer):
     Raises:
         ValueError: When `prob_interpolation` is not a probability, or `interp_decay` is negative.
     """
+
+    keeps_outcome = False
 
     def __init__(
         self,
@@ -54,7 +60,7 @@ class Blend(Synthesizer):
         return max(0.0, self.prob_interpolation - self.interp_decay * self.progress)
 
     def check(self, columns: Columns) -> None:
-        refuse_integers(columns, "blended", also=("actions",))
+        refuse_unblendable(columns)
 
     def anneal(self, progress: float) -> None:
         self.progress = min(max(float(progress), 0.0), 1.0)
@@ -68,7 +74,19 @@ class Blend(Synthesizer):
             mix = torch.where(mixed, mix, 1.0)
         if self.termination_fn is None:
             mix = mix.masked_fill(anchors.terminated | partners.terminated, 1.0)
+        for mine, theirs in self._choices(anchors, partners):
+            mix = mix.masked_fill((mine != theirs).reshape(len(mix), -1).any(1), 1.0)
         return mix
+
+    def _choices(self, anchors: Transitions, partners: Transitions) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the columns in which both have to be equal."""
+        names = ("obs",) if self.keeps_outcome else ("obs", "next_obs")
+        pairs = [(getattr(anchors, name), getattr(partners, name)) for name in names]
+        parts = [(observation_parts(one), observation_parts(other)) for one, other in pairs]
+        columns = [(one[name], other[name]) for one, other in parts for name in one]
+        for mine, theirs in (*columns, (anchors.actions, partners.actions)):
+            if not mine.is_floating_point():
+                yield mine, theirs
 
     @staticmethod
     def partners(neighbors: Transitions) -> Transitions:

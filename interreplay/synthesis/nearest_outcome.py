@@ -27,6 +27,8 @@ class NearestOutcome(Blend):
         ValueError: When `prob_interpolation` is not a probability, or `interp_decay` is negative.
     """
 
+    keeps_outcome = True
+
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         partners = self.partners(neighbors)
         mix = self.revert_where_needed(torch.zeros_like(anchors.rewards), anchors, partners, rng)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 from run_folders import study
 
 from interreplay.analysis.__main__ import main
+from interreplay.analysis.drawing.charts import smoothed
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -50,13 +52,14 @@ def test_it_opens_without_errors_requests_or_sideways_scrolling(page):
 
 def test_every_figure_has_a_size_and_data(page):
     page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
-    page.wait_for_function("[...document.querySelectorAll('.chart')].every(chart => chart.data)")
-    charts = page.query_selector_all(".chart")
+    shown = ".chart:not([hidden] .chart)"
+    page.wait_for_function(f"[...document.querySelectorAll('{shown}')].every(chart => chart.data)")
+    charts = page.query_selector_all(shown)
     assert len(charts) >= 11
     for chart in charts:
         box = chart.query_selector("svg.main-svg").bounding_box()
         assert box["width"] > 250 and box["height"] > 100
-        assert chart.query_selector_all(".scatterlayer .trace"), chart.get_attribute("aria-label")
+        assert chart.query_selector_all(".scatterlayer .trace, .heatmaplayer .hm"), chart.get_attribute("aria-label")
 
 
 def test_it_can_be_used_with_the_keyboard_alone(page):
@@ -85,6 +88,38 @@ def test_a_method_can_be_hidden_in_all_figures(page):
     page.keyboard.press("Space")
     page.wait_for_function(f"({state})().every(shown => shown === true)")
     assert page.said == []
+
+
+def test_learning_curves_by_updates_and_by_time(page):
+    for axis, label in (("seconds", "seconds"), ("updates", "updates"), ("env_steps", "environment steps")):
+        page.check(f"input[name=axis][value={axis}]")
+        page.wait_for_function(
+            f"[...document.querySelectorAll('[data-axis={axis}] .chart')].every(chart => chart.data)"
+        )
+        seen = [figure.get_attribute("data-axis") for figure in page.query_selector_all("[data-axis]:not([hidden])")]
+        assert seen == [axis]
+        assert label in page.text_content(f"[data-axis={axis}] .chart .xtitle")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.said == []
+
+
+def test_learning_curves_are_smoothed_as_in_tensorboard(page):
+    chart = "document.querySelector('[data-axis=env_steps] .chart')"
+    lines = f"{chart}.data.map(line => [line.fill === 'toself', [...line.y]])"
+    raw = page.evaluate(f"() => {lines}")
+    slider = page.query_selector("input[type=range]")
+    move = "(one, to) => { one.value = to; one.dispatchEvent(new Event('input', { bubbles: true })); }"
+    slider.evaluate(move, 0.5)
+    page.wait_for_function(f"raw => JSON.stringify({lines}) !== JSON.stringify(raw)", arg=raw)
+    calm = page.evaluate(f"() => {lines}")
+    assert any(banded for banded, _ in raw)
+    for (banded, before), (_, after) in zip(raw, calm, strict=True):
+        half = len(before) // 2  # a band is its upper end, then its lower end backwards
+        parts = [slice(0, half), slice(None, half - 1 if half else None, -1)] if banded else [slice(None)]
+        for part in parts:
+            assert after[part] == pytest.approx(smoothed(np.array(before[part]), 0.5).tolist())
+    slider.evaluate(move, 0)
+    page.wait_for_function(f"raw => JSON.stringify({lines}) === JSON.stringify(raw)", arg=raw)
 
 
 def test_dark_is_dark(browser, address):

@@ -20,7 +20,8 @@ def report(tmp_path_factory):
 
 def test_all_files_are_there_and_readable(report):
     names = {path.name for path in report.iterdir()}
-    figures = {"sac-learning", "sac-aggregate", "sac-improvement", "sac-profiles", "sac-time"}
+    figures = {"sac-learning", "sac-aggregate", "sac-improvement", "sac-profiles", "sac-time", "sac-overview"}
+    figures |= {"sac-learning-by-time", "sac-learning-by-updates"}
     figures |= {f"sac-diagnostics-{env}" for env in ("Hopper-v5", "Reacher-v5")}
     assert names >= {f"{figure}.{kind}" for figure in figures for kind in ("png", "svg")} | {"index.html"}
     for path in report.glob("*.png"):
@@ -32,8 +33,34 @@ def test_all_files_are_there_and_readable(report):
 
 def test_the_page_needs_nothing_from_outside(report):
     page = re.sub(r"<script>.*?</script>", "", (report / "index.html").read_text(), flags=re.DOTALL)
-    assert not re.findall(r'(?:src|href)="(?!#|data:)', page)
+    links = re.findall(r'(?:src|href)="((?!#|data:)[^"]*)"', page)
+    assert all((report / link).is_file() for link in links) and not [link for link in links if "/" in link]
+    assert {"sac-learning.png", "sac-learning-by-time.svg", "curves_by_time.csv", "overview.csv", "runs.csv"} <= set(
+        links
+    )
     assert "Two &lt;methods&gt;" in page and "Two <methods>" not in page
+
+
+def test_curves_by_time_and_the_overview_say_what_the_runs_say(report):
+    times = pd.read_csv(report / "curves_by_time.csv")
+    hopper = times[(times["env"] == "Hopper-v5") & (times["method"] == "NMER")]
+    assert hopper["seconds"].tolist() == [10.0, 20.0, 30.0, 40.0]
+    assert hopper["mean"].tolist() == [40.0, 81.0, 95.0, 99.0]
+    updates = pd.read_csv(report / "curves_by_updates.csv")
+    assert set(updates["updates"]) == {0.0, 1000.0, 2000.0, 3000.0}
+    overview = pd.read_csv(report / "overview.csv")
+    assert set(zip(overview["env"], overview["method"], strict=True)) == {
+        (env, method) for env in ("Hopper-v5", "Reacher-v5") for method in ("Uniform", "NMER")
+    }
+    best = overview[overview["method"] == "NMER"]
+    assert best["final"].tolist() == pytest.approx([1.0, 1.0])
+
+
+def test_smoothing_changes_pictures_and_no_table(report, tmp_path):
+    assert main([str(report.parent / "runs"), "--output", str(tmp_path), "--smoothing", ".9"]) == 0
+    assert (tmp_path / "curves.csv").read_bytes() == (report / "curves.csv").read_bytes()
+    assert (tmp_path / "sac-learning.svg").read_text() != (report / "sac-learning.svg").read_text()
+    assert 'value="0.9"' in (tmp_path / "index.html").read_text()
 
 
 def test_the_page_tells_of_runs_that_do_not_count(report):

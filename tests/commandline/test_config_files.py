@@ -140,6 +140,7 @@ def accepted(flag):
 )
 def test_every_flag_is_a_key(name, folder):
     value, expected = accepted(FLAGS[name])
+    expected = [expected] if FLAGS[name].repeat else expected
     (folder / "one.yaml").write_text(json.dumps({name: value}))
     from_file, from_word = given("--config one.yaml"), given(f"{name}={written(value)}")
     assert from_file[name] == from_word[name] == expected == given(f"--{name}={written(value)}")[name]

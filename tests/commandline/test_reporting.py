@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import math
 
-from interreplay.runs.progress import Reporter, shown
+from interreplay.runs.progress import Clock, Reporter, shown
 
 
 class Terminal(io.StringIO):
@@ -30,6 +30,27 @@ def test_one_line_per_iteration_where_there_is_no_terminal():
     assert "steps/s  return        -  evaluation        -" in lines[0]
     assert "return     12.3  evaluation  1,234.5" in lines[1]
     assert "return     12.3  evaluation  1,234.5" in lines[2]
+
+
+def test_a_line_says_how_long_the_rest_would_take():
+    stream = io.StringIO()
+    reporter = Reporter(10_000, 1_000, stream)
+    reporter.start_time -= 600
+    reporter.iteration(4_000, result(1.0))
+    assert stream.getvalue().rstrip().endswith("0:20 h left")  # 3,000 steps took ten minutes
+    reporter.start_time += 590
+    reporter.iteration(7_000, result(1.0))
+    assert stream.getvalue().rstrip().endswith("5 s left")
+    reporter.iteration(10_000, result(1.0))
+    assert "left" not in stream.getvalue().splitlines()[-1]
+
+
+def test_a_run_of_a_study_says_so_from_its_second_report_on(monkeypatch):
+    now = iter([0.0, 100.0])
+    monkeypatch.setattr("interreplay.runs.progress.time.monotonic", lambda: next(now))
+    clock = Clock()
+    assert clock.left(5_000, 10_000) == ""  # resumed there
+    assert clock.left(6_000, 10_000) == "  0:07 h left"
 
 
 def test_a_bar_on_a_terminal():
@@ -73,8 +94,8 @@ def test_the_success_rate_where_the_environment_has_one():
     evaluated["evaluation"]["env_runners"]["success_rate"] = 0.75
     reporter.iteration(2000, evaluated)
     lines = stream.getvalue().splitlines()
-    assert lines[0].endswith("return    -40.0  evaluation        -  success 0.30")
-    assert lines[1].endswith("return    -20.0  evaluation    -10.0  success 0.75")
+    assert "return    -40.0  evaluation        -  success 0.30  " in lines[0]
+    assert "return    -20.0  evaluation    -10.0  success 0.75  " in lines[1]
     assert reporter.summary(3000, -10.0).endswith("evaluation return -10.0 (best -10.0), success 0.75")
     bar = Terminal()
     reporter = Reporter(3000, 0, bar)

@@ -123,3 +123,19 @@ def test_the_site_can_be_searched_from_disk(site):
         assert re.search(r"\.html(\?|#|$)", result.get_attribute("href"))
         browser.close()
     assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_examples_show_what_they_drew_from_disk(site, width):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": width, "height": 800})
+        page.goto((site / "examples" / "first_steps.html").as_uri())
+        drawn = page.evaluate("[...document.querySelectorAll('article img')].map(image => image.naturalWidth)")
+        assert len(drawn) == 2 and min(drawn) > 300
+        assert "best mean evaluation return" in page.text_content("article")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        browser.close()

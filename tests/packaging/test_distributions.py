@@ -106,6 +106,7 @@ def test_an_installed_wheel_trains_evaluates_and_reports_in_an_empty_folder(buil
         return done.stdout
 
     assert said("-c", "import interreplay; print(interreplay.__file__)").startswith(str(there))
+    assert "nmer-paper" in said(str(there / "bin" / "interreplay-train"), "--list_presets"), "files of the package"
     short = ["--total_env_steps", "300", "--learning_starts", "100", "--steps_per_iteration", "150"]
     said("-m", "interreplay", "train", "--env", "Pendulum-v1", "--buffer", "NMER", *short, "--quiet")
     (run,) = (here / "results").iterdir()

@@ -104,9 +104,20 @@ def test_several_at_once_are_refused():
         config(TwoSteps).build_algo()
 
 
-def test_blends_of_discrete_actions_are_refused():
-    with pytest.raises(ValueError, match=r"actions of torch.int64 cannot be blended.*the action space Discrete\(2\)"):
-        config("CartPole-v1", "NMER").build_algo()
+def test_observations_are_blended_among_equal_actions():
+    algorithm = config("CartPole-v1", "NMER").build_algo()
+    learned(algorithm)
+    sample = algorithm.replay_buffer.sample(64)
+    assert (sample.mix < 1).any() and sample.transitions.actions.dtype == torch.int64
+    partners = sample.neighbor_slots >= 0
+    storage = algorithm.replay_buffer.storage
+    assert torch.equal(storage[sample.neighbor_slots[partners]].actions, sample.transitions.actions[partners])
+    algorithm.stop()
+
+
+def test_blends_where_there_are_choices_alone_are_refused():
+    with pytest.raises(ValueError, match=r"obs of torch.int64 and actions of torch.int64 cannot be blended.*Discrete"):
+        config("FrozenLake-v1", "NMER").build_algo()
 
 
 def test_the_target_entropy_follows_the_number_of_actions():

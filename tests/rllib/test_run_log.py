@@ -10,6 +10,7 @@ import pytest
 
 from interreplay.rllib.run import result_log
 from interreplay.rllib.run.result_log import RunLog
+from interreplay.rllib.run.scalars import scalars
 
 
 def rows(folder):
@@ -54,8 +55,32 @@ def test_tensorboard_hides_what_lies_beyond_the_resumed_step(tmp_path):
     log.close()
     events = accumulator.EventAccumulator(str(tmp_path))
     events.Reload()
-    found = {event.step: event.value for event in events.Scalars("ray/tune/a/b")}
+    found = {event.step: event.value for event in events.Scalars("other/a/b")}
     assert found == {100: 1, 200: 50}
+
+
+def test_tensorboard_has_few_groups_with_names_that_say_what_they_are():
+    episodes = {"episode_return_mean": 3.0, "episode_len_mean": 20.0, "success_rate": 0.5, "env_step_timer": 0.01}
+    episodes |= {"num_env_steps_sampled": 5, "agent_episode_return_mean": {"default_agent": 3.0}, "falls": 2}
+    learned = {"default_policy": {"critic_loss": 0.1, "num_updates_lifetime": 9}, "__all_modules__": {"x": 1}}
+    given = {"env_runners": episodes, "evaluation": {"env_runners": episodes, "num_healthy_workers": 1}, "pid": 7}
+    given |= {"learners": learned, "replay_buffer": {"td_error_mean": 0.2}, "timers": {"training_step": 1.0}}
+    given |= {"time_total_s": 12.5, "perf": {"cpu_util_percent": 3.0}, "mine": {"score": 4}, "name": "text"}
+    nan = {"critic_loss": float("nan")}
+    expected = {
+        **{f"{group}/{name}": value for group in ("training", "evaluation") for name, value in FOUND.items()},
+        "speed/env_step_seconds": 0.01,
+        "speed/updates": 9,
+        "speed/seconds": 12.5,
+        "learner/critic_loss": 0.1,
+        "replay/td_error_mean": 0.2,
+        "other/mine/score": 4,
+    }
+    assert dict(scalars(given)) == expected
+    assert dict(scalars({"learners": {"default_policy": nan}})) == {}
+
+
+FOUND = {"return": 3.0, "episode_length": 20.0, "success_rate": 0.5, "falls": 2}
 
 
 def test_an_iteration_reads_nothing_that_was_written_before(tmp_path, monkeypatch):
@@ -79,13 +104,14 @@ def test_a_row_is_in_every_file_or_in_none(tmp_path, monkeypatch, name, columns)
     log.write(result(1), 100)
     before = (rows(tmp_path), (tmp_path / "result.json").read_text())
     logger = {"progress.csv": log._table, "result.json": log._lines, "events": log._events}[name]
-    plain = type(logger).__mro__[1].log_trial_result
+    owner = type(logger).__mro__[0 if name == "events" else 1]
+    plain = owner.log_trial_result
 
     def full(self, iteration, trial, row):
         plain(self, iteration, trial, row)  # it is written, and held back or not
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(type(logger).__mro__[1], "log_trial_result", full)
+    monkeypatch.setattr(owner, "log_trial_result", full)
     with pytest.raises(OSError, match="No space left"):
         log.write(result(2, **columns), 200)
     log.close()

@@ -74,7 +74,12 @@ def test_dicts_of_numbers_are_blended(tmp_path):
     check(made("FloatDict", buffer="NMER", k=3), tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["Discrete", "Tuple", "Image", "ImageAndVector", "MultiBinary"])
+@pytest.mark.parametrize("kind", ["Discrete", "Tuple"])
+def test_the_numbers_beside_choices_are_blended(kind, tmp_path):
+    check(made(kind, buffer="NMER", k=3), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["Image", "ImageAndVector"])
 def test_blends_refuse_what_cannot_be_blended(kind):
     space = spaces_envs.KINDS[kind][0]
     with pytest.raises(ValueError, match="cannot be blended") as error:

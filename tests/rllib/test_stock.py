@@ -245,11 +245,18 @@ def test_what_is_not_offered_is_refused(options):
         buffer.sample(n_step=1, **options)
 
 
-def test_discrete_actions_are_for_selection_only():
+def test_observations_are_blended_among_equal_discrete_actions():
     chunks = Worlds(seed=9, discrete=True).collect(5)
     ReplayBuffer(100, buffer="PER").add(chunks)
+    buffer = ReplayBuffer(100, buffer="NMER", seed=0)
+    buffer.add(chunks)
+    sample = buffer.buffer.sample(64)
+    mixed = sample.neighbor_slots >= 0
+    assert mixed.any()
+    neighbors = buffer.buffer.storage[sample.neighbor_slots[mixed]]
+    assert (neighbors.actions == sample.transitions.actions[mixed]).all()
     with pytest.raises(ValueError, match="action"):
-        ReplayBuffer(100, buffer="NMER").add(chunks)
+        ReplayBuffer(100, buffer="BIER").add(chunks)
 
 
 @pytest.mark.parametrize("kind", ["interreplay.rllib.ReplayBuffer", ReplayBuffer])

@@ -120,7 +120,10 @@ def test_probability_of_interpolation():
     ("kind", "message"),
     [
         ({"obs_shape": (4, 4, 3), "obs_dtype": np.uint8}, "obs of torch.uint8 cannot be blended"),
-        ({"action_shape": (), "action_dtype": np.int64}, "actions of torch.int64 cannot be blended"),
+        (
+            {"obs_shape": (), "obs_dtype": np.int64, "action_shape": (), "action_dtype": np.int64},
+            "obs of torch.int64 and actions of torch.int64 cannot be blended",
+        ),
         ({"obs_shape": {"camera": (2,)}, "obs_dtype": np.uint8}, "obs.camera of torch.uint8 cannot be blended"),
     ],
 )

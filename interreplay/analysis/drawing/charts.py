@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,23 @@ class Dot:
 
 
 @dataclass(frozen=True)
+class Cells:
+    """Numbers in rows and columns.
+
+    Attributes:
+        rows: Names, from the top.
+        columns: Names.
+        values: ``(rows, columns)``, NaN where there is none.
+    """
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Any
+
+
+@dataclass(frozen=True)
 class Chart:
-    """Lines, or dots one below the other.
+    """Lines, or dots one below the other, or cells.
 
     Attributes:
         title: What is to be seen, in a few words.
@@ -52,6 +67,7 @@ class Chart:
         y: The vertical axis; empty for dots.
         lines: For lines.
         dots: For dots.
+        cells: For cells.
         mark: A value with a line of its own: vertical for dots, horizontal for lines.
         mark_label: What this value is.
         range: Of the horizontal axis, where it is not up to the values.
@@ -62,6 +78,7 @@ class Chart:
     y: str = ""
     lines: Sequence[Line] = ()
     dots: Sequence[Dot] = ()
+    cells: Cells | None = None
     mark: float | None = None
     mark_label: str = ""
     range: tuple[float, float] | None = None
@@ -79,7 +96,9 @@ class Chart:
     @property
     def methods(self) -> list[str]:
         """In the order drawn."""
-        return list(dict.fromkeys([*(line.method for line in self.lines), *(dot.method for dot in self.dots)]))
+        columns = self.cells.columns if self.cells else ()
+        drawn = [*(line.method for line in self.lines), *(dot.method for dot in self.dots), *columns]
+        return list(dict.fromkeys(drawn))
 
 
 @dataclass(frozen=True)
@@ -92,6 +111,8 @@ class Figure:
         caption: How to read it.
         charts: One panel each.
         folded: Whether the page shows it only when asked.
+        table: Name of the CSV file with its numbers.
+        axis: Which of `curves.AXES` its learning curves are over, "" for other figures.
     """
 
     name: str
@@ -99,6 +120,13 @@ class Figure:
     caption: str
     charts: list[Chart] = field(default_factory=list)
     folded: bool = False
+    table: str = ""
+    axis: str = ""
+
+
+def ink(value: float) -> str:
+    """Return the color in which a number can be read on the color of a cell."""
+    return "#111111" if value > 0.48 else "#FFFFFF"
 
 
 Styles = dict[str, tuple[str, str]]
@@ -110,6 +138,37 @@ def styles(methods: Sequence[str], baseline: str) -> Styles:
     cycle = len(COLORS)
     found = {m: (COLORS[i % cycle], DASHES[i // cycle % len(DASHES)]) for i, m in enumerate(others)}
     return {baseline: (BASELINE, "solid")} | found
+
+
+def smoothed(values: Any, weight: float) -> Any:
+    """Return the exponential moving average of values ``(t,)``, without a bias to 0 at the beginning, as TensorBoard's.
+
+    Args:
+        values: At consecutive steps.
+        weight: Share of the average before in each step's, 0 for no smoothing, below 1.
+    """
+    if not weight:
+        return values
+    found, last, known = np.array(values, dtype=float), 0.0, 0.0
+    for i, value in enumerate(found):
+        last, known = weight * last + (1 - weight) * value, weight * known + (1 - weight)
+        found[i] = last / known
+    return found
+
+
+def smooth(figure: Figure, weight: float) -> Figure:
+    """Return learning curves smoothed by `smoothed`, bands included; other figures as they are."""
+    if not (figure.axis and weight):
+        return figure
+
+    def calm(values: Any) -> Any:
+        return None if values is None else smoothed(np.asarray(values, dtype=float), weight)
+
+    def drawn(line: Line) -> Line:
+        return replace(line, y=calm(line.y), low=calm(line.low), high=calm(line.high))
+
+    charts = [replace(chart, lines=[drawn(line) for line in chart.lines]) for chart in figure.charts]
+    return replace(figure, charts=charts, caption=f"{figure.caption} Smoothed by {weight:g}.")
 
 
 def apart(values: Sequence[float], heights: Sequence[float], low: float, high: float) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from interreplay.analysis.drawing.charts import Chart, Line, Styles, apart, span
+from interreplay.analysis.drawing.charts import Cells, Chart, Line, Styles, apart, ink, span
 
 HEIGHT = 300
 GAP = 0.075
@@ -18,18 +18,22 @@ GAP = 0.075
 def draw(chart: Chart, styles: Styles) -> dict[str, Any]:
     """Return a chart as what ``Plotly.newPlot`` takes; a trace's ``meta`` is its method."""
     figure = go.Figure()
-    (_dots if chart.dots else _lines)(figure, chart, styles)
+    figure.update_xaxes(tickangle=0)
+    if chart.cells is not None:
+        _cells(figure, chart.cells)
+    else:
+        (_dots if chart.dots else _lines)(figure, chart, styles)
     figure.update_layout(
         template="none",
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=False,
-        hovermode="closest" if chart.dots else "x",
+        hovermode="x" if chart.lines else "closest",
         dragmode=False,
         font={"family": "system-ui, sans-serif", "size": 13},
     )
     figure.update_xaxes(
-        title={"text": _text(chart.x), "standoff": 8}, zeroline=False, automargin=True, nticks=5, tickangle=0
+        title={"text": _text(chart.x), "standoff": 8}, zeroline=False, automargin=True, nticks=0 if chart.cells else 5
     )
     figure.update_yaxes(zeroline=False, automargin=True, separatethousands=True)
     return figure.to_plotly_json()
@@ -109,6 +113,31 @@ def _line(figure: go.Figure, line: Line, color: str, dash: str) -> None:
         customdata=told,
         hovertemplate="%{y:,.4g}%{customdata}",
     )
+
+
+def _cells(figure: go.Figure, cells: Cells) -> None:
+    values = np.asarray(cells.values, dtype=float)
+    rows, columns = [_text(name) for name in cells.rows], [_text(name) for name in cells.columns]
+    figure.add_heatmap(
+        z=[[None if np.isnan(value) else value for value in row] for row in values.tolist()],
+        x=columns,
+        y=rows,
+        zmin=0.0,
+        zmax=1.0,
+        colorscale="Cividis",
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        hovertemplate="%{y}, %{x}: %{z:.3f}<extra></extra>",
+    )
+    for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
+        font = {"color": ink(float(values[row, column])), "size": 12}
+        place = {"x": columns[column], "y": rows[row]}
+        figure.add_annotation(text=f"{values[row, column]:.2f}", showarrow=False, font=font, **place)
+    margin = {"l": 8, "r": 8, "t": 8, "b": 8}
+    figure.update_layout(height=70 + 30 * len(rows), margin=margin)
+    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
+    figure.update_xaxes(showgrid=False, type="category", tickangle=-40 if len(columns) > 4 else 0)
 
 
 def _dots(figure: go.Figure, chart: Chart, styles: Styles) -> None:

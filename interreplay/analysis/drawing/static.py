@@ -15,10 +15,11 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from interreplay.analysis.drawing.charts import Chart, Figure, Styles, apart, span
+from interreplay.analysis.drawing.charts import Cells, Chart, Figure, Styles, apart, ink, span
 
 DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 PANEL = 4.6, 3.3
+LONGEST = 26
 PARAMETERS: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -56,20 +57,46 @@ def draw(figure: Figure, styles: Styles, folder: Path) -> list[Path]:
 def _drawn(figure: Figure, styles: Styles) -> Any:
     columns = min(3, len(figure.charts))
     rows = math.ceil(len(figure.charts) / columns)
-    dots = figure.charts[0].dots
-    height = 0.9 + 0.36 * max(len(chart.dots) for chart in figure.charts) if dots else PANEL[1]
-    size = columns * PANEL[0], rows * height + 0.4
+    size = columns * PANEL[0], rows * _height(figure) + 0.4
     drawn, panels = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     drawn.suptitle(figure.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
     for panel, chart in zip(panels.flat, figure.charts, strict=False):
         panel.set_title(chart.title)
         panel.set_xlabel(chart.x)
-        (_draw_dots if chart.dots else _draw_lines)(panel, chart, styles)
+        if chart.cells is not None:
+            _draw_cells(panel, chart.cells)
+        else:
+            (_draw_dots if chart.dots else _draw_lines)(panel, chart, styles)
     for panel in panels.flat[len(figure.charts) :]:
         panel.set_visible(False)
     caption = "\n".join(textwrap.wrap(figure.caption, int(15 * size[0])))
     drawn.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color="#666666")
     return drawn
+
+
+def _height(figure: Figure) -> float:
+    """Return the height of a panel in inches."""
+    if any(chart.cells is not None for chart in figure.charts):
+        return 1.4 + 0.32 * max(len(chart.cells.rows) for chart in figure.charts if chart.cells is not None)
+    dots = max(len(chart.dots) for chart in figure.charts)
+    return 0.9 + 0.36 * dots if dots else PANEL[1]
+
+
+def _draw_cells(panel: Any, cells: Cells) -> None:
+    """Draw numbers on colors: from the best known values of 0, dark, to those of 1, light."""
+    panel.imshow(np.ma.masked_invalid(cells.values), cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto")
+    panel.set_xticks(range(len(cells.columns)), map(_short, cells.columns), rotation=30, ha="right")
+    panel.set_yticks(range(len(cells.rows)), map(_short, cells.rows))
+    panel.grid(visible=False)
+    panel.tick_params(length=0)
+    for row, column in zip(*np.nonzero(np.isfinite(cells.values)), strict=True):
+        value = cells.values[row, column]
+        panel.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink(value))
+
+
+def _short(name: str) -> str:
+    """Return a name that leaves room for what it names."""
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
 def _draw_lines(panel: Any, chart: Chart, styles: Styles) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from interreplay.flags.part_flags import readable, short
 from interreplay.flags.run_flags import by_name, with_scope
 
 # What params.json holds that does not tell methods apart, or that has a place of its own.
@@ -72,10 +73,11 @@ def describe(folder: Path) -> Description:
 
 def _of_ours(params: Mapping[str, Any]) -> Description:
     settings = {name: value for name, value in params.items() if name not in NOT_A_METHOD}
-    arguments = dict(params.get("buffer_args") or {})
+    arguments = {name: readable(value) for name, value in (params.get("buffer_args") or {}).items()}
     if params.get("prioritized") is not None:
         arguments["selector"] = "Prioritized"
     algorithm, env, buffer = (str(params.get(name, "unknown")) for name in ("trainer", "env", "buffer"))
+    buffer = short(buffer)
     seed, total = params.get("seed"), params.get("total_env_steps")
     return Description(algorithm, env, buffer, seed, total, settings, arguments)
 
@@ -88,7 +90,7 @@ def _of_rllib(params: Mapping[str, Any], name: str) -> Description:
         kind = _last_name(replay.pop("buffer"))
     kind = STOCK_BUFFERS.get(kind, kind)
     settings = {called: params[key] for key, called in OF_RLLIB.items() if not isinstance(params.get(key, {}), dict)}
-    arguments = {key: value for key, value in replay.items() if key != "capacity"}
+    arguments = {key: readable(value) for key, value in replay.items() if key != "capacity"}
     algorithm = name.split("_")[0] if "_" in name else "unknown"
     buffer = kind if OURS & params.keys() else f"RLlib {kind}"
     return Description(
@@ -98,7 +100,7 @@ def _of_rllib(params: Mapping[str, Any], name: str) -> Description:
 
 def _last_name(kind: Any) -> str:
     """Return ``NMER`` from itself, from a dotted path, and from a class as JSON shows it."""
-    return re.sub(r"[^\w.]", "", str(kind).removeprefix("<class")).split(".")[-1] if kind else "no replay"
+    return re.sub(r"[^\w.]", "", short(str(kind)).removeprefix("<class")).split(".")[-1] if kind else "no replay"
 
 
 def _from_name(name: str) -> Description:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,11 +14,17 @@ if TYPE_CHECKING:
 CHUNK = 1 << 16  # rows that are compared at a time
 
 
-def nearest(storage: Storage, slots: Tensor, k: int) -> Tensor:
+def nearest(storage: Storage, slots: Tensor, k: int, choices: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Return the k nearest rows of those in `slots` ``(n,)`` in z / std(z), nearest first, themselves excluded.
 
     Computes n·N distances as sums of squared differences without cancellation at the end: a product picks
     the candidates, differences rank them.
+
+    Args:
+        storage: What to search.
+        slots: Of whom.
+        k: How many.
+        choices: Slots ``(n,)`` to choices ``(n, c)``; only rows with equal ones are neighbors.
 
     Returns:
         Slots ``(n, k)`` int64, −1 where fewer than k other rows are stored.
@@ -31,6 +38,9 @@ def nearest(storage: Storage, slots: Tensor, k: int) -> Tensor:
         vectors = (storage.features(rows) - mean) * weights
         distances = (vectors * vectors).sum(1) - 2.0 * queries @ vectors.T
         distances.masked_fill_(rows == slots[:, None], float("inf"))
+        if choices is not None:
+            for mine, theirs in zip(choices(slots).T, choices(rows).T, strict=True):
+                distances.masked_fill_(mine[:, None] != theirs, float("inf"))
         best = torch.cat([best, distances], 1)
         found = torch.cat([found, rows.expand(len(slots), -1)], 1)
         best, order = best.topk(min(slack, best.shape[1]), dim=1, largest=False)

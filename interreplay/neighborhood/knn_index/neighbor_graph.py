@@ -37,8 +37,8 @@ class NeighborGraph(CandidateLists):
     anew after half as many rows again, or in a scale far away, and stale lists are searched for from the beginning.
     """
 
-    def __init__(self, capacity: int, dims: int, k: int, width: int):
-        super().__init__(capacity, dims, k, width)
+    def __init__(self, capacity: int, dims: int, k: int, width: int, fixed: int = 0):
+        super().__init__(capacity, dims, k, width, fixed)
         self.pending: list[int] = []  # rows not searched for; the last ones may be in no cell yet
         self.moved = np.zeros(dims)  # squared deviations of the latter in units of the scale's, summed
         self._center, self._tolerance = np.zeros(dims), np.zeros(dims)
@@ -83,6 +83,7 @@ class NeighborGraph(CandidateLists):
         """Measure how far rows move the scale; any move of a constant dimension is far."""
         self._center, std = self.scale.mean.copy(), self.scale.std
         self._tolerance = 1.0 / np.maximum(std, np.maximum(1e-9 * np.abs(self._center), 1e-30))
+        self._tolerance[self.scale.free.stop :] = 0.0
 
     def settle(self, storage: Storage, slots: np.ndarray) -> None:
         """Make the lists of `slots` ``(n,)`` fit for use."""
@@ -106,7 +107,8 @@ class NeighborGraph(CandidateLists):
         if self.epoch == 0:
             self.scale.center(features[0])
         self.scale.add(features)
-        if self.epoch == 0 or drift(self.scale.std, self.scale.now()[1]) > RANK_DRIFT:
+        free = self.scale.free
+        if self.epoch == 0 or drift(self.scale.std[free], self.scale.now()[1][free]) > RANK_DRIFT:
             self._rescale(storage, features)
         self.cells.extend(slots, self.scale.apply(features))
         self.moved[:] = 0.0

@@ -27,13 +27,14 @@ class CandidateLists:
         dims: Number of features.
         k: Neighbors that must be right.
         width: Candidates kept per row.
+        fixed: Features, the last ones, that are measured as they are.
     """
 
-    def __init__(self, capacity: int, dims: int, k: int, width: int):
+    def __init__(self, capacity: int, dims: int, k: int, width: int, fixed: int = 0):
         self.k, self.width = k, width
         self.table = NeighborTable(capacity, width)
         self.cells = InvertedFile(capacity, dims)
-        self.scale = RunningStandardizer(dims)
+        self.scale = RunningStandardizer(dims, fixed)
         self.queried = np.zeros(capacity, np.int32)  # epoch of the last search for a row, 0: never
         self.ranked = np.zeros(capacity, np.int32)  # epoch of its distances
         self.seen = np.zeros(capacity, np.int64)  # rows written at its last search
@@ -53,7 +54,8 @@ class CandidateLists:
 
     def judge(self) -> None:
         """Find out which searches still serve and which lists are fit for use."""
-        self.valid = drift(self.stds, self.scale.std) < SEARCH_DRIFT
+        free = self.scale.free
+        self.valid = drift(self.stds[:, free], self.scale.std[free]) < SEARCH_DRIFT
         self.valid[0] = False
         used = slice(0, self.table.count)
         self.fit[used] = self.valid[self.queried[used]] & (self.ranked[used] == self.epoch)

@@ -11,6 +11,7 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LI
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
+from interreplay.environments.wrapped import own_name
 from interreplay.errors import NonFiniteError
 from interreplay.experience import Replay, RowSource, make_source
 from interreplay.learning.offers import SUCCESS_COLUMN
@@ -144,9 +145,12 @@ class OffPolicyAlgorithm(TrainingLoop):
             self.experience.add(rows)
             self.learner.observe(rows.obs)
         except NonFiniteError as error:
-            step = self.env_steps + error.row + 1
+            step, env = self.env_steps + error.row + 1, own_name(self.config.env, self.config.env_config)
             raise NonFiniteError(
-                error.column, error.row, error.value, at=f"env step {step} of {self.config.env}"
+                error.column,
+                error.row,
+                error.value,
+                at=f"env step {step} of {env}",
             ) from None
 
     @override(TrainingLoop)

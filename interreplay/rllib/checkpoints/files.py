@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interreplay.acting import stored_policy
 from interreplay.buffer import ReplayBuffer
+from interreplay.environments.wrapped import own_name
 from interreplay.errors import CheckpointError
 from interreplay.rllib.checkpoints import safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
@@ -50,7 +51,7 @@ def identity(algorithm: Saved) -> dict[str, str]:
     kind = arguments.pop("type")
     return {
         "algorithm": type(algorithm).__name__,
-        "environment": str(algorithm.config.env),
+        "environment": own_name(algorithm.config.env, algorithm.config.env_config),
         "observation space": str(observation_space),
         "action space": str(action_space),
         "replay buffer": kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__),

@@ -23,7 +23,7 @@ from ray.rllib.core.models.catalog import Catalog
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 
-from interreplay.buffer.catalogue import methods
+from interreplay.buffer.catalogue import OF_PARTS, methods
 from interreplay.errors import CheckpointError
 from interreplay.experience.recipes import COMPOSED
 from interreplay.learning.algorithms_table import FRESH, MIX
@@ -164,11 +164,14 @@ def _is_settings(value: Any) -> bool:
 
 
 def _is_buffer(value: Any) -> bool:
-    """Return whether a buffer is one of the catalogue, or a mix of such by name, with plain arguments."""
+    """Return whether a buffer is one of the catalogue, a mix of such by name, or a class, with plain arguments.
+
+    A class is named as ``module:Class``, as environments are: nothing but a buffer is ever made of it.
+    """
     if not isinstance(value, dict) or not _is_plain(value, texts=True):
         return False
     kind = value.get("buffer", "Uniform") if value.get("type") == STOCK_BUFFER else value.get("type")
-    return isinstance(kind, str) and (kind in methods() or kind in (*COMPOSED, FRESH, MIX))
+    return isinstance(kind, str) and (":" in kind or kind in methods() or kind in (*COMPOSED, FRESH, MIX, OF_PARTS))
 
 
 def _model(value: Any, default: Any = None) -> Any:

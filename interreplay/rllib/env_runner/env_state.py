@@ -3,7 +3,7 @@
 Gymnasium has no interface for this. Its MuJoCo and classic-control environments, Fetch and PointMaze of
 gymnasium-robotics, and the wrappers that `gymnasium.make` puts around them, hold everything in plain attributes, numpy
 arrays, a random generator, MuJoCo's `MjData`, and an environment within; these are copied. What lies elsewhere, as in
-MinAtar, an environment of ours gives by `save_state` and takes back by `restore_state`.
+MinAtar, an environment of ours, or a wrapper, gives by `save_state` and takes back by `restore_state`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def can_save(env: gym.Env) -> bool:
     """Return whether `save_env` captures everything this environment will do."""
     *wrappers, core = chain(env)
     return core.__class__.__module__.startswith(KNOWN) and all(
-        type(w).__name__ in WRAPPERS and type(w).__module__.startswith("gymnasium.") for w in wrappers
+        hasattr(type(w), "save_state") or (type(w).__name__ in WRAPPERS and type(w).__module__.startswith("gymnasium."))
+        for w in wrappers
     )
 
 

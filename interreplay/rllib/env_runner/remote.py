@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import ActorDiedError, RayError
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
+from interreplay.environments.wrapped import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost
 from interreplay.rllib.env_runner.wire_format import pack
 
@@ -112,9 +113,10 @@ class RemoteRunners:
         manager = self._group._worker_manager
         ray.kill(manager.actors()[index], no_restart=not self._restarted)
         manager.set_actor_state(index, healthy=False)
+        env = own_name(self._config.env, self._config.env_config)
         return RunnerLost(
             f"remote env runner {index} gave nothing within sample_timeout_s={self._config.sample_timeout_s} s: "
-            f"a step or a reset of {self._config.env} hangs, or takes longer than that"
+            f"a step or a reset of {env} hangs, or takes longer than that"
         )
 
     def in_service(self) -> dict[int, Any]:

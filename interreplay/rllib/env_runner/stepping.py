@@ -17,6 +17,7 @@ from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 from interreplay.acting.batching import as_column
 from interreplay.environments import registration
 from interreplay.environments.atari.learner_view import has_learner_view, learner_view
+from interreplay.environments.wrapped import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError
 from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.runner_state import environments
@@ -58,8 +59,7 @@ class SteppingRunner(SingleAgentEnvRunner):
     @property
     def env_name(self) -> str:
         """The environment's name for messages."""
-        env = self.config.env
-        return env if isinstance(env, str) else getattr(env, "__name__", repr(env))
+        return own_name(self.config.env, self.config.env_config)
 
     @override(SingleAgentEnvRunner)
     def _try_env_step(self, actions: Any) -> Any:

@@ -10,6 +10,7 @@ from gymnasium.envs.registration import find_highest_version, parse_env_id
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
+from interreplay.environments.current_folder import search_here
 from interreplay.errors import UsageError
 
 
@@ -41,6 +42,7 @@ def check_environment(name: str, trusted: bool = False) -> None:
 def _import(module: str, name: str) -> None:
     if module.partition(".")[0] in sys.stdlib_module_names:
         raise UsageError(f"the checkpoint's environment {name!r} names a module of Python's own; expected another")
+    search_here()
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:

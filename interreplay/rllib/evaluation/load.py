@@ -8,6 +8,7 @@ from pathlib import Path
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from interreplay.environments.wrapped import own_name
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.rllib.checkpoints import CheckpointedAlgorithm, safe_pickle
 from interreplay.rllib.checkpoints.stored_config import stored_config
@@ -34,7 +35,7 @@ def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
         safe_pickle.check(folder)
     config = stored_config(folder, trusted)
     if isinstance(config.env, str):
-        check_environment(config.env, trusted)
+        check_environment(own_name(config.env, config.env_config), trusted)
     return config
 
 
@@ -47,8 +48,11 @@ def built(config: AlgorithmConfig) -> Algorithm:
     try:
         return config.build_algo()
     except Exception as error:  # whatever the environment, or RLlib, has to say
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise UsageError(f"{config.algo_class.__name__} on {config.env} cannot be built here: {reason}") from error
+        reason, name = (
+            " ".join(str(error).split())[:300] or type(error).__name__,
+            own_name(config.env, config.env_config),
+        )
+        raise UsageError(f"{config.algo_class.__name__} on {name} cannot be built here: {reason}") from error
 
 
 def restore(algorithm: Algorithm, folder: Path, trusted: bool) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from interreplay.environments.wrapped import own_name
 from interreplay.errors import UsageError
 from interreplay.rllib.algorithms.goal_functions import make_one
 from interreplay.rllib.evaluation.gif_file import MOST_FPS, GifFile
@@ -183,6 +184,7 @@ def check_drawing(config: AlgorithmConfig) -> float:
     """
     env: Any = None
     frame: Any = None
+    name = own_name(config.env, config.env_config)
     try:
         env = make_one(config)
         env.reset(seed=0)
@@ -190,12 +192,12 @@ def check_drawing(config: AlgorithmConfig) -> float:
     except Exception as error:  # whatever a library of graphics raises
         told = " ".join(str(error).split())[:200] or type(error).__name__
         raise UsageError(
-            f"{config.env} cannot be drawn here ({told}); MuJoCo needs EGL or OSMesa (on Debian libegl1 or libosmesa6; "
+            f"{name} cannot be drawn here ({told}); MuJoCo needs EGL or OSMesa (on Debian libegl1 or libosmesa6; "
             f"MUJOCO_GL=egl or osmesa chooses), classic control pygame: {EXTRA}"
         ) from None
     finally:
         if env is not None:
             env.close()
     if not isinstance(frame, np.ndarray) or frame.ndim != 3:
-        raise UsageError(f"{config.env} gives no pictures: render() returned {type(frame).__name__}, expected an array")
+        raise UsageError(f"{name} gives no pictures: render() returned {type(frame).__name__}, expected an array")
     return float(env.metadata.get("render_fps") or FPS)

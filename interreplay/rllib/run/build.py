@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.errors import UsageError
+from interreplay.flags.environment_flags import environment_config
 from interreplay.flags.offline_flags import rows_for
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.evaluation.evaluation_video import EvaluationVideo
@@ -50,8 +51,8 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     """Return RLlib's configuration of a job; arguments as in `build`."""
     s = settings
     config = getattr(importlib.import_module("interreplay.rllib"), config_name)()
-    limit = {"max_episode_steps": s.horizon} if s.horizon else {}
-    config.environment(s.env, env_config={**s.env_args, **limit})
+    env, arguments = environment_config(vars(s))
+    config.environment(env, env_config=arguments)
     of_loop = {name: getattr(s, name) for name in OF_LOOP}
     if ALGORITHMS[s.trainer].unrolls:
         config.replay(s.buffer, **s.buffer_args)

@@ -12,6 +12,7 @@ from tensorboardX.event_file_writer import EventFileWriter
 from tensorboardX.proto.summary_pb2 import Summary
 
 from interreplay.rllib.evaluation.video import gif
+from interreplay.rllib.run.scalars import scalars
 
 
 class Events(TBXLoggerCallback):
@@ -24,6 +25,16 @@ class Events(TBXLoggerCallback):
     def __init__(self, steps: int):
         super().__init__()
         self._summary_writer_cls = functools.partial(_Writer, **({"purge_step": steps + 1} if steps else {}))
+
+    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+        """Add the numbers that `scalars` names, at the environment steps of the result."""
+        if trial not in self._trial_writer:
+            self.log_trial_start(trial)
+        step = result.get("timesteps_total") or iteration
+        for name, value in scalars(result):
+            self._trial_writer[trial].add_scalar(name, value, global_step=step)
+        self._trial_result[trial] = {}
+        self._trial_writer[trial].flush()
 
     def video(self, trial: Any, name: str, frames: list[np.ndarray], steps: int) -> None:
         """Add a video to the images; arguments as `RunLog.video` has them."""

@@ -13,7 +13,7 @@ import torch
 
 from interreplay.environments.spaces import leaves
 from interreplay.learning.update import Batch
-from interreplay.studies.progress import duration
+from interreplay.runs.progress import duration
 from interreplay.transitions import Observation, Transitions, as_tensor, join_parts
 
 MANY = 100_000

@@ -15,7 +15,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib import ray_session
 from interreplay.rllib.run.build import build
 from interreplay.runs.processors import counted, own_cpus
-from interreplay.studies.progress import duration
+from interreplay.runs.progress import duration
 from interreplay.studies.results_table import aligned
 from interreplay.studies.study import Study
 from interreplay.studies.study_folder import StudyFolder

@@ -15,6 +15,7 @@ from ray import tune
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search.sample import Domain
 
+from interreplay.buffer.catalogue import OF_PARTS, resolve
 from interreplay.errors import UsageError, accepted_names
 from interreplay.rllib.tune.sequential_search import MedianScheduler
 from interreplay.studies.grid import SettingsResolver, with_values
@@ -85,7 +86,8 @@ def sampled(
 
 
 def _arguments(run: PlannedRun, resolver: SettingsResolver, catalogue: Mapping[str, Callable[..., Any]]) -> set[str]:
-    recipe = catalogue.get(resolver.settings_for(run.given()).buffer)  # none of unrolls
+    name = resolver.settings_for(run.given()).buffer
+    recipe = resolve(name) if ":" in name or name == OF_PARTS else catalogue.get(name)  # none of unrolls
     return set(inspect.signature(recipe).parameters) if recipe else set()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from interreplay.rllib import ray_session
 from interreplay.rllib.tune.study_run import PermanentFailure, StudyRun, described
-from interreplay.runs.progress import shown
+from interreplay.runs.progress import Clock, shown
 from interreplay.runs.signals import Interrupts
 from interreplay.studies.study import Execution
 from interreplay.studies.trial_folder import FAILED, OVER, TrialFolder
@@ -48,9 +48,10 @@ def _attempt(run: StudyRun, say: Callable[[str], Any]) -> int:
     with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts, run:
         if run.over:
             say(f"{run.over} before")
+        clock, total = Clock(), run.settings.total_env_steps
         for figures in run.results():
             message = f"return {shown(figures['return'])}, evaluation {shown(figures['evaluation_return'])}"
-            say(f"{figures['env_steps']:>9,} / {run.settings.total_env_steps:,} steps, {message}")
+            say(f"{figures['env_steps']:>9,} / {total:,} steps, {message}{clock.left(figures['env_steps'], total)}")
         if run.over in OVER:
             return 0
     say(f"{run.over} at {run.folder.status()['env_steps']:,} steps; the same command goes on")

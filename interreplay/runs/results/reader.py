@@ -21,6 +21,7 @@ NAMES = {
         "num_env_steps_sampled",
     ),
     "seconds": ("time_total_s",),
+    "updates": ("learners/default_policy/num_updates_lifetime",),
     "training": (
         "env_runners/episode_return_mean",
         "sampler_results/episode_reward_mean",

@@ -1,0 +1,80 @@
+"""Makes pages of the site from the notebooks, with what they print and show: ``make pages``, after `notebooks.py`.
+
+A page is `docs/examples/NAME.md`, its pictures lie beside it. They are kept in the repository, so that the site is
+built without running anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import notebooks
+from PIL import Image
+
+PAGES = notebooks.HERE.parent / "docs" / "examples"
+COLORS = 64
+"""Of a picture: charts have few, and the pictures are part of the repository."""
+
+
+def code_of(cell: Any) -> str:
+    """Return a code cell as a page shows it."""
+    return f"```python\n{cell.source}\n```"
+
+
+def text_of(cell: Any) -> str:
+    """Return a cell of text with links from where the page lies."""
+    return re.sub(r"\]\(\.\./", "](../../", cell.source)
+
+
+def page_of(script: Path, notebook: Any, folder: Path) -> str:
+    """Write the pictures of a notebook that has run into a folder, and return its page."""
+    parts, pictures = [], 0
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts.append(text_of(cell))
+            continue
+        parts.append(code_of(cell))
+        for output in cell.outputs:
+            if output.get("name") == "stderr":  # what libraries warn of on this machine
+                continue
+            text = output.get("text") or output.get("data", {}).get("text/plain", "")
+            if picture := output.get("data", {}).get("image/png"):
+                pictures += 1
+                name = f"{script.stem}-{pictures}.png"
+                with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
+                    image.convert("RGB").quantize(COLORS).save(folder / name, optimize=True)
+                parts.append(f"![{_described(cell.source, pictures)}]({name})")
+            elif text.strip():
+                parts.append(f"```text\n{text.rstrip()}\n```")
+    where = f"*This page is a notebook that has run; it and the script are `examples/{script.stem}.ipynb` and `.py`.*"
+    title, _, rest = "\n\n".join(parts).partition("\n")
+    return f"{title}\n\n{where}\n{rest}\n"
+
+
+def _described(source: str, number: int) -> str:
+    """Return what a picture is called in the cell that shows it."""
+    found = re.search(r"show\(figure, [\"']([^\"']+)", source)
+    return (found[1] if found else f"picture {number}").replace("_", " ")
+
+
+def main(names: list[str]) -> None:
+    """Run the notebooks of these names, all where none is given, and write their pages."""
+    PAGES.mkdir(exist_ok=True)
+    for script in notebooks.SCRIPTS:
+        if names and script.stem not in names:
+            continue
+        notebook = notebooks.notebook_of(script)
+        resources = {"metadata": {"path": str(notebooks.HERE)}}
+        nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3", resources=resources).execute()
+        (PAGES / f"{script.stem}.md").write_text(page_of(script, notebook, PAGES))
+        print(PAGES / f"{script.stem}.md")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,67 @@
+"""Which numbers of a result TensorBoard shows, and in which groups: a few, by names that one looks for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from ray.tune.utils import flatten_dict
+
+EPISODES = {
+    "episode_return_mean": "return",
+    "episode_return_min": "return_min",
+    "episode_return_max": "return_max",
+    "episode_len_mean": "episode_length",
+    "success_rate": "success_rate",
+    "num_episodes_lifetime": "episodes",
+}
+SPEED = {
+    "env_runners/num_env_steps_sampled_lifetime_throughput/throughput_since_last_reduce": "env_steps_per_second",
+    "learners/default_policy/num_updates_lifetime": "updates",
+    "time_total_s": "seconds",
+    "timers/training_iteration": "iteration_seconds",
+    "timers/evaluation_iteration": "evaluation_seconds",
+    "env_runners/env_step_timer": "env_step_seconds",
+}
+_RUNNERS = re.compile(r"(evaluation/)?env_runners/(.+)")
+_HOST = re.compile(
+    r"(agent_|module_|num_|connector|env_to_module|module_to_env|episode_|sample$|.*_timer$|weights_seq)"
+)
+_LEFT_OUT = re.compile(
+    r"(config|pid|hostname|timers|perf|fault_tolerance|env_runner_group|info|done|timestamp|iterations_since_restore|"
+    r"time_\w+|timesteps_total|env_steps|num_\w+|training_iteration|evaluation/(actor_manager\w*|num_\w+)|"
+    r"learners/__all_modules__|learners/default_policy/num_\w+)(/|$)"
+)
+
+
+def scalars(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield names and values of what is shown of a result.
+
+    The groups are ``evaluation``, ``training`` (episodes), ``learner`` (losses and the like), ``replay`` and ``speed``;
+    what somebody's callback adds is in ``other``, or with the episodes where it was logged beside them.
+    """
+    for key, value in flatten_dict(dict(result), delimiter="/").items():
+        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        name = _named(key) if number and not math.isnan(value) else None
+        if name is not None:
+            yield name, float(value)
+
+
+def _named(key: str) -> str | None:
+    """Return the name of a number, None where it is left out."""
+    if key in SPEED:
+        return f"speed/{SPEED[key]}"
+    if match := _RUNNERS.fullmatch(key):
+        group, inner = "evaluation" if match[1] else "training", match[2]
+        if inner in EPISODES:
+            return f"{group}/{EPISODES[inner]}"
+        return None if _HOST.match(inner) else f"{group}/{inner}"
+    if _LEFT_OUT.match(key):
+        return None
+    for prefix, group in (("learners/default_policy/", "learner"), ("replay_buffer/", "replay")):
+        if key.startswith(prefix):
+            return f"{group}/{key.removeprefix(prefix)}"
+    return f"other/{key}"

@@ -1,0 +1,62 @@
+"""The loops without Ray run as they stand, in a process of their own, and learn."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "without_rllib"
+PATIENCE = 500
+FEW = {
+    "sac_nmer": "--total-steps 150 --learning-starts 60 --batch-size 16 --hiddens 16 --evaluate-every 100",
+    "ddqn_per": "--total-steps 300 --learning-starts 60 --batch-size 16 --evaluate-every 150",
+}
+
+
+def module(name: str):
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found  # dataclasses look their module up
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(FEW))
+def test_a_loop_is_short_and_imports_no_ray(name):
+    text = (FOLDER / f"{name}.py").read_text()
+    code = [line for line in text.splitlines() if line.strip() and not line.strip().startswith(("#", '"""'))]
+    assert len(code) <= 125
+    names = {alias.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import) for alias in node.names}
+    assert "ray" not in names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(FEW))
+def test_a_loop_runs_with_few_steps(name, tmp_path):
+    script = FOLDER / f"{name}.py"
+    run = (
+        f"import runpy, sys; sys.argv = ['{script.name}', *{FEW[name].split()}]; "
+        f"runpy.run_path({str(script)!r}, run_name='__main__'); assert 'ray' not in sys.modules"
+    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^[\d,]+ steps, .*return -?[\d.]+", done.stdout, re.MULTILINE)) == 2
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buffer", ["PER", "NMER"])
+def test_plain_double_dqn_learns(buffer):
+    example = module("ddqn_per")
+    args = example.Args(buffer=buffer, total_steps=4_000, evaluate_every=1_000, epsilon_steps=2_000, seed=1)
+    assert max(example.main(args)) > 60  # a random policy gets 22

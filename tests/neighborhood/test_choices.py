@@ -1,0 +1,171 @@
+"""Where parts of rows are choices: neighbors within the choice by brute force, and no blend across choices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import replay_buffers
+from interreplay import Transitions
+from interreplay.neighborhood import KNN, RandomNeighbor
+from interreplay.neighborhood.choices import Choices
+from interreplay.neighborhood.knn_index.brute_force import nearest
+from interreplay.storage.ring import Storage
+from interreplay.storage.state_copies import copy_arrays
+
+BLENDING = ["NMER", "NaiveMixup", "ContinuousTransition", "KNNOutcome"]
+
+
+def rows(n: int, seed: int = 0, *, actions: str = "box", far: float = 1.0, choices: int = 3) -> Transitions:
+    """Rows of a Dict observation with a number part, a Discrete and a MultiBinary one; episodes of 20 steps."""
+    rng = np.random.default_rng(seed)
+    walk = rng.normal(size=(n + 1, 3)).astype(np.float32) * far
+    mode = rng.choice(choices, n + 1, p=np.arange(choices, 0, -1) / (choices * (choices + 1) / 2))
+    flags = (rng.random((n + 1, 2)) < 0.2).astype(np.int8)
+    obs = {"arm": walk, "mode": mode.astype(np.int64), "flags": flags}
+    acted = rng.uniform(-1, 1, (n, 2)).astype(np.float32) if actions == "box" else rng.integers(0, 2, n)
+    return Transitions(
+        obs={name: part[:-1] for name, part in obs.items()},
+        actions=acted,
+        rewards=rng.normal(size=n).astype(np.float32),
+        next_obs={name: part[1:] for name, part in obs.items()},
+        terminated=np.arange(n) % 40 == 39,
+        truncated=np.arange(n) % 40 == 19,
+    )
+
+
+def choices_of(batch: Transitions, *, after: bool = True) -> np.ndarray:
+    """The choices of rows ``(n, c)``, written down one by one."""
+    observations = [batch.obs, batch.next_obs] if after else [batch.obs]
+    parts = [obs[name].numpy().reshape(len(batch), -1) for obs in observations for name in ("mode", "flags")]
+    if not batch.actions.is_floating_point():
+        parts.append(batch.actions.numpy().reshape(len(batch), -1))
+    return np.concatenate(parts, 1)
+
+
+def by_brute_force(storage: Storage, slot: int, k: int) -> set[int]:
+    """The k nearest of the rows with the choices of one, in z / std(z), one after the other in float64."""
+    stored = storage[torch.arange(len(storage))]
+    z = storage.features(torch.arange(len(storage))).double().numpy()
+    std = z.std(0)
+    z = z[:, std > 1e-9] / std[std > 1e-9]
+    choices = choices_of(stored, after=False)
+    fitting = [i for i in range(len(storage)) if i != slot and (choices[i] == choices[slot]).all()]
+    return set(sorted(fitting, key=lambda i: float(((z[i] - z[slot]) ** 2).sum()))[:k])
+
+
+@pytest.mark.parametrize("actions", ["box", "discrete"])
+@pytest.mark.parametrize("far", [1.0, 30.0])
+def test_neighbors_are_those_of_brute_force_within_the_choice(actions, far):
+    storage, knn = Storage(700), KNN(k=4, draw=None)
+    given = rows(1_000, actions=actions, far=far)  # the ring is full from the 700th on
+    for start in range(0, 1_000, 10):
+        batch = given[start : start + 10]
+        if storage.written + 10 > 700:
+            knn.evict(storage, storage.next_replaced(10))
+        knn.observe(storage, storage.add(batch))
+        knn.neighbor_slots(storage, torch.arange(min(3, len(storage))), np.random.default_rng(0))
+    slots = torch.arange(0, 700, 5)
+    found = knn.neighbor_slots(storage, slots, np.random.default_rng(0))
+    right = total = 0
+    for slot, near in zip(slots.tolist(), found.tolist(), strict=True):
+        wanted, got = by_brute_force(storage, slot, 4), {one for one in near if one >= 0}
+        assert len(got) == len(wanted)
+        right, total = right + len(got & wanted), total + len(wanted)
+    assert total > 400 and right / total > 0.99
+    exact = nearest(storage, slots, 4, Choices(storage).reader(storage))
+    wanted = [by_brute_force(storage, slot, 4) for slot in slots.tolist()]
+    assert [{one for one in near if one >= 0} for near in exact.tolist()] == wanted
+
+
+def test_a_choice_of_few_rows_has_these_alone_as_neighbors():
+    storage, knn = Storage(400), KNN(k=10)
+    given = rows(400)
+    mode = torch.zeros(400, dtype=torch.int64)
+    mode[[5, 77, 300]], mode[9] = 1, 2
+    nothing = torch.zeros(400, 2, dtype=torch.int8)
+    knn.observe(storage, storage.add(given.replace(obs={**given.obs, "mode": mode, "flags": nothing})))
+    drawn = [knn.neighbor_slots(storage, torch.tensor([5, 9]), np.random.default_rng(seed)) for seed in range(60)]
+    assert {int(found[0]) for found in drawn} == {77, 300} and {int(found[1]) for found in drawn} == {-1}
+
+
+def test_anyone_is_anyone_of_the_choice():
+    storage = Storage(300)
+    storage.add(rows(300))
+    choices = choices_of(storage[torch.arange(300)], after=False)
+    slots, rng = torch.arange(300), np.random.default_rng(0)
+    drawn = torch.cat([RandomNeighbor().neighbor_slots(storage, slots, rng) for _ in range(200)], dim=1).numpy()
+    for slot in range(300):
+        fitting = {i for i in range(300) if i != slot and (choices[i] == choices[slot]).all()}
+        assert set(drawn[slot].tolist()) <= (fitting or {-1})
+    common = int(np.argmax([(choices == one).all(1).sum() for one in choices]))
+    fitting = (choices == choices[common]).all(1).sum() - 1
+    counts = np.unique(drawn[(choices == choices[common]).all(1)], return_counts=True)[1]
+    assert len(counts) == fitting + 1 and counts.std() < 1.3 * np.sqrt(counts.mean())
+
+
+@pytest.mark.parametrize("actions", ["box", "discrete"])
+@pytest.mark.parametrize("name", BLENDING)
+def test_nothing_is_blended_across_choices(name, actions):
+    buffer = getattr(replay_buffers, name)(capacity=500, seed=0)
+    buffer.add(rows(900, actions=actions, choices=2))
+    blended = 0
+    for _ in range(20):
+        sample = buffer.sample(128)
+        mixed = sample.neighbor_slots >= 0
+        anchors, partners = buffer.storage[sample.slots[mixed]], buffer.storage[sample.neighbor_slots[mixed]]
+        after = name != "KNNOutcome"  # what happens to a row is there what happened to its neighbor
+        assert np.array_equal(choices_of(anchors, after=after), choices_of(partners, after=after))
+        made = sample.transitions[mixed]
+        assert np.array_equal(choices_of(made, after=after), choices_of(anchors, after=after))
+        assert not torch.equal(made.obs["arm"], anchors.obs["arm"]) or name == "KNNOutcome" or not len(made)
+        blended += int(mixed.sum())
+        kept = sample.transitions[~mixed]
+        assert torch.equal(kept.obs["arm"], buffer.storage[sample.slots[~mixed]].obs["arm"])
+    assert blended > 20
+
+
+def test_a_blend_is_the_line_between_both_numbers():
+    buffer = replay_buffers.NMER(capacity=500, seed=1)
+    buffer.add(rows(500, choices=2))
+    sample = buffer.sample(256)
+    mixed = sample.mix < 1
+    share = sample.mix[mixed].unsqueeze(1)
+    one, other = buffer.storage[sample.slots[mixed]], buffer.storage[sample.neighbor_slots[mixed]]
+    for part in ("obs", "next_obs"):
+        line = share * getattr(one, part)["arm"] + (1 - share) * getattr(other, part)["arm"]
+        torch.testing.assert_close(getattr(sample.transitions, part)["arm"][mixed], line)
+    torch.testing.assert_close(sample.transitions.actions[mixed], share * one.actions + (1 - share) * other.actions)
+
+
+def test_rows_without_choices_are_searched_as_before():
+    storage, knn = Storage(200), KNN(k=3)
+    given = rows(200)
+    knn.observe(storage, storage.add(given.replace(obs=given.obs["arm"], next_obs=given.next_obs["arm"])))
+    assert knn.graph.cells.dims == 5 and knn.graph.scale.free == slice(0, 5)
+
+
+def test_a_state_continues_with_the_same_batches():
+    one, other = (replay_buffers.NMER(capacity=300, seed=seed) for seed in (0, 1))
+    one.add(rows(400))
+    one.sample(32)
+    other.load_state_dict(copy_arrays(one.state_dict()))
+    for buffer in (one, other):
+        buffer.add(rows(50, seed=7))
+    first, second = one.sample(128), other.sample(128)
+    assert torch.equal(first.slots, second.slots) and torch.equal(first.neighbor_slots, second.neighbor_slots)
+    assert torch.equal(first.transitions.obs["arm"], second.transitions.obs["arm"])
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: replay_buffers.LCER(capacity=50), "obs.mode of torch.int64 has no mean over a cluster"),
+        (lambda: replay_buffers.BIER(capacity=50), "obs.mode of torch.int64 cannot be interpolated"),
+        (lambda: replay_buffers.Noise(capacity=50), "obs.mode of torch.int64"),
+    ],
+)
+def test_what_needs_numbers_alone_says_so(made, message):
+    with pytest.raises(ValueError, match=message):
+        made().add(rows(40))
