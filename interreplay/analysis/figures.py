@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,23 @@ DIAGNOSTICS = {
     "age_mean": "age of drawn rows, as share of the buffer",
     "weight_ess": "effective sample size of the weights",
     "on_manifold_state_error": "error of blends against the simulator",
+    "lag_mean": "age of unrolls' weights in updates",
+    "lag_replayed_mean": "age of replayed unrolls' weights in updates",
+    "kl_to_behavior": "KL of the policy from the one that acted",
+    "rho_mean": "mean V-trace ratio, at most its bound",
+    "rho_clipped_share": "share of ratios above the bound",
+    "effective_sample_size": "effective sample size of the ratios, as share",
+    "kept_share": "share of steps that are learned from (LASER)",
+    "learner_waiting_share": "share of time that the learner waited",
+    "actors_waiting_share": "share of time that the actors waited",
 }
+OF_SOURCES = {
+    "distance": "distance of {source}'s unrolls in batches",
+    "stored_distance": "distance of {source}'s stored unrolls",
+    "replays_per_unroll": "draws from {source} per unroll that came",
+    "waiting": "unrolls waiting in {source}",
+}
+"""The same of each source of a mix of unrolls; its name stands before a slash."""
 
 
 def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -> list[Figure]:
@@ -185,7 +202,7 @@ def _diagnostics(algorithm: str, table: pd.DataFrame, stem: str) -> list[Figure]
     for env, rows in table.groupby("env", sort=False) if len(table) else ():
         charts = [
             Chart(title, "environment steps", "", lines)
-            for name, title in DIAGNOSTICS.items()
+            for name, title in (DIAGNOSTICS | _of_sources(rows["name"].unique())).items()
             if (lines := _lines(rows[rows["name"] == name]))
         ]
         found.append(
@@ -197,6 +214,16 @@ def _diagnostics(algorithm: str, table: pd.DataFrame, stem: str) -> list[Figure]
                 folded=True,
             )
         )
+    return found
+
+
+def _of_sources(names: Iterable[str]) -> dict[str, str]:
+    """Return the diagnostics that are drawn of each source, with their titles."""
+    found = {}
+    for name in names:
+        source, _, kind = name.rpartition("/")
+        if source and kind in OF_SOURCES:
+            found[name] = OF_SOURCES[kind].format(source=source)
     return found
 
 

@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 from PIL import Image
-from run_folders import ours, study
+from run_folders import ours, row, settings, study, write
 
 from interreplay.analysis.__main__ import main
 from interreplay.analysis.drawing.charts import BASELINE, apart, styles
@@ -29,6 +29,27 @@ def test_all_files_are_there_and_readable(report):
             assert min(image.size) > 150 and len(image.convert("RGB").getcolors(10**6)) > 20
     for path in report.glob("*.csv"):
         assert len(pd.read_csv(path))
+
+
+def test_what_replay_of_unrolls_did_is_drawn(tmp_path):
+    of_run = {"lag_mean": 2.0, "elite/distance": 0.3, "elite/replays_per_unroll": 1.5, "queue/waiting": 4.0}
+    more = {f"replay_buffer/{name}": value for name, value in of_run.items()}
+    more |= {"learners/default_policy/rho_mean": 0.9, "learners/default_policy/kl_to_behavior": 0.1}
+    for seed in (0, 1):
+        params = settings("CartPole-v1", "UnrollMix", seed, 3000, trainer="LASER")
+        rows = [row(1000.0 * (i + 1), float(i), float(i), **more) for i in range(3)]
+        write(tmp_path / "runs" / str(seed), rows, params)
+    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
+    drawn = (tmp_path / "out" / "laser-diagnostics-CartPole-v1.svg").read_text()
+    for title in (
+        "age of unrolls",
+        "distance of elite",
+        "draws from elite",
+        "waiting in queue",
+        "mean V-trace",
+        "KL of",
+    ):
+        assert title in drawn
 
 
 def test_the_page_needs_nothing_from_outside(report):

@@ -12,6 +12,9 @@ from interreplay.runs.results.reader import FILES, NAMES, kept_rows, named, numb
 __all__ = ["FILES", "REPLAY", "Results", "read_results"]
 
 REPLAY = "replay_buffer/"
+LEARNED = "learners/default_policy/"
+OF_UNROLLS = ("rho_mean", "rho_clipped_share", "kl_to_behavior", "kept_share", "effective_sample_size")
+"""What updates from unrolls say of how far these are from the policy; read as diagnostics of replay."""
 
 
 @dataclass(frozen=True)
@@ -42,4 +45,7 @@ def read_results(folder: Path) -> Results:
     replay = sorted({name for row in rows for name in row if str(name).startswith(REPLAY)})
     columns = {name: [named(row, name) for row in rows] for name in NAMES}
     columns |= {name: [number(row.get(name)) for row in rows] for name in replay}
+    for name in OF_UNROLLS:
+        found_of = [number(row.get(LEARNED + name)) for row in rows]
+        columns |= {REPLAY + name: found_of} if any(LEARNED + name in row for row in rows) else {}
     return Results(pd.DataFrame(columns, dtype=float), done, found.note)
