@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from interreplay.errors import CheckpointError, InterreplayError, NonFiniteError
     from interreplay.experience.mix import Mix
     from interreplay.experience.model_based import ModelBased
+    from interreplay.experience.offline import Offline
     from interreplay.storage.ring import Storage
     from interreplay.transitions import Transitions
 
@@ -21,6 +22,7 @@ __all__ = [
     "Mix",
     "ModelBased",
     "NonFiniteError",
+    "Offline",
     "ReplayBuffer",
     "Sample",
     "Storage",
@@ -36,6 +38,7 @@ _MODULES = {
     "Mix": "experience.mix",
     "ModelBased": "experience.model_based",
     "NonFiniteError": "errors",
+    "Offline": "experience.offline",
     "ReplayBuffer": "buffer",
     "Sample": "buffer.sample",
     "Storage": "storage.ring",

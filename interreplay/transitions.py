@@ -196,17 +196,17 @@ def cat(rows: Sequence[Transitions]) -> Transitions:
     Raises:
         ValueError: When only some have views.
     """
-    first = rows[0]
-    if len({"views_obs" in batch.extras for batch in rows}) > 1:
+    parts = [batch.__dict__ for batch in rows]
+    if len({"views_obs" in part["extras"] for part in parts}) > 1:
         raise ValueError("only some of these batches have several views of a row (S4RL); expected all or none")
     joined: dict[str, Any] = {}
-    for name in NAMES:
-        parts = [getattr(batch, name) for batch in rows]
-        if isinstance(parts[0], dict):
-            shared = [key for key in getattr(first, name) if all(key in part for part in parts)]
-            joined[name] = {key: torch.cat([part[key] for part in parts]) for key in shared}
-        elif all(part is not None for part in parts):
-            joined[name] = torch.cat(parts)
+    for name, first in parts[0].items():
+        columns: list[Any] = [part.get(name) for part in parts]
+        if isinstance(first, dict):
+            shared = [key for key in first if all(key in column for column in columns)]
+            joined[name] = {key: torch.cat([column[key] for column in columns]) for key in shared}
+        elif all(column is not None for column in columns):
+            joined[name] = torch.cat(columns)
     return unchecked(**joined)
 
 

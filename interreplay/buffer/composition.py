@@ -69,6 +69,20 @@ class Composition:
         for part in self.parts.values():
             part.use_view(view)
 
+    def draw_from(self, storage: Storage) -> None:
+        """Draw from rows that are stored already, in place of the storage, which is empty yet; parts observe them.
+
+        Raises:
+            ValueError: When a part cannot work with them, or there is no room for them in what parts keep.
+        """
+        if len(self) or storage.capacity != self.capacity:
+            raise ValueError(f"{self!r} cannot draw from {storage.capacity:,} rows; expected an empty one of as many")
+        self.check(storage.columns)
+        self.storage = storage
+        slots = torch.arange(len(storage), device=self.device)
+        for part in self.parts.values():
+            part.observe(storage, slots)
+
     def check_links(self) -> None:
         """Warn, once, when rows without an episode id do not continue each other, but should."""
         if not self._needs_links or self.storage.written < ENOUGH:

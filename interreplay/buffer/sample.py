@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from interreplay.learning.losses import ByRows, CriticLoss
-from interreplay.transitions import Transitions, cat, described
+from interreplay.learning.losses import CriticLoss
+from interreplay.transitions import Transitions, described
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,8 +75,8 @@ class Sample:
         chosen: dict[str, Any] = {k: v if v is None or isinstance(v, int) else v[which] for k, v in columns.items()}
         return Sample(**chosen, critic_loss=None if loss is None else loss.of_rows(which))
 
-    def of(self, origin: int) -> tuple[Sample, Tensor]:
-        """Return the rows of one source as it drew them, and the mask ``(n,)`` of these."""
+    def of(self, origin: int) -> tuple[Sample, Tensor | slice]:
+        """Return the rows of one source as it drew them, and which ``(n,)`` they are."""
         assert self.origins is not None and isinstance(self.write_count, Tensor)
         mask = self.origins == origin
         found = self.rows(mask)
@@ -91,48 +89,3 @@ class Sample:
         columns = self.transitions.columns().items()
         shapes = ", ".join(f"{name} {described(column)}" for name, column in columns)
         return f"Sample({len(self)} rows{blended}: {shapes})"
-
-
-def join(samples: Sequence[Sample], origins: Sequence[int]) -> Sample:
-    """Return the batches of several sources as one.
-
-    Args:
-        samples: One of each.
-        origins: Numbers of the sources.
-
-    Extra columns stay where all have them. Where some blend, predict or weigh rows, those of others are their anchors,
-    certain and of weight 1; each row's probability is times its source's part of the batch.
-    """
-    total = sum(map(len, samples))
-    columns: dict[str, Any] = {
-        "transitions": cat([sample.transitions for sample in samples]),
-        "slots": _joined(samples, "slots"),
-        "weights": _joined(samples, "weights"),
-        "neighbor_slots": _joined(samples, "neighbor_slots"),
-        "mix": _joined(samples, "mix", torch.ones_like),
-        "probabilities": torch.cat([sample.probabilities * (len(sample) / total) for sample in samples]),
-        "write_count": torch.cat([torch.full_like(sample.slots, sample.write_count) for sample in samples]),  # type: ignore[arg-type]
-        "variances": _joined(samples, "variances"),
-        "row_weights": _joined(samples, "row_weights", torch.ones_like),
-        "actor_weights": _joined(samples, "actor_weights", torch.ones_like),
-        "critic_loss": _joined_losses(samples),
-        "origins": torch.cat([torch.full_like(s.slots, o) for s, o in zip(samples, origins, strict=True)]),
-    }
-    return Sample(**columns)
-
-
-def _joined_losses(samples: Sequence[Sample]) -> CriticLoss | None:
-    """Return the critics' losses of all samples as one, None where none brings any."""
-    if all(sample.critic_loss is None for sample in samples):
-        return None
-    return ByRows(tuple((len(sample), sample.critic_loss) for sample in samples))
-
-
-def _joined(samples: Sequence[Sample], name: str, fill: Callable[[Tensor], Tensor] = torch.zeros_like) -> Tensor | None:
-    """Return a column of all samples, None where none has it; where some have it, `fill` makes that of the others."""
-    found = [getattr(sample, name) for sample in samples]
-    like = next((column for column in found if column is not None), None)
-    if like is None:
-        return None
-    rows = [like[:1].expand(len(sample), *like.shape[1:]) for sample in samples]
-    return torch.cat([fill(row) if column is None else column for column, row in zip(found, rows, strict=True)])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from interreplay.datasets import open_rows
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls
 from interreplay.environments.lookup import Environment
 from interreplay.errors import UsageError
 from interreplay.experience import make_source
 from interreplay.flags.environment_flags import environment_of
+from interreplay.flags.offline_flags import check_recorded
 from interreplay.flags.part_flags import readable, short
 from interreplay.flags.replay_flags import replay_arguments
 from interreplay.flags.training_flags import preset_told, settings_for, settings_resumed
@@ -40,10 +43,13 @@ def prepared(
     environment = environment_of(vars(settings))
     settings.env = environment.name
     settings.output_dir = str(home.parent if home else given.get("output_dir", settings.output_dir))
+    spaces = environment.observation_space, environment.action_space
+    check_actions(settings.trainer, settings.env, environment.action_space)
+    recorded = check_recorded(settings, functools.partial(open_rows, spaces=spaces))
     memory = check_memory(settings, environment)
     ensure_writable(home or Path(settings.output_dir))
     lines = [given["config"].told()] if "config" in given else []
-    lines += [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory]
+    lines += [environment.note, "" if checkpoints else preset_told(given), describe(settings), memory, recorded]
     return settings, [*lines, "" if checkpoints else first_update(settings)]
 
 
@@ -78,7 +84,6 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
         UsageError: It cannot be made, cannot store what the environment gives, or will not fit.
     """
     spaces = environment.observation_space, environment.action_space
-    check_actions(settings.trainer, settings.env, environment.action_space)
     if ALGORITHMS[settings.trainer].unrolls:
         return check_unroll_memory(settings, environment)
     try:
@@ -93,6 +98,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
         buffer.check(columns_of_spaces(*spaces))
     except ValueError as error:
         raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}; its spaces are {spaces}") from error
+    if settings.updates is not None:
+        return ""  # of rows that are mapped alone
     need, free = estimate(*spaces, buffer, environment.stacks), free_memory(settings.device)
     line = f"replay buffer of {settings.buffer_size:,} rows: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
     if need > free:

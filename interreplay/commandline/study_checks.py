@@ -8,8 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.commandline.preparation import check_memory
+from interreplay.datasets import open_rows
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.flags.environment_flags import environment_of
+from interreplay.flags.offline_flags import check_recorded
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs.processors import check_device, check_room, check_workers, chosen_device, own_cpus, own_gpus
 from interreplay.studies.study import Execution, Study, cpus_per_run
@@ -33,10 +35,14 @@ def check(study: Study, here: bool) -> None:
             check_device(settings.device)
         elif not own_gpus():
             settings.device = "cpu"  # the machine with the GPU is another one
-        key = (settings.env, around(settings), settings.trainer, run.label, settings.buffer_size)
+        key = (settings.env, around(settings), settings.trainer, run.label, settings.buffer_size, settings.offline_data)
         if key not in seen:
             seen.add(key)
-            check_memory(settings, found(settings))
+            environment = found(settings)
+            if here:
+                spaces = environment.observation_space, environment.action_space
+                check_recorded(settings, functools.partial(open_rows, spaces=spaces))
+            check_memory(settings, environment)
 
 
 def around(settings: SimpleNamespace) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,17 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.buffer.catalogue import Kind, make_buffer
-from interreplay.buffer.sample import Sample, join
+from interreplay.buffer.catalogue import Kind, make_buffer, methods
+from interreplay.buffer.joined_sample import JoinedSample
+from interreplay.buffer.sample import Sample
+from interreplay.datasets.conversion import Spaces
+from interreplay.experience.offline import Offline, recipe
 from interreplay.experience.source import RowSource
 from interreplay.part import Context
 from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
 from interreplay.storage.state_copies import copy_arrays
-from interreplay.transitions import Transitions
+from interreplay.transitions import Observation, Transitions
 
 
 class Mix:
@@ -30,13 +33,15 @@ class Mix:
 
     Args:
         sources: By name: a `RowSource`, or what makes a replay buffer: a name of the catalogue such as ``"NMER"``, a
-            class, a factory, or ``{"type": "NMER", "k": 10}``.
+            class, a factory, or ``{"type": "NMER", "k": 10}``. Recorded experience is named by its path or as
+            ``"minari:ID"``, with a method of its own as ``{"type": "Offline", "data": ..., "method": "NMER"}``.
         shares: Of each batch by name, see `Shares`; equal ones by default.
         capacity: Of each replay buffer made here that does not state its own.
         n_step: Likewise.
         gamma: Likewise.
         seed: Likewise; each source draws by itself.
         device: Likewise.
+        spaces: Of one environment's observations and actions, which recorded experience is to fit.
 
     Attributes:
         sources: By name, in order; `Sample.origins` are numbers in this order.
@@ -56,12 +61,14 @@ class Mix:
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",
+        spaces: Spaces | None = None,
     ):
         if not sources:
             raise ValueError("a mix of no sources; expected at least one")
         self.recipe = {"type": "Mix", "sources": dict(sources), "shares": None if shares is None else dict(shares)}
         self.shares = Shares(list(sources), shares)
-        common = {"n_step": n_step, "gamma": gamma, "device": device}
+        self._numbers = {name: number for number, name in enumerate(sources)}
+        common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:
             common["capacity"] = capacity
         self.sources: dict[str, RowSource] = {
@@ -123,29 +130,34 @@ class Mix:
         Raises:
             ValueError: When `size` is not positive or nothing can be drawn.
         """
-        return next(self.batches(size, 1))
+        counts = self._counts(size)
+        drawn = [self.sources[name].sample(rows) for name, rows in counts.items()]
+        return JoinedSample(drawn, [self._numbers[name] for name in counts])
+
+    def _counts(self, size: int) -> dict[str, int]:
+        """Return the rows of each source in the next batch of `size`."""
+        if size < 1:
+            raise ValueError(f"cannot sample {size} rows; expected at least 1")
+        return self.shares.counts(size, [name for name, source in self.sources.items() if len(source)])
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
         """Draw `count` batches, each as soon as it is asked for; sources draw theirs together where they may."""
-        if size < 1:
-            raise ValueError(f"cannot sample {size} rows; expected at least 1")
-        filled = [name for name, source in self.sources.items() if len(source)]
-        for counts, batches in groupby(self.shares.counts(size, filled) for _ in range(count)):
+        for counts, batches in groupby(self._counts(size) for _ in range(count)):
             times = len(list(batches))
             drawn = [self.sources[name].batches(rows, times) for name, rows in counts.items()]
-            origins = [self.shares.names.index(name) for name in counts]
+            origins = [self._numbers[name] for name in counts]
             for samples in zip(*drawn, strict=True):
-                yield join(samples, origins)
+                yield JoinedSample(samples, origins)
 
     def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
         errors = torch.as_tensor(td_errors).detach()
         if errors.shape != sample.slots.shape:
             raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
         for number, source in enumerate(self.sources.values()):
-            rows, mask = sample.of(number)
+            rows, where = sample.of(number)
             if len(rows):
-                own = {name: torch.as_tensor(column).to(mask.device)[mask] for name, column in (scores or {}).items()}
-                source.update(rows, errors.to(mask.device)[mask], own)
+                own = {name: torch.as_tensor(column)[where] for name, column in (scores or {}).items()}
+                source.update(rows, errors[where], own)
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         for source, rows, errors in self._by_source(sample, td_errors):
@@ -154,9 +166,12 @@ class Mix:
 
     def _by_source(self, sample: Sample, errors: Tensor) -> Iterator[tuple[str, Sample, Tensor]]:
         for number, name in enumerate(self.sources):
-            rows, mask = sample.of(number)
+            rows, where = sample.of(number)
             if len(rows):
-                yield name, rows, errors.to(mask.device)[mask]
+                yield name, rows, errors[where]
+
+    def recorded_observations(self) -> Iterator[Observation]:
+        return chain.from_iterable(source.recorded_observations() for source in self.sources.values())
 
     def anneal(self, progress: float) -> None:
         self.shares.anneal(progress)
@@ -209,6 +224,8 @@ def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common:
     """Return one of several sources: as it is, or made with the arguments that all have in common and it takes."""
     if isinstance(source, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
-    arguments = dict(source) if isinstance(source, Mapping) else {"type": source}
+    arguments = recipe(source, methods())
     kind = arguments.pop("type")
+    if kind in ("Offline", Offline):
+        return Offline(**{name: value for name, value in common.items() if name != "capacity"} | arguments)
     return make_buffer(kind, common, **arguments) if isinstance(kind, str) or callable(kind) else kind

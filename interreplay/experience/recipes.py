@@ -8,9 +8,10 @@ from typing import Any
 from interreplay.buffer import catalogue
 from interreplay.experience.mix import Mix
 from interreplay.experience.model_based import ModelBased
+from interreplay.experience.offline import Offline
 from interreplay.experience.source import RowSource
 
-COMPOSED: dict[str, Callable[..., RowSource]] = {"Mix": Mix, "ModelBased": ModelBased}
+COMPOSED: dict[str, Callable[..., RowSource]] = {"Mix": Mix, "ModelBased": ModelBased, "Offline": Offline}
 """Names that are no replay methods, but put some together."""
 
 

@@ -22,7 +22,7 @@ class Replay:
         batches_per_draw: Most batches of one draw; priorities change between draws.
 
     Attributes:
-        env_steps: Rows added in the whole run, over resumes.
+        env_steps: Rows added in the whole run, over resumes; updates where nothing is collected.
         owed: Batches that are due, a fraction of one included.
     """
 
@@ -37,6 +37,11 @@ class Replay:
         self.rows, self.batch_size, self.updates_per_step = rows, batch_size, updates_per_step
         self.learning_starts, self.batches_per_draw = learning_starts, batches_per_draw
         self.env_steps, self.owed = 0, 0.0
+
+    def advance(self, count: int) -> None:
+        """Owe `count` updates for as many steps without new rows, where all that is learned from was recorded."""
+        self.env_steps += count
+        self.owed += count
 
     @property
     def ready(self) -> bool:

@@ -1,8 +1,9 @@
 """Presets: settings by environment and algorithm, in the data files of `interreplay/presets`.
 
 A file says ``about``, and may say ``automatic`` (chosen for its environments where none is named), ``trainers`` (those
-it is for), ``buffer`` and ``buffer_args``, ``everywhere`` and ``environments``. The last two hold flags and values; a
-flag under an algorithm's name is for that algorithm. Names of environments lack the version; ``*`` stands for anything.
+it is for), ``needs`` (flags that must be given beside it), ``buffer`` and ``buffer_args``, ``everywhere`` and
+``environments``. The last two hold flags and values; a flag under an algorithm's name is for that algorithm. Names of
+environments lack the version; ``*`` stands for anything.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 
 FOLDER = Path(__file__).resolve().parents[1] / "presets"
 NONE = "none"
-KEYS = ("about", "automatic", "trainers", "buffer", "buffer_args", "everywhere", "environments")
+KEYS = ("about", "automatic", "trainers", "needs", "buffer", "buffer_args", "everywhere", "environments")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Preset:
     about: str = ""
     automatic: bool = False
     trainers: tuple[str, ...] = tuple(name for name, row in ALGORITHMS.items() if not row.unrolls)
+    needs: tuple[str, ...] = ()
     buffer: str | None = None
     buffer_args: Mapping[str, Any] = field(default_factory=dict)
     everywhere: Mapping[str, Any] = field(default_factory=dict)
@@ -128,7 +130,18 @@ def _checked(name: str, contents: Any) -> Preset:
         if not all(isinstance(part, dict | None) for part in inner):
             raise UsageError(f"preset {name}: {section} is {given!r}; expected flags and their values")
     given = {key: value for key, value in contents.items() if value is not None}
-    return Preset(name, **given | ({"trainers": tuple(given["trainers"])} if "trainers" in given else {}))
+    return Preset(name, **given | {key: tuple(given[key]) for key in ("trainers", "needs") if key in given})
+
+
+def check_needs(preset: Preset, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that lack what a preset needs.
+
+    Raises:
+        UsageError: Naming the flag.
+    """
+    for flag in preset.needs:
+        if settings.get(flag) is None:
+            raise UsageError(f"preset {preset.name} needs --{flag}: {preset.about}")
 
 
 def automatic(env: str, trainer: str) -> Preset:

@@ -11,6 +11,7 @@ from interreplay.experience.recipes import methods_and_models
 from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
 from interreplay.flags.environment_flags import ENVIRONMENT_FLAGS
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
+from interreplay.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
 from interreplay.flags.part_flags import PART_FLAGS
@@ -50,7 +51,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _invocation("list_presets", boolean, False, "print the presets, one line each, and do nothing else"),
         *ENVIRONMENT_FLAGS,
         _changeable(
-            "total_env_steps", whole(1), 15_000, "environment steps of the whole run, those before a --resume included"
+            "total_env_steps", whole(0), 15_000, "environment steps of the whole run, those before a --resume included"
         ),
         Flag("seed", whole(0), 0, "two runs with one seed give one result", scope="identity", in_study="seeds"),
         Flag(
@@ -102,6 +103,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         loop_flag("n_step"),
         loop_flag("normalize_observations", type=boolean),
     ),
+    "recorded experience": OFFLINE_FLAGS,
     "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
     "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
     "learner": (

@@ -11,6 +11,7 @@ from interreplay.errors import UsageError, accepted_names
 from interreplay.flags import presets
 from interreplay.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
 from interreplay.flags.config_files import completed
+from interreplay.flags.offline_flags import offline_settings, updates_resumed
 from interreplay.flags.original_flags import REMOVED, RENAMED
 from interreplay.flags.parser import FlagParser
 from interreplay.flags.replay_flags import check_rows, names_method, replay_for, unroll_replay_for
@@ -61,6 +62,8 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
         settings |= unroll_replay_for(said, trainer, METHOD, preset.buffer, preset.buffer_args)
     else:
         settings |= presets.replay(preset, given, CATALOGUE)
+    settings |= offline_settings(given, settings, trainer)
+    presets.check_needs(preset, settings)
     settings |= {"preset": preset.name, "output_dir": str(settings["output_dir"])}
     settings = plain(settings)
     check_together(trainer, settings)
@@ -145,7 +148,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> SimpleN
     asked |= {name: value for name, value in given.items() if name not in METHOD}
     if "env" in asked:
         asked["env"] = find_environment(asked["env"], saved["env_args"]).name
-    asked = plain(asked)
+    asked = updates_resumed(saved, plain(asked))
     algorithm_settings({name: asked[name] for name in RATES & asked.keys()}, saved.get("trainer", DEFAULTS["trainer"]))
     if asked.get("device") == "auto":  # where it was trained before
         del asked["device"]

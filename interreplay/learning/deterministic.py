@@ -189,8 +189,12 @@ class PlainDeterministicUpdate(DeterministicUpdate):
 
     def actor_loss_of(self, batch: SampleLike, obs: Tensor, rng: torch.Generator) -> Tensor:
         """Return the actor's loss for observations ``(n, d)``."""
-        inputs = torch.cat([obs, self.networks.actor(obs)], dim=1)
-        values = self.judgment(self.networks.critics(inputs, *self.judges(obs, rng)))
+        actions = self.networks.actor(obs)
+        values = self.judgment(self.networks.critics(torch.cat([obs, actions], dim=1), *self.judges(obs, rng)))
+        return self.objective(values, actions, batch)
+
+    def objective(self, values: Tensor, actions: Tensor, batch: SampleLike) -> Tensor:
+        """Return the actor's loss of its actions ``(n, actions)`` and of their values ``(n,)``."""
         return -weighted_mean(values, actor_row_weights(batch))
 
 

@@ -52,6 +52,9 @@ class ReplaySettings(LoopSettings):
         32, Whole(1), "most updates that get their batches from one draw of the buffer; priorities change between draws"
     )
     n_step: int = setting(1, Whole(1), "length of the returns")
+    collect: bool = setting(
+        True, YesNo(), "whether environments are stepped; else iterations are of updates, from recorded rows alone"
+    )
     on_manifold_rows: int = setting(0, Whole(0), "blended rows that the simulator (MuJoCo) checks, of every 50th batch")
 
 
@@ -142,6 +145,11 @@ class TD3Settings(DeterministicSettings):
     policy_delay: int = changed_default(SACSettings, "policy_delay", 2)
     target_policy_noise: float = setting(0.2, Number(0), "standard deviation of the noise on the target policy")
     target_noise_clip: float = setting(0.5, Number(0), "bound of that noise")
+    bc_alpha: float | None = setting(
+        None,
+        OrWord(POSITIVE, "none", None),
+        "weight of values beside the distance to the rows' actions, TD3+BC for recorded data (there 2.5); none: no",
+    )
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
+from interreplay.learning.behavior_cloning import cloning_loss
 from interreplay.learning.deterministic import DelayedUpdate, PlainDeterministicUpdate
 from interreplay.learning.fast.deterministic import FastTD3Update
+from interreplay.learning.update import SampleLike, actor_row_weights
 
 
 class PlainTD3Update(PlainDeterministicUpdate, DelayedUpdate):
@@ -19,8 +23,15 @@ class PlainTD3Update(PlainDeterministicUpdate, DelayedUpdate):
     v are the row weights, 1 where there are none; the actor's times the actor's weights. The L2 terms are in the
     gradients, not in the reported losses. The minimum of the target is over the critics drawn for this update where
     there is a `target_subset`; the actor may maximize the least or the mean of them (`actor_target`); every pass of
-    critics or targets has dropout of its own (`critic_dropout`).
+    critics or targets has dropout of its own (`critic_dropout`). With `bc_alpha` the actor's loss is that of TD3+BC
+    (Fujimoto & Gu 2021, arXiv:2106.06860), `interreplay.learning.behavior_cloning.cloning_loss`.
     """
+
+    def objective(self, values: Tensor, actions: Tensor, batch: SampleLike) -> Tensor:
+        if self.settings.bc_alpha is None:
+            return super().objective(values, actions, batch)
+        taken, weights = batch.transitions.actions.flatten(1), actor_row_weights(batch)
+        return cloning_loss(values, actions, taken, weights, self.settings.bc_alpha)
 
 
 TD3Update = FastTD3Update

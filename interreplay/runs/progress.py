@@ -17,16 +17,19 @@ class Reporter:
         steps: Environment steps that are behind already.
         stream: Where to write.
         quiet: Show nothing but `note`.
+        unit: What steps are called.
     """
 
-    def __init__(self, total: int, steps: int, stream: TextIO, quiet: bool = False):
+    def __init__(self, total: int, steps: int, stream: TextIO, quiet: bool = False, unit: str = "steps"):
         self.start_steps, self.start_time = steps, time.monotonic()
         self._lap_steps, self._lap_time = steps, self.start_time
-        self._total, self._stream, self._quiet = total, stream, quiet
+        self._total, self._stream, self._quiet, self._unit = total, stream, quiet, unit
         self.last_return = self.last_evaluation = self.last_success = math.nan
         self._bar = None
         if stream.isatty() and not quiet:
-            self._bar = tqdm(total=total, initial=steps, unit="step", file=stream, dynamic_ncols=True, smoothing=0.05)
+            self._bar = tqdm(
+                total=total, initial=steps, unit=unit.removesuffix("s"), file=stream, dynamic_ncols=True, smoothing=0.05
+            )
 
     def progress(self, steps: int) -> None:
         """Move the bar; called after every round of sampling, so it must be cheap.
@@ -61,8 +64,9 @@ class Reporter:
         rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
         left = left_at(steps, self.start_steps, self._total, self.start_time)
         self.note(
-            f"{steps:>9,} / {self._total:,} steps  {rate:6.0f} steps/s  return {shown(self.last_return):>8}"
-            f"  evaluation {shown(self.last_evaluation):>8}{self._success('  ')}{left}"
+            f"{steps:>9,} / {self._total:,} {self._unit}  {rate:6.0f} {self._unit}/s  "
+            f"return {shown(self.last_return):>8}  evaluation {shown(self.last_evaluation):>8}"
+            f"{self._success('  ')}{left}"
         )
 
     def _success(self, separator: str) -> str:
@@ -87,7 +91,7 @@ class Reporter:
         seconds = time.monotonic() - self.start_time
         rate = (steps - self.start_steps) / max(seconds, 1e-9)
         return (
-            f"{steps:,} steps, {seconds:,.0f} s ({rate:.0f} steps/s), return {shown(self.last_return)}, "
+            f"{steps:,} {self._unit}, {seconds:,.0f} s ({rate:.0f} {self._unit}/s), return {shown(self.last_return)}, "
             f"evaluation return {shown(self.last_evaluation)} (best {shown(best_evaluation)}){self._success(', ')}"
         )
 

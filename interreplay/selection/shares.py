@@ -38,20 +38,20 @@ class Shares:
             raise ValueError(f"the shares are {dict(shares or {})}; expected them to add up to 1")
         given |= {name: tuple(np.maximum(left, 0.0) / len(missing)) for name in missing}
         self.names = tuple(names)
-        self._ends = np.array([given[name] for name in names], dtype=np.float64)
-        self._owed = np.zeros(len(names))
+        self._ends = [(float(given[name][0]), float(given[name][1])) for name in names]
+        self._owed = [0.0] * len(self._ends)
         self.progress = 0.0
 
     @property
     def annealed(self) -> bool:
         """Whether a share changes over the run."""
-        return bool((self._ends[:, 0] != self._ends[:, 1]).any())
+        return any(start != end for start, end in self._ends)
 
     @property
     def current(self) -> dict[str, float]:
         """The shares of now."""
-        start, end = self._ends.T
-        return dict(zip(self.names, (start + (end - start) * self.progress).tolist(), strict=True))
+        ends = zip(self.names, self._ends, strict=True)
+        return {name: start + (end - start) * self.progress for name, (start, end) in ends}
 
     def anneal(self, progress: float) -> None:
         """Move to `progress`, the share of the run that is done, 0 to 1."""
@@ -70,26 +70,27 @@ class Shares:
         Raises:
             ValueError: When no part with a share is available.
         """
-        shares = np.array([share if name in available else 0.0 for name, share in self.current.items()])
-        if not shares.sum() > 0:
+        shares = [share if name in available else 0.0 for name, share in self.current.items()]
+        total = sum(shares)  # of a few numbers, for which numpy takes ten times as long
+        if not total > 0:
             raise ValueError("no source with a share has rows to draw from; expected one")
-        shares /= shares.sum()
-        due = np.where(shares > 0, self._owed + size * shares, 0.0)
-        rows = np.floor(due).clip(min=0)
-        for _ in range(size - int(rows.sum())):
-            rows[np.argmax(np.where(shares > 0, due - rows, -np.inf))] += 1
-        for _ in range(int(rows.sum()) - size):  # where others are owed more than one row
-            rows[np.argmin(np.where(rows > 0, due - rows, np.inf))] -= 1
-        self._owed = np.where(shares > 0, due - rows, self._owed)
-        return {name: int(count) for name, count in zip(self.names, rows, strict=True) if count}
+        shares = [share / total for share in shares]
+        due = [owed + size * share if share > 0 else 0.0 for owed, share in zip(self._owed, shares, strict=True)]
+        rows, parts = [max(math.floor(number), 0) for number in due], range(len(due))
+        for _ in range(size - sum(rows)):
+            rows[max(parts, key=lambda i: due[i] - rows[i] if shares[i] > 0 else -math.inf)] += 1
+        for _ in range(sum(rows) - size):  # where others are owed more than one row
+            rows[min(parts, key=lambda i: due[i] - rows[i] if rows[i] > 0 else math.inf)] -= 1
+        self._owed = [due[i] - rows[i] if shares[i] > 0 else self._owed[i] for i in parts]
+        return {name: count for name, count in zip(self.names, rows, strict=True) if count}
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on."""
-        return {"owed": self._owed.tolist(), "progress": self.progress}
+        return {"owed": list(self._owed), "progress": self.progress}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
-        self._owed, self.progress = np.array(state["owed"], dtype=np.float64), float(state["progress"])
+        self._owed, self.progress = [float(owed) for owed in state["owed"]], float(state["progress"])
 
 
 def _ends(name: str, share: Share) -> tuple[float, ...]:

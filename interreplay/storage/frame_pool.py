@@ -207,12 +207,15 @@ class FramePool:
         }
 
     @classmethod
-    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> FramePool:
-        """Return the frames of a state."""
+    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device, shared: bool = False) -> FramePool:
+        """Return the frames of a state; `shared` keeps those of the state in place of a copy, for reading alone."""
         pixels = as_tensor(state["pixels"])
         made = cls(int(state["stack"]), tuple(pixels.shape[1:]), max(rows, len(pixels)), device)
         made._top = len(pixels)
-        made._pixels[: made._top] = pixels.to(device)
+        if shared:
+            made._pixels = pixels.to(device)
+        else:
+            made._pixels[: made._top] = pixels.to(device)
         made._holders[: made._top] = np.asarray(state["holders"]).tolist()
         made._free = np.flatnonzero(np.asarray(state["holders"]) == 0).tolist()
         frame_ids = iter(np.asarray(state["known"]).tolist())

@@ -122,9 +122,9 @@ class FrameStacks:
         return {"frames": {name: frames.state() for name, frames in self.frames.items()}}
 
     @classmethod
-    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device) -> FrameStacks:
-        """Return the stacks of a storage's state."""
+    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device, shared: bool = False) -> FrameStacks:
+        """Return the stacks of a storage's state; `shared` as in `FramePool.of_state`."""
         made = cls()
         for name, frames in state.get("frames", {}).items():
-            made.frames[name] = FramePool.of_state(frames, rows, device)
+            made.frames[name] = FramePool.of_state(frames, rows, device, shared)
         return made

@@ -30,7 +30,7 @@ def test_every_value_is_what_a_flag_accepts(name):
     loaded = presets.load(name)
     for trainer, known in itertools.product(loaded.trainers, [*loaded.environments, "Unheard"]):
         env = known.replace("*", "x-y") + "-v5"
-        line = {"preset": name, "trainer": trainer, "env": env}
+        line = {"preset": name, "trainer": trainer, "env": env} | dict.fromkeys(loaded.needs, "somewhere")
         made, preset = settings_for(line), presets.with_method(loaded, trainer)
         assert made.buffer_size >= made.learning_starts and made.total_env_steps >= made.learning_starts, line
         standard = ALGORITHMS[trainer].buffer if ALGORITHMS[trainer].unrolls else "Uniform"

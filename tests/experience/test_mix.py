@@ -122,6 +122,19 @@ def test_errors_go_back_to_the_source_that_drew_the_row():
         assert torch.allclose(mix.sources[name].selector.priorities(torch.arange(60)), expected)
 
 
+def test_parts_of_a_batch_are_taken_apart_as_the_whole_is():
+    whole, mix = (Mix({"a": "PER", "b": "PER"}, capacity=60, seed=0) for _ in range(2))
+    for each in (whole, mix):
+        each.add(make(60))
+    errors = 1.0 + torch.arange(20)
+    whole.update(whole.sample(20), errors)
+    for half, own in zip(mix.sample(20).split(10), errors.split(10), strict=True):
+        mix.update(half, own)
+    for name in "ab":
+        one, other = (each.sources[name].selector.priorities(torch.arange(60)) for each in (whole, mix))
+        assert torch.equal(one, other)
+
+
 def test_errors_of_rows_that_were_overwritten_meanwhile_are_passed_over():
     mix = Mix({"a": "PER", "b": "PER"}, capacity=30, seed=0)
     mix.add(make(30))

@@ -8,7 +8,13 @@ import torch
 from torch import nn
 
 from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
-from interreplay.learning.deterministic import DeterministicActor, DeterministicNetworks
+from interreplay.learning.deterministic import (
+    DelayedUpdate,
+    DeterministicActor,
+    DeterministicNetworks,
+    PlainDeterministicUpdate,
+)
+from interreplay.learning.fast.deterministic import FastDeterministicUpdate
 from interreplay.learning.losses import Huber
 from interreplay.learning.td3 import PlainTD3Update, TD3Update
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
@@ -123,6 +129,45 @@ def test_four_steps_equal_adam_on_plain_gradients(kind, huber_delta):
                 t.data.mul_(1 - TAU).add_(TAU * s.data)
     for (name, mine), theirs in zip(networks.named_parameters(), reference.parameters(), strict=True):
         assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-11), name
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_behavior_cloning_is_the_loss_of_td3_bc(plain, weighted):
+    """−λ·mean(v·Q) + mean(v·(π(s) − a)²), λ = α / mean|Q| a constant: loss and four steps of Adam, in float64."""
+    networks, update = make(plain=plain, policy_delay=1, bc_alpha=2.5, actor_lr=1e-2)
+    rows, v = batch(), 0.5 + torch.rand(N, dtype=torch.float64)
+    v = v / v.mean() if weighted else None
+    reference = copy.deepcopy(networks.actor)
+    optimizer = torch.optim.Adam(reference.parameters(), lr=1e-2)
+    for i in range(4):
+        _, report = learn(update, rows, ALL, rng(i), v)
+        actions = plain_policy(reference, rows.obs)
+        values = plain_q(networks.critics, 0, torch.cat([rows.obs, actions], 1))
+        scale = 2.5 / (sum(abs(value) for value in values.tolist()) / N)
+        share = torch.ones(N, dtype=torch.float64) if v is None else v
+        loss = (share.unsqueeze(1) * (actions - rows.actions) ** 2).mean() - scale * (share * values).mean()
+        assert math.isclose(report[update.metrics.index("actor_loss")].item(), loss.item(), rel_tol=1e-9)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        for mine, theirs in zip(networks.actor.parameters(), reference.parameters(), strict=True):
+            assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-11)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_without_behavior_cloning_it_is_td3_bit_for_bit(plain):
+    bare = type("Bare", ((PlainDeterministicUpdate if plain else FastDeterministicUpdate), DelayedUpdate), {})
+    networks, update = make(plain=plain)
+    others = copy.deepcopy(networks)
+    before, cloned = bare(others, tau=TAU), copy.deepcopy(networks)
+    cloning = KINDS["TD3"][plain](cloned, tau=TAU, bc_alpha=2.5)
+    for i in range(6):
+        for each in (update, before, cloning):
+            learn(each, batch(i), ALL, rng(i))
+    for mine, theirs in zip(networks.parameters(), others.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert not torch.equal(next(networks.actor.parameters()), next(cloned.actor.parameters()))
 
 
 @pytest.mark.parametrize("delay", [1, 2, 3])

@@ -56,6 +56,10 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
 }
 ALL = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "policy_delay": 2}
 ALL |= {"actor_target": "mean", "weight_decay": 0.01, "reset_interval": 7}
+OF_TD3 = {  # alone
+    "cloning": ({"bc_alpha": 2.5, "grad_clip": 0.5}, 0, False, True),
+    "cloning of views": ({"bc_alpha": 0.7, "actor_target": "mean", "critic_dropout": 0.1}, 3, False, False),
+}
 WITHOUT = {"DDPG": ("policy_delay",), "TQC": ("target_subset", "actor_target", "huber_delta", "pal_alpha")}
 """Settings that an algorithm does not have."""
 MODULES = ("sac", "deterministic", "fast.sac", "fast.discrete_sac", "fast.deterministic")
@@ -124,11 +128,12 @@ def each_with_each():
     for i, (case, algorithm) in enumerate(itertools.product(CASES, ALGORITHMS)):
         at_once = case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS)
         yield pytest.param(algorithm, case, marks=[] if at_once else pytest.mark.slow, id=f"{algorithm}-{case}")
+    yield from (pytest.param("TD3", case, id=f"TD3-{case}") for case in OF_TD3)
 
 
 @pytest.mark.parametrize(("algorithm", "case"), each_with_each())
 def test_fifty_updates_are_equal(algorithm, case):
-    settings, views, encoder, weighted = CASES[case]
+    settings, views, encoder, weighted = (CASES | OF_TD3)[case]
     settings = {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
     _, fast_kind, plain_kind, own = ALGORITHMS[algorithm]
     settings = {**own, **settings}

@@ -5,7 +5,8 @@ import copy
 import pytest
 import torch
 
-from interreplay.buffer.sample import Sample, join
+from interreplay.buffer.joined_sample import JoinedSample
+from interreplay.buffer.sample import Sample
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.losses import PAL, ByRows, Huber, Squared, loss_of
 from interreplay.learning.sac import SACUpdate
@@ -96,11 +97,11 @@ def test_joined_batches_keep_their_losses_and_weights():
         ones = torch.ones(size)
         return Sample(rows, index, ones, index - index - 1, None, ones, 100, **more)
 
-    mixed = join([sample(5), sample(7, critic_loss=Huber(1.0), actor_weights=torch.full((7,), 2.0))], [0, 1])
+    mixed = JoinedSample([sample(5), sample(7, critic_loss=Huber(1.0), actor_weights=torch.full((7,), 2.0))], [0, 1])
     assert mixed.critic_loss == ByRows(((5, None), (7, Huber(1.0))))
     assert mixed.actor_weights.tolist() == [1.0] * 5 + [2.0] * 7
-    assert mixed.of(1)[0].critic_loss == ByRows(((0, None), (7, Huber(1.0))))
-    assert join([sample(5), sample(3)], [0, 1]).critic_loss is None
+    assert mixed.of(1)[0].critic_loss == Huber(1.0)
+    assert JoinedSample([sample(5), sample(3)], [0, 1]).critic_loss is None
 
 
 def test_two_losses_contradict_each_other():

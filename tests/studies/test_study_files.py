@@ -59,7 +59,7 @@ def file(tmp_path):
         ({"buffers": "[NMER, NMER]"}, "drop what is listed twice, or tell buffers apart with label"),
         ({"bufers": "[NMER]"}, "unknown 'bufers'; did you mean buffers? accepted: buffers, envs"),
         ({"settings": "{total_env_step: 5}"}, "unknown 'total_env_step'; did you mean total_env_steps?"),
-        ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 1, got 'many'"),
+        ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 0, got 'many'"),
         ({"settings": "{gamma: .nan}"}, "gamma must be a number of at least 0, at most 1, got 'nan'"),
         ({"settings": "{buffer: NMER}"}, "buffer does not belong into a study; use buffers"),
         ({"settings": "[1]"}, "settings [1]: expected a mapping"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 from ray.rllib.utils.annotations import override
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
@@ -37,6 +38,9 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
         self._recorded = self.replay_buffer.columns_wanted
         self._connect(self.config)
+        if self.config.normalize_observations:
+            for obs in self.replay_buffer.recorded_observations():
+                self.learner.observe(obs)
 
     @property
     def replay_buffer(self) -> RowSource:
@@ -54,7 +58,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             self._make_rows(),
             config.train_batch_size_per_learner,
             config.updates_per_step,
-            config.num_steps_sampled_before_learning_starts,
+            config.num_steps_sampled_before_learning_starts if config.collect else 0,
             config.batches_per_draw,
         )
 
@@ -66,8 +70,10 @@ class OffPolicyAlgorithm(TrainingLoop):
             "n_step": self.config.n_step,
             "gamma": self.config.gamma,
             "device": str(self.learner._device),
+            "spaces": self.single_spaces,
         }
         rows = make_source(kind, defaults, **arguments)
+        self._check_recorded(rows)
         batch = self.config.train_batch_size_per_learner
         if rows.capacity < batch:
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
@@ -82,6 +88,13 @@ class OffPolicyAlgorithm(TrainingLoop):
                 f"{error}; the observation space is {observation_space}, the action space {action_space}"
             ) from None
         return rows
+
+    def _check_recorded(self, rows: RowSource) -> None:
+        """Refuse settings under which recorded rows cannot be used, or are all that there would be and are none."""
+        if not self.config.normalize_actions and next(rows.recorded_observations(), None) is not None:
+            raise ValueError("normalize_actions is False; expected True where recorded experience is replayed")
+        if not self.config.collect and not len(rows):
+            raise ValueError("collect is False; expected recorded experience to learn from, as Offline has it")
 
     def _connect(self, config: Any) -> None:
         """Offer the parts of the buffer what this algorithm and its environment have."""
@@ -103,8 +116,26 @@ class OffPolicyAlgorithm(TrainingLoop):
         rows = self.config.on_manifold_rows
         return OnManifold(gym.make(self.config.env, **self.config.env_config), rows) if rows else None
 
+    def _learn_in_place_of_steps(self) -> None:
+        """Make the updates of one draw, within the iteration and the run; they count as steps."""
+        done, config = self.env_steps, self.config
+        left = config.steps_per_iteration - done % config.steps_per_iteration
+        if config.anneal_steps and config.anneal_steps > done:
+            left = min(left, config.anneal_steps - done)
+        self.experience.advance(min(config.batches_per_draw, left))
+        self._learn()
+        if config.anneal_steps:
+            self.experience.anneal(self.env_steps / config.anneal_steps)
+
     @override(TrainingLoop)
     def _sample(self) -> None:
+        if self.config.collect:
+            self._collect()
+        else:
+            self._learn_in_place_of_steps()
+
+    def _collect(self) -> None:
+        """Add one fragment of every runner to what is learned from."""
         warm_up = self.env_steps < self.config.num_steps_sampled_before_learning_starts
         length = self.config.rollout_fragment_length
         length = 1 if length == "auto" else length
@@ -132,6 +163,14 @@ class OffPolicyAlgorithm(TrainingLoop):
         result = self.learner.update_from_sample(batch)
         self.experience.update(batch, result)
         self.diagnostics.observe(self.replay_buffer, batch, result.errors)
+
+    @override(TrainingLoop)
+    def _compile_iteration_results(self, **parts: Any) -> dict[str, Any]:
+        results = super()._compile_iteration_results(**parts)
+        if not self.config.collect:  # updates take the place of steps, on the axes of reports too
+            results[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.env_steps
+            results.get(ENV_RUNNER_RESULTS, {})[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.env_steps
+        return results
 
     @override(TrainingLoop)
     def _described(self) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.flags.environment_flags import environment_config
-from interreplay.flags.replay_flags import replay_arguments
+from interreplay.flags.offline_flags import rows_for
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.evaluation.evaluation_video import EvaluationVideo
 
@@ -57,8 +57,10 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     if ALGORITHMS[s.trainer].unrolls:
         config.replay(s.buffer, **s.buffer_args)
     else:
-        config.replay(s.buffer, capacity=s.buffer_size, **replay_arguments(s))
+        name, arguments = rows_for(s)
+        config.replay(name, **arguments)
         of_loop |= {name: getattr(s, name) for name in OF_ROWS}
+        of_loop["collect"] = s.updates is None
         of_loop["num_steps_sampled_before_learning_starts"] = s.learning_starts
     config.training(**algorithm_settings(s) | of_loop, gamma=s.gamma, anneal_steps=s.total_env_steps)
     config.env_runners(

@@ -1,0 +1,38 @@
+"""What a stored row of an environment is made of."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from interreplay.environments.spaces import leaves
+from interreplay.storage.columns import Columns, column_of
+
+
+def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
+    """Return what a stored row of an environment is made of; float64 is kept as float32.
+
+    Args:
+        observation_space: Of one environment; a Dict or Tuple gives one column per part.
+        action_space: Of one environment.
+
+    Raises:
+        ValueError: When a space has no fixed shape.
+    """
+    columns = {column_of(name): _column(space) for name, space in leaves(observation_space).items()}
+    flags = {"terminated": ((), torch.bool), "truncated": ((), torch.bool)}
+    return (
+        {"episode": ((), torch.int64)}
+        | columns
+        | {"actions": _column(action_space), "rewards": ((), torch.float32)}
+        | flags
+        | {"link": ((), torch.int32)}
+    )
+
+
+def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
+    if space.shape is None or space.dtype is None:
+        raise ValueError(f"{space} has no fixed shape; expected Box, Discrete, MultiDiscrete or a Dict of these")
+    dtype = np.float32 if space.dtype == np.float64 else space.dtype
+    return tuple(space.shape), torch.from_numpy(np.zeros(1, dtype)).dtype

@@ -1,0 +1,215 @@
+"""Offline: recorded experience as a source of rows, with any replay method inside."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from interreplay.buffer import ReplayBuffer
+from interreplay.buffer.catalogue import Kind, check_arguments, make_buffer, resolve
+from interreplay.buffer.sample import Sample
+from interreplay.datasets import open_rows
+from interreplay.datasets.conversion import Spaces
+from interreplay.datasets.find import looks_like_data
+from interreplay.errors import UsageError
+from interreplay.part import Context
+from interreplay.storage.columns import DERIVED, Columns, is_extra, num_features
+from interreplay.storage.fixed_rows import FixedStorage
+from interreplay.storage.state_copies import copy_arrays
+from interreplay.transitions import Observation, Transitions
+
+PORTION = 10_000
+
+
+class Offline:
+    """A `RowSource` of rows that were recorded elsewhere: it takes no new ones, and its checkpoints hold none.
+
+    Selection, neighbors, blends and hindsight of the method work among these rows alone, as in a replay buffer to which
+    all of them were added at once. Its state is the method's with the rows' key; other rows are refused by it.
+
+    Args:
+        data: A Minari dataset (``minari:ID``, or its folder), RLlib's Parquet episodes, a run's folder, a checkpoint or
+            a saved replay buffer.
+        method: Of the catalogue, a class or a factory.
+        arguments: Those of the method.
+        spaces: Observation and action space of the environment; None where the data has them.
+        n_step: Rows come back as n-step transitions.
+        gamma: Discount factor per step.
+        seed: Of all randomness.
+        device: Torch device; rows on the processor are mapped from one file, which concurrent runs share.
+
+    Raises:
+        ValueError: When the method or one of its arguments is unknown.
+    """
+
+    def __init__(
+        self,
+        data: str,
+        method: Kind = "Uniform",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        spaces: Spaces | None = None,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+        device: str = "cpu",
+    ):
+        self.data, self._spaces = str(data), spaces
+        self._method, self._arguments = method, dict(arguments or {})
+        self._common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
+        self._gamma, self._device = gamma, torch.device(device)
+        if isinstance(method, str) or inspect.isclass(method):
+            check_arguments(resolve(method), self._arguments)  # type: ignore[arg-type]  # the rows are opened later
+
+    @functools.cached_property
+    def buffer(self) -> ReplayBuffer:
+        """What draws; the rows are opened when it is first asked for.
+
+        Raises:
+            UsageError: They cannot be read, are of another environment, or lack what the method wants.
+        """
+        storage = open_rows(self.data, self._spaces, self._device, self._gamma)
+        made = make_buffer(self._method, self._common | {"capacity": storage.capacity}, **self._arguments)
+        recorded = {name.removeprefix("extras.") for name in storage.columns if is_extra(name)}
+        if lacking := sorted(made.columns_wanted - recorded):
+            name = type(made).__name__
+            raise UsageError(
+                f"offline data {self.data} lacks the column {lacking[0]}, which {name} needs; rows of a replay buffer "
+                f"that was filled for {name} have it"
+            )
+        made.draw_from(storage)
+        return made
+
+    @property
+    def storage(self) -> FixedStorage:
+        """The rows."""
+        assert isinstance(self.buffer.storage, FixedStorage)
+        return self.buffer.storage
+
+    @property
+    def key(self) -> str:
+        """Of the rows' contents."""
+        return self.storage.key
+
+    def __len__(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def capacity(self) -> int:
+        return self.buffer.capacity
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def columns_wanted(self) -> frozenset[str]:
+        return frozenset()  # nothing is recorded for it
+
+    @property
+    def scores_wanted(self) -> frozenset[str]:
+        return self.buffer.scores_wanted
+
+    @property
+    def brings_critic_loss(self) -> bool:
+        return self.buffer.brings_critic_loss
+
+    @property
+    def wants_goal_functions(self) -> bool:
+        return self.buffer.wants_goal_functions
+
+    def check_offers(self, offers: Collection[str], algorithm: str) -> None:
+        self.buffer.check_offers(offers, algorithm)
+
+    def check(self, columns: Columns) -> None:
+        """Refuse an environment whose rows are made of something else.
+
+        Raises:
+            ValueError: Naming the column.
+        """
+        own = {name: spec for name, spec in self.storage.columns.items() if not is_extra(name)}
+        names = sorted((own.keys() | columns.keys()) - set(DERIVED))
+        differing = next((name for name in names if own.get(name) != columns.get(name)), None)
+        if differing is not None:
+            raise ValueError(
+                f"offline data {self.data} has {differing} of {_described(own.get(differing))}; expected "
+                f"{_described(columns.get(differing))}: it is of another environment"
+            )
+        self.buffer.check(columns)
+
+    def connect(self, context: Context) -> None:
+        self.buffer.connect(context)
+
+    def add(self, transitions: Transitions) -> None:
+        """Pass new rows over."""
+
+    def truncate_episodes(self, episodes: Iterable[int]) -> None:
+        """Pass episodes of elsewhere over."""
+
+    def sample(self, size: int) -> Sample:
+        return self.buffer.sample(size)
+
+    def batches(self, size: int, count: int) -> Iterator[Sample]:
+        return self.buffer.batches(size, count)
+
+    def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
+        self.buffer.update(sample, td_errors, scores)
+
+    def anneal(self, progress: float) -> None:
+        self.buffer.anneal(progress)
+
+    def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
+        return self.buffer.by_buffer(sample, td_errors)
+
+    def recorded_observations(self) -> Iterator[Observation]:
+        """Yield the observations that were there before the first step, in portions."""
+        for start in range(0, len(self), PORTION):
+            yield self.storage[torch.arange(start, min(start + PORTION, len(self)), device=self.device)].obs
+
+    def statistics(self) -> dict[str, float]:
+        return self.buffer.statistics()
+
+    def nbytes(self, columns: Columns) -> int:
+        """Return the bytes that it takes beside the mapped rows, which are no process's own."""
+        features = num_features(self.storage.columns)
+        rows = 0 if self.device.type == "cpu" else self.storage.nbytes
+        return rows + sum(part.nbytes(self.capacity, features) for part in self.buffer.parts.values())
+
+    def state_view(self) -> dict[str, Any]:
+        """Return `state_dict` without copying."""
+        return self.buffer.state_view()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to go on beside the rows, of which it has the key."""
+        return copy_arrays(self.state_view())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state; the next batch is the one that the saved source would have drawn.
+
+        Raises:
+            ValueError: When it is of other rows.
+        """
+        self.buffer.load_state_dict(state)
+
+    def __repr__(self) -> str:
+        """Return where the rows are from, and the method."""
+        method = self._method if isinstance(self._method, str) else getattr(self._method, "__name__", "a method")
+        return f"Offline({self.data!r}: {method})"
+
+
+def recipe(kind: Any, catalogue: Collection[str]) -> dict[str, Any]:
+    """Return what makes a source: that of recorded experience where `kind` names some, else a replay method."""
+    arguments = dict(kind) if isinstance(kind, Mapping) else {"type": kind}
+    name = arguments["type"]
+    if isinstance(name, str) and name not in catalogue and looks_like_data(name):
+        return {**arguments, "type": Offline, "data": name}
+    return arguments
+
+
+def _described(spec: Any) -> str:
+    return "nothing" if spec is None else f"shape {tuple(spec[0])} {str(spec[1]).removeprefix('torch.')}"

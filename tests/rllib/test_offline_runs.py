@@ -1,0 +1,252 @@
+"""Runs with recorded experience: beside their own rows, and alone; the command line, resuming, refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from builders import make
+from offline_data import episodes, minari_dataset
+
+from interreplay import Mix, Offline
+from interreplay.commandline.train import main
+from interreplay.errors import UsageError
+from interreplay.flags.training_flags import make_parser, settings_for
+from interreplay.rllib import DQNConfig, TD3Config
+from interreplay.rllib.run.build import configure
+from interreplay.runs import state_files
+from replay_buffers import Uniform
+from tests.rllib.small_runs import config, run, same, weights
+
+pytest.importorskip("minari")
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.fixture
+def name():
+    return minari_dataset(episodes(6, 30))
+
+
+def mixed(name, share=0.5, **inside):
+    made = config()
+    sources = {"online": "PER", "offline": {"type": "Offline", "data": f"minari:{name}", **inside}}
+    return made.replay(Mix(sources, {"offline": share}), capacity=1_000).training(anneal_steps=200)
+
+
+def test_half_of_each_batch_is_recorded_and_a_resumed_run_is_the_same(name, tmp_path):
+    inside = {"method": "NMER", "arguments": {"k": 3}}
+    straight = mixed(name, (0.5, 0.25), **inside).build_algo()
+    results = [straight.train() for _ in range(3)]
+    stopped = mixed(name, (0.5, 0.25), **inside).build_algo()
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    stored = sum(path.stat().st_size for path in (tmp_path / "c" / "replay_buffer").rglob("*.npy"))
+    resumed = mixed(name, (0.5, 0.25), **inside).build_algo()
+    resumed.restore_from_path(tmp_path / "c")
+    for _ in range(2):
+        resumed.train()
+    assert same(weights(straight), weights(resumed))
+    told = results[-1]["replay_buffer"]
+    assert told["offline/neighbor_distance"] > 0 and "online/neighbor_distance" not in told
+    assert straight.replay_buffer.shares.current == pytest.approx({"online": 0.75, "offline": 0.25})
+    offline = straight.replay_buffer.sources["offline"]
+    assert len(offline) == 180 and stored < 75 * 200 + offline.nbytes({}) + 100_000
+    again = type(straight).from_checkpoint(tmp_path / "c")
+    assert again.replay_buffer.sources["offline"].key == offline.key
+
+
+def test_a_changed_dataset_is_refused_by_its_key(name, tmp_path):
+    algorithm = mixed(name).build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path / "c")
+    shutil.rmtree(tmp_path / "minari")
+    minari_dataset(episodes(6, 30, seed=50))
+    other = mixed(name).build_algo()
+    with pytest.raises(Exception, match="offline data minari:.* has the key .*; the state is of the key .* changed"):
+        other.restore_from_path(tmp_path / "c")
+    shutil.rmtree(tmp_path / "minari")
+    with pytest.raises(UsageError, match="is not on this machine and cannot be downloaded"):
+        mixed(name).build_algo()
+
+
+def alone(name, kind=config, **inside):
+    made = kind() if kind is TD3Config else kind(trainer="TD3")
+    made.replay("Offline", data=f"minari:{name}", **inside)
+    return made.training(collect=False, normalize_observations=True, anneal_steps=300)
+
+
+def test_learning_from_recorded_rows_alone(name, tmp_path):
+    inside = {"method": "S4RL", "arguments": {"views": 2}}
+    straight, results = run(alone(name, **inside), 2)
+    assert straight.env_steps == straight.learner.updates == 150
+    assert [found["num_env_steps_sampled_lifetime"] for found in results] == [75, 150]
+    assert straight.env_runner.num_env_steps_sampled_lifetime == 0
+    stopped, _ = run(alone(name, **inside), 1)
+    stopped.save_to_path(tmp_path / "c")
+    resumed = alone(name, **inside).build_algo()
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train()
+    assert same(weights(straight), weights(resumed))
+    rows = straight.replay_buffer.storage[torch.arange(180)].obs.double()
+    encoder = straight.learner.single_module.nets.encoder
+    assert encoder.count == 180
+    assert encoder.mean == pytest.approx(rows.mean(0).numpy(), abs=1e-6)
+
+
+def test_without_recorded_rows_something_is_to_be_collected():
+    with pytest.raises(ValueError, match="collect is False; expected recorded experience"):
+        config().training(collect=False).build_algo()
+
+
+def flags(tmp_path, *more):
+    small = "--env Pendulum-v1 --hiddens 16 --train_batch_size 16 --steps_per_iteration 40 --checkpoint_freq 1"
+    rest = f"--evaluation_num_episodes 1 --evaluation_interval 2 --horizon 20 --quiet --local_dir {tmp_path}/results"
+    return [*small.split(), *rest.split(), *more]
+
+
+def only_run(tmp_path):
+    (folder,) = (tmp_path / "results").iterdir()
+    return folder
+
+
+def table(folder):
+    with (folder / "progress.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["--buffer=NMER", "--knn_baseline", "--prioritized_replay"])
+def test_a_command_with_recorded_rows_and_its_resume(name, tmp_path, method, capsys):
+    share = ["--offline-data", f"minari:{name}", "--offline-share", ".5", "--offline-share-end", ".1"]
+    words = flags(tmp_path, method, *share, "--learning_starts", "20", "--buffer_size", "500")
+    assert main([*words, "--total_env_steps", "80"]) == 0
+    assert f"offline data minari:{name}: 180 rows, 0.5 to 0.1 of every batch" in capsys.readouterr().out
+    folder = only_run(tmp_path)
+    assert json.loads((folder / "params.json").read_text())["offline_key"]
+    assert main(["--resume", str(folder), "--total_env_steps", "120", "--quiet"]) == 0
+    assert [float(row["num_env_steps_sampled_lifetime"]) for row in table(folder)] == [40, 80, 120]
+    shutil.rmtree(tmp_path / "minari")
+    minari_dataset(episodes(6, 30, seed=50))
+    assert main(["--resume", str(folder), "--total_env_steps", "160"]) == 2
+    error = capsys.readouterr().err
+    assert "is not what the run began with: its key is" in error and error.count("\n") == 1
+    shutil.rmtree(tmp_path / "minari")
+    assert main(["--resume", str(folder), "--total_env_steps", "160"]) == 2
+    assert "is not on this machine" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["TD3", "SAC"])
+def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, trainer, capsys):
+    data = str(tmp_path / "minari" / name)
+    words = flags(tmp_path, "--trainer", trainer, "--buffer", "NMER", "--offline-data", data)
+    assert main([*words, "--total_env_steps", "0", "--updates", "80"]) == 0
+    folder = only_run(tmp_path)
+    assert "80 updates," in capsys.readouterr().out
+    assert main(["--resume", str(folder), "--updates", "110", "--quiet"]) == 0
+    rows = table(folder)
+    assert [float(row["num_env_steps_sampled_lifetime"]) for row in rows] == [40, 80, 110]
+    assert [float(row["learners/default_policy/num_updates_lifetime"]) for row in rows] == [40, 80, 110]
+    assert float(rows[1]["evaluation/env_runners/episode_return_mean"]) < 0
+    assert sorted(path.name for path in folder.glob("checkpoint_*")) == ["checkpoint_00000080", "checkpoint_00000110"]
+    shutil.move(data, tmp_path / "elsewhere")
+    assert main(["--resume", str(folder), "--updates", "120", "--quiet"]) == 2
+    assert main(["--resume", str(folder), "--updates", "120", "--offline-data", str(tmp_path / "elsewhere")]) == 0
+    capsys.readouterr()
+    assert main(["--resume", str(folder), "--total_env_steps", "500"]) == 2
+    assert "of a run without env steps; --updates N goes on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--offline-share .5", "--offline_share needs --offline_data"),
+        ("--offline-share-end .5", "--offline_share_end needs --offline_data"),
+        ("--total_env_steps 0", "needs --offline_data to learn from, and --updates"),
+        ("--total_env_steps 0 --offline-data x", "needs --offline_data to learn from, and --updates"),
+        ("--updates 10", "--updates 10 is for learning from data alone"),
+        ("--updates 10 --offline-data x", "--updates 10 is for learning from data alone"),
+        (
+            "--updates 9 --offline-data x --total_env_steps 0 --learning_starts 1",
+            "--learning_starts is about a run with",
+        ),
+        ("--updates 9 --offline-data x --total_env_steps 0 --offline-share 1", "--offline_share is about a run with"),
+        ("--trainer IMPALA --offline-data x", "IMPALA learns from unrolls"),
+        ("--preset rlpd", "preset rlpd needs --offline_data"),
+    ],
+)
+def test_flags_that_do_not_fit(words, message):
+    with pytest.raises(UsageError, match=message) as error:
+        settings_for(make_parser().given(words.split()))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--offline-data", "nowhere/at/all"], "does not exist; expected a Minari dataset"),
+        (["--env", "InvertedPendulum-v5"], "it is of another environment"),
+        (["--buffer", "Elite"], "lacks the column behavior, which Elite needs"),
+    ],
+)
+def test_data_that_does_not_fit_is_one_line(name, tmp_path, capsys, words, message):
+    assert main([*flags(tmp_path, "--offline-data", f"minari:{name}"), *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_the_preset_of_rlpd(name, tmp_path):
+    words = ["--preset", "rlpd", "--env", "Pendulum-v1", "--offline-data", f"minari:{name}", "--hiddens", "8"]
+    settings = settings_for(make_parser().given([*words, "--learning_starts", "30", "--train_batch_size", "8"]))
+    made = configure("SACConfig", settings)
+    assert made.replay_buffer_config["shares"] == {"offline": (0.5, 0.5)}
+    algorithm = made.training(steps_per_iteration=33).evaluation(evaluation_interval=None).build_algo()
+    algorithm.train()
+    nets = algorithm.learner.single_module.nets
+    assert (nets.critics.count, algorithm.learner.updates) == (10, 4 * 20)
+    rule = algorithm.learner._update_rule
+    assert (rule.settings.target_subset, rule.settings.policy_delay, rule.target_entropy) == (2, 20, -0.5)
+    assert len(nets.critics.scales) == 1  # of layer normalization
+
+
+def test_sources_by_path_and_by_name(name, tmp_path):
+    mix = Mix({"online": "NMER", "offline": f"minari:{name}"}, {"offline": 0.5}, capacity=60, seed=1)
+    assert isinstance(mix.sources["offline"], Offline) and len(mix.sources["offline"]) == 180
+    assert len(Mix({"offline": str(tmp_path / "minari" / name)}).sources["offline"]) == 180
+
+
+def test_a_study_is_refused_where_its_data_is_not_there(name, tmp_path, capsys):
+    from cluster_run import main as cluster_run
+
+    words = ["--buffers", "Uniform", "--envs", "Pendulum-v1", "--dry-run", "--results_dir", str(tmp_path / "study")]
+    assert cluster_run([*words, "--offline_data", f"minari:{name}"]) == 0
+    capsys.readouterr()
+    assert cluster_run([*words, "--offline_data", str(tmp_path / "nowhere")]) == 2
+    assert "does not exist; expected a Minari dataset" in capsys.readouterr().err
+
+
+def test_values_are_learned_from_recorded_rows_too(tmp_path):
+    rows = make(80, obs_shape=(4,), action_shape=(), action_dtype=np.int64)
+    buffer = Uniform(capacity=80)
+    buffer.add(rows.replace(actions=rows.actions % 2))
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    made = DQNConfig().environment("CartPole-v1").replay("Offline", data=str(tmp_path / "state"), method="PER")
+    made.training(collect=False, steps_per_iteration=20, train_batch_size=16, hiddens=(8,), n_step=3, anneal_steps=40)
+    algorithm, results = run(made.debugging(seed=0), 2)
+    assert algorithm.learner.updates == 40 and results[-1]["replay_buffer"]["num_rows"] == 80
+    priorities = algorithm.replay_buffer.buffer.selector.priorities(torch.arange(80))
+    assert len(priorities.unique()) > 10

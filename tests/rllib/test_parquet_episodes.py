@@ -1,0 +1,96 @@
+"""RLlib's Parquet episodes, packed as its offline runner packs them, without its packages."""
+
+from __future__ import annotations
+
+import pickle
+
+import gymnasium as gym
+import msgpack
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+from builders import identical
+from offline_data import HIGH, episodes, transitions
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+from interreplay.datasets import open_rows
+from interreplay.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
+
+
+def packed(array):
+    """An array or a number as msgpack-numpy 0.4 encodes it."""
+    if isinstance(array, np.ndarray) and array.dtype.kind == "O":
+        return {b"nd": True, b"type": "|O", b"kind": b"O", b"shape": array.shape, b"data": pickle.dumps(array)}
+    if isinstance(array, np.ndarray):
+        head = {b"nd": True, b"type": array.dtype.str, b"kind": b"", b"shape": array.shape}
+        return head | {b"data": array.tobytes()}
+    if isinstance(array, np.generic):
+        return {b"nd": False, b"type": array.dtype.str, b"data": array.data.tobytes()}
+    return array
+
+
+def states(found, numpy=True):
+    env = gym.make("Pendulum-v1")
+    for episode in found:
+        made = SingleAgentEpisode(
+            observations=list(episode["observations"]),
+            actions=list(episode["actions"] / HIGH),
+            rewards=list(episode["rewards"]),
+            terminated=bool(episode["terminations"][-1]),
+            truncated=bool(episode["truncations"][-1]),
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            len_lookback_buffer=0,
+        )
+        state = (made.to_numpy() if numpy else made).get_state()
+        yield {name: value for name, value in state.items() if name not in ("_observation_space", "_action_space")}
+
+
+def write(path, items):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.table({"item": items}), path)
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+def test_episodes_are_what_was_recorded(tmp_path, numpy):
+    found = episodes()
+    for number, part in enumerate((found[:3], found[3:])):
+        items = [msgpack.packb(state, default=packed) for state in states(part, numpy)]
+        write(tmp_path / "out" / f"run-{number}" / "0.parquet", items)
+    env = gym.make("Pendulum-v1")
+    storage = open_rows(str(tmp_path / "out"), (env.observation_space, env.action_space))
+    rows = storage[torch.arange(len(storage))].replace(episode=None, discounts=None)
+    identical(rows, transitions(found).replace(episode=None))
+
+
+def test_what_is_no_episode_is_one_line(tmp_path):
+    write(tmp_path / "a.parquet", [msgpack.packb({"observations": [1]})])
+    with pytest.raises(UsageError, match="an episode has no actions; expected RLlib's SingleAgentEpisode"):
+        open_rows(str(tmp_path / "a.parquet"))
+    pyarrow.parquet.write_table(pyarrow.table({"obs": [1.0], "actions": [0]}), tmp_path / "b.parquet")
+    with pytest.raises(UsageError, match="has the columns obs, actions; expected episodes in the column item"):
+        open_rows(str(tmp_path / "b.parquet"))
+    write(tmp_path / "c.parquet", [b"\xc1 not packed"])
+    with pytest.raises(UsageError, match="c.parquet cannot be read"):
+        open_rows(str(tmp_path / "c.parquet"))
+
+
+def test_objects_are_never_unpickled(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (pytest.fail, ("an object was unpickled",))
+
+    def trapped(array):
+        return packed(array) | ({b"data": pickle.dumps(Trap())} if array.dtype.kind == "O" else {})
+
+    (state,) = states(episodes(1))
+    state["infos"] = {"data": np.array([None], object)}
+    write(tmp_path / "d.parquet", [msgpack.packb(state, default=trapped)])
+    assert len(open_rows(str(tmp_path / "d.parquet"))) == 25
