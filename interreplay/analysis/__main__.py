@@ -36,7 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     smoothed = (
         "of the learning curves, 0 to .999: share of the average before, as in TensorBoard (default: %(default)s)"
     )
-    add("--smoothing", type=number(0, 0.999), metavar="W", default=0.0, help=smoothed)
+    add("--smoothing", type=number(0, 0.999), metavar="X", default=0.0, help=smoothed)
     known = 'JSON with known returns: {"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}'
     add("--scores", type=Path, metavar="FILE", help=known)
     reached = "to be reached, between the scale's 0 and 1, where --scores says nothing (default: %(default)s)"

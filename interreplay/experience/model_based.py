@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import torch
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind
-from interreplay.buffer.sample import Sample
 from interreplay.environments.terminations import TerminationFn, as_termination_fn
 from interreplay.errors import accepted_names
 from interreplay.experience.imagination import Imagination
@@ -184,11 +183,11 @@ class ModelBased(Mix):
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         self.real.truncate_episodes(episodes)
 
-    def batches(self, size: int, count: int) -> Iterator[Sample]:
-        """Draw batches as a mix does, after a fit and rollouts where they are due."""
+    def _counts(self, size: int) -> dict[str, int]:
+        """Return the rows of each part in the next batch, after a fit and rollouts where they are due."""
         if self.imagination.due(len(self.real), self.real.capacity):
             self.imagine()
-        yield from super().batches(size, count)
+        return super()._counts(size)
 
     def imagine(self) -> None:
         """Fit the model to what is stored, and store rollouts of the current policy under it.

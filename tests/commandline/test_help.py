@@ -35,7 +35,16 @@ PARSERS = parsers()
 # What may stand for a value that is no choice among words.
 METAVARS = {"N", "X", "DIR", "FILE", "NAME", "ENV", "METHOD", "ALGORITHM", "PROJECT", "JSON", "SETTINGS", "TEXT"}
 METAVARS |= {"CHECKPOINT", "RESULTS", "STUDY.yaml", "LOW,HIGH", "SIZE", "HH:MM:SS", "[KIND:]N", "N-N,...", "OPTION"}
-METAVARS |= {"[URI/]EXPERIMENT", "NAME=VALUE", "NAME=DISTRIBUTION", "N|N,N,...", "NAME|FILE", "NAME|DIR", "X|A,B"}
+METAVARS |= {
+    "[URI/]EXPERIMENT",
+    "NAME=VALUE",
+    "NAME=DISTRIBUTION",
+    "N|N,N,...",
+    "MODULE:CLASS",
+    "NAME|FILE",
+    "NAME|DIR",
+    "X|A,B",
+}
 
 
 def takes_value(action):
@@ -51,8 +60,9 @@ def test_every_flag_is_described_and_says_what_it_takes(name):
     for action in PARSERS[name]._actions:
         assert action.help, action
         if takes_value(action) and not action.choices:
-            words = str(action.metavar)
-            assert words in METAVARS or "|" in words, f"{action.option_strings or action.dest}: {words}"
+            several = action.metavar if isinstance(action.metavar, tuple) else (str(action.metavar),)
+            for words in several:
+                assert words in METAVARS or "|" in words, f"{action.option_strings or action.dest}: {words}"
     text = PARSERS[name].format_help()
     assert all(option in text for action in PARSERS[name]._actions for option in action.option_strings)
 
