@@ -34,6 +34,7 @@ def parsers():
 PARSERS = parsers()
 # What may stand for a value that is no choice among words.
 METAVARS = {"N", "X", "DIR", "FILE", "NAME", "ENV", "METHOD", "ALGORITHM", "PROJECT", "JSON", "SETTINGS", "TEXT"}
+METAVARS |= {"MODULE:CLASS", "PATH_OR_ID"}
 METAVARS |= {"CHECKPOINT", "RESULTS", "STUDY.yaml", "LOW,HIGH", "SIZE", "HH:MM:SS", "[KIND:]N", "N-N,...", "OPTION"}
 METAVARS |= {
     "[URI/]EXPERIMENT",

@@ -42,12 +42,13 @@ SCALED = {"type": "my_envs:ScaledReward", "factor": 0.5}
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The current folder, with my_envs.py and nothing else."""
+    known = set(gym.registry)
     shutil.copy(ROOT / "examples" / "own_environment" / "my_envs.py", tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
     sys.modules.pop("my_envs", None)
-    for name in [name for name in gym.registry if name.startswith("Point")]:
+    for name in gym.registry.keys() - known:
         del gym.registry[name]
 
 

@@ -53,9 +53,7 @@ def unrolls(continuous=False, seed=0, fresh=None, near=None):
 
 def gradients(update, given):
     """The gradients of all parameters that an update's step would take."""
-    kept = {}
-    update._step = lambda learn, by: (learn(by), kept.update(by=by))
-    update.update(given)
+    update.differentiate(given)
     return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in update.parameters]
 
 

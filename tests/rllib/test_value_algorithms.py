@@ -142,11 +142,21 @@ def test_hindsight_serves(trainer):
     algorithm.stop()
 
 
-@pytest.mark.parametrize("buffer", ["NMER", "NaiveMixup", "KNNOutcome", "LCER", "BIER", "ContinuousTransition"])
-def test_blends_are_refused_by_name(buffer):
-    with pytest.raises(ValueError, match=r"actions .*cannot be .*the action space Discrete\(2\)") as error:
+@pytest.mark.parametrize(("buffer", "why"), [("LCER", "has no mean over a"), ("BIER", "cannot be interpolated")])
+def test_blends_that_need_continuous_actions_are_refused_by_name(buffer, why):
+    with pytest.raises(ValueError, match=rf"actions .*{why}.*the action space Discrete\(2\)") as error:
         config(buffer=buffer).build_algo()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("buffer", ["NMER", "NaiveMixup", "KNNOutcome", "ContinuousTransition"])
+def test_other_blends_keep_actions_as_they_were(buffer):
+    algorithm = config(buffer=buffer).build_algo()
+    assert learned(algorithm)
+    sample = algorithm.replay_buffer.sample(64)
+    stored = algorithm.replay_buffer.storage[sample.slots]
+    assert bool((sample.mix < 1).any()) and torch.equal(sample.transitions.actions, stored.actions)
+    algorithm.stop()
 
 
 @pytest.mark.parametrize("kind", ["Box2D", "Discrete", "Nested", "ImageAndVector", "Image"])
