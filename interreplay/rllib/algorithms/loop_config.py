@@ -119,6 +119,7 @@ class LoopConfig(LearningRates, AlgorithmConfig):
             TypeError: For a setting that there is not, with the nearest name.
         """
         own = self.own_settings()
+        settings = {RLLIB_NAMES.get(name, name): value for name, value in settings.items()}  # both are understood
         of_rllib = {name: value for name, value in settings.items() if name not in own}
         check_known(f"{type(self).__name__}.training", of_rllib, [*own, *MORE, *names_of_rllib()])
         super().training(**of_rllib)
