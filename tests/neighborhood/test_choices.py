@@ -14,7 +14,7 @@ from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.storage.ring import Storage
 from interreplay.storage.state_copies import copy_arrays
 
-BLENDING = ["NMER", "NaiveMixup", "ContinuousTransition", "KNNOutcome"]
+BLENDING = ["NMER", "NaiveMixup", "ContinuousTransition", "KNNOutcome", "BIER"]
 
 
 def rows(n: int, seed: int = 0, *, actions: str = "box", far: float = 1.0, choices: int = 3) -> Transitions:
@@ -105,6 +105,13 @@ def test_anyone_is_anyone_of_the_choice():
     assert len(counts) == fitting + 1 and counts.std() < 1.3 * np.sqrt(counts.mean())
 
 
+def test_a_kernel_for_actions_does_without_where_these_are_choices():
+    buffer = replay_buffers.BIER(capacity=300, seed=0, composite=True)
+    buffer.add(rows(300, actions="discrete", choices=2))
+    sample = buffer.sample(64)
+    assert (sample.mix < 1).any() and torch.isfinite(sample.transitions.rewards).all()
+
+
 @pytest.mark.parametrize("actions", ["box", "discrete"])
 @pytest.mark.parametrize("name", BLENDING)
 def test_nothing_is_blended_across_choices(name, actions):
@@ -158,11 +165,31 @@ def test_a_state_continues_with_the_same_batches():
     assert torch.equal(first.transitions.obs["arm"], second.transitions.obs["arm"])
 
 
+def test_processes_predict_numbers_as_if_there_were_no_choices():
+    """With one choice for all rows, outcomes are those of the numbers alone."""
+    given, made = rows(300), {}
+    same = {"mode": torch.zeros(300, dtype=torch.int64), "flags": torch.zeros(300, 2, dtype=torch.int8)}
+    alone = given.replace(obs={"arm": given.obs["arm"]}, next_obs={"arm": given.next_obs["arm"]})
+    beside = given.replace(obs={**given.obs, **same}, next_obs={**given.next_obs, **same})
+    for name, stored in (("alone", alone), ("beside", beside)):
+        buffer = replay_buffers.BIER(capacity=300, seed=0, precision="float64")
+        buffer.add(stored)
+        made[name] = buffer.sample(128)
+    one, other = made["alone"], made["beside"]
+    assert torch.equal(one.slots, other.slots) and (one.mix < 1).sum() > 60
+    same_partner = one.neighbor_slots == other.neighbor_slots
+    assert same_partner.float().mean() > 0.95  # lists of neighbors are exact to a few
+    for mine, theirs in (
+        (one.transitions.rewards, other.transitions.rewards),
+        (one.transitions.next_obs["arm"], other.transitions.next_obs["arm"]),
+    ):
+        torch.testing.assert_close(mine[same_partner], theirs[same_partner], rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [
         (lambda: replay_buffers.LCER(capacity=50), "obs.mode of torch.int64 has no mean over a cluster"),
-        (lambda: replay_buffers.BIER(capacity=50), "obs.mode of torch.int64 cannot be interpolated"),
         (lambda: replay_buffers.Noise(capacity=50), "obs.mode of torch.int64"),
     ],
 )

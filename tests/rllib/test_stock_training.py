@@ -141,7 +141,7 @@ def test_stock_dqn_trains_by_dotted_string(cluster, as_dict):
 
 
 def test_dqn_with_a_blending_buffer_says_that_actions_are_discrete(cluster):
-    algorithm = short(StockDQNConfig(), "CartPole-v1").replay("BIER", capacity=1000).build_algo()
+    algorithm = short(StockDQNConfig(), "CartPole-v1").replay("LCER", capacity=1000).build_algo()
     try:
         with pytest.raises(ValueError, match="action"):
             algorithm.train()

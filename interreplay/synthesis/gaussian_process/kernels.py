@@ -54,8 +54,9 @@ class Form:
                 raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(str, accepted))}")
 
     def over(self, features: int, actions: int) -> Form:
-        """Return the same for d features, of which the last d_a are those of actions."""
-        return replace(self, blocks=(features - actions, actions) if self.composite else (features,))
+        """Return the same for d features, of which the last d_a are those of actions; with choices there may be none."""
+        blocks = (features - actions, actions) if self.composite else (features,)
+        return replace(self, blocks=tuple(block for block in blocks if block))
 
     @property
     def features(self) -> int:

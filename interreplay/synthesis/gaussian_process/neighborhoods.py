@@ -80,22 +80,31 @@ class Preparation:
         return Neighborhoods(x, targets.apply(y.to(self.dtype)), targets, features, axes, SPREAD[self.scaling])
 
 
-def targets_of(rows: Transitions) -> Tensor:
-    """Return the targets y = [r; Δs] of rows ``(n, ...)`` or ``(n, m, ...)``."""
+def inputs_of(rows: Transitions) -> Tensor:
+    """Return z = [s; a] of rows ``(n, ...)`` or ``(n, m, ...)``, ``(n, d)`` or ``(n, m, d)``; without choices."""
     lead = rows.rewards.dim()
-    changes = [
-        end - start for end, start in zip(flat_parts(rows.next_obs, lead), flat_parts(rows.obs, lead), strict=True)
-    ]
-    return torch.cat([rows.rewards.unsqueeze(-1).to(changes[0]), *changes], dim=-1)
+    parts = [*flat_parts(rows.obs, lead), *flat_parts(rows.actions, lead)]
+    return torch.cat([part for part in parts if part.is_floating_point()], dim=-1)
+
+
+def targets_of(rows: Transitions) -> Tensor:
+    """Return the targets y = [r; Δs] of rows ``(n, ...)`` or ``(n, m, ...)``; choices in s are none."""
+    lead = rows.rewards.dim()
+    ends = zip(flat_parts(rows.next_obs, lead), flat_parts(rows.obs, lead), strict=True)
+    changes = [end - start for end, start in ends if start.is_floating_point()]
+    rewards = rows.rewards.unsqueeze(-1)
+    return torch.cat([rewards.to(changes[0]) if changes else rewards, *changes], dim=-1)
 
 
 def with_outcome(rows: Transitions, y: Tensor) -> Transitions:
-    """Return `rows` ``(n, ...)`` with the reward and the change of state in y = [r; Δs] ``(n, T)``."""
-    parts = observation_parts(rows.obs)
+    """Return `rows` ``(n, ...)`` with the reward and the change of state in y = [r; Δs] ``(n, T)``.
+
+    Choices in s' stay those of `rows`.
+    """
+    parts = {name: part for name, part in observation_parts(rows.obs).items() if part.is_floating_point()}
     widths = [part[0].numel() for part in parts.values()]
     changes = y[:, 1:].split(widths, dim=1)
-    moved = {
-        name: part + change.reshape(part.shape).to(part)
-        for (name, part), change in zip(parts.items(), changes, strict=True)
-    }
+    moved = dict(observation_parts(rows.next_obs))
+    for (name, part), change in zip(parts.items(), changes, strict=True):
+        moved[name] = part + change.reshape(part.shape).to(part)
     return rows.replace(rewards=y[:, 0].to(rows.rewards), next_obs=join_parts(moved))

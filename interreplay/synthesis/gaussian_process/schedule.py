@@ -11,8 +11,8 @@ import torch
 from interreplay.storage.read_views import ReadView
 from interreplay.synthesis.gaussian_process.fit import Fit, Fitted, fit
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
-from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, targets_of
-from interreplay.transitions import as_tensor, features
+from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, inputs_of, targets_of
+from interreplay.transitions import as_tensor
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
@@ -188,7 +188,7 @@ class RandomRows(Global):
             return
         slots = rng.choice(len(storage), min(self.count, len(storage)), replace=False)
         rows = view.read(storage, torch.from_numpy(slots).to(storage.device))
-        self.rows = preparation(features(rows).unsqueeze(0), targets_of(rows).unsqueeze(0))
+        self.rows = preparation(inputs_of(rows).unsqueeze(0), targets_of(rows).unsqueeze(0))
 
     def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
         rows, self.rows = self.rows, None

@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 
 from interreplay.part import standard_normal
-from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import Synthesized, refuse_integers
+from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.blend import Blend, TerminationFn
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.kernels import Form
-from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, targets_of, with_outcome
+from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, inputs_of, targets_of, with_outcome
 from interreplay.synthesis.gaussian_process.posterior import posterior
 from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule, means
 from interreplay.synthesis.gaussian_process.weights import likelihood_weights
-from interreplay.transitions import Transitions, features
+from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
@@ -31,7 +30,8 @@ class GaussianProcess(Blend):
     One exact Gaussian process per target (the reward and each number of Δs = s' − s) is conditioned on the anchor and
     all its neighbors; a neighborhood that draws its k neighbors in random order, as ``KNN(k, draw=k)`` does, makes
     c uniform. A row whose query falls on its anchor is the anchor, and so are rows that `Blend` reverts. A
-    neighborhood whose matrix cannot be factorized becomes the plain blend of i and c, and is counted.
+    neighborhood whose matrix cannot be factorized becomes the plain blend of i and c, and is counted. Neighbors are of
+    the anchor's choices; those in s' are not predicted, and where they are not c's the row is its anchor.
 
     Args:
         form: Kernel and mean.
@@ -83,9 +83,9 @@ class GaussianProcess(Blend):
         mix = torch.from_numpy(self.shares(len(anchors), rng)).to(anchors.rewards)
         mix = self.revert_where_needed(mix, anchors, partners, rng)
         blended = anchors.blend(partners, mix)
-        z = torch.cat([features(anchors).unsqueeze(1), features(neighbors)], dim=1)
+        z = torch.cat([inputs_of(anchors).unsqueeze(1), inputs_of(neighbors)], dim=1)
         y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
-        actions = anchors.actions[0].numel()
+        actions = anchors.actions[0].numel() if anchors.actions.is_floating_point() else 0
         offset = (z[:, 1] - z[:, 0]) * (1.0 - mix).to(z).unsqueeze(1)
         mix = torch.where((offset == 0).all(dim=1), 1.0, mix)
         outcome, variances, failed = self.outcomes(z, y, actions, offset, rng)
@@ -139,9 +139,6 @@ class GaussianProcess(Blend):
     def _count(self, rows: int, failed: int, retried: int) -> None:
         for name, more in (("rows", rows), ("failed", failed), ("retried", retried)):
             self.counts[name] += more
-
-    def check(self, columns: Columns) -> None:
-        refuse_integers(columns, "interpolated", also=("actions",))
 
     def statistics(self) -> dict[str, float]:
         """Return shares of failed neighborhoods and of jittered matrices, counts of fits, mean hyperparameters."""
