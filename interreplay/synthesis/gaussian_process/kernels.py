@@ -54,7 +54,7 @@ class Form:
                 raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(str, accepted))}")
 
     def over(self, features: int, actions: int) -> Form:
-        """Return the same for d features, of which the last d_a are those of actions; with choices there may be none."""
+        """Return the same for d features, of which the last d_a, if any, are those of actions."""
         blocks = (features - actions, actions) if self.composite else (features,)
         return replace(self, blocks=tuple(block for block in blocks if block))
 
