@@ -251,6 +251,10 @@ def test_the_learning_rate_falls_to_its_end():
         (lambda c: c.training(loss="median"), "loss is 'median'; expected one of sum, mean"),
         (lambda c: c.training(train_batch_size=1).replay(ELITE), "a share of 0.5 for queue is 0.5 of 1 unrolls"),
         (lambda c: c.env_runners(rollout_fragment_length="auto"), "rollout_fragment_length is 'auto'"),
+        (
+            lambda c: c.env_runners(max_requests_in_flight_per_env_runner=0),
+            "max_requests_in_flight_per_env_runner is 0",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(change, message):

@@ -90,6 +90,7 @@ class ActorLearnerConfig(LoopConfig):
     def validate(self) -> None:
         super().validate()
         self._check_setting("rollout_fragment_length", Whole(1))
+        self._check_setting("max_requests_in_flight_per_env_runner", Whole(1))
         if not isinstance(self.exploration, Sampled):
             name = type(self.exploration).__name__
             raise ValueError(f"exploration is {name}; expected Sampled, ratios are of actions that the policy drew")
