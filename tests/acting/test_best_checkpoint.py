@@ -99,6 +99,7 @@ def test_a_best_beyond_the_checkpoint_is_set_aside(run, scored):
     assert RunFolder(run).best() is None and inside(run) == []
 
 
+@pytest.mark.slow
 def test_training_returns_count_where_there_are_no_evaluations(tmp_path):
     run = train(tmp_path, "--evaluation_interval", "0", "--total_env_steps", "800")
     (best,) = inside(run)
@@ -134,6 +135,7 @@ def test_files_are_shared_with_the_newest_where_both_are_of_now(tmp_path, scored
     assert interreplay.load_policy(run, best=True).act(np.zeros(3)).shape == (1,)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_study_keeps_its_best_and_clears_it_with_its_results(tmp_path, scored):
     settings = vars(settings_for(make_parser().given(LINE.split())))
     with StudyRun(tmp_path / "one", settings, 600) as run:

@@ -31,6 +31,7 @@ def test_all_files_are_there_and_readable(report):
         assert len(pd.read_csv(path))
 
 
+@pytest.mark.slow
 def test_what_replay_of_unrolls_did_is_drawn(tmp_path):
     of_run = {"lag_mean": 2.0, "elite/distance": 0.3, "elite/replays_per_unroll": 1.5, "queue/waiting": 4.0}
     more = {f"replay_buffer/{name}": value for name, value in of_run.items()}
@@ -77,6 +78,7 @@ def test_curves_by_time_and_the_overview_say_what_the_runs_say(report):
     assert best["final"].tolist() == pytest.approx([1.0, 1.0])
 
 
+@pytest.mark.slow
 def test_smoothing_changes_pictures_and_no_table(report, tmp_path):
     assert main([str(report.parent / "runs"), "--output", str(tmp_path), "--smoothing", ".9"]) == 0
     assert (tmp_path / "curves.csv").read_bytes() == (report / "curves.csv").read_bytes()
@@ -108,6 +110,7 @@ def test_the_command_says_what_it_found(tmp_path, capsys):
     assert "No finished run of Uniform" in (tmp_path / "out" / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_ids_with_slashes_and_runs_that_are_all_alike(tmp_path, recwarn):
     for seed in range(2):
         for method in ("Uniform", "NMER"):

@@ -19,6 +19,7 @@ LINE = "--env Pendulum-v1 --preset none --total_env_steps 100 --steps_per_iterat
 LINE += " --train_batch_size 16 --hiddens 8,8 --buffer_size 1000 --evaluation_interval 0 --keep_best False"
 
 
+@pytest.mark.slow
 def test_a_resumed_run_learns_at_the_rate_that_was_asked_for(tmp_path, capsys, monkeypatch):
     assert custom_training.main([*LINE.split(), "--output_dir", str(tmp_path)]) == 0
     (run,) = tmp_path.iterdir()

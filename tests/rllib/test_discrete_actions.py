@@ -63,6 +63,7 @@ def test_actions_may_be_numbered_from_anywhere_and_environments_several():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_it_learns():
     """The best action depends on where the point is; a policy that does not look gets about -25."""
     algorithm = config(Steps).training(updates_per_step=0.5, steps_per_iteration=1500, initial_alpha=0.1).build_algo()

@@ -18,6 +18,7 @@ def mixed(mix=None):
     return made.training(anneal_steps=200)
 
 
+@pytest.mark.slow
 def test_learning_from_a_mix_and_resuming_it(tmp_path):
     straight = mixed().build_algo()
     results = [straight.train() for _ in range(3)]

@@ -229,6 +229,7 @@ def test_sources_by_path_and_by_name(name, tmp_path):
     assert len(Mix({"offline": str(tmp_path / "minari" / name)}).sources["offline"]) == 180
 
 
+@pytest.mark.slow
 def test_a_study_is_refused_where_its_data_is_not_there(name, tmp_path, capsys):
     from cluster_run import main as cluster_run
 

@@ -256,7 +256,7 @@ def test_observations_are_blended_among_equal_discrete_actions():
     neighbors = buffer.buffer.storage[sample.neighbor_slots[mixed]]
     assert (neighbors.actions == sample.transitions.actions[mixed]).all()
     with pytest.raises(ValueError, match="action"):
-        ReplayBuffer(100, buffer="BIER").add(chunks)
+        ReplayBuffer(100, buffer="LCER").add(chunks)
 
 
 @pytest.mark.parametrize("kind", ["interreplay.rllib.ReplayBuffer", ReplayBuffer])
