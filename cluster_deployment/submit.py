@@ -55,34 +55,20 @@ def main(argv: list[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser; what stands behind ``--`` is for ``cluster_run.py``."""
-    parser = OneLineParser(
-        prog="submit.py",
-        description="Submit a study to Slurm. What stands behind -- is handed to cluster_run.py.",
-        allow_abbrev=False,
-    )
+    about = "Submit a study to Slurm. What stands behind -- is handed to cluster_run.py."
+    parser = OneLineParser(prog="submit.py", description=about, allow_abbrev=False)
     add = parser.add_argument
     add("kind", choices=SCRIPTS, help="concurrent: all runs in one job of any size; single: an array, one run per task")
     add("study", type=Path, metavar="STUDY.yaml", help="the study file")
-    add(
-        "--output_dir",
-        "--output-dir",
-        "--results_dir",
-        "--results-dir",
-        type=Path,
-        metavar="DIR",
-        help="the study's folder (results/NAME of the study file)",
-    )
+    folder = ("--output_dir", "--output-dir", "--results_dir", "--results-dir")
+    add(*folder, type=Path, metavar="DIR", help="the study's folder (results/NAME of the study file)")
     job = parser.add_argument_group("the job").add_argument
     job("--partition", metavar="NAME", help="as in sbatch")
     job("--account", metavar="NAME", help="as in sbatch")
     job("--qos", metavar="NAME", help="as in sbatch")
     job("--constraint", metavar="NAME", help="as in sbatch")
-    job(
-        "--time",
-        metavar="HH:MM:SS",
-        default="01:00:00",
-        help="limit of one start, not of the study: it goes on in the next (%(default)s)",
-    )
+    limit = "limit of one start, not of the study: it goes on in the next (%(default)s)"
+    job("--time", metavar="HH:MM:SS", default="01:00:00", help=limit)
     job("--nodes", type=whole, metavar="N", default=1, help="nodes of a concurrent job (%(default)s)")
     job("--cpus", type=whole, metavar="N", help="CPUs per node of a concurrent job (4), per run of an array (1)")
     job("--mem", metavar="SIZE", help="memory per node or array task, such as 16G (the site's default)")
@@ -90,13 +76,8 @@ def make_parser() -> argparse.ArgumentParser:
     job("--at-once", type=whole, metavar="N", help="array tasks that may run at a time (all)")
     job("--runs", metavar="N-N,...", help="only these runs of an array, such as 0-4,7 (all)")
     job("--name", metavar="NAME", default="interreplay", help="the job's name (%(default)s)")
-    job(
-        "--warning",
-        type=whole,
-        metavar="N",
-        default=120,
-        help="seconds before the end at which runs save (%(default)s)",
-    )
+    saving = "seconds before the end at which runs save (%(default)s)"
+    job("--warning", type=whole, metavar="N", default=120, help=saving)
     job("--sbatch", action="append", default=[], metavar="OPTION", help="any other, such as --sbatch=--exclusive")
     env = parser.add_argument_group("the environment of the runs").add_argument
     env("--venv", type=Path, metavar="DIR", help="folder of a virtual environment (.venv of the repository)")

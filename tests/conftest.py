@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import warnings
 from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the commands that tests start, too
@@ -45,6 +46,16 @@ def calling_frames() -> list[SimpleNamespace]:
         found.append(SimpleNamespace(frame=frame))
         frame = frame.f_back
     return found
+
+
+@pytest.fixture
+def minari_folder(tmp_path, monkeypatch):
+    """A test's own folder for Minari's datasets, another for what is mapped of them; Minari warns about the former."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

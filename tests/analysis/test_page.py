@@ -2,52 +2,54 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
+from browser import SCHEMES, address_of, chromium, needs_chromium, watched
 from run_folders import study
 
 from interreplay.analysis.__main__ import main
 from interreplay.analysis.drawing.charts import smoothed
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+pytestmark = [pytest.mark.slow, needs_chromium]
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def folder(tmp_path_factory):
     top = tmp_path_factory.mktemp("page")
     assert main([str(study(top / "runs")), "--output", str(top / "out")]) == 0
-    return (top / "out" / "index.html").as_uri()
+    return top / "out"
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
-@pytest.fixture(params=[390, 1280], ids=["phone", "desktop"], scope="module")
-def page(request, browser, address):
-    page = browser.new_page(viewport={"width": request.param, "height": 800}, color_scheme="light")
-    page.said = []
-    page.on("console", lambda message: page.said.append(message.text))
-    page.on("pageerror", lambda error: page.said.append(str(error)))
-    page.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else page.said.append(asked.url))
-    page.goto(address)
+def opened(browser, width, address):
+    page = watched(browser, width, address, color_scheme="light")
+    page.goto(f"{address}/index.html")
     page.wait_for_selector("body[data-ready]", timeout=60_000)
-    yield page
-    page.close()
+    return page
 
 
-def test_it_opens_without_errors_requests_or_sideways_scrolling(page):
-    assert page.said == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+@pytest.fixture(params=[(390, "http"), (1280, "file")], ids=["phone", "desktop"], scope="module")
+def page(request, browser, folder):
+    width, scheme = request.param
+    with address_of(folder, scheme) as address:
+        page = opened(browser, width, address)
+        yield page
+        page.close()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_opens_without_errors_requests_or_sideways_scrolling(browser, folder, width, scheme):
+    with address_of(folder, scheme) as address:
+        page = opened(browser, width, address)
+        assert page.said == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.close()
 
 
 def test_every_figure_has_a_size_and_data(page):
@@ -122,8 +124,8 @@ def test_learning_curves_are_smoothed_as_in_tensorboard(page):
     page.wait_for_function(f"raw => JSON.stringify({lines}) === JSON.stringify(raw)", arg=raw)
 
 
-def test_dark_is_dark(browser, address):
+def test_dark_is_dark(browser, folder):
     page = browser.new_page(color_scheme="dark")
-    page.goto(address)
+    page.goto((folder / "index.html").as_uri())
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"
     page.close()

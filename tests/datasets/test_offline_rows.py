@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,15 +25,7 @@ from interreplay.runs import state_files
 from replay_buffers import HER, NMER, PER, Uniform
 
 pytest.importorskip("minari")
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+pytestmark = pytest.mark.usefixtures("minari_folder")
 
 
 def spaces(env="Pendulum-v1"):

@@ -6,12 +6,12 @@ import ast
 import importlib
 import posixpath
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from browser import SCHEMES, address_of, chromium, needs_chromium, watched
 
 from argument_parser import GROUPS
 from interreplay.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
@@ -21,7 +21,6 @@ from replay_buffers import __all__ as METHODS
 ROOT = Path(__file__).resolve().parents[2]
 SKIP = {".venv", "results", "site", "build", "node_modules", ".pytest_cache"}
 PAGES = [path for path in sorted(ROOT.rglob("*.md")) if not SKIP & set(path.relative_to(ROOT).parts)]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)\s]+))?\)")
 
 
@@ -109,33 +108,29 @@ def test_the_site_s_links_need_no_server(site):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_the_site_can_be_searched_from_disk(site):
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto((site / "index.html").as_uri())
+@needs_chromium
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_site_can_be_searched_from_disk_and_over_http(site, scheme):
+    with chromium() as browser, address_of(site, scheme) as address:
+        page = watched(browser, 1280, address)
+        page.goto(f"{address}/index.html")
         page.fill("input[data-md-component=search-query]", "Christodoulou", timeout=60_000)
         result = page.wait_for_selector(".md-search-result__item a", timeout=60_000)
         assert re.search(r"\.html(\?|#|$)", result.get_attribute("href"))
-        browser.close()
-    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+        result.click()
+        page.wait_for_selector("article :text('Christodoulou')", timeout=60_000)
+        assert page.said == []
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("width", [390, 1280])
-def test_examples_show_what_they_drew_from_disk(site, width):
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": width, "height": 800})
-        page.goto((site / "examples" / "first_steps.html").as_uri())
+@needs_chromium
+@pytest.mark.parametrize(("width", "scheme"), [(390, "http"), (1280, "file")])
+def test_examples_show_what_they_drew(site, width, scheme):
+    with chromium() as browser, address_of(site, scheme) as address:
+        page = watched(browser, width, address)
+        page.goto(f"{address}/examples/first_steps.html")
         drawn = page.evaluate("[...document.querySelectorAll('article img')].map(image => image.naturalWidth)")
         assert len(drawn) == 2 and min(drawn) > 300
         assert "best mean evaluation return" in page.text_content("article")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        browser.close()
+        assert page.said == []

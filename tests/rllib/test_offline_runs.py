@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import warnings
 
 import numpy as np
 import pytest
@@ -24,16 +23,7 @@ from replay_buffers import Uniform
 from tests.rllib.small_runs import config, run, same, weights
 
 pytest.importorskip("minari")
-pytestmark = pytest.mark.usefixtures("cluster")
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+pytestmark = pytest.mark.usefixtures("cluster", "minari_folder")
 
 
 @pytest.fixture

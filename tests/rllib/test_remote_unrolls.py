@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from types import SimpleNamespace
 
 import failing_envs
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 import interreplay.rllib as ours
 from interreplay.errors import EnvironmentFailure, RunnerLost
+from interreplay.rllib.actor_learner import requests
 from tests.rllib.test_actor_learner import assert_same_state
 from tests.rllib.test_lost_runners import PATIENCE, WITHOUT_RESTARTS, kill
 
@@ -179,6 +181,27 @@ def test_a_runner_that_hangs_is_named_while_another_goes_on(build):
         for _ in range(5):
             algorithm.train()
     assert algorithm.env_steps > 60
+
+
+def test_a_run_ends_though_a_runner_hangs(build):
+    envs = {"env": failing_envs.Hangs, "env_config": {"length": 20, "step": 200}}
+    algorithm = build(1, tolerance={"env_runner_health_probe_timeout_s": 1}, **envs)
+    algorithm.train()
+    algorithm._collector._send(steps=400)
+    begun = time.monotonic()
+    algorithm.stop()
+    assert time.monotonic() - begun < 60
+
+
+def test_no_answer_is_no_failure_until_the_limit_passed(monkeypatch):
+    """Ray may wake a moment before the limit, or when the answer came meanwhile."""
+    clock, answers = iter([0.0, 0.0, 0.0, 7.9, 7.9, 8.1, 8.1]), iter([[], ["late"], ["late"]])
+    monkeypatch.setattr(requests.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(requests.ray, "wait", lambda flying, num_returns, timeout: (next(answers), flying))
+    monkeypatch.setattr(requests.ray, "get", lambda answer: f"{answer} answer")
+    asked = requests.Requests(SimpleNamespace(in_service=lambda: {1: "handle"}, restarts={}), 1, 8.0)
+    asked.send(lambda handle, restarts: "late")
+    assert asked.receive() == (1, "late answer")
 
 
 def test_an_environment_that_fails_elsewhere_is_named(build):

@@ -10,6 +10,7 @@ from ray.rllib.utils.annotations import override
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
+from interreplay.learning.algorithms_table import FRESH
 from interreplay.learning.impala import ImpalaUpdate
 from interreplay.learning.unroll_settings import A3CSettings
 from interreplay.rllib.actor_learner.algorithm import ActorLearner
@@ -140,7 +141,7 @@ class A3CConfig(ActorLearnerConfig):
             )
         if self.normalize_observations:
             raise ValueError("normalize_observations is True; expected False, A3C's learner sees no observations")
-        if self.replay_buffer_config["type"] != "Fresh":
+        if self.replay_buffer_config["type"] != FRESH:
             raise ValueError("A3C replays nothing; expected IMPALA, CLEAR or LASER for a mix of unrolls")
 
 
@@ -174,4 +175,4 @@ class A3C(ActorLearner):
     @override(ActorLearner)
     def _described(self) -> dict[str, float]:
         lags, self._lags = self._lags or [0], []
-        return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))} | self._collector.waits()
+        return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))} | self._collector.statistics()

@@ -78,7 +78,7 @@ class ActorLearner(TrainingLoop):
 
     @override(TrainingLoop)
     def _described(self) -> dict[str, float]:
-        return self.statistics.collect(self.replay_buffer) | self._collector.waits()
+        return self.statistics.collect(self.replay_buffer) | self._collector.statistics()
 
     @override(TrainingLoop)
     def _parts_state(self) -> dict[str, Any]:

@@ -42,8 +42,8 @@ class UnrollCollector(RunnersOfLoop, Protocol):
             steps: T.
         """
 
-    def waits(self) -> dict[str, float]:
-        """Return shares of the time since the last call in which the learner, and the actors, waited."""
+    def statistics(self) -> dict[str, float]:
+        """Return how the runners did since the last call: shares of the time that somebody waited, and restarts."""
 
 
 class UnrollsHere(Here):
@@ -65,7 +65,7 @@ class UnrollsHere(Here):
             return Collected(failure=failure)
         return Collected([made], self._runner.take_cut_episodes())
 
-    def waits(self) -> dict[str, float]:
+    def statistics(self) -> dict[str, float]:
         return {}
 
 
@@ -87,7 +87,7 @@ class UnrollsInStep(Elsewhere):
         version = self._learner.updates
         return self._runners.collect(self._weights(), lambda runner: runner.make(steps, version), self._unpacked)
 
-    def waits(self) -> dict[str, float]:
+    def statistics(self) -> dict[str, float]:
         return {"runner_restarts": float(sum(self._runners.restarts.values()))}
 
 
@@ -110,7 +110,7 @@ class UnrollsAsTheyCome(Elsewhere):
         config = self._config
         most, limit = config.max_requests_in_flight_per_env_runner, config.sample_timeout_s
         self._requests = Requests(self._runners, most, limit)
-        self._arrived: list[tuple[int, Packed]] = []
+        self._arrived: list[Packed] = []
         self._metrics: list[Any] = []
         self._sent: tuple[int, list[ray.ObjectRef]] | None = None
         self._since, self._waited = time.monotonic(), 0.0
@@ -124,8 +124,7 @@ class UnrollsAsTheyCome(Elsewhere):
             failures = self._receive()
             if failures:
                 return Collected(failure=self._runners.judge(failures, False))
-        _, packed = self._arrived.pop(0)
-        return Collected([self._unpacked(packed)], failure=self._runners.judge({}, True))
+        return Collected([self._unpacked(self._arrived.pop(0))], failure=self._runners.judge({}, True))
 
     def _send(self, steps: int) -> None:
         version, weights = self._newest()
@@ -145,7 +144,7 @@ class UnrollsAsTheyCome(Elsewhere):
             return found
         index, answer = found
         self._runners.restarts[index] = answer.restarts
-        self._arrived.append((index, answer.packed))
+        self._arrived.append(answer.packed)
         self._idle.append(answer.waited)
         self._metrics.append(answer.metrics)
         return {}
@@ -155,7 +154,7 @@ class UnrollsAsTheyCome(Elsewhere):
         found, self._metrics = self._metrics, []
         return found
 
-    def waits(self) -> dict[str, float]:
+    def statistics(self) -> dict[str, float]:
         now, runners = time.monotonic(), max(1, len(self._runners.in_service()))
         passed = max(now - self._since, 1e-9)
         learner, actors = self._requests.waited - self._waited, sum(self._idle) / runners
@@ -180,7 +179,7 @@ class UnrollsAsTheyCome(Elsewhere):
             self._receive()
         self._begin()
         super().load_state_dict(state)
-        self._arrived = [tuple(arrived) for arrived in state.get("arrived", [])]
+        self._arrived = list(state.get("arrived", []))
 
 
 def make_collector(

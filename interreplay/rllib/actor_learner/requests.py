@@ -57,15 +57,14 @@ class Requests:
         Returns:
             The runner's index and its answer, or where one failed, died or took too long, the errors by index.
         """
-        begun = time.monotonic()
-        failures = self._overdue(begun)
-        if failures:
-            return failures
-        next_limit = min(self._heard_of[index] for index in self._in_flight.values()) + self._limit
-        timeout = None if math.isinf(next_limit) else max(0.0, next_limit - begun)
-        ready, _ = ray.wait(list(self._in_flight), num_returns=1, timeout=timeout)
-        self.waited += time.monotonic() - begun
-        return self._answer(ready[0]) if ready else self._overdue(time.monotonic())
+        while not (failures := self._overdue(begun := time.monotonic())):
+            next_limit = min(self._heard_of[index] for index in self._in_flight.values()) + self._limit
+            timeout = None if math.isinf(next_limit) else max(0.0, next_limit - begun)
+            ready, _ = ray.wait(list(self._in_flight), num_returns=1, timeout=timeout)
+            self.waited += time.monotonic() - begun
+            if ready:
+                return self._answer(ready[0])
+        return failures
 
     def _answer(self, request: ray.ObjectRef) -> tuple[int, Any] | dict[int, InterreplayError]:
         index = self._in_flight.pop(request)

@@ -22,7 +22,7 @@ from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.algorithms.shell import Shell
 from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
-from interreplay.rllib.env_runner.remote import Collected
+from interreplay.rllib.env_runner.remote import Collected, RemoteRunners
 
 LOOP_STATE = "interreplay_loop"
 
@@ -202,6 +202,13 @@ class TrainingLoop(Shell):
     @abstractmethod
     def _described(self) -> dict[str, float]:
         """Return numbers that describe what was learned from since the last report."""
+
+    @override(Algorithm)
+    def cleanup(self) -> None:
+        for name in ("env_runner_group", "eval_env_runner_group"):
+            if group := getattr(self, name, None):  # there is none yet where setting up failed
+                RemoteRunners(group, self.config).end_silent()
+        super().cleanup()
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -119,6 +119,16 @@ class RemoteRunners:
             f"a step or a reset of {env} hangs, or takes longer than that"
         )
 
+    def end_silent(self) -> None:
+        """End those for good that do not answer, such as one in a step that hangs: RLlib waits without a bound."""
+        manager, limit = self._group._worker_manager, self._config.env_runner_health_probe_timeout_s
+        asked = manager.actor_ids()
+        if not asked:
+            return
+        results = manager.foreach_actor(lambda runner: runner.ping(), healthy_only=False, timeout_seconds=limit)
+        for index in set(asked) - {result.actor_id for result in results}:
+            ray.kill(manager.actors()[index])
+
     def in_service(self) -> dict[int, Any]:
         """Return Ray's handles of the runners in service, by index."""
         manager = self._group._worker_manager
