@@ -15,12 +15,15 @@ from pathlib import Path
 PLAIN = ("status.json",)
 MACHINE = ("hostname", "node_ip", "pid")
 """What results say of the machine, which nothing is drawn from."""
+FOLDERS = ("output_dir", "local_dir")
+"""Where its runs were, by the name of now and the one before."""
 
 
 def keep(run: Path, folder: Path) -> None:
     """Keep the settings, the state and the results of one run."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = json.loads((run / "params.json").read_text()) | {"output_dir": "results"}
+    settings = json.loads((run / "params.json").read_text())
+    settings |= {name: "results" for name in FOLDERS if name in settings}
     (folder / "params.json").write_text(json.dumps(settings, indent=1, sort_keys=True) + "\n")
     for name in PLAIN:
         shutil.copy(run / name, folder / name)

@@ -7,6 +7,7 @@ that number, and beyond it in turn. `benchmarks/clusters.py` measures how many a
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,20 @@ import torch
 from torch import Tensor
 
 from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
+from interreplay.neighborhood.clusters.choice_moments import ChoiceMoments
+from interreplay.neighborhood.clusters.cluster_moments import ClusterMoments
 from interreplay.neighborhood.clusters.clustering import Clustering
 from interreplay.neighborhood.clusters.older_states import upgraded
 from interreplay.neighborhood.clusters.transition_vectors import (
     action_range,
     as_transitions,
+    choice_places,
     feature_vectors,
     lead,
     length,
 )
 from interreplay.part import standard_normal
-from interreplay.storage.columns import Columns, choice_columns, num_features
+from interreplay.storage.columns import num_features
 from interreplay.storage.read_views import OneStep
 from interreplay.storage.ring import Storage
 
@@ -50,6 +54,7 @@ class Cluster(Neighborhood):
         self.n_clusters, self.refresh_every = int(n_clusters), int(refresh_every)
         self.clustering: Clustering | None = None
         self._size: dict[str, int] = {}
+        self._choices: list[int] = []
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if not len(slots):
@@ -58,6 +63,7 @@ class Cluster(Neighborhood):
             self._size = {"capacity": storage.capacity}
             self._size |= {"dims": num_features(storage.columns), "numbers": length(storage.columns)}
             self._size["before"] = lead(storage.columns)
+            self._choices = choice_places(storage.columns)
             self._size["itemsize"] = OneStep().vectors(storage, slots[:1].numpy(force=True)).itemsize
             self.clustering = self._begin(**self._size)
             if self.moments:
@@ -72,8 +78,12 @@ class Cluster(Neighborhood):
         sizes = self.n_clusters, self.refresh_every
         if not self.moments:
             return Clustering(capacity, slice(0, dims), *sizes, feature_vectors)
-        z = slice(before, before + dims)
-        return Clustering(capacity, z, *sizes, OneStep().vectors, numbers, f"f{itemsize}")
+        z, dtype, choices = slice(before, before + dims), f"f{itemsize}", np.array(self._choices, np.int64)
+
+        def sums() -> ClusterMoments | ChoiceMoments:
+            return ChoiceMoments(numbers, dtype, choices) if len(choices) else ClusterMoments(numbers, dtype)
+
+        return Clustering(capacity, z, *sizes, OneStep().vectors, sums)
 
     def _clustering(self, storage: Storage) -> Clustering:
         if self.clustering is None or self.clustering.written != storage.written:
@@ -109,7 +119,8 @@ class Cluster(Neighborhood):
         state: dict[str, Any] = {"n_clusters": self.n_clusters}
         if self.clustering is None:
             return state
-        return state | {"size": dict(self._size), "clustering": self.clustering.state_dict()}
+        choices = {"choices": list(self._choices)} if self._choices else {}
+        return state | {"size": dict(self._size), "clustering": self.clustering.state_dict(), **choices}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state.
@@ -122,6 +133,7 @@ class Cluster(Neighborhood):
         self.clustering = None
         if "clustering" in state:
             self._size = {name: int(value) for name, value in state["size"].items()}
+            self._choices = [int(place) for place in state.get("choices", ())]
             n_step, saved = self._size.pop("n_step", 1), state["clustering"]
             self.clustering = self._begin(**self._size)
             known = n_step == self.view.n_step
@@ -140,9 +152,11 @@ class ClusterCenter(Cluster):
     """The mean transition of the anchor's cluster with a little noise (LCER-CC).
 
     The mean is that of s, a, r and s' over the members stored now, the anchor and terminated ones among them; it is not
-    the k-means center. The noise is N(0, (noise·σ_c)²), σ_c the cluster's deviation per dimension, and carries no
-    action beyond its bounds. A mean is never terminated itself: anchors that are revert, and terminated
-    members count in it with the s' and r they have. With n-step transitions members count once their n steps are known.
+    the k-means center. Where parts of them are choices, such as Discrete actions, it is that of the members with the
+    anchor's choices, of which there have to be two. The noise is N(0, (noise·σ_c)²), σ_c the deviation per dimension of
+    the same members, and carries no action beyond its bounds. A mean is never terminated itself: anchors that are
+    revert, and terminated members count in it with the s' and r they have. With n-step transitions members count once
+    their n steps are known.
     The slot of a mean is −2, as it is no stored row; a row that is alone in its cluster has no neighbor, −1.
 
     Args:
@@ -171,21 +185,14 @@ class ClusterCenter(Cluster):
             raise ValueError(f"bounds are {bounds}; expected the smallest and the largest action")
         self.noise, self.bounds = float(noise), (float(bounds[0]), float(bounds[1]))
 
-    def check(self, columns: Columns) -> None:
-        if choices := choice_columns(columns):
-            name = choices[0]
-            raise ValueError(
-                f"{name} of {columns[name][1]} has no mean over a cluster; expected floats, or LCER(variant='member')"
-            )
-
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
         """Return means ``(n, 1, ...)``, or the anchors themselves where these are alone in their clusters."""
         clustering, anchors = self._clustering(storage), slots.numpy(force=True)
         clusters = clustering.members.cluster.take(anchors)
-        sums = clustering.moments_of(storage, self.view)
-        mean, std = sums.mean_and_std(clusters)
+        own = functools.partial(self.view.vectors, storage, anchors)
+        mean, std, known = clustering.moments_of(storage, self.view).around(clusters, own)
         vectors = self._noisy(mean, std, action_range(storage.columns), rng)
-        alone = (clustering.members.size.take(clusters) < 2) | (sums.counts.take(clusters) == 0)
+        alone = (clustering.members.size.take(clusters) < 2) | ~known
         if alone.any():
             vectors[alone] = self.view.vectors(storage, anchors[alone])
         made = as_transitions(torch.from_numpy(vectors).to(slots.device), storage.columns)

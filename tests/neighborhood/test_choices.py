@@ -8,7 +8,7 @@ import torch
 
 import replay_buffers
 from interreplay import Transitions
-from interreplay.neighborhood import KNN, RandomNeighbor
+from interreplay.neighborhood import KNN, ClusterCenter, RandomNeighbor
 from interreplay.neighborhood.choices import Choices
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.storage.ring import Storage
@@ -186,13 +186,75 @@ def test_processes_predict_numbers_as_if_there_were_no_choices():
         torch.testing.assert_close(mine[same_partner], theirs[same_partner], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (lambda: replay_buffers.LCER(capacity=50), "obs.mode of torch.int64 has no mean over a cluster"),
-        (lambda: replay_buffers.Noise(capacity=50), "obs.mode of torch.int64"),
-    ],
-)
-def test_what_needs_numbers_alone_says_so(made, message):
-    with pytest.raises(ValueError, match=message):
-        made().add(rows(40))
+def lcer(seed=0, **more):
+    return replay_buffers.LCER(capacity=400, n_clusters=8, refresh_every=50, seed=seed, **more)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("actions", ["box", "discrete"])
+def test_a_mean_is_that_of_the_members_with_the_same_choices(actions, n_step):
+    """Rows come and go, clusters move; each mean is compared with that of the rows picked out one by one."""
+    buffer, given = lcer(n_step=n_step), rows(1_000, actions=actions, choices=2)
+    partner, rng, lone = ClusterCenter(8, 50, noise=0.0), np.random.default_rng(0), 0
+    buffer.neighborhood = partner
+    partner.use_view(buffer.view)
+    for start in range(0, 1_000, 10):
+        buffer.add(given[start : start + 10])
+        if start % 90:
+            continue
+        slots = torch.arange(len(buffer))
+        gathered = partner.gather(buffer.storage, slots, rng)
+        stored = buffer.view.read(buffer.storage, slots)
+        clusters, choices = partner.clustering.members.cluster[: len(buffer)], choices_of(stored)
+        known = buffer.view.mature(buffer.storage, slots).numpy()
+        for slot in range(len(buffer)):
+            same = np.flatnonzero(known & (clusters == clusters[slot]) & (choices == choices[slot]).all(1))
+            if len(same) < 2:
+                assert gathered.slots[slot, 0] == -1
+                lone += 1
+                continue
+            assert gathered.slots[slot, 0] == -2
+            mean, members = gathered.rows[slot : slot + 1], stored[torch.from_numpy(same)]
+            for name in ("obs", "next_obs"):
+                got, wanted = getattr(mean, name), getattr(members, name)
+                torch.testing.assert_close(got["arm"][0, 0], wanted["arm"].mean(0), rtol=1e-4, atol=1e-4)
+                assert torch.equal(got["mode"][0, 0], wanted["mode"][0])
+                assert torch.equal(got["flags"][0, 0], wanted["flags"][0])
+            torch.testing.assert_close(mean.rewards[0, 0], members.rewards.mean(), rtol=1e-4, atol=1e-4)
+            acted = members.actions.mean(0) if actions == "box" else members.actions[0]
+            torch.testing.assert_close(mean.actions[0, 0], acted, rtol=1e-4, atol=1e-4)
+    assert lone > 20
+
+
+def test_a_mean_of_one_choice_is_the_mean_without_choices():
+    given, made = rows(600), {}
+    same = {"mode": torch.zeros(600, dtype=torch.int64), "flags": torch.zeros(600, 2, dtype=torch.int8)}
+    alone = given.replace(obs={"arm": given.obs["arm"]}, next_obs={"arm": given.next_obs["arm"]})
+    beside = given.replace(obs={**given.obs, **same}, next_obs={**given.next_obs, **same})
+    for name, stored in (("alone", alone), ("beside", beside)):
+        buffer = lcer()
+        buffer.neighborhood.noise = 0.0
+        for start in range(0, 600, 20):
+            buffer.add(stored[start : start + 20])
+        slots = torch.arange(len(buffer))
+        made[name] = buffer.neighborhood.gather(buffer.storage, slots, np.random.default_rng(0)).rows
+    for part in ("obs", "next_obs"):
+        one, other = (getattr(made[name], part)["arm"] for name in ("alone", "beside"))
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_state_of_means_continues_with_the_same_batches():
+    one, other = lcer(0), lcer(1)
+    one.add(rows(500))
+    other.load_state_dict(copy_arrays(one.state_dict()))
+    for buffer in (one, other):
+        for start in range(0, 200, 10):
+            buffer.add(rows(200, seed=7)[start : start + 10])
+    first, second = one.sample(128), other.sample(128)
+    assert (first.mix < 1).sum() > 50 and torch.equal(first.slots, second.slots)
+    assert torch.equal(first.transitions.obs["arm"], second.transitions.obs["arm"])
+
+
+def test_what_needs_numbers_alone_says_so():
+    with pytest.raises(ValueError, match=r"obs.mode of torch.int64"):
+        replay_buffers.Noise(capacity=50).add(rows(40))

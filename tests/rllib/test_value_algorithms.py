@@ -142,14 +142,7 @@ def test_hindsight_serves(trainer):
     algorithm.stop()
 
 
-def test_means_that_need_continuous_actions_are_refused_by_name():
-    message = r"actions .*has no mean over a cluster.*the action space Discrete\(2\)"
-    with pytest.raises(ValueError, match=message) as error:
-        config(buffer="LCER").build_algo()
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("buffer", ["NMER", "NaiveMixup", "KNNOutcome", "BIER", "ContinuousTransition"])
+@pytest.mark.parametrize("buffer", ["NMER", "NaiveMixup", "KNNOutcome", "BIER", "ContinuousTransition", "LCER"])
 def test_other_blends_keep_actions_as_they_were(buffer):
     algorithm = config(buffer=buffer).build_algo()
     assert learned(algorithm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,16 @@ class ClusterMoments(RunningMoments):
         super().__init__(dims, 0)
         self._moments = np.zeros((0, 2, dims), np.dtype(dtype))
         self._changed: set[int] = set()  # clusters whose moments have to be computed
+
+    def start_around(self, middle: np.ndarray) -> None:
+        """Take sums around `middle` ``(D,)``, of rows that are added from here on to groups that are empty."""
+        self.origin[:] = middle
+
+    def around(
+        self, groups: np.ndarray, vectors: Callable[[], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return mean and deviation ``(n, D)`` of each of `groups` ``(n,)``, and whether it has rows that count."""
+        return *self.mean_and_std(groups), self.counts.take(groups) > 0
 
     def grow(self, groups: int) -> None:
         self._moments = np.pad(self._moments, ((0, groups - len(self)), (0, 0), (0, 0)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from interreplay.neighborhood.clusters.choice_moments import ChoiceMoments
 from interreplay.neighborhood.clusters.cluster_members import ClusterMembership
 from interreplay.neighborhood.clusters.cluster_moments import ClusterMoments
 from interreplay.neighborhood.clusters.minibatch_kmeans import MiniBatchKMeans
@@ -40,9 +41,7 @@ class Clustering:
         n_clusters: K; of fewer than 2K rows half their number.
         refresh_every: Added rows between refreshes; with fewer than four times as many stored, a quarter of these.
         read: Gives rows as vectors ``(n, D)``.
-        sums: To keep the moments of vectors per cluster with, or None.
-        dims: Length D of a vector, of which to keep the moments per cluster; None for none.
-        dtype: Of vectors.
+        make_sums: Makes what keeps the moments of vectors per cluster; None where none are asked for.
     """
 
     def __init__(
@@ -52,10 +51,9 @@ class Clustering:
         n_clusters: int,
         refresh_every: int,
         read: Reader,
-        dims: int | None = None,
-        dtype: Any = np.float32,
+        make_sums: Callable[[], ClusterMoments | ChoiceMoments] | None = None,
     ):
-        self.capacity, self.z, self.read, self.dims, self.dtype = capacity, z, read, dims, dtype
+        self.capacity, self.z, self.read, self.make_sums = capacity, z, read, make_sums
         self.n_clusters, self.refresh_every = n_clusters, refresh_every
         self.centers, self.members = MiniBatchKMeans(z.stop - z.start), ClusterMembership(capacity)
         self.moments: dict[ReadView, ViewMoments] = {}
@@ -115,7 +113,7 @@ class Clustering:
         for part in parts(slots):
             yield part, self.read(storage, part)
 
-    def moments_of(self, storage: Storage, view: ReadView) -> ClusterMoments:
+    def moments_of(self, storage: Storage, view: ReadView) -> ClusterMoments | ChoiceMoments:
         """Return the moments of the clusters as `view` reads rows; all rows are read when it is a new one.
 
         They follow what is stored from then on, for the views asked for last; those never asked for go.
@@ -130,8 +128,8 @@ class Clustering:
 
     def follow(self, view: ReadView) -> ViewMoments:
         """Keep moments of what `view` reads from now on."""
-        assert self.dims is not None
-        made = self.moments[known_as(view)] = ViewMoments(known_as(view), self.capacity, self.dims, self.dtype)
+        assert self.make_sums is not None
+        made = self.moments[known_as(view)] = ViewMoments(known_as(view), self.capacity, self.make_sums())
         return made
 
     # -- refresh ----------------------------------------------------------------------------------
@@ -216,6 +214,6 @@ class Clustering:
         self.members.load_state_dict(state["members"])
         self.gone = [np.array(state["gone"])] if len(state["gone"]) else []
         for saved in state["moments"]:
-            assert self.dims is not None
-            made = ViewMoments.of_state(saved, self.capacity, self.dims, self.dtype)
+            assert self.make_sums is not None
+            made = ViewMoments.of_state(saved, self.capacity, self.make_sums())
             self.moments[made.view] = made

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns, num_features, observation_columns, part_of
+from interreplay.storage.columns import Columns, choice_columns, num_features, observation_columns, part_of
 from interreplay.transitions import Transitions, join_parts, unchecked
 
 if TYPE_CHECKING:
@@ -24,6 +24,19 @@ def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
 def lead(columns: Columns) -> int:
     """Return numbers before z in a transition vector: those of an achieved goal, which is in s but not in z."""
     return action_range(columns).stop - num_features(columns)
+
+
+def choice_places(columns: Columns) -> list[int]:
+    """Return where the choices of s, a and s' lie in a transition vector, in ascending order."""
+    observed = list(observation_columns(columns))
+    places: list[int] = []
+    at = 0
+    for name in (*observed, "actions", "rewards", *observed):
+        after = at + math.prod(columns[name][0])
+        if name in choice_columns(columns):
+            places += range(at, after)
+        at = after
+    return places
 
 
 def action_range(columns: Columns) -> slice:
@@ -47,7 +60,7 @@ def as_transitions(vectors: Tensor, columns: Columns) -> Transitions:
         shape, dtype = columns[name]
         part = vectors[:, at : at + math.prod(shape)]
         at += math.prod(shape)
-        return part.to(dtype).reshape(len(vectors), *shape)
+        return (part if dtype.is_floating_point else part.round()).to(dtype).reshape(len(vectors), *shape)
 
     observed = list(observation_columns(columns))
     obs = join_parts({part_of(name): take(name) for name in observed})

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from interreplay.neighborhood.clusters.choice_moments import ChoiceMoments
 from interreplay.neighborhood.clusters.cluster_moments import ClusterMoments
 from interreplay.neighborhood.clusters.mature_rows import MatureRows
 from interreplay.storage.read_views import OneStep, ReadView, read_view
@@ -21,13 +22,11 @@ class ViewMoments:
     Args:
         view: How rows are read.
         capacity: Number of slots.
-        dims: Length D of a vector.
-        dtype: Of vectors.
+        sums: Of the clusters, still empty.
     """
 
-    def __init__(self, view: ReadView, capacity: int, dims: int, dtype: Any):
-        self.view, self.asked = view, False
-        self.sums = ClusterMoments(dims, dtype)
+    def __init__(self, view: ReadView, capacity: int, sums: ClusterMoments | ChoiceMoments):
+        self.view, self.asked, self.sums = view, False, sums
         self.mature = MatureRows(capacity, view) if view.n_step > 1 else None
 
     def begin(self, storage: Storage, clusters: np.ndarray, count: int) -> None:
@@ -39,7 +38,7 @@ class ViewMoments:
             self.mature(storage, slots)
         for number, part in enumerate(parts(slots)):
             if number == 0:
-                self.sums.origin[:] = self.view.vectors(storage, part).mean(0, dtype=np.float64)
+                self.sums.start_around(self.view.vectors(storage, part).mean(0, dtype=np.float64))
             self.add(storage, part, clusters[part])
 
     def join(self, storage: Storage, added: np.ndarray, clusters: np.ndarray, vectors: np.ndarray) -> None:
@@ -87,9 +86,9 @@ class ViewMoments:
         return state | ({"mature": self.mature.state_dict()} if self.mature is not None else {})
 
     @classmethod
-    def of_state(cls, state: dict[str, Any], capacity: int, dims: int, dtype: Any) -> ViewMoments:
+    def of_state(cls, state: dict[str, Any], capacity: int, sums: ClusterMoments | ChoiceMoments) -> ViewMoments:
         """Return the moments of a state."""
-        made = cls(known_as(read_view(int(state["n_step"]), float(state["gamma"]))), capacity, dims, dtype)
+        made = cls(known_as(read_view(int(state["n_step"]), float(state["gamma"]))), capacity, sums)
         made.asked = True
         made.sums.load_state_dict(state["sums"])
         if made.mature is not None:
