@@ -31,6 +31,12 @@ class IMPALASettings:
     broadcast_interval: int = setting(
         1, Whole(1), "updates after which runners in other processes get new weights, where they are not in step"
     )
+    max_lag: int = setting(
+        100,
+        Whole(1),
+        "updates that the weights of a request may be behind before the learner waits for its answer alone, where "
+        "runners in other processes are not in step",
+    )
     lr: float = changed_default(DQNSettings, "lr", 6e-4)
     lr_end: float | None = setting(
         0.0,

@@ -104,3 +104,15 @@ class Draws(Counting):
 
     def observation(self):
         return self.np_random.random(2).astype(np.float32)
+
+
+class SlowSecond(Draws):
+    """Steps take .05 seconds in the second runner."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.slow = getattr(config, "worker_index", 0) == 2
+
+    def step(self, action):
+        time.sleep(0.05 * self.slow)
+        return super().step(action)

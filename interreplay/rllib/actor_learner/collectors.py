@@ -94,6 +94,8 @@ class UnrollsInStep(Elsewhere):
 class UnrollsAsTheyCome(Elsewhere):
     """Runners work on one request after the other, with the weights of when each was sent.
 
+    An answer of weights that are more than `max_lag` updates behind is waited for before any other is taken.
+
     Args:
         runners: These.
         learner: Whose weights they act with.
@@ -128,7 +130,7 @@ class UnrollsAsTheyCome(Elsewhere):
 
     def _send(self, steps: int) -> None:
         version, weights = self._newest()
-        self._requests.send(lambda runner, restarts: runner.answer.remote(weights, version, steps, restarts))
+        self._requests.send(lambda runner, restarts: runner.answer.remote(weights, version, steps, restarts), version)
 
     def _newest(self) -> tuple[int, list[ray.ObjectRef]]:
         """Return weights and their version; new ones after `broadcast_interval` updates, one object for all runners."""
@@ -139,7 +141,7 @@ class UnrollsAsTheyCome(Elsewhere):
 
     def _receive(self) -> dict[int, Any]:
         """Keep the next answer, or return the errors of runners that gave none."""
-        found = self._requests.receive()
+        found = self._requests.receive(self._learner.updates - self._config.max_lag)
         if isinstance(found, dict):
             return found
         index, answer = found

@@ -6,13 +6,20 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import RayError
 
 from interreplay.errors import EnvironmentFailure, InterreplayError
 from interreplay.rllib.env_runner.remote import RemoteRunners, lost
+
+
+class Request(NamedTuple):
+    """A request on the way: the runner's index, and the version of the weights that it was sent."""
+
+    runner: int
+    version: int
 
 
 class Requests:
@@ -31,43 +38,46 @@ class Requests:
 
     def __init__(self, runners: RemoteRunners, most: int, limit: float | None):
         self._runners, self._most, self._limit = runners, most, math.inf if limit is None else limit
-        self._in_flight: dict[ray.ObjectRef, int] = {}
+        self._in_flight: dict[ray.ObjectRef, Request] = {}
         self._heard_of: dict[int, float] = {}
         self.waited = 0.0
 
     def __len__(self) -> int:
         return len(self._in_flight)
 
-    def send(self, ask: Callable[[Any, int | None], ray.ObjectRef]) -> None:
+    def send(self, ask: Callable[[Any, int | None], ray.ObjectRef], version: int) -> None:
         """Send every runner in service as many requests as it lacks.
 
         Args:
             ask: Sends one, given Ray's handle of the runner and how often its process is known to have been replaced.
+            version: Of the weights that they are sent.
         """
-        waiting = Counter(self._in_flight.values())
+        waiting = Counter(request.runner for request in self._in_flight.values())
         for index, handle in self._runners.in_service().items():
             if not waiting[index]:
                 self._heard_of[index] = time.monotonic()
             for _ in range(self._most - waiting[index]):
-                self._in_flight[ask(handle, self._runners.restarts.get(index))] = index
+                self._in_flight[ask(handle, self._runners.restarts.get(index))] = Request(index, version)
 
-    def receive(self) -> tuple[int, Any] | dict[int, InterreplayError]:
-        """Wait for an answer.
+    def receive(self, oldest: float = -math.inf) -> tuple[int, Any] | dict[int, InterreplayError]:
+        """Wait for an answer; where requests are on the way of versions before `oldest`, for one of those.
 
         Returns:
             The runner's index and its answer, or where one failed, died or took too long, the errors by index.
         """
         while not (failures := self._overdue(begun := time.monotonic())):
-            next_limit = min(self._heard_of[index] for index in self._in_flight.values()) + self._limit
+            old = [reference for reference, request in self._in_flight.items() if request.version < oldest]
+            awaited = old or list(self._in_flight)
+            next_limit = min(self._heard_of[self._in_flight[one].runner] for one in awaited) + self._limit
             timeout = None if math.isinf(next_limit) else max(0.0, next_limit - begun)
-            ready, _ = ray.wait(list(self._in_flight), num_returns=1, timeout=timeout)
+            ready, _ = ray.wait(awaited, num_returns=1, timeout=timeout)
             self.waited += time.monotonic() - begun
             if ready:
                 return self._answer(ready[0])
         return failures
 
     def _answer(self, request: ray.ObjectRef) -> tuple[int, Any] | dict[int, InterreplayError]:
-        index = self._in_flight.pop(request)
+        index = self._in_flight.pop(request).runner
         self._heard_of[index] = time.monotonic()
         try:
             answer = ray.get(request)
@@ -83,12 +93,14 @@ class Requests:
     def _overdue(self, now: float) -> dict[int, InterreplayError]:
         """End runners that had their time and have answered nothing; return the errors."""
         found: dict[int, InterreplayError] = {}
-        for index in {index for index in self._in_flight.values() if now >= self._heard_of[index] + self._limit}:
-            mine = [request for request, runner in self._in_flight.items() if runner == index]
+        for index in {request.runner for request in self._in_flight.values()}:
+            if now < self._heard_of[index] + self._limit:
+                continue
+            mine = [reference for reference, request in self._in_flight.items() if request.runner == index]
             if not ray.wait(mine, num_returns=1, timeout=0)[0]:
                 self._forget(index)
                 found[index] = self._runners.end(index)
         return found
 
     def _forget(self, index: int) -> None:
-        self._in_flight = {request: runner for request, runner in self._in_flight.items() if runner != index}
+        self._in_flight = {r: request for r, request in self._in_flight.items() if request.runner != index}
