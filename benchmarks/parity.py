@@ -57,7 +57,8 @@ class Setup:
 
 PARITY = Setup("parity", ("SAC", "TD3"), 50_000, 5_000, 5_000, 256, 256)
 STUDY_A = Setup("parity_study_a", ("TD3",), 12_000, 1_000, 1_000, 128, 128)
-SETUPS = {"parity": PARITY, "study_a": STUDY_A}
+INGREDIENTS = Setup("parity_ingredients", ("SAC",), 12_000, 1_000, 1_000, 256, 256)
+SETUPS = {"parity": PARITY, "study_a": STUDY_A, "ingredients": INGREDIENTS}
 
 
 def ours(setup: Setup, trainer: str, seed: int) -> list[tuple[float, float]]:
