@@ -58,10 +58,10 @@ def areas_of(found: pd.DataFrame, random: float) -> dict[str, np.ndarray]:
     return {arm: values for arm, values in areas.items() if len(values)}
 
 
-def interval(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
+def interval(ours: np.ndarray, theirs: np.ndarray) -> str:
     """Return the 95 % percentile interval of the ratio of two means, seeds drawn within each arm."""
     if min(len(ours), len(theirs)) < 2:
-        return float("nan"), float("nan")
+        return "(one seed)"
     drawn = stats.bootstrap(
         (ours, theirs),
         lambda a, b, axis=-1: a.mean(axis) / b.mean(axis),
@@ -69,7 +69,7 @@ def interval(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
         method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval
-    return float(drawn.low), float(drawn.high)
+    return f"({drawn.low:.2f} to {drawn.high:.2f})"
 
 
 def describe(areas: Mapping[str, np.ndarray]) -> str:
@@ -77,8 +77,7 @@ def describe(areas: Mapping[str, np.ndarray]) -> str:
     first = next(iter(areas.values()))
     rows = []
     for arm, values in areas.items():
-        low, high = interval(values, first)
-        ratio = "1" if values is first else f"{values.mean() / first.mean():.2f} ({low:.2f} to {high:.2f})"
+        ratio = "1" if values is first else f"{values.mean() / first.mean():.2f} {interval(values, first)}"
         rows.append([arm, ", ".join(f"{value:,.0f}" for value in values), f"{values.mean():,.0f}", ratio])
     return table(["arm", "area above random play of every seed", "mean", f"× {next(iter(areas))}"], rows)
 

@@ -134,7 +134,7 @@ def summary(setup: Setup) -> str:
             at = {steps: [c[c[:, 0] == steps, 1][0] for c in curves if (c[:, 0] == steps).any()] for steps in shown}
             cells = [", ".join(f"{v:,.0f}" for v in values) for values in at.values()]
             rows.append([trainer, program, *cells])
-    if "SAC" in setup.trainers:
+    if setup is PARITY:
         band = [f"{mean:,} ({low:,} to {high:,})" for low, mean, high in PUBLISHED.values()]
         rows.append(["SAC", "published, v4, ten seeds", *band])
     return table(["", "", *(f"{steps:,}" for steps in shown)], rows)
@@ -151,7 +151,7 @@ def draw(setup: Setup) -> None:
         1, len(setup.trainers), figsize=(5 * len(setup.trainers), 3.8), sharey=True, layout="constrained", squeeze=False
     )
     for panel, trainer in zip(panels[0], setup.trainers, strict=True):
-        if trainer == "SAC":
+        if trainer == "SAC" and setup is PARITY:
             low, mean, high = zip(*PUBLISHED.values(), strict=True)
             panel.fill_between(list(PUBLISHED), low, high, color="0.9", label="published (v4), ten seeds")
             panel.plot(list(PUBLISHED), mean, color="0.7")
