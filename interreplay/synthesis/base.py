@@ -86,18 +86,20 @@ def refuse_integers(columns: Columns, done: str, also: Collection[str] = ()) -> 
             raise ValueError(f"{name} of {dtype} cannot be {done}; expected floats, or {keeping}")
 
 
-def refuse_unblendable(columns: Columns) -> None:
-    """Refuse rows in which nothing can be blended: choices are not, nor are rows of different ones.
+def refuse_without_numbers(columns: Columns, done: str, also: Collection[str] = ("actions",)) -> None:
+    """Refuse rows without numbers that something could be done to: choices stay as they are.
 
     Args:
         columns: What a stored row is made of.
+        done: What would be done to numbers of the observation, as a participle, for the message.
+        also: Further columns that it would be done to.
 
     Raises:
-        ValueError: For arrays of bytes, such as images, and where observation and actions are choices alone.
+        ValueError: For arrays of bytes, such as images, and where there are choices alone.
     """
     choices = choice_columns(columns)
     rest = {name: spec for name, spec in columns.items() if name not in choices}
-    refuse_integers(rest, "blended", also=("actions",))
-    if not any(is_observation(name) or name == "actions" for name in rest):
-        named = " and ".join(f"{name} of {columns[name][1]}" for name in choices)
-        raise ValueError(f"{named} cannot be blended, and there is nothing else; expected floats among them")
+    refuse_integers(rest, done, also)
+    if not any(is_observation(name) or name in also for name in rest):
+        named = " and ".join(f"{n} of {columns[n][1]}" for n in choices if is_observation(n) or n in also)
+        raise ValueError(f"{named} cannot be {done}, and there is nothing else; expected floats among them")

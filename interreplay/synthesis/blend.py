@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interreplay.environments.terminations import TerminationFn, as_termination_fn
 from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import Synthesizer, refuse_unblendable
+from interreplay.synthesis.base import Synthesizer, refuse_without_numbers
 from interreplay.transitions import Transitions, map_observation, observation_parts, unchecked
 
 
@@ -58,7 +58,7 @@ class Blend(Synthesizer):
         return max(0.0, self.prob_interpolation - self.interp_decay * self.progress)
 
     def check(self, columns: Columns) -> None:
-        refuse_unblendable(columns)
+        refuse_without_numbers(columns, "blended")
 
     def anneal(self, progress: float) -> None:
         self.progress = min(max(float(progress), 0.0), 1.0)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_integers
+from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_without_numbers
 from interreplay.synthesis.moments import StoredSpread, parts
 from interreplay.transitions import Transitions, join_parts
 
@@ -23,7 +23,8 @@ class Noise(Synthesizer):
 
     The baseline that interpolation has to beat, after the random perturbations of RAD (Laskin et al. 2020,
     arXiv:2004.14990). std(x) is over the rows stored now, one step each also with n-step transitions. Actions are
-    clipped to their bounds; flags and discounts stay. With σ = 0 the rows are the stored ones bit for bit.
+    clipped to their bounds; flags, discounts and choices, such as Discrete parts, stay. With σ = 0 the rows are the
+    stored ones bit for bit.
 
     Args:
         sigma: σ ≥ 0.
@@ -59,7 +60,7 @@ class Noise(Synthesizer):
         return self.sigma > 0 and not self.multiplicative
 
     def check(self, columns: Columns) -> None:
-        refuse_integers(columns, "perturbed", also=("actions",))
+        refuse_without_numbers(columns, "perturbed")
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if self.measures:
@@ -77,9 +78,9 @@ class Noise(Synthesizer):
         noise = standard_normal((len(anchors), sum(widths)), rng, anchors.rewards.device)
         noise *= (self.sigma * self.moments.std()).to(noise) if self.measures else self.sigma
         pieces = zip(columns.items(), noise.split(widths, dim=1), strict=True)
-        if self.multiplicative:
-            return Synthesized(self._rebuilt(anchors, {name: torch.addcmul(x, x, e.to(x)) for (name, x), e in pieces}))
-        return Synthesized(self._rebuilt(anchors, {name: x + e.to(x) for (name, x), e in pieces}))
+        numbers = [(name, x, e.to(x)) for (name, x), e in pieces if x.is_floating_point()]
+        made = {name: torch.addcmul(x, x, e) if self.multiplicative else x + e for name, x, e in numbers}
+        return Synthesized(self._rebuilt(anchors, columns | made))
 
     def _rebuilt(self, anchors: Transitions, flat: dict[str, Tensor]) -> Transitions:
         """Return `anchors` with the numbers of `flat`, as `parts` gave them."""
@@ -90,9 +91,11 @@ class Noise(Synthesizer):
             return join_parts({name: flat[f"{which}.{name}"].reshape(part.shape) for name, part in like.items()})
 
         actions = flat["actions"].reshape(anchors.actions.shape)
+        if actions.is_floating_point():
+            actions = actions.clamp(self.low.to(actions), self.high.to(actions))
         return anchors.replace(
             obs=observation("obs", anchors.obs),
-            actions=actions.clamp(self.low.to(actions), self.high.to(actions)),
+            actions=actions,
             rewards=flat["rewards"].reshape(anchors.rewards.shape),
             next_obs=observation("next_obs", anchors.next_obs),
         )

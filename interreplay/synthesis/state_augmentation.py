@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from interreplay.part import standard_normal
-from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_integers
+from interreplay.storage.columns import Columns, choice_columns, is_observation
+from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_without_numbers
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 Change = Callable[[Tensor, float, np.random.Generator], Tensor]
@@ -82,10 +82,10 @@ class StateAugmentation(Synthesizer):
     * ``"scaling"``: times U(.8, 1.2), one for s and one for s';
     * ``"dropout"``: one dimension becomes 0; ``"switch"``: two are exchanged; drawn apart for s and s'.
 
-    Of a Dict observation each part is augmented so, with one λ for all. With m views, ``extras["views_obs"]`` and
-    ``extras["views_next_obs"]`` hold all of them ``(n, m, ...)``, the first of which are `obs` and `next_obs`; the
-    parts of a Dict observation lie there side by side by name, float32 ``(n, m, d)``. Learners average Q-values and
-    targets over the views.
+    Of a Dict observation each part is augmented so, with one λ for all; parts that are choices stay. With m views,
+    ``extras["views_obs"]`` and ``extras["views_next_obs"]`` hold all of them ``(n, m, ...)``, the first of which are
+    `obs` and `next_obs`; the parts of a Dict observation lie there side by side by name, float32 ``(n, m, d)``.
+    Learners average Q-values and targets over the views.
 
     Args:
         augmentation: One of the six.
@@ -112,7 +112,10 @@ class StateAugmentation(Synthesizer):
             self.strength = float(strength)
 
     def check(self, columns: Columns) -> None:
-        refuse_integers(columns, "augmented")
+        refuse_without_numbers(columns, "augmented", also=())
+        choices = [name for name in choice_columns(columns) if is_observation(name)]
+        if choices and self.views > 1:
+            raise ValueError(f"views is {self.views}; expected 1 where {choices[0]} is of {columns[choices[0]][1]}")
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         obs, next_obs = self._mixed(anchors, rng) if self.change is None else self._changed(anchors, rng)
@@ -130,6 +133,8 @@ class StateAugmentation(Synthesizer):
         def views(obs: Observation) -> dict[str, Tensor]:
             return {
                 name: change(_flat(_repeat(part, m)), self.strength, rng).view(len(part), m, *part.shape[1:])
+                if part.is_floating_point()
+                else _repeat(part, m)
                 for name, part in observation_parts(obs).items()
             }
 
@@ -140,10 +145,12 @@ class StateAugmentation(Synthesizer):
         drawn = torch.from_numpy(rng.beta(self.strength, self.strength, (len(rows), self.views)))
         mix = drawn.to(rows.rewards).masked_fill_(rows.terminated.unsqueeze(1), 1.0)
         ends = {name: _repeat(part, self.views) for name, part in observation_parts(rows.next_obs).items()}
-        mixed = {}
+        mixed = {name: _repeat(part, self.views) for name, part in observation_parts(rows.obs).items()}
         for name, part in observation_parts(rows.obs).items():
+            if not part.is_floating_point():
+                continue
             share = mix.to(part).view(mix.shape + (1,) * (part.dim() - 1))
-            mixed[name] = torch.lerp(ends[name], _repeat(part, self.views), share)
+            mixed[name] = torch.lerp(ends[name], mixed[name], share)
         return mixed, ends
 
 

@@ -255,6 +255,35 @@ def test_a_state_of_means_continues_with_the_same_batches():
     assert torch.equal(first.transitions.obs["arm"], second.transitions.obs["arm"])
 
 
-def test_what_needs_numbers_alone_says_so():
-    with pytest.raises(ValueError, match=r"obs.mode of torch.int64"):
-        replay_buffers.Noise(capacity=50).add(rows(40))
+@pytest.mark.parametrize("actions", ["box", "discrete"])
+@pytest.mark.parametrize("name", ["Noise", "S4RL"])
+def test_changes_of_numbers_leave_choices_as_they_are(name, actions):
+    buffer = getattr(replay_buffers, name)(capacity=300, seed=0)
+    buffer.add(rows(300, actions=actions))
+    sample = buffer.sample(64)
+    stored, made = buffer.storage[sample.slots], sample.transitions
+    assert np.array_equal(choices_of(made), choices_of(stored))
+    assert not torch.equal(made.obs["arm"], stored.obs["arm"])
+    assert torch.equal(made.actions, stored.actions) == (name == "S4RL" or actions == "discrete")
+
+
+@pytest.mark.parametrize(
+    ("buffer", "message"),
+    [
+        (
+            lambda: replay_buffers.S4RL(capacity=50),
+            "obs.flags of torch.int8 .*cannot be augmented, and there is nothing",
+        ),
+        (lambda: replay_buffers.Noise(capacity=50), "actions of torch.int64 cannot be perturbed, and there is nothing"),
+    ],
+)
+def test_choices_alone_are_refused(buffer, message):
+    given = rows(40, actions="discrete")
+    choices = [{name: part for name, part in obs.items() if name != "arm"} for obs in (given.obs, given.next_obs)]
+    with pytest.raises(ValueError, match=message):
+        buffer().add(given.replace(obs=choices[0], next_obs=choices[1]))
+
+
+def test_views_of_states_with_choices_are_refused():
+    with pytest.raises(ValueError, match="views is 2; expected 1 where obs.mode is of torch.int64"):
+        replay_buffers.S4RL(capacity=50, views=2).add(rows(40))
