@@ -8,6 +8,7 @@ that number, and beyond it in turn. `benchmarks/clusters.py` measures how many a
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,9 @@ class Cluster(Neighborhood):
         if not self.moments:
             return Clustering(capacity, slice(0, dims), *sizes, feature_vectors)
         z, dtype, choices = slice(before, before + dims), f"f{itemsize}", np.array(self._choices, np.int64)
-
-        def sums() -> ClusterMoments | ChoiceMoments:
-            return ChoiceMoments(numbers, dtype, choices) if len(choices) else ClusterMoments(numbers, dtype)
-
+        sums: Callable[[], ClusterMoments | ChoiceMoments] = functools.partial(ClusterMoments, numbers, dtype)
+        if len(choices):
+            sums = functools.partial(ChoiceMoments, numbers, dtype, choices)
         return Clustering(capacity, z, *sizes, OneStep().vectors, sums)
 
     def _clustering(self, storage: Storage) -> Clustering:

@@ -42,8 +42,8 @@ def test_arguments_and_refusals():
     assert by_name == {"type": "Mix", "sources": {"near": "NMER"}, "shares": {"near": 1.0}}
     with pytest.raises(ValueError, match="Mix takes no argument 'share'"):
         SACConfig().replay("Mix", sources={"near": "NMER"}, share={"near": 1.0})
-    with pytest.raises(ValueError, match="expected Box|expected float"):
-        mixed(Mix({"near": "LCER"})).environment("CartPole-v1").build_algo()
+    with pytest.raises(ValueError, match="cannot be blended, and there is nothing else"):
+        mixed(Mix({"near": "LCER"})).environment("FrozenLake-v1").build_algo()
 
 
 def test_a_ready_mix_is_taken_as_its_sources_are():

@@ -255,8 +255,11 @@ def test_observations_are_blended_among_equal_discrete_actions():
     assert mixed.any()
     neighbors = buffer.buffer.storage[sample.neighbor_slots[mixed]]
     assert (neighbors.actions == sample.transitions.actions[mixed]).all()
-    with pytest.raises(ValueError, match="action"):
-        ReplayBuffer(100, buffer="LCER").add(chunks)
+    buffer = ReplayBuffer(100, buffer="LCER", seed=0)
+    buffer.add(chunks)
+    sample = buffer.buffer.sample(64)
+    assert (sample.mix < 1).any()
+    assert (sample.transitions.actions == buffer.buffer.storage[sample.slots].actions).all()
 
 
 @pytest.mark.parametrize("kind", ["interreplay.rllib.ReplayBuffer", ReplayBuffer])

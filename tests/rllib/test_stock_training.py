@@ -140,11 +140,14 @@ def test_stock_dqn_trains_by_dotted_string(cluster, as_dict):
         algorithm.stop()
 
 
-def test_dqn_with_a_blending_buffer_says_that_actions_are_discrete(cluster):
+def test_dqn_with_a_blending_buffer_keeps_its_actions(cluster):
     algorithm = short(StockDQNConfig(), "CartPole-v1").replay("LCER", capacity=1000).build_algo()
     try:
-        with pytest.raises(ValueError, match="action"):
-            algorithm.train()
+        algorithm.train()
+        buffer = algorithm.local_replay_buffer.buffer
+        sample = buffer.sample(64)
+        assert (sample.mix < 1).any()
+        assert (sample.transitions.actions == buffer.storage[sample.slots].actions).all()
     finally:
         algorithm.stop()
 

@@ -244,7 +244,10 @@ def test_request_stop_ends_an_iteration_early_and_it_goes_on_later():
         (lambda c: c.replay("Uniform", capacity=8).validate(), "capacity is 8"),
         (lambda c: c.training(tau=0.0).validate(), "tau is 0.0"),
         (lambda c: c.training(actor_lr=-1).validate(), "actor_lr is -1"),
-        (lambda c: c.replay("LCER").environment("CartPole-v1").build_algo(), "Discrete"),
+        (
+            lambda c: c.replay("LCER").environment("FrozenLake-v1").build_algo(),
+            "cannot be blended, and there is nothing else",
+        ),
         (lambda c: config("CartPole-v1", trainer="TD3").build_algo(), "Discrete"),
     ],
 )
