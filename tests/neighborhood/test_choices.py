@@ -190,8 +190,13 @@ def lcer(seed=0, **more):
     return replay_buffers.LCER(capacity=400, n_clusters=8, refresh_every=50, seed=seed, **more)
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
-@pytest.mark.parametrize("actions", ["box", "discrete"])
+@pytest.mark.parametrize(
+    ("actions", "n_step"),
+    [
+        ("discrete", 3),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("discrete", 1), ("box", 1), ("box", 3))),
+    ],
+)
 def test_a_mean_is_that_of_the_members_with_the_same_choices(actions, n_step):
     """Rows come and go, clusters move; each mean is compared with that of the rows picked out one by one."""
     buffer, given = lcer(n_step=n_step), rows(1_000, actions=actions, choices=2)
