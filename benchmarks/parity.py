@@ -16,7 +16,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,18 @@ PUBLISHED |= {40_000: (1_968, 3_196, 3_808), 50_000: (3_463, 4_212, 4_879)}
 
 @dataclass(frozen=True)
 class Setup:
-    """What both programs are asked for; evaluations are `every` so many steps, hidden layers two of `width`."""
+    """What both programs are asked for, and what is shown beside them.
+
+    Attributes:
+        name: Of the folder and the figure.
+        trainers: Which are compared.
+        steps: Env steps of a run.
+        every: Steps between evaluations.
+        starts: Random steps.
+        batch: Rows per update.
+        width: Of each of two hidden layers.
+        published: Least, mean and most return of SAC by env steps, where somebody published them.
+    """
 
     name: str
     trainers: tuple[str, ...]
@@ -43,6 +55,7 @@ class Setup:
     starts: int
     batch: int
     width: int
+    published: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
 
     @property
     def data(self) -> Path:
@@ -55,7 +68,7 @@ class Setup:
         return HERE / "figures" / f"{self.name}.png"
 
 
-PARITY = Setup("parity", ("SAC", "TD3"), 50_000, 5_000, 5_000, 256, 256)
+PARITY = Setup("parity", ("SAC", "TD3"), 50_000, 5_000, 5_000, 256, 256, PUBLISHED)
 STUDY_A = Setup("parity_study_a", ("TD3",), 12_000, 1_000, 1_000, 128, 128)
 INGREDIENTS = Setup("parity_ingredients", ("SAC",), 12_000, 1_000, 1_000, 256, 256)
 SETUPS = {"parity": PARITY, "study_a": STUDY_A, "ingredients": INGREDIENTS}
@@ -127,15 +140,15 @@ def read(setup: Setup, program: str, trainer: str) -> dict[int, np.ndarray]:
 
 def summary(setup: Setup) -> str:
     """Return every seed's returns at several steps, as markdown."""
-    rows, shown = [], [steps for steps in PUBLISHED if steps <= setup.steps] or range(3_000, setup.steps + 1, 3_000)
+    rows, shown = [], list(setup.published) or range(3_000, setup.steps + 1, 3_000)
     for trainer in setup.trainers:
         for program in PROGRAMS:
             curves = list(read(setup, program, trainer).values())
             at = {steps: [c[c[:, 0] == steps, 1][0] for c in curves if (c[:, 0] == steps).any()] for steps in shown}
             cells = [", ".join(f"{v:,.0f}" for v in values) for values in at.values()]
             rows.append([trainer, program, *cells])
-    if setup is PARITY:
-        band = [f"{mean:,} ({low:,} to {high:,})" for low, mean, high in PUBLISHED.values()]
+    if setup.published:
+        band = [f"{mean:,} ({low:,} to {high:,})" for low, mean, high in setup.published.values()]
         rows.append(["SAC", "published, v4, ten seeds", *band])
     return table(["", "", *(f"{steps:,}" for steps in shown)], rows)
 
@@ -151,10 +164,10 @@ def draw(setup: Setup) -> None:
         1, len(setup.trainers), figsize=(5 * len(setup.trainers), 3.8), sharey=True, layout="constrained", squeeze=False
     )
     for panel, trainer in zip(panels[0], setup.trainers, strict=True):
-        if trainer == "SAC" and setup is PARITY:
-            low, mean, high = zip(*PUBLISHED.values(), strict=True)
-            panel.fill_between(list(PUBLISHED), low, high, color="0.9", label="published (v4), ten seeds")
-            panel.plot(list(PUBLISHED), mean, color="0.7")
+        if trainer == "SAC" and setup.published:
+            low, mean, high = zip(*setup.published.values(), strict=True)
+            panel.fill_between(list(setup.published), low, high, color="0.9", label="published (v4), ten seeds")
+            panel.plot(list(setup.published), mean, color="0.7")
         for program, color in zip(PROGRAMS, ("C0", "C1"), strict=True):
             curves = list(read(setup, program, trainer).values())
             for curve in curves:

@@ -64,7 +64,7 @@ class Cluster(Neighborhood):
             self._size = {"capacity": storage.capacity}
             self._size |= {"dims": num_features(storage.columns), "numbers": length(storage.columns)}
             self._size["before"] = lead(storage.columns)
-            self._choices = choice_places(storage.columns)
+            self._choices = choice_places(storage.columns) if self.moments else []
             self._size["itemsize"] = OneStep().vectors(storage, slots[:1].numpy(force=True)).itemsize
             self.clustering = self._begin(**self._size)
             if self.moments:
@@ -106,7 +106,11 @@ class Cluster(Neighborhood):
         }
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Return bytes beside a full storage: three numbers per row, centers, moments, and z of rows that are gone."""
+        """Return bytes beside a full storage: three numbers per row, centers, moments, and z of rows that are gone.
+
+        Where there are choices, moments are of the groups that occur in a cluster, whose number is not known before:
+        one per cluster counts here.
+        """
         numbers = 2 * features + 1 if self.moments else features
         clusters = min(self.n_clusters, max(1, capacity // 2))
         moments = 48 * numbers + 8 if self.moments else 0

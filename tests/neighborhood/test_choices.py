@@ -44,6 +44,14 @@ def choices_of(batch: Transitions, *, after: bool = True) -> np.ndarray:
     return np.concatenate(parts, 1)
 
 
+def without_and_with_one_choice(given: Transitions) -> dict[str, Transitions]:
+    """The numbers of rows alone, and beside a choice that is the same in all of them."""
+    n = len(given)
+    same = {"mode": torch.zeros(n, dtype=torch.int64), "flags": torch.zeros(n, 2, dtype=torch.int8)}
+    alone = given.replace(obs={"arm": given.obs["arm"]}, next_obs={"arm": given.next_obs["arm"]})
+    return {"alone": alone, "beside": given.replace(obs={**given.obs, **same}, next_obs={**given.next_obs, **same})}
+
+
 def by_brute_force(storage: Storage, slot: int, k: int) -> set[int]:
     """The k nearest of the rows with the choices of one, in z / std(z), one after the other in float64."""
     stored = storage[torch.arange(len(storage))]
@@ -168,10 +176,7 @@ def test_a_state_continues_with_the_same_batches():
 def test_processes_predict_numbers_as_if_there_were_no_choices():
     """With one choice for all rows, outcomes are those of the numbers alone."""
     given, made = rows(300), {}
-    same = {"mode": torch.zeros(300, dtype=torch.int64), "flags": torch.zeros(300, 2, dtype=torch.int8)}
-    alone = given.replace(obs={"arm": given.obs["arm"]}, next_obs={"arm": given.next_obs["arm"]})
-    beside = given.replace(obs={**given.obs, **same}, next_obs={**given.next_obs, **same})
-    for name, stored in (("alone", alone), ("beside", beside)):
+    for name, stored in without_and_with_one_choice(given).items():
         buffer = replay_buffers.BIER(capacity=300, seed=0, precision="float64")
         buffer.add(stored)
         made[name] = buffer.sample(128)
@@ -233,10 +238,7 @@ def test_a_mean_is_that_of_the_members_with_the_same_choices(actions, n_step):
 
 def test_a_mean_of_one_choice_is_the_mean_without_choices():
     given, made = rows(600), {}
-    same = {"mode": torch.zeros(600, dtype=torch.int64), "flags": torch.zeros(600, 2, dtype=torch.int8)}
-    alone = given.replace(obs={"arm": given.obs["arm"]}, next_obs={"arm": given.next_obs["arm"]})
-    beside = given.replace(obs={**given.obs, **same}, next_obs={**given.next_obs, **same})
-    for name, stored in (("alone", alone), ("beside", beside)):
+    for name, stored in without_and_with_one_choice(given).items():
         buffer = lcer()
         buffer.neighborhood.noise = 0.0
         for start in range(0, 600, 20):
