@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,40 +21,11 @@ import pandas as pd
 from scipy import stats
 
 from benchmarks.measure import table
-from benchmarks.ratio_statistics import area
-from interreplay.analysis.reading.results import read_results
+from benchmarks.ratio_statistics import areas_of
+from benchmarks.study_curves import draw_curves, read
 
 COLORS = {"SAC-1": "#9aa5b1", "SAC-20": "#3e4c59", "DroQ": "#2f7ed8", "DroQ-NMER": "#c65d21", "REDQ-5": "#5a8f29"}
 """By arm, in the order in which they are shown; the first is what others are compared with."""
-
-
-def evaluations(folder: Path) -> pd.DataFrame:
-    """Return the evaluations of the runs that ended: ``arm``, ``seed``, ``steps``, ``value``."""
-    parts = []
-    for run in sorted(path.parent for path in folder.glob("*/params.json")):
-        found = re.search(r"_([^_]+)_s(\d+)$", run.name)
-        if found is None or found[1] not in COLORS or not ended(run):
-            continue
-        rows = read_results(run).table.dropna(subset=["evaluation"])
-        columns = {"arm": found[1], "seed": int(found[2]), "steps": rows["env_steps"], "value": rows["evaluation"]}
-        parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True)
-
-
-def ended(run: Path) -> bool:
-    """Return whether a run came to its end."""
-    return (run / "status.json").exists() and json.loads((run / "status.json").read_text())["state"] == "finished"
-
-
-def areas_of(found: pd.DataFrame, random: float) -> dict[str, np.ndarray]:
-    """Return the areas above random play of each arm, in the order of seeds."""
-    areas = {}
-    for arm in COLORS:
-        runs = [run.sort_values("steps") for _, run in found[found["arm"] == arm].groupby("seed")]
-        areas[arm] = np.array(
-            [area(run["steps"].to_numpy(float), run["value"].to_numpy(float), random) for run in runs]
-        )
-    return {arm: values for arm, values in areas.items() if len(values)}
 
 
 def interval(ours: np.ndarray, theirs: np.ndarray) -> str:
@@ -85,22 +55,16 @@ def describe(areas: Mapping[str, np.ndarray]) -> str:
 def draw(found: pd.DataFrame, areas: Mapping[str, np.ndarray], random: float) -> plt.Figure:
     """Return the figure: learning curves, every seed thin, and each arm's areas."""
     figure, (curves, dots) = plt.subplots(1, 2, figsize=(10, 3.8), width_ratios=(1.6, 1), layout="constrained")
-    for arm in areas:
-        runs = found[found["arm"] == arm]
-        for _, run in runs.groupby("seed"):
-            curves.plot(run["steps"], run["value"], color=COLORS[arm], lw=0.7, alpha=0.5)
-        means = runs.groupby("steps")["value"].mean()
-        curves.plot(means.index, means, color=COLORS[arm], lw=2.4, label=arm)
+    draw_curves(curves, found, COLORS)
     curves.axhline(random, color="0.6", lw=0.8, ls=":")
-    curves.set(xlabel="env steps", ylabel="evaluation return", title="SAC on HalfCheetah-v5")
+    curves.set(ylabel="evaluation return", title="SAC on HalfCheetah-v5")
     curves.legend(frameon=False, fontsize=8)
     for place, (arm, values) in enumerate(reversed(list(areas.items()))):
         dots.plot(values, np.full(len(values), place), "o", color=COLORS[arm], alpha=0.6)
         dots.plot(values.mean(), place, "|", color=COLORS[arm], ms=18, mew=2.5)
     dots.set_yticks(range(len(areas)), list(areas)[::-1])
     dots.set(xlabel="area above random play, every seed", xlim=(0, None), ylim=(-0.6, len(areas) - 0.4))
-    for axis in (curves, dots):
-        axis.spines[["top", "right"]].set_visible(False)
+    dots.spines[["top", "right"]].set_visible(False)
     return figure
 
 
@@ -111,8 +75,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--figure", type=Path, help="where to draw it")
     args = parser.parse_args(argv)
     (played,) = json.loads((args.folder / "random_returns.json").read_text()).values()
-    found = evaluations(args.folder)
-    areas = areas_of(found, played["mean"])
+    found = read(args.folder)
+    areas = {arm: areas_of(found[found["arm"] == arm], played["mean"]) for arm in COLORS if arm in set(found["arm"])}
     print(describe(areas))
     if args.figure is not None:
         draw(found, areas, played["mean"]).savefig(args.figure, dpi=150)

@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
+
+from benchmarks.study_curves import each_run
 
 Array = NDArray[np.float64]
 Task = Mapping[str, Array]
@@ -26,6 +29,12 @@ def area(steps: Array, returns: Array, random: float, first: int = 2_000) -> flo
     kept = steps >= first
     steps, returns = steps[kept], returns[kept]
     return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0]) - random)
+
+
+def areas_of(runs: pd.DataFrame, random: float = 0.0, first: int = 2_000) -> Array:
+    """Return the areas ``(n,)`` of an arm's runs, rows of `benchmarks.study_curves.read`, in the order of seeds."""
+    each = [(run["steps"].to_numpy(float), run["value"].to_numpy(float)) for run in each_run(runs)]
+    return np.array([area(steps, returns, random, first) for steps, returns in each])
 
 
 def floor_of(task: Task) -> float:
@@ -113,9 +122,8 @@ def permuted(tasks: Sequence[Task], contrast: Contrast, permutations: int = 20_0
     return float((1 + (np.abs(drawn) >= abs(observed) - 1e-12).sum()) / (1 + permutations))
 
 
-def estimate(tasks: Sequence[Task], name: str) -> Estimate:
-    """Return the effect of one of `CONTRASTS`."""
-    contrast = CONTRASTS[name]
+def estimate(tasks: Sequence[Task], contrast: Contrast) -> Estimate:
+    """Return the effect of a contrast, one of `CONTRASTS` or another."""
     low, high = bootstrapped(tasks, lambda drawn: effect(drawn, contrast))
     values = np.exp([effect(tasks, contrast), low, high])
     return Estimate(*map(float, values), permuted(tasks, contrast))

@@ -20,25 +20,13 @@ import pandas as pd
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from benchmarks.measure import table
-from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, area, bootstrapped, estimate, holm
+from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, areas_of, bootstrapped, estimate, holm
 from benchmarks.ratio_statistics import interaction as interaction_of
-from interreplay.analysis.reading.results import read_results
+from benchmarks.study_curves import draw_curves, read
 
 CLAIMS = {"TD3": 1.94, "SAC": 1.29}
 """Sander et al. 2022 (arXiv:2205.09117): NMER's return beside uniform replay's."""
 COLORS = dict(zip(ARMS, ("#9aa5b1", "#3e4c59", "#f0b429", "#c65d21"), strict=True))
-
-
-def curves(folder: Path) -> pd.DataFrame:
-    """Return the evaluations of all runs: ``env``, ``arm``, ``seed``, ``steps``, ``value``; one row each."""
-    rows = []
-    for run in sorted(path.parent for path in folder.glob("*/params.json")):
-        settings = json.loads((run / "params.json").read_text())
-        ratio = settings.get("updates_per_step", settings.get("round_robin_weights"))
-        found = read_results(run).table.dropna(subset=["evaluation"])
-        for steps, value in zip(found["env_steps"], found["evaluation"], strict=True):
-            rows.append((settings["env"], f"{settings['buffer']}-{ratio:g}", settings["seed"], steps, value))
-    return pd.DataFrame(rows, columns=["env", "arm", "seed", "steps", "value"])
 
 
 def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task]:
@@ -47,17 +35,14 @@ def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task
     for env, rows in found.groupby("env"):
         arms = {}
         for arm, runs in rows.groupby("arm"):
-            each = [run.sort_values("steps") for _, run in runs.groupby("seed")]
-            arms[str(arm)] = np.array(
-                [area(run["steps"].to_numpy(float), run["value"].to_numpy(float), random[str(env)]) for run in each]
-            )
+            arms[str(arm)] = areas_of(runs, random[str(env)])
         tasks[str(env)] = arms
     return tasks
 
 
 def effects(tasks: Sequence[Task]) -> dict[str, Estimate]:
     """Return the two primary effects, p-values by Holm, and the secondary ones without correction."""
-    found = {name: estimate(tasks, name) for name in CONTRASTS}
+    found = {name: estimate(tasks, contrast) for name, contrast in CONTRASTS.items()}
     corrected = holm({name: found[name].p for name in ("A", "B")})
     found |= {name: Estimate(e.ratio, e.low, e.high, corrected.get(name, e.p)) for name, e in found.items()}
     low, high = np.exp(bootstrapped(tasks, interaction_of))
@@ -86,15 +71,9 @@ def draw(found: pd.DataFrame, effects: Mapping[str, Estimate], random: Mapping[s
     envs = list(dict.fromkeys(found["env"]))
     figure, axes = plt.subplots(1, len(envs) + 1, figsize=(4 * len(envs) + 4.4, 3.6), layout="constrained")
     for axis, env in zip(axes, envs, strict=False):
-        for arm in ARMS:
-            runs = found[(found["env"] == env) & (found["arm"] == arm)]
-            for _, run in runs.groupby("seed"):
-                axis.plot(run["steps"], run["value"], color=COLORS[arm], lw=0.6, alpha=0.5)
-            means = runs.groupby("steps")["value"].mean()
-            axis.plot(means.index, means, color=COLORS[arm], lw=2.2, label=arm)
+        draw_curves(axis, found[found["env"] == env], COLORS)
         axis.axhline(random[env], color="0.6", lw=0.8, ls=":")
-        axis.set(title=env.removeprefix("dm_control/"), xlabel="env steps")
-        axis.spines[["top", "right"]].set_visible(False)
+        axis.set_title(env.removeprefix("dm_control/"))
     axes[0].set_ylabel("evaluation return")
     axes[0].legend(frameon=False, fontsize=8)
     _draw_effects(axes[-1], effects, trainer)
@@ -129,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--figure", type=Path, help="where to draw it")
     args = parser.parse_args(argv)
-    found = curves(args.folder)
+    found = read(args.folder)
     played = json.loads((args.folder / "random_returns.json").read_text())
     random = {env: value["mean"] for env, value in played.items()}
     tasks = tasks_of(found, random)

@@ -58,11 +58,11 @@ def test_the_effect_is_found_and_its_interval_covers_it():
     rng = np.random.default_rng(0)
     tasks = made(rng, n=40, NMER20=2.0, Uniform1=0.2, NMER1=0.2)
     for name in ("A", "B"):
-        found = estimate(tasks, name)
+        found = estimate(tasks, CONTRASTS[name])
         assert found.low < 2.0 < found.high and found.high / found.low < 1.4
         assert found.p < 0.001
     assert np.exp(interaction(tasks)) == pytest.approx(2.0, rel=0.25)
-    assert estimate(tasks, "at 1").p > 0.05
+    assert estimate(tasks, CONTRASTS["at 1"]).p > 0.05
 
 
 def test_the_permutation_test_is_right_about_nothing():

@@ -1,0 +1,56 @@
+"""The learning curves of a study's runs as rows, and their drawing: every seed thin, their mean thick."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from interreplay.analysis.reading.results import read_results
+
+
+def read(folder: Path, column: str = "evaluation") -> pd.DataFrame:
+    """Return the curves of the runs that ended: ``env``, ``arm``, ``seed``, ``steps``, ``value``; a row each.
+
+    Args:
+        folder: Of the runs, as Tune or `benchmarks.keep_study` left them.
+        column: ``"evaluation"`` or ``"training"`` returns.
+    """
+    parts = []
+    for run in sorted(path.parent for path in folder.glob("*/params.json")):
+        named = re.search(r"_([^_]+)_s(\d+)$", run.name)
+        if named is None or not ended(run):
+            continue
+        env = json.loads((run / "params.json").read_text())["env"]
+        rows = read_results(run).table.dropna(subset=[column])
+        run_is = {"env": env, "arm": named[1], "seed": int(named[2])}
+        parts.append(pd.DataFrame(run_is | {"steps": rows["env_steps"], "value": rows[column]}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def ended(run: Path) -> bool:
+    """Return whether a run came to its end."""
+    return (run / "status.json").exists() and json.loads((run / "status.json").read_text())["state"] == "finished"
+
+
+def each_run(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the curves of one arm in the order of seeds."""
+    return [run.sort_values("steps") for _, run in rows.groupby("seed")]
+
+
+def draw_curves(axis: Axes, rows: pd.DataFrame, colors: Mapping[str, str]) -> None:
+    """Draw the arms of one task."""
+    for arm, color in colors.items():
+        runs = rows[rows["arm"] == arm]
+        if runs.empty:
+            continue
+        for run in each_run(runs):
+            axis.plot(run["steps"], run["value"], color=color, lw=0.6, alpha=0.5)
+        means = runs.groupby("steps")["value"].mean()
+        axis.plot(means.index, means, color=color, lw=2.2, label=arm)
+    axis.set_xlabel("env steps")
+    axis.spines[["top", "right"]].set_visible(False)

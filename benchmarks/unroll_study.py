@@ -1,0 +1,131 @@
+"""Does replay of unrolls save env steps? In tables and a figure: ``python -m benchmarks.unroll_study FOLDER``.
+
+FOLDER has the runs of ``studies/unroll_replay.yaml``, as Tune or `benchmarks.keep_study` left them. The statistic was
+fixed in that file before the first run; runs that ended count.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from benchmarks.measure import table
+from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, estimate, holm
+from benchmarks.study_curves import draw_curves, each_run, read
+
+COLORS = {
+    "Fresh": "#3e4c59",
+    "Standard": "#2f7ed8",
+    "Attentive": "#5a8f29",
+    "Elite-1": "#f0b429",
+    "Elite-3": "#c65d21",
+    "Standard-3-4": "#8e6bbf",
+}
+"""By arm, in the order in which they are shown."""
+PRIMARY = (("Standard", "Fresh"), ("Elite-3", "Standard"))
+SECONDARY = (("Elite-1", "Standard"), ("Attentive", "Standard"), ("Standard-3-4", "Fresh"))
+EARLY = (70_000, 110_000, 240_000, 500_000)
+"""Env steps at which returns are shown, too."""
+
+
+def contrast(ours: str, theirs: str) -> Contrast:
+    """Return the areas of two arms of a task."""
+    return lambda task: (task[ours], task[theirs])
+
+
+def effects(tasks: Mapping[str, Task]) -> dict[tuple[str, str, str], Estimate]:
+    """Return the ratios by task and pair of arms; p-values of `PRIMARY` by Holm over the tasks of each pair."""
+    found = {}
+    for pair in PRIMARY + SECONDARY:
+        of_pair = {
+            env: estimate([{arm: task[arm] for arm in pair}], contrast(*pair))
+            for env, task in tasks.items()
+            if set(pair) <= set(task)
+        }
+        corrected = holm({env: one.p for env, one in of_pair.items()}) if pair in PRIMARY else {}
+        for env, one in of_pair.items():
+            found[(env, *pair)] = Estimate(one.ratio, one.low, one.high, corrected.get(env, one.p))
+    return found
+
+
+def early(rows: pd.DataFrame) -> list[list[str]]:
+    """Return mean returns and standard errors at `EARLY` steps, a row per task and arm."""
+    lines = []
+    for (env, arm), runs in rows.groupby(["env", "arm"], sort=False):
+        each = [np.interp(EARLY, run["steps"], run["value"]) for run in each_run(runs)]
+        means, errors = np.mean(each, axis=0), np.std(each, axis=0, ddof=1) / np.sqrt(len(each))
+        cells = [f"{mean:.2f} ± {error:.2f}" for mean, error in zip(means, errors, strict=True)]
+        lines.append([str(env), str(arm), str(len(each)), *cells])
+    return lines
+
+
+def describe(rows: pd.DataFrame, tasks: Mapping[str, Task], found: Mapping[tuple[str, str, str], Estimate]) -> str:
+    """Return the areas of every seed, returns on the way, and the effects, as markdown."""
+    areas = [
+        [env, arm, ", ".join(f"{value:.2f}" for value in values), f"{values.mean():.2f}"]
+        for env, task in tasks.items()
+        for arm, values in task.items()
+    ]
+    lines = [
+        [env, f"{ours} : {theirs}", f"{e.ratio:.2f}", f"{e.low:.2f} to {e.high:.2f}", f"{e.p:.3f}"]
+        for (env, ours, theirs), e in found.items()
+    ]
+    steps = [f"at {step:,}" for step in EARLY]
+    parts = [
+        table(["task", "arm", "mean return in training over the run, every seed", "mean"], areas),
+        table(["task", "arm", "seeds", *steps], early(rows)),
+        table(["task", "arms", "ratio", "95 % interval", "p"], lines),
+    ]
+    return "\n\n".join(parts)
+
+
+def draw(rows: pd.DataFrame, found: Mapping[tuple[str, str, str], Estimate]) -> plt.Figure:
+    """Return the figure: learning curves of each task, and the ratios with their intervals."""
+    envs = list(dict.fromkeys(rows["env"]))
+    figure, axes = plt.subplots(1, len(envs) + 1, figsize=(4 * len(envs) + 5, 3.8), layout="constrained")
+    for axis, env in zip(axes, envs, strict=False):
+        draw_curves(axis, rows[rows["env"] == env], COLORS)
+        axis.set_title(env)
+    axes[0].set_ylabel("return in training, mean of 100 episodes")
+    axes[0].legend(frameon=False, fontsize=8)
+    axis, names = axes[-1], []
+    for place, ((env, ours, theirs), e) in enumerate(reversed(found.items())):
+        color = "#c65d21" if (ours, theirs) in PRIMARY else "0.5"
+        axis.plot([e.low, e.high], [place, place], color=color, lw=2)
+        axis.plot(e.ratio, place, "o", color=color)
+        names.append(f"{ours} : {theirs}, {env.split('/')[-1].split('-')[0]}")
+    axis.set_yticks(range(len(names)), names, fontsize=8)
+    axis.axvline(1, color="0.3", lw=1)
+    axis.set_xlabel("area under the curve, ratio (95 % interval)")
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the tables and write the figure."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.unroll_study", description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--figure", type=Path, help="where to draw it")
+    args = parser.parse_args(argv)
+    rows = read(args.folder, "training")
+    rows = rows.sort_values("arm", key=lambda arms: arms.map(list(COLORS).index), kind="stable")
+    tasks = {
+        str(env): {arm: areas_of(runs, first=0) for arm, runs in of_env.groupby("arm", sort=False)}
+        for env, of_env in rows.groupby("env")
+    }
+    found = effects(tasks)
+    print(describe(rows, tasks, found))
+    if args.figure is not None:
+        draw(rows, found).savefig(args.figure, dpi=150)
+
+
+if __name__ == "__main__":
+    main()
