@@ -21,7 +21,9 @@ def number(value: float) -> str:
 
 
 def between(row: pd.Series, name: str) -> str:
-    """Return a value and its interval."""
+    """Return a value and its interval, "–" where there is none."""
+    if pd.isna(row.get(name)):
+        return "–"
     return f"{number(row[name])} ({number(row[f'{name}_low'])} to {number(row[f'{name}_high'])})"
 
 
@@ -29,28 +31,49 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.study_table", description=__doc__)
     parser.add_argument("folder", type=Path)
-    runs = read_runs([parser.parse_args(argv).folder])
-    sections = build(runs, baseline="Uniform", measure="auto", count="finished", scores=Scores())
-    each = runs_table(runs, sections)
+    parser.add_argument("--baseline", default="Uniform", help="method that others are compared with, where it was run")
+    args = parser.parse_args(argv)
+    runs = read_runs([args.folder])
+    sections = build(runs, baseline=args.baseline, measure="auto", count="finished", scores=Scores())
+    print(by_task(runs_table(runs, sections), efficiency_table(sections), args.baseline))
+    improved = improvement_table(sections)
+    if not improved.empty:
+        print("\n" + over_tasks(aggregate_table(sections), improved, args.baseline))
+
+
+def by_task(each: pd.DataFrame, found: pd.DataFrame, baseline: str) -> str:
+    """Return final returns of every seed, their means and areas, a row per task and method."""
     rows = []
-    for _, row in efficiency_table(sections).iterrows():
+    for _, row in found.iterrows():
         key = (each["algorithm"] == row["algorithm"]) & (each["env"] == row["env"]) & (each["method"] == row["method"])
         seeds = each[key & each["counted"]].sort_values("seed")
         finals = ", ".join(number(value) for value in seeds["final"])
-        ratio = between(row, "auc_ratio") if row["method"] != "Uniform" else "1"
+        ratio = "1" if row["method"] == baseline else between(row, "auc_ratio")
         cells = [f"{row['algorithm']} {row['method']}", finals, between(row, "final"), between(row, "auc"), ratio]
         rows.append([row["env"], *cells])
-    print(table(["task", "method", "final return of every seed", "mean", "area under the curve", "× Uniform"], rows))
-    improved = improvement_table(sections).set_index(["algorithm", "method", "measure"])
+    names = ["task", "method", "final return of every seed", "mean", "area under the curve", f"× {baseline}"]
+    return table(names, rows)
+
+
+def over_tasks(found: pd.DataFrame, improved: pd.DataFrame, baseline: str) -> str:
+    """Return normalized scores over all tasks beside the baseline's."""
+    improved = improved.set_index(["algorithm", "method", "measure"])
     rows = []
-    for _, row in aggregate_table(sections).iterrows():
+    for _, row in found.iterrows():
         key = (row["algorithm"], row["method"], row["measure"])
         better = improved.loc[key] if key in improved.index else None
         chance = "–" if better is None else f"{better['probability']:.2f} ({better['low']:.2f} to {better['high']:.2f})"
-        ratio = "1" if row["method"] == "Uniform" else between(row, "ratio")
+        ratio = "1" if row["method"] == baseline else between(row, "ratio")
         rows.append([f"{key[0]} {key[1]}", row["measure"], str(row["runs"]), between(row, "iqm"), ratio, chance])
-    names = ["all tasks", "of", "runs", "normalized IQM", "× Uniform", "probability of improvement over Uniform"]
-    print(table(names, rows))
+    names = [
+        "all tasks",
+        "of",
+        "runs",
+        "normalized IQM",
+        f"× {baseline}",
+        f"probability of improvement over {baseline}",
+    ]
+    return table(names, rows)
 
 
 if __name__ == "__main__":
