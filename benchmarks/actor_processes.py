@@ -53,8 +53,8 @@ def run(env: str, runners: int, environments: int, seconds: float) -> dict[str, 
     config.env_runners(
         num_env_runners=runners, num_envs_per_env_runner=environments // max(runners, 1), rollout_fragment_length=20
     )
-    hiddens = (64, 64) if env == WAITS else (256,)
-    config.training(hiddens=hiddens, train_batch_size=environments, steps_per_iteration=20 * environments)
+    network = {"hiddens": (64, 64)} if env == WAITS else {"hiddens": (256,), "encoder": "shallow"}
+    config.training(train_batch_size=environments, steps_per_iteration=20 * environments, **network)
     algorithm = config.build_algo()
     end = time.perf_counter() + seconds / 5
     while time.perf_counter() < end:

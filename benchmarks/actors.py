@@ -5,6 +5,7 @@
 All run in this process on one thread, in turn. RLlib's IMPALA is the tuned one, without a process of its own for
 anything: its default polls. MinAtar and Pong are measured without replay, with half and with three quarters of each
 batch replayed, and with an elite and an attentive store in the place of a uniform one; others have none of it there.
+Pong is our environment for all; Stable-Baselines3's network there is Mnih et al.'s, ours IMPALA's shallow one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Task:
         environments: Stepped side by side, as many unrolls as an update has fresh ones.
         steps: Of an unroll.
         others: Whether others take part.
+        encoder: Convolutions by name.
     """
 
     env: str
@@ -44,12 +46,13 @@ class Task:
     environments: int = 32
     steps: int = 20
     others: bool = False
+    encoder: str = "auto"
 
 
 TASKS = {
     "cartpole": Task("CartPole-v1", (64, 64), others=True),
     "minatar": Task("MinAtar/Breakout-v0", (128,)),
-    "pong": Task("PongNoFrameskip-v4", (256,), 16),
+    "pong": Task("PongNoFrameskip-v4", (256,), 16, encoder="shallow"),
 }
 
 
@@ -63,7 +66,8 @@ class Ours:
         steps = more.pop("steps", task.steps)
         config.env_runners(num_envs_per_env_runner=task.environments, rollout_fragment_length=steps)
         batch = round(task.environments / (1.0 - replayed))
-        config.training(hiddens=task.hiddens, train_batch_size=batch, steps_per_iteration=CALL, **more)
+        config.training(hiddens=task.hiddens, encoder=task.encoder, train_batch_size=batch, steps_per_iteration=CALL)
+        config.training(**more)
         if replayed:
             store = {"type": kind, "capacity": 1_000, "share": replayed}
             config.replay([{"type": "queue", "share": 1.0 - replayed}, store])
@@ -107,8 +111,11 @@ class StableBaselines:
         from stable_baselines3 import A2C
         from stable_baselines3.common.env_util import make_vec_env
 
-        envs, layers = make_vec_env(task.env, environments, seed=0), {"net_arch": [*task.hiddens]}
-        self._model = A2C("MlpPolicy", envs, policy_kwargs=layers, seed=0, device="cpu")
+        images = task.env == TASKS["pong"].env
+        policy, layers = ("CnnPolicy", {}) if images else ("MlpPolicy", {"net_arch": [*task.hiddens]})
+        self._model = A2C(
+            policy, make_vec_env(task.env, environments, seed=0), policy_kwargs=layers, seed=0, device="cpu"
+        )
 
     @property
     def steps(self) -> int:
@@ -134,6 +141,8 @@ def contenders(task: Task, names: Sequence[str]) -> dict[str, Any]:
         made["half replayed, elite"] = lambda: Ours(task, replayed=0.5, kind="elite")
         made["half replayed, attentive"] = lambda: Ours(task, replayed=0.5, kind="attentive")
         made["three quarters replayed"] = lambda: Ours(task, replayed=0.75)
+        if task is TASKS["pong"] and importlib.util.find_spec("stable_baselines3"):
+            made["SB3, A2C, Nature network, unrolls of 5"] = lambda: StableBaselines(task, task.environments)
     return {name: make() for name, make in made.items() if any(part in name for part in names)}
 
 
