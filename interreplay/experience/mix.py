@@ -18,13 +18,13 @@ from interreplay.datasets.conversion import Spaces
 from interreplay.experience.offline import Offline, recipe
 from interreplay.experience.source import RowSource
 from interreplay.part import Context
+from interreplay.selection.shared_sources import SharedSources
 from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
-from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Observation, Transitions
 
 
-class Mix:
+class Mix(SharedSources[RowSource]):
     """A `RowSource` of others, each with a share of every batch: online beside offline data, real beside model-made.
 
     Half of each batch from offline data is RLPD's (Ball et al. 2023, arXiv:2302.02948); a `Mix` of one source is that
@@ -71,7 +71,7 @@ class Mix:
         common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:
             common["capacity"] = capacity
-        self.sources: dict[str, RowSource] = {
+        self.sources = {
             name: made_source(name, source, common | {"seed": seed_of(seed, number)})
             for number, (name, source) in enumerate(sources.items())
         }
@@ -173,44 +173,8 @@ class Mix:
     def recorded_observations(self) -> Iterator[Observation]:
         return chain.from_iterable(source.recorded_observations() for source in self.sources.values())
 
-    def anneal(self, progress: float) -> None:
-        self.shares.anneal(progress)
-        for source in self.sources.values():
-            source.anneal(progress)
-
-    def statistics(self) -> dict[str, float]:
-        found = {name: source.statistics() for name, source in self.sources.items()}
-        return {f"{name}/{key}": value for name, numbers in found.items() for key, value in numbers.items()}
-
     def nbytes(self, columns: Columns) -> int:
         return sum(source.nbytes(columns) for source in self.sources.values())
-
-    def state_view(self) -> dict[str, Any]:
-        """Return `state_dict` without copying."""
-        sources = {name: source.state_view() for name, source in self.sources.items()}
-        return {"sources": sources, "shares": self.shares.state_dict()}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
-        return copy_arrays(self.state_view())
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state; the next batch is the one that the saved mix would have drawn.
-
-        Raises:
-            ValueError: When it is the state of other sources.
-        """
-        if list(state["sources"]) != list(self.sources):
-            raise ValueError(f"the state is of the sources {list(state['sources'])}; expected {list(self.sources)}")
-        self.shares.load_state_dict(state["shares"])
-        for name, source in self.sources.items():
-            source.load_state_dict(state["sources"][name])
-
-    def __repr__(self) -> str:
-        """Return the sources with their shares of now."""
-        shares = self.shares.current
-        parts = ", ".join(f"{shares[name]:.3g} {name}: {source!r}" for name, source in self.sources.items())
-        return f"{type(self).__name__}({parts})"
 
 
 def seed_of(seed: int | None, number: int) -> int | None:

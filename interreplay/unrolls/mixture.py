@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import UsageError
+from interreplay.selection.shared_sources import SharedSources
 from interreplay.selection.shares import Share, Shares
-from interreplay.storage.state_copies import copy_arrays
 from interreplay.unrolls.checks import check_finite, check_queue
 from interreplay.unrolls.source import UnrollSource
 from interreplay.unrolls.unrolls import Unrolls, cat
 
 
-class UnrollMix:
+class UnrollMix(SharedSources[UnrollSource]):
     """One queue of fresh unrolls and any number of stores, each with a share of every batch.
 
     New unrolls go to all of them. Batches are divided into whole unrolls, exactly over many batches. A store that can
@@ -39,7 +39,7 @@ class UnrollMix:
     """
 
     def __init__(self, sources: Sequence[tuple[UnrollSource, Share]]):
-        self.sources: dict[str, UnrollSource] = {}
+        self.sources = {}
         for source, _ in sources:
             alike = sum(name.partition("#")[0] == source.name for name in self.sources)
             self.sources[source.name if not alike else f"{source.name}#{alike + 1}"] = source
@@ -176,12 +176,6 @@ class UnrollMix:
 
     # -- the rest ---------------------------------------------------------------------------------
 
-    def anneal(self, progress: float) -> None:
-        """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
-        self.shares.anneal(progress)
-        for source in self.sources.values():
-            source.anneal(progress)
-
     @property
     def nbytes(self) -> int:
         """Bytes of all unrolls that lie here, and of what is known of them."""
@@ -191,37 +185,12 @@ class UnrollMix:
         """Return the bytes that it will take when it is full of unrolls like these, which are not added."""
         return sum(source.estimate(unrolls) for source in self.sources.values())
 
-    def statistics(self) -> dict[str, float]:
-        """Return numbers that describe each source, under its name."""
-        found = {name: source.statistics() for name, source in self.sources.items()}
-        return {f"{name}/{number}": value for name, values in found.items() for number, value in values.items()}
-
     def state_view(self) -> dict[str, Any]:
-        """Return `state_dict` without copying."""
-        sources = {name: source.state_view() for name, source in self.sources.items()}
-        return {"sources": sources, "shares": self.shares.state_dict(), "batches": self.batches}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
-        return copy_arrays(self.state_view())
+        return super().state_view() | {"batches": self.batches}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state; the next batch is the one that the saved mix would have drawn.
-
-        Raises:
-            ValueError: When it is the state of other sources.
-        """
-        if list(state["sources"]) != list(self.sources):
-            raise ValueError(f"the state is of {', '.join(state['sources'])}; expected {', '.join(self.sources)}")
-        self.shares.load_state_dict(state["shares"])
+        super().load_state_dict(state)
         self.batches = int(state["batches"])
-        for name, source in self.sources.items():
-            source.load_state_dict(state["sources"][name])
-
-    def __repr__(self) -> str:
-        """Return the sources with their shares of now."""
-        shares = self.shares.current
-        return f"UnrollMix({', '.join(f'{shares[name]:.3g} {source!r}' for name, source in self.sources.items())})"
 
 
 def _which(mask: Tensor) -> slice | Tensor | None:

@@ -159,7 +159,7 @@ def test_sources_of_one_type_have_names_of_their_own():
     assert list(mix.sources) == ["queue", "uniform", "uniform#2"]
     mix.add(unrolls(6), np.random.default_rng(0))
     assert mix.statistics()["uniform#2/stored"] == 5 and mix.statistics()["queue/waiting"] == 6
-    assert repr(mix).startswith("UnrollMix(0.5 FreshQueue(1), 0.25 UnrollReplay(5 by Fifo, Uniform)")
+    assert repr(mix).startswith("UnrollMix(0.5 queue: FreshQueue(1), 0.25 uniform: UnrollReplay(5 by Fifo, Uniform)")
 
 
 @pytest.mark.parametrize(("column", "entry"), [("rewards", (2, 1)), ("obs", (4, 0, 2)), ("policy", (0, 2, 1))])
@@ -207,7 +207,7 @@ def test_a_state_on_disk_draws_what_the_saved_one_would_have(before, tmp_path):
     mine, others = go(one, rng, before, before + 7), go(two, other, before, before + 7)
     assert len(mine) == len(others) >= 4 and all(same(a, b) for a, b in zip(mine, others, strict=True))
     assert one.statistics() == two.statistics() and one.nbytes == two.nbytes and one.batches == two.batches
-    with pytest.raises(ValueError, match="the state is of queue, elite, .*; expected queue, uniform"):
+    with pytest.raises(ValueError, match=r"the state is of the sources \['queue', 'elite'.*; expected \['queue', 'uni"):
         half().load_state_dict(state)
 
 
