@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.measure import interleaved, per_step_table, single_thread
 from interreplay.environments import registration
 
 CALL = 3_000
@@ -175,13 +175,7 @@ def main() -> None:
     task = TASKS[arguments.task]
     registration.register(task.env)
     micros = measured(contenders(task, arguments.only.split(",")), arguments.repeats)
-    base = micros[next(iter(micros))]
-    rows = []
-    for name, values in micros.items():
-        low, middle, high = (f"{q:.0f}" for q in np.quantile(values, [0.25, 0.5, 0.75]))
-        rows.append([name, middle, f"{low}–{high}", f"{values.min():.0f}", f"{np.median(values / base):.2f}"])
-    header = [arguments.task, "CPU µs per env step, median", "quartiles", "least", "× the first, median of pairs"]
-    print(table(header, rows))
+    print(per_step_table(arguments.task, micros))
 
 
 if __name__ == "__main__":

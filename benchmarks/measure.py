@@ -50,3 +50,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def per_step_table(title: str, micros: Mapping[str, np.ndarray]) -> str:
+    """Return a markdown table of microseconds per env step ``(repeats,)`` by name, and their ratios to the first's."""
+    base, rows = next(iter(micros.values())), []
+    for name, values in micros.items():
+        low, middle, high = (f"{q:.0f}" for q in np.quantile(values, [0.25, 0.5, 0.75]))
+        rows.append([name, middle, f"{low}–{high}", f"{values.min():.0f}", f"{np.median(values / base):.2f}"])
+    return table([title, "CPU µs per env step, median", "quartiles", "least", "× the first, median of pairs"], rows)

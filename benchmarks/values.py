@@ -16,9 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.measure import interleaved, per_step_table, single_thread
 from interreplay.environments import registration
 
 STEPS = 400
@@ -120,13 +118,7 @@ def main() -> None:
         name: seconds / STEPS * 1e6
         for name, seconds in interleaved(found, arguments.repeats, clock=time.process_time).items()
     }
-    base = micros[next(iter(micros))]
-    rows = []
-    for name, values in micros.items():
-        low, middle, high = (f"{q:.0f}" for q in np.quantile(values, [0.25, 0.5, 0.75]))
-        rows.append([name, middle, f"{low}–{high}", f"{np.median(values / base):.2f}"])
-    header = [arguments.task, "CPU µs per env step, median", "quartiles", "× the first, median of pairs"]
-    print(table(header, rows))
+    print(per_step_table(arguments.task, micros))
 
 
 if __name__ == "__main__":
