@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from scipy.ndimage import uniform_filter1d
 
 from interreplay.analysis.reading.results import read_results
 
@@ -42,15 +44,28 @@ def each_run(rows: pd.DataFrame) -> list[pd.DataFrame]:
     return [run.sort_values("steps") for _, run in rows.groupby("seed")]
 
 
-def draw_curves(axis: Axes, rows: pd.DataFrame, colors: Mapping[str, str]) -> None:
-    """Draw the arms of one task."""
+def mean_curve(runs: list[pd.DataFrame], smooth: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return steps ``(m,)`` and the mean of runs there, each value that of `smooth` points."""
+    steps = runs[0]["steps"].to_numpy(float)
+    values = np.mean([np.interp(steps, run["steps"], run["value"]) for run in runs], axis=0)
+    return steps, uniform_filter1d(values, smooth, mode="nearest")
+
+
+def draw_curves(axis: Axes, rows: pd.DataFrame, colors: Mapping[str, str], smooth: int = 1) -> None:
+    """Draw the arms of one task.
+
+    Args:
+        axis: Where to.
+        rows: As `read` returns them.
+        colors: By arm.
+        smooth: Points of which each drawn one is the mean; single runs are left out where there are several.
+    """
     for arm, color in colors.items():
-        runs = rows[rows["arm"] == arm]
-        if runs.empty:
+        runs = each_run(rows[rows["arm"] == arm])
+        if not runs:
             continue
-        for run in each_run(runs):
+        for run in runs if smooth == 1 else ():
             axis.plot(run["steps"], run["value"], color=color, lw=0.6, alpha=0.5)
-        means = runs.groupby("steps")["value"].mean()
-        axis.plot(means.index, means, color=color, lw=2.2, label=arm)
+        axis.plot(*mean_curve(runs, smooth), color=color, lw=2.2, label=arm)
     axis.set_xlabel("env steps")
     axis.spines[["top", "right"]].set_visible(False)

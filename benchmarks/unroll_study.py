@@ -16,6 +16,7 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
 from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, estimate, holm
@@ -33,7 +34,8 @@ COLORS = {
 PRIMARY = (("Standard", "Fresh"), ("Elite-3", "Standard"))
 SECONDARY = (("Elite-1", "Standard"), ("Attentive", "Standard"), ("Standard-3-4", "Fresh"))
 EARLY = (70_000, 110_000, 240_000, 500_000)
-"""Env steps at which returns are shown, too."""
+"""Env steps around which returns are shown, too."""
+NEAR = 25_000
 
 
 def contrast(ours: str, theirs: str) -> Contrast:
@@ -56,11 +58,16 @@ def effects(tasks: Mapping[str, Task]) -> dict[tuple[str, str, str], Estimate]:
     return found
 
 
+def around(run: pd.DataFrame) -> list[float]:
+    """Return the means of a run's values within 25,000 steps of each of `EARLY`."""
+    return [float(run[(run["steps"] - step).abs() <= NEAR]["value"].mean()) for step in EARLY]
+
+
 def early(rows: pd.DataFrame) -> list[list[str]]:
     """Return mean returns and standard errors at `EARLY` steps, a row per task and arm."""
     lines = []
-    for (env, arm), runs in rows.groupby(["env", "arm"], sort=False):
-        each = [np.interp(EARLY, run["steps"], run["value"]) for run in each_run(runs)]
+    for (env, arm), runs in rows.sort_values("env", kind="stable").groupby(["env", "arm"], sort=False):
+        each = [around(run) for run in each_run(runs)]
         means, errors = np.mean(each, axis=0), np.std(each, axis=0, ddof=1) / np.sqrt(len(each))
         cells = [f"{mean:.2f} ± {error:.2f}" for mean, error in zip(means, errors, strict=True)]
         lines.append([str(env), str(arm), str(len(each)), *cells])
@@ -75,10 +82,10 @@ def describe(rows: pd.DataFrame, tasks: Mapping[str, Task], found: Mapping[tuple
         for arm, values in task.items()
     ]
     lines = [
-        [env, f"{ours} : {theirs}", f"{e.ratio:.2f}", f"{e.low:.2f} to {e.high:.2f}", f"{e.p:.3f}"]
+        [env, f"{ours} : {theirs}", f"{e.ratio:.2f}", f"{e.low:.2f} to {e.high:.2f}", f"{e.p:.3f}" if e.p >= 0.001 else "< .001"]
         for (env, ours, theirs), e in found.items()
     ]
-    steps = [f"at {step:,}" for step in EARLY]
+    steps = [f"around {step:,}" for step in EARLY]
     parts = [
         table(["task", "arm", "mean return in training over the run, every seed", "mean"], areas),
         table(["task", "arm", "seeds", *steps], early(rows)),
@@ -92,11 +99,17 @@ def draw(rows: pd.DataFrame, found: Mapping[tuple[str, str, str], Estimate]) -> 
     envs = list(dict.fromkeys(rows["env"]))
     figure, axes = plt.subplots(1, len(envs) + 1, figsize=(4 * len(envs) + 5, 3.8), layout="constrained")
     for axis, env in zip(axes, envs, strict=False):
-        draw_curves(axis, rows[rows["env"] == env], COLORS)
-        axis.set_title(env)
-    axes[0].set_ylabel("return in training, mean of 100 episodes")
+        draw_curves(axis, rows[rows["env"] == env], COLORS, smooth=5)
+        axis.set_title(env.split("/")[-1])
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes[0].set_ylabel("return in training")
     axes[0].legend(frameon=False, fontsize=8)
-    axis, names = axes[-1], []
+    _draw_ratios(axes[-1], found)
+    return figure
+
+
+def _draw_ratios(axis: plt.Axes, found: Mapping[tuple[str, str, str], Estimate]) -> None:
+    names = []
     for place, ((env, ours, theirs), e) in enumerate(reversed(found.items())):
         color = "#c65d21" if (ours, theirs) in PRIMARY else "0.5"
         axis.plot([e.low, e.high], [place, place], color=color, lw=2)
@@ -106,7 +119,6 @@ def draw(rows: pd.DataFrame, found: Mapping[tuple[str, str, str], Estimate]) -> 
     axis.axvline(1, color="0.3", lw=1)
     axis.set_xlabel("area under the curve, ratio (95 % interval)")
     axis.spines[["top", "right"]].set_visible(False)
-    return figure
 
 
 def main(argv: Sequence[str] | None = None) -> None:
