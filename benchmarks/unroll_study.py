@@ -81,10 +81,10 @@ def describe(rows: pd.DataFrame, tasks: Mapping[str, Task], found: Mapping[tuple
         for env, task in tasks.items()
         for arm, values in task.items()
     ]
-    lines = [
-        [env, f"{ours} : {theirs}", f"{e.ratio:.2f}", f"{e.low:.2f} to {e.high:.2f}", f"{e.p:.3f}" if e.p >= 0.001 else "< .001"]
-        for (env, ours, theirs), e in found.items()
-    ]
+    lines = []
+    for (env, ours, theirs), e in found.items():
+        p = f"{e.p:.3f}" if e.p >= 0.001 else "< .001"
+        lines.append([env, f"{ours} : {theirs}", f"{e.ratio:.2f}", f"{e.low:.2f} to {e.high:.2f}", p])
     steps = [f"around {step:,}" for step in EARLY]
     parts = [
         table(["task", "arm", "mean return in training over the run, every seed", "mean"], areas),
