@@ -217,6 +217,19 @@ def test_an_old_request_is_waited_for_before_any_other(monkeypatch):
     assert asked.receive(oldest=4) == (2, "quick")
 
 
+def test_answers_of_a_runner_are_taken_in_the_order_in_which_it_was_asked(monkeypatch):
+    """Ray may see a later one first where objects become local."""
+    monkeypatch.setattr(requests.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
+    monkeypatch.setattr(requests.ray, "get", lambda answer: answer)
+    asked = requests.Requests(SimpleNamespace(in_service=lambda: {1: "one", 2: "two"}, restarts={}), 2, None)
+    numbers = iter(range(4))
+    asked.send(lambda handle, restarts: (handle, next(numbers)), 0)
+    found = [asked.receive()[1] for _ in range(4)]
+    assert sorted(found) == sorted([("one", 0), ("one", 1), ("two", 2), ("two", 3)])
+    for runner in ("one", "two"):
+        assert [answer for answer in found if answer[0] == runner] == sorted(a for a in found if a[0] == runner)
+
+
 def test_weights_are_not_further_behind_than_the_bound_says(build):
     """One of two runners is slow; a runner's two requests are learned from in an update each."""
     learned = []

@@ -62,12 +62,14 @@ class Requests:
     def receive(self, oldest: float = -math.inf) -> tuple[int, Any] | dict[int, InterreplayError]:
         """Wait for an answer; where requests are on the way of versions before `oldest`, for one of those.
 
+        Those of one runner come in the order in which it was asked, so that its episodes go on where they were.
+
         Returns:
             The runner's index and its answer, or where one failed, died or took too long, the errors by index.
         """
         while not (failures := self._overdue(begun := time.monotonic())):
-            old = [reference for reference, request in self._in_flight.items() if request.version < oldest]
-            awaited = old or list(self._in_flight)
+            first = self._first_of_each()
+            awaited = [one for one in first if self._in_flight[one].version < oldest] or first
             next_limit = min(self._heard_of[self._in_flight[one].runner] for one in awaited) + self._limit
             timeout = None if math.isinf(next_limit) else max(0.0, next_limit - begun)
             ready, _ = ray.wait(awaited, num_returns=1, timeout=timeout)
@@ -75,6 +77,13 @@ class Requests:
             if ready:
                 return self._answer(ready[0])
         return failures
+
+    def _first_of_each(self) -> list[ray.ObjectRef]:
+        """Return the oldest request of each runner."""
+        found: dict[int, ray.ObjectRef] = {}
+        for reference, request in self._in_flight.items():
+            found.setdefault(request.runner, reference)
+        return list(found.values())
 
     def _answer(self, request: ray.ObjectRef) -> tuple[int, Any] | dict[int, InterreplayError]:
         index = self._in_flight.pop(request).runner
