@@ -66,8 +66,9 @@ class Ours:
         steps = more.pop("steps", task.steps)
         config.env_runners(num_envs_per_env_runner=task.environments, rollout_fragment_length=steps)
         batch = round(task.environments / (1.0 - replayed))
-        config.training(hiddens=task.hiddens, encoder=task.encoder, train_batch_size=batch, steps_per_iteration=CALL)
-        config.training(**more)
+        config.training(
+            hiddens=task.hiddens, encoder=task.encoder, train_batch_size=batch, steps_per_iteration=CALL, **more
+        )
         if replayed:
             store = {"type": kind, "capacity": 1_000, "share": replayed}
             config.replay([{"type": "queue", "share": 1.0 - replayed}, store])

@@ -22,7 +22,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from benchmarks.measure import table
 from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, areas_of, bootstrapped, estimate, holm
 from benchmarks.ratio_statistics import interaction as interaction_of
-from benchmarks.study_curves import draw_curves, read
+from benchmarks.study_curves import draw_curves, draw_ratios, read
 
 CLAIMS = {"TD3": 1.94, "SAC": 1.29}
 """Sander et al. 2022 (arXiv:2205.09117): NMER's return beside uniform replay's."""
@@ -87,19 +87,14 @@ def _draw_effects(axis: plt.Axes, effects: Mapping[str, Estimate], trainer: str)
         "at 1": "both at 1",
         "20 against 1": "effect at 20\nover effect at 1",
     }
-    for place, (name, e) in enumerate(reversed(effects.items())):
-        strong = name in "AB"
-        axis.plot([e.low, e.high], [place, place], color="#c65d21" if strong else "0.5", lw=2)
-        axis.plot(e.ratio, place, "o", color="#c65d21" if strong else "0.5")
-    axis.set_yticks(range(len(effects)), [names[name] for name in reversed(effects)], fontsize=8)
-    axis.axvline(1, color="0.3", lw=1)
+    ratios = {names[name]: (e.ratio, e.low, e.high) for name, e in effects.items()}
+    draw_ratios(axis, ratios, strong=(names["A"], names["B"]))
     axis.axvline(CLAIMS[trainer], color="0.3", lw=1, ls="--")
     axis.text(CLAIMS[trainer], len(effects) - 0.45, " as published", fontsize=7, color="0.3")
-    axis.set(xscale="log", xlabel="area under the curve, ratio (95 % interval)", ylim=(-0.6, len(effects) - 0.2))
+    axis.set(xscale="log", ylim=(-0.6, len(effects) - 0.2))
     axis.xaxis.set_major_locator(FixedLocator([0.25, 0.5, 0.7, 1, 1.4, 2, 3, 5]))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter("{x:g}")
-    axis.spines[["top", "right"]].set_visible(False)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,8 @@ def read(folder: Path, column: str = "evaluation") -> pd.DataFrame:
         rows = read_results(run).table.dropna(subset=[column])
         run_is = {"env": env, "arm": named[1], "seed": int(named[2])}
         parts.append(pd.DataFrame(run_is | {"steps": rows["env_steps"], "value": rows[column]}))
+    if not parts:
+        raise SystemExit(f"{folder} holds no run that ended")
     return pd.concat(parts, ignore_index=True)
 
 
@@ -68,4 +70,22 @@ def draw_curves(axis: Axes, rows: pd.DataFrame, colors: Mapping[str, str], smoot
             axis.plot(run["steps"], run["value"], color=color, lw=0.6, alpha=0.5)
         axis.plot(*mean_curve(runs, smooth), color=color, lw=2.2, label=arm)
     axis.set_xlabel("env steps")
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def draw_ratios(axis: Axes, ratios: dict[str, tuple[float, float, float]], strong: Collection[str]) -> None:
+    """Draw ratios of areas with their intervals, from the top down.
+
+    Args:
+        axis: Where to.
+        ratios: By label, each with the ends of its interval.
+        strong: Labels of those that the study is about.
+    """
+    for place, (name, (ratio, low, high)) in enumerate(reversed(ratios.items())):
+        color = "#c65d21" if name in strong else "0.5"
+        axis.plot([low, high], [place, place], color=color, lw=2)
+        axis.plot(ratio, place, "o", color=color)
+    axis.set_yticks(range(len(ratios)), list(ratios)[::-1], fontsize=8)
+    axis.axvline(1, color="0.3", lw=1)
+    axis.set_xlabel("area under the curve, ratio (95 % interval)")
     axis.spines[["top", "right"]].set_visible(False)

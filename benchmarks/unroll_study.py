@@ -20,7 +20,7 @@ from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
 from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, estimate, holm
-from benchmarks.study_curves import draw_curves, each_run, read
+from benchmarks.study_curves import draw_curves, draw_ratios, each_run, read
 
 COLORS = {
     "Fresh": "#3e4c59",
@@ -36,6 +36,7 @@ SECONDARY = (("Elite-1", "Standard"), ("Attentive", "Standard"), ("Standard-3-4"
 EARLY = (70_000, 110_000, 240_000, 500_000)
 """Env steps around which returns are shown, too."""
 NEAR = 25_000
+"""Env steps before and after that are averaged over there."""
 
 
 def contrast(ours: str, theirs: str) -> Contrast:
@@ -104,21 +105,10 @@ def draw(rows: pd.DataFrame, found: Mapping[tuple[str, str, str], Estimate]) -> 
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes[0].set_ylabel("return in training")
     axes[0].legend(frameon=False, fontsize=8)
-    _draw_ratios(axes[-1], found)
+    names = {key: f"{key[1]} : {key[2]}, {key[0].split('/')[-1].split('-')[0]}" for key in found}
+    strong = [name for key, name in names.items() if key[1:] in PRIMARY]
+    draw_ratios(axes[-1], {names[key]: (e.ratio, e.low, e.high) for key, e in found.items()}, strong)
     return figure
-
-
-def _draw_ratios(axis: plt.Axes, found: Mapping[tuple[str, str, str], Estimate]) -> None:
-    names = []
-    for place, ((env, ours, theirs), e) in enumerate(reversed(found.items())):
-        color = "#c65d21" if (ours, theirs) in PRIMARY else "0.5"
-        axis.plot([e.low, e.high], [place, place], color=color, lw=2)
-        axis.plot(e.ratio, place, "o", color=color)
-        names.append(f"{ours} : {theirs}, {env.split('/')[-1].split('-')[0]}")
-    axis.set_yticks(range(len(names)), names, fontsize=8)
-    axis.axvline(1, color="0.3", lw=1)
-    axis.set_xlabel("area under the curve, ratio (95 % interval)")
-    axis.spines[["top", "right"]].set_visible(False)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -218,7 +218,7 @@ def test_an_old_request_is_waited_for_before_any_other(monkeypatch):
 
 
 def test_answers_of_a_runner_are_taken_in_the_order_in_which_it_was_asked(monkeypatch):
-    """Ray may see a later one first where objects become local."""
+    """Of several that are there `ray.wait` gives any one."""
     monkeypatch.setattr(requests.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
     monkeypatch.setattr(requests.ray, "get", lambda answer: answer)
     asked = requests.Requests(SimpleNamespace(in_service=lambda: {1: "one", 2: "two"}, restarts={}), 2, None)

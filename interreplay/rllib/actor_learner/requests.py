@@ -79,7 +79,7 @@ class Requests:
         return failures
 
     def _first_of_each(self) -> list[ray.ObjectRef]:
-        """Return the oldest request of each runner."""
+        """Return the oldest request of each runner: of several answers that are there `ray.wait` gives any one."""
         found: dict[int, ray.ObjectRef] = {}
         for reference, request in self._in_flight.items():
             found.setdefault(request.runner, reference)
