@@ -1,6 +1,7 @@
 """Keeps what a report needs of a study's runs, compressed: ``python -m benchmarks.keep_study RESULTS FOLDER``.
 
-The figures can be redrawn from it: ``python -m interreplay.analysis FOLDER``.
+The figures can be redrawn from it: ``python -m interreplay.analysis FOLDER``. The study goes on from it, too, see
+`benchmarks.restore_study`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PLAIN = ("status.json",)
+STUDY = ("study.yaml", "random_returns.json")
+"""What is kept of the study itself."""
 MACHINE = ("hostname", "node_ip", "pid")
 """What results say of the machine, which nothing is drawn from."""
 FOLDERS = ("output_dir", "local_dir")
@@ -42,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     runs = sorted(path.parent for path in args.results.glob("*/result.json"))
     for run in runs:
         keep(run, args.folder / run.name)
-    for name in ("study.yaml", "random_returns.json"):
+    for name in STUDY:
         if (args.results / name).exists():
             shutil.copy(args.results / name, args.folder / name)
     print(f"{len(runs)} runs kept in {args.folder}")

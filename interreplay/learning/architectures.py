@@ -14,6 +14,7 @@ from interreplay.learning.crossq import CrossQNetworks
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.discrete_sac import DiscreteSACNetworks
 from interreplay.learning.encoders import make_encoder
+from interreplay.learning.initial_weights import make_orthogonal
 from interreplay.learning.memory import Memory
 from interreplay.learning.networks import MATRIX_DTYPES, BatchedMLP
 from interreplay.learning.policy_value import (
@@ -129,7 +130,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "DDPG": Deterministic(CRITICS, (BOX,), DDPGSettings.n_critics, last_bound=3e-3),
     "DQN": Values((*_ENCODER, "dueling", "noisy", "sigma0", *_HEAD), (DISCRETE,)),
     "IMPALA": PolicyAndValue(
-        (*_ENCODER, "lstm_cells", "shared_layers", "free_log_std", "initial_log_std"), (BOX, DISCRETE)
+        (*_ENCODER, "lstm_cells", "shared_layers", "free_log_std", "initial_log_std", "initial_weights"),
+        (BOX, DISCRETE),
     ),
 }
 """Of each algorithm whose networks differ from others'; checkpoints have the names."""
@@ -162,4 +164,6 @@ def assembled(networks: Any, encoder: nn.Module, model: Mapping[str, Any]) -> An
         if isinstance(layers, BatchedMLP):
             layers.matrix_dtype = MATRIX_DTYPES[model["matrix_dtype"]]
             layers.activation = model["activation"]
+    if model.get("initial_weights") == "orthogonal":  # only some algorithms have this setting
+        make_orthogonal(networks)
     return networks

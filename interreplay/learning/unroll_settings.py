@@ -88,6 +88,11 @@ class IMPALASettings:
         True, YesNo(), "deviations of continuous actions are parameters, the same in every state"
     )
     initial_log_std: float = setting(0.0, Number(), "logarithm of these deviations at the start")
+    initial_weights: str = setting(
+        "uniform",
+        OneOf("uniform", "orthogonal"),
+        "weights at the start: PyTorch's, or orthogonal ones of gain 1.41, .01 of the policy's last layer",
+    )
 
     def __post_init__(self) -> None:
         """Refuse settings that do not fit each other.
