@@ -1,7 +1,8 @@
 """Lets a study go on where only kept results are left: ``python -m benchmarks.restore_study FOLDER RESULTS``.
 
-Unpacks the runs that `benchmarks.keep_study` kept and that were over, so that ``cluster_run.py STUDY`` with ``--output_dir
-RESULTS`` makes only the missing ones, on any machine. Runs that were not over begin anew: their checkpoints are not kept.
+Unpacks the runs that `benchmarks.keep_study` kept and that were over, so that ``cluster_run.py STUDY`` with
+``--output_dir RESULTS`` makes only the missing ones, on any machine. Runs that were not over begin anew: their
+checkpoints are not kept.
 """
 
 from __future__ import annotations
