@@ -16,13 +16,16 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from benchmarks.actors import TASKS, Ours
 from benchmarks.measure import single_thread, table
+from interreplay.environments import registration
 
 WAITS = "benchmarks.actor_processes:Waits-v0"
 """CartPole, each step of which sleeps."""
@@ -42,29 +45,22 @@ gym.register("Waits-v0", "benchmarks.actor_processes:Waits", max_episode_steps=5
 
 def run(env: str, runners: int, environments: int, seconds: float) -> dict[str, float]:
     """Return env steps per second and the driver's share of a processor over so many seconds, after a fifth of them."""
-    from interreplay import rllib
-    from interreplay.environments import registration
-
     single_thread()
     warnings.simplefilter("ignore")
     logging.getLogger("ray").setLevel(logging.ERROR)
     registration.register(env)
-    config = rllib.IMPALAConfig().environment(env).debugging(seed=0)
-    config.env_runners(
-        num_env_runners=runners, num_envs_per_env_runner=environments // max(runners, 1), rollout_fragment_length=20
-    )
-    network = {"hiddens": (64, 64)} if env == WAITS else {"hiddens": (256,), "encoder": "shallow"}
-    config.training(train_batch_size=environments, steps_per_iteration=20 * environments, **network)
-    algorithm = config.build_algo()
+    like = TASKS["cartpole" if env == WAITS else "pong"]
+    task = replace(like, env=env, environments=environments)
+    algorithm = Ours(task, runners=runners, steps_per_iteration=task.steps * environments)
     end = time.perf_counter() + seconds / 5
     while time.perf_counter() < end:
-        algorithm.train()
-    start, spent, before = time.perf_counter(), time.process_time(), algorithm.env_steps
+        algorithm()
+    start, spent, before = time.perf_counter(), time.process_time(), algorithm.steps
     while time.perf_counter() < start + seconds:
-        algorithm.train()
+        algorithm()
     wall = time.perf_counter() - start
     found = {
-        "steps/s": (algorithm.env_steps - before) / wall,
+        "steps/s": (algorithm.steps - before) / wall,
         "driver": (time.process_time() - spent) / wall,
     }
     algorithm.stop()
@@ -101,7 +97,7 @@ def main() -> None:
     for runners, runs in found.items():
         rates = np.array([one["steps/s"] for one in runs])
         share = np.median([one["driver"] for one in runs])
-        name = f"driver and {runners} runners" if runners else "one process"
+        name = f"driver, {runners} more" if runners else "one process"
         each = ", ".join(f"{rate:.0f}" for rate in rates)
         rows.append([name, f"{np.median(rates):.0f}", each, f"{np.median(rates / base):.2f}", f"{share:.0%}"])
     waits = in_a_process(WAITS, args.runners, args.environments, args.seconds)

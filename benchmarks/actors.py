@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,42 +38,64 @@ class Task:
         hiddens: Widths of the layers.
         environments: Stepped side by side, as many unrolls as an update has fresh ones.
         steps: Of an unroll.
-        others: Whether others take part.
         encoder: Convolutions by name.
+        replay: Whether it is measured with replayed unrolls; else A2C is beside it.
+        rllib: Whether RLlib's IMPALA takes part.
+        stable_baselines: Numbers of environments with which Stable-Baselines3's A2C takes part.
     """
 
     env: str
     hiddens: tuple[int, ...]
     environments: int = 32
     steps: int = 20
-    others: bool = False
     encoder: str = "auto"
+    replay: bool = True
+    rllib: bool = False
+    stable_baselines: tuple[int, ...] = ()
 
 
 TASKS = {
-    "cartpole": Task("CartPole-v1", (64, 64), others=True),
+    "cartpole": Task("CartPole-v1", (64, 64), replay=False, rllib=True, stable_baselines=(32, 8)),
     "minatar": Task("MinAtar/Breakout-v0", (128,)),
-    "pong": Task("PongNoFrameskip-v4", (256,), 16, encoder="shallow"),
+    "pong": Task("PongNoFrameskip-v4", (256,), 16, encoder="shallow", stable_baselines=(16,)),
 }
 
 
 class Ours:
-    """Our algorithm, a call of which makes a little more than `CALL` env steps; `steps` says how many so far."""
+    """Our algorithm, a call of which makes a little more than `CALL` env steps; `steps` says how many so far.
 
-    def __init__(self, task: Task, trainer: str = "IMPALA", replayed: float = 0.0, kind: str = "uniform", **more: Any):
+    Args:
+        task: What it learns.
+        trainer: Its name.
+        replayed: Share of replayed unrolls in a batch.
+        kind: Of the store that these are of.
+        runners: Processes that act, none for this one.
+        more: Settings, and ``steps`` of an unroll where they are not the task's.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        trainer: str = "IMPALA",
+        replayed: float = 0.0,
+        kind: str = "uniform",
+        runners: int = 0,
+        **more: Any,
+    ):
         from interreplay import rllib
 
         config = getattr(rllib, f"{trainer}Config")().environment(task.env).debugging(seed=0)
+        each = task.environments // max(runners, 1)
         steps = more.pop("steps", task.steps)
-        config.env_runners(num_envs_per_env_runner=task.environments, rollout_fragment_length=steps)
+        config.env_runners(num_env_runners=runners, num_envs_per_env_runner=each, rollout_fragment_length=steps)
         batch = round(task.environments / (1.0 - replayed))
-        config.training(
-            hiddens=task.hiddens, encoder=task.encoder, train_batch_size=batch, steps_per_iteration=CALL, **more
-        )
+        given = {"hiddens": task.hiddens, "encoder": task.encoder, "steps_per_iteration": CALL} | more
+        config.training(train_batch_size=batch, **given)
         if replayed:
             store = {"type": kind, "capacity": 1_000, "share": replayed}
             config.replay([{"type": "queue", "share": 1.0 - replayed}, store])
         self._algorithm = config.build_algo()
+        self.stop = self._algorithm.stop
 
     @property
     def steps(self) -> int:
@@ -112,11 +135,12 @@ class StableBaselines:
         from stable_baselines3 import A2C
         from stable_baselines3.common.env_util import make_vec_env
 
-        images = task.env == TASKS["pong"].env
-        policy, layers = ("CnnPolicy", {}) if images else ("MlpPolicy", {"net_arch": [*task.hiddens]})
-        self._model = A2C(
-            policy, make_vec_env(task.env, environments, seed=0), policy_kwargs=layers, seed=0, device="cpu"
-        )
+        made = make_vec_env(task.env, environments, seed=0)
+        if task.encoder == "auto":
+            network: dict[str, Any] = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [*task.hiddens]}}
+        else:
+            network = {"policy": "CnnPolicy"}
+        self._model = A2C(env=made, seed=0, device="cpu", **network)
 
     @property
     def steps(self) -> int:
@@ -129,21 +153,19 @@ class StableBaselines:
 
 def contenders(task: Task, names: Sequence[str]) -> dict[str, Any]:
     """Return those whose names contain one of `names`, the plain one first."""
-    a2c = {"steps": 5, "activation": "tanh", "shared_layers": False}
+    a2c: dict[str, Any] = {"steps": 5, "activation": "tanh", "shared_layers": False}
     made: dict[str, Callable[[], Any]] = {"ours, IMPALA": lambda: Ours(task)}
-    if task.others:
-        made["ours, A2C, unrolls of 5"] = lambda: Ours(task, "A2C", **a2c)
-        made["RLlib, IMPALA, one process"] = lambda: Rllib(task)
-        if importlib.util.find_spec("stable_baselines3"):
-            made["SB3, A2C, unrolls of 5"] = lambda: StableBaselines(task, task.environments)
-            made["SB3, A2C, 8 environments"] = lambda: StableBaselines(task, 8)
-    else:
+    if task.replay:
         made["half replayed"] = lambda: Ours(task, replayed=0.5)
         made["half replayed, elite"] = lambda: Ours(task, replayed=0.5, kind="elite")
         made["half replayed, attentive"] = lambda: Ours(task, replayed=0.5, kind="attentive")
         made["three quarters replayed"] = lambda: Ours(task, replayed=0.75)
-        if task is TASKS["pong"] and importlib.util.find_spec("stable_baselines3"):
-            made["SB3, A2C, Nature network, unrolls of 5"] = lambda: StableBaselines(task, task.environments)
+    else:
+        made["ours, A2C, unrolls of 5"] = lambda: Ours(task, "A2C", **a2c)
+    if task.rllib:
+        made["RLlib, IMPALA, one process"] = lambda: Rllib(task)
+    for count in task.stable_baselines if importlib.util.find_spec("stable_baselines3") else ():
+        made[f"SB3, A2C, unrolls of 5, {count} environments"] = partial(StableBaselines, task, count)
     return {name: make() for name, make in made.items() if any(part in name for part in names)}
 
 

@@ -21,6 +21,7 @@ import pandas as pd
 
 from benchmarks.measure import table
 from benchmarks.replay_explained import CORRELATION, ERROR, explained, improvement, ratio
+from benchmarks.study_curves import draw_curves
 from interreplay.analysis.reading.results import REPLAY, read_results
 
 MEASURES = ("td_error_mean", "state_cosine", "time_gap", "age_ess", "same_episode_share")
@@ -110,12 +111,12 @@ def draw(runs: pd.DataFrame, evaluations: pd.DataFrame) -> plt.Figure:
     for column, task in zip(axes.T, tasks, strict=True):
         of = runs[runs["task"] == task]
         full = evaluations[(evaluations["task"] == task) & (evaluations["capacity"] == of["capacity"].max())]
-        _draw_curves(column[0], full)
+        draw_curves(column[0], full, COLORS)
         _draw_capacities(column[1], of)
         for axis, measure in zip(column[2:], (CORRELATION, ERROR), strict=True):
             for arm, found in of.groupby("arm"):
                 axis.scatter(found[measure], found["area"], s=14, color=COLORS[str(arm)], alpha=0.7, lw=0)
-        column[0].set(title=task.removeprefix("interreplay/"), xlabel="env steps")
+        column[0].set_title(task.removeprefix("interreplay/"))
         column[1].set(xlabel="capacity", xscale="log")
         column[2].set(xlabel="mean |cos| of states in a batch, beyond uniform rows'")
         column[3].set(xlabel="mean |TD error| when drawn", xscale="log")
@@ -126,14 +127,6 @@ def draw(runs: pd.DataFrame, evaluations: pd.DataFrame) -> plt.Figure:
     handles = [plt.Line2D([], [], color=COLORS[arm], lw=2, label=arm) for arm in COLORS if arm in set(runs["arm"])]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
     return figure
-
-
-def _draw_curves(axis: plt.Axes, found: pd.DataFrame) -> None:
-    for arm, curves in found.groupby("arm"):
-        for _, curve in curves.groupby("seed"):
-            axis.plot(curve["steps"], curve["value"], color=COLORS[str(arm)], lw=0.5, alpha=0.25)
-        means = curves.groupby("steps")["value"].mean()
-        axis.plot(means.index, means, color=COLORS[str(arm)], lw=2)
 
 
 def _draw_capacities(axis: plt.Axes, found: pd.DataFrame) -> None:

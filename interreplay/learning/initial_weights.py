@@ -31,9 +31,10 @@ def make_orthogonal(networks: nn.Module) -> None:
     for part in networks.modules():
         if isinstance(part, nn.Conv2d):
             part.weight.copy_(orthogonal(part.weight.shape, GAIN))
+            assert part.bias is not None, "our convolutions have one"
             nn.init.zeros_(part.bias)
         elif isinstance(part, PolicyValueLayers):
-            bodies: list[BatchedMLP] = [*part.bodies]  # type: ignore[list-item]
+            bodies: list[BatchedMLP] = [*part.bodies]
             for body, outputs in zip(bodies, part.widths, strict=True):
                 _make_layers_orthogonal(body, values=body is bodies[-1], outputs=outputs)
 
