@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.normalization import NormalizedPixels
 from interreplay.learning.patches import PatchConvolution, patch_index
 
 BODIES: dict[str, tuple[tuple[int, int, int], ...]] = {
@@ -37,6 +38,7 @@ class ConvolutionBody(nn.Module):
 
     Attributes:
         width: Number of features.
+        normalized: What pixels are normalized by; None where they are only scaled.
         conv_dtype: Of the products where there are `SEVERAL` images or more; None for float32.
     """
 
@@ -45,7 +47,8 @@ class ConvolutionBody(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], layers: tuple[tuple[int, int, int], ...], most: float = 255.0):
         super().__init__()
-        self._shape, self._most = shape, most
+        self.shape, self.most = shape, most
+        self.normalized: NormalizedPixels | None = None
         self.layers, self.width = convolutions(shape, layers)
         places = channels_first(torch.arange(math.prod(shape)).view(1, *shape), shape)
         index = patch_index(places, self.layers[0]) if len(layers) == 1 else None  # type: ignore[arg-type]
@@ -56,17 +59,21 @@ class ConvolutionBody(nn.Module):
         narrow = self.conv_dtype is not None and len(images) >= SEVERAL
         if not narrow and self._patches is not None and len(images) >= SEVERAL:
             return self._by_patches(images)
-        pixels = channels_first(images, self._shape).to(torch.float32, memory_format=torch.channels_last)
-        pixels = pixels if self._most == 1.0 else pixels / self._most
+        pixels = channels_first(self._numbers(images), self.shape).to(torch.float32, memory_format=torch.channels_last)
+        pixels = pixels if self.normalized or self.most == 1.0 else pixels / self.most
         if not narrow:
             return self.layers(pixels)
         with torch.autocast(pixels.device.type, self.conv_dtype):
             return self.layers(pixels).float()
 
+    def _numbers(self, images: Tensor) -> Tensor:
+        """Return images as they are, or normalized."""
+        return images if self.normalized is None else self.normalized(images)
+
     def _by_patches(self, images: Tensor) -> Tensor:
         layer: Any = self.layers[0]
-        flat = images.flatten(1).to(layer.weight.dtype)
-        flat = flat if self._most == 1.0 else flat / self._most
+        flat = self._numbers(images).flatten(1).to(layer.weight.dtype)
+        flat = flat if self.normalized or self.most == 1.0 else flat / self.most
         return PatchConvolution.apply(flat, self._patches, layer.weight, layer.bias)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -19,6 +18,7 @@ from interreplay.learning.convolutions import (
     channels_first,
     convolutions,
 )
+from interreplay.learning.normalization import Normalized, NormalizedPixels
 from interreplay.transitions import Observation, observation_parts
 
 FEATURES = 50
@@ -73,11 +73,12 @@ class Convolutions(nn.Module):
             frames. The shorter one of the first and the last of three sides is the channels.
     """
 
-    width = FEATURES
+    width, most = FEATURES, 255.0
 
     def __init__(self, shape: tuple[int, ...]):
         super().__init__()
-        self._shape = shape
+        self.shape = shape
+        self.normalized: NormalizedPixels | None = None
         _, _, *sides = channels_first(torch.zeros(1, *shape), shape).shape
         sizes = ((32, 3, 2), (64, 3, 2), (64, 3, 1)) if min(sides) < 36 else BODIES["nature"]
         self.convolutions, inner = convolutions(shape, sizes)
@@ -85,7 +86,8 @@ class Convolutions(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return ``(n, FEATURES)`` of images ``(n, *shape)`` uint8."""
-        return self.head(self.convolutions(channels_first(images, self._shape).float() / 255.0))
+        pixels = images.float() / self.most if self.normalized is None else self.normalized(images)
+        return self.head(self.convolutions(channels_first(pixels, self.shape)))
 
 
 def is_image(space: gym.Space) -> bool:
@@ -128,78 +130,20 @@ class Encoder(nn.Module):
         ]
         return torch.cat(marks)
 
+    def normalize_pixels(self) -> dict[str, NormalizedPixels]:
+        """Let images be normalized before they are encoded, and return what does it by the names of their parts."""
+        made = {}
+        for name, key in self._keys.items():
+            part: Any = self.parts[key]
+            if isinstance(part, ConvolutionBody | Convolutions):
+                part.normalized = made[name] = NormalizedPixels(part.shape, part.most)
+        return made
+
     def forward(self, obs: Observation) -> Tensor:
         """Return observations ``(n, ...)`` or named parts of such, as they are stored, to float32 ``(n, d)``."""
         parts = observation_parts(obs)
         encoded = [self.parts[key](parts[name]) for name, key in self._keys.items()]
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
-
-
-class Normalized(nn.Module):
-    """An encoder whose numbers are less their running mean, over their running deviation, within ±`LIMIT`.
-
-    The statistics are those of all observations that were given to `observe` (Chan et al. 1983's update, float64). What
-    follows from them, `shift` and `factor`, is part of the module's state, so that copies elsewhere act alike. One-hot
-    choices and features of images stay as they are.
-
-    Args:
-        encoder: What comes before.
-        continuous: Which of its numbers are measurements ``(d,)``, bool.
-    """
-
-    LIMIT = 10.0
-    continuous: Tensor
-    shift: Tensor
-    factor: Tensor
-    limit: Tensor
-
-    def __init__(self, encoder: nn.Module, continuous: Tensor):
-        super().__init__()
-        self.encoder = encoder
-        self.register_buffer("continuous", continuous, persistent=False)
-        self.register_buffer("shift", torch.zeros(len(continuous)))
-        self.register_buffer("factor", torch.ones(len(continuous)))
-        limits = torch.where(continuous, self.LIMIT, float("inf"))
-        self.register_buffer("limit", limits, persistent=False)
-        self.count = 0
-        self.mean, self.squares = np.zeros(len(continuous)), np.zeros(len(continuous))
-
-    def forward(self, obs: Observation) -> Tensor:
-        """Return observations ``(n, ...)`` or named parts of such to float32 ``(n, d)``."""
-        return self.normalize(self.encoder(obs))
-
-    def normalize(self, values: Tensor) -> Tensor:
-        """Return numbers ``(..., d)`` of the encoder before, normalized."""
-        return ((values - self.shift) * self.factor).clamp(-self.limit, self.limit)
-
-    @torch.no_grad()
-    def observe(self, obs: Observation) -> None:
-        """Take observations ``(n, ...)`` into the statistics."""
-        values = self.encoder(obs).double().numpy(force=True)
-        count, mean = len(values), values.mean(axis=0)
-        delta, total = mean - self.mean, self.count + count
-        self.squares += np.square(values - mean).sum(axis=0) + np.square(delta) * self.count * count / total
-        self.mean += delta * count / total
-        self.count = total
-        self._publish()
-
-    def _publish(self) -> None:
-        """Let `shift` and `factor` follow from the statistics; numbers that never differed are only shifted."""
-        known = self.continuous.numpy(force=True)
-        deviation = np.sqrt(self.squares / max(self.count, 1))
-        factor = np.where(known & (deviation > 1e-8), 1.0 / np.maximum(deviation, 1e-8), 1.0)
-        self.shift.copy_(torch.from_numpy(np.where(known, self.mean, 0.0)))
-        self.factor.copy_(torch.from_numpy(factor))
-
-    def statistics(self) -> dict[str, Any]:
-        """Return what the next `observe` builds on."""
-        return {"count": self.count, "mean": self.mean.copy(), "squares": self.squares.copy()}
-
-    def load_statistics(self, state: Mapping[str, Any]) -> None:
-        """Continue from `statistics`."""
-        self.count = int(state["count"])
-        self.mean, self.squares = np.array(state["mean"]), np.array(state["squares"])
-        self._publish()
 
 
 def make_encoder(
@@ -209,7 +153,7 @@ def make_encoder(
 
     Args:
         space: Of one observation.
-        normalize: Whether measurements are normalized by their running statistics.
+        normalize: Whether measurements and images are normalized by their running statistics.
         body: As in `Encoder`.
         conv_dtype: Type of the products of convolutions that `body` names, one of `CONV_DTYPES`.
     """
@@ -218,8 +162,10 @@ def make_encoder(
         if isinstance(part, ConvolutionBody):
             part.conv_dtype = CONV_DTYPES[conv_dtype]
     plain = all(isinstance(part, Flat) for part in encoder.parts.values())
-    made = Flat() if plain else encoder
-    return (Normalized(made, encoder.continuous()) if normalize else made), encoder.width
+    made: nn.Module = Flat() if plain else encoder
+    if normalize:
+        made = Normalized(made, encoder.continuous(), encoder.normalize_pixels())
+    return made, encoder.width
 
 
 def _encoder_of(space: gym.Space, body: str | None) -> nn.Module:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.encoders import Normalized
 from interreplay.learning.losses import CriticLoss
+from interreplay.learning.normalization import Normalized
 from interreplay.transitions import Transitions
 
 

@@ -14,7 +14,7 @@ from ray.rllib.utils.annotations import override
 from torch import Tensor
 
 from interreplay.buffer import Sample
-from interreplay.learning.encoders import Normalized
+from interreplay.learning.normalization import Normalized
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.transitions import Observation, Transitions

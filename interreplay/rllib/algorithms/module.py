@@ -24,9 +24,10 @@ from interreplay.learning.policies import POLICY_OUTPUT, Policy
 
 def share_statistics(nets: Any) -> None:
     """Let the target encoder, where there is one, normalize observations by the statistics of the encoder."""
-    target = getattr(nets, "target_encoder", None)
-    for name, buffer in nets.encoder.named_buffers(recurse=False) if target is not None else ():
-        setattr(target, name, buffer)
+    target: Any = getattr(nets, "target_encoder", None)
+    for path, buffer in nets.encoder.named_buffers() if target is not None else ():
+        module, _, name = path.rpartition(".")
+        setattr(target.get_submodule(module), name, buffer)
 
 
 class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
