@@ -50,7 +50,7 @@ def test_its_environments_exist_with_the_horizons_that_are_said(name):
     registration.register("interreplay/Catch-v0")
     registered = {presets.bare(key): spec for key, spec in gym.registry.items()}
     for env, values in presets.load(name).environments.items():
-        if not env.startswith(("dm_control/", "Fetch", "MinAtar/*")):
+        if "*" not in env and not env.startswith(("dm_control/", "Fetch")):
             assert env in registered
             assert values.get("horizon") in (None, registered[env].max_episode_steps)
 

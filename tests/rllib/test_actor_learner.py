@@ -184,7 +184,7 @@ def assert_same_state(one, other):
         ("CartPole-v1", "IMPALA", None, {"train_batch_size": 6, "anneal_steps": 400}),  # unrolls wait in the queue
         ("CartPole-v1", "LASER", ELITE, {"optimizer": "Adam", "anneal_steps": 400, "normalize_observations": True}),
         ("Pendulum-v1", "CLEAR", None, {}),
-        ("interreplay/Catch-v0", "A2C", None, {"lr": [[0, 1e-3], [400, 1e-4]]}),
+        ("interreplay/Catch-v0", "A2C", None, {"lr": [[0, 1e-3], [400, 1e-4]], "normalize_observations": True}),
     ],
 )
 def test_resuming_equals_not_stopping(env, trainer, replay, settings, tmp_path):

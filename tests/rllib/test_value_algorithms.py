@@ -184,6 +184,22 @@ def test_convolutions_may_be_learned_in_bfloat16():
     algorithm.stop()
 
 
+def test_target_networks_see_images_normalized_by_the_same_statistics(tmp_path):
+    made = lambda: config("interreplay/Catch-v0").training(normalize_observations=True).build_algo()
+    trained, resumed = made(), made()
+    trained.train()
+    trained.save_to_path(tmp_path / "c")
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train(), trained.train()
+    assert_same_run(trained, resumed)
+    for algorithm in (trained, resumed):
+        nets = algorithm.learner.single_module.nets
+        mine, theirs = (dict(encoder.named_buffers()) for encoder in (nets.encoder, nets.target_encoder))
+        factors = [name for name in mine if name.endswith("normalized.factor")]
+        assert factors and all((mine[name] != 1).any() for name in factors)
+        assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
 @pytest.mark.parametrize(
     ("trainer", "settings"),
     [
