@@ -140,11 +140,12 @@ class Normalized(nn.Module):
         limits = torch.where(continuous, self.LIMIT, float("inf"))
         self.register_buffer("limit", limits, persistent=False)
         self._pixels = dict(pixels or {})  # of the encoder, which has them registered
-        self.moments = Moments((len(continuous),))
+        self.moments, self._measures = Moments((len(continuous),)), bool(continuous.any())
 
     def forward(self, obs: Observation) -> Tensor:
         """Return observations ``(n, ...)`` or named parts of such to float32 ``(n, d)``."""
-        return self.normalize(self.encoder(obs))
+        encoded = self.encoder(obs)
+        return self.normalize(encoded) if self._measures else encoded
 
     def normalize(self, values: Tensor) -> Tensor:
         """Return numbers ``(..., d)`` of the encoder before, normalized."""
@@ -156,7 +157,7 @@ class Normalized(nn.Module):
         parts = observation_parts(obs)
         for name, pixels in self._pixels.items():
             pixels.observe(parts[name])
-        if self.continuous.any():
+        if self._measures:
             self.moments.observe(self.encoder(obs).double().numpy(force=True))
             self._publish()
 
