@@ -13,6 +13,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from interreplay.studies.trial_folder import FAILED, OVER, TrialFolder
+
 PLAIN = ("status.json",)
 STUDY = ("study.yaml", "random_returns.json")
 """What is kept of the study itself."""
@@ -36,13 +38,18 @@ def keep(run: Path, folder: Path) -> None:
     (folder / "result.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
+def ended(run: Path) -> bool:
+    """Return whether a run is not gone on with."""
+    return TrialFolder(run).status()["state"] in (*OVER, FAILED)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    """Keep every run that has results."""
+    """Keep every run that is not gone on with: those that are over, and those that failed for good."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keep_study", description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, help="a study's folder")
     parser.add_argument("folder", type=Path, help="where to")
     args = parser.parse_args(argv)
-    runs = sorted(path.parent for path in args.results.glob("*/result.json"))
+    runs = sorted(path.parent for path in args.results.glob("*/result.json") if ended(path.parent))
     for run in runs:
         keep(run, args.folder / run.name)
     for name in STUDY:
