@@ -59,8 +59,8 @@ class ConvolutionBody(nn.Module):
         narrow = self.conv_dtype is not None and len(images) >= SEVERAL
         if not narrow and self._patches is not None and len(images) >= SEVERAL:
             return self._by_patches(images)
-        pixels = channels_first(self._numbers(images), self.shape).to(torch.float32, memory_format=torch.channels_last)
-        pixels = pixels if self.normalized or self.most == 1.0 else pixels / self.most
+        pixels = channels_first(self._numbers(images), self.shape)
+        pixels = self._scaled(pixels.to(torch.float32, memory_format=torch.channels_last))
         if not narrow:
             return self.layers(pixels)
         with torch.autocast(pixels.device.type, self.conv_dtype):
@@ -70,10 +70,13 @@ class ConvolutionBody(nn.Module):
         """Return images as they are, or normalized."""
         return images if self.normalized is None else self.normalized(images)
 
+    def _scaled(self, pixels: Tensor) -> Tensor:
+        """Return `_numbers` over `most`, as they are where they are normalized."""
+        return pixels if self.normalized is not None or self.most == 1.0 else pixels / self.most
+
     def _by_patches(self, images: Tensor) -> Tensor:
         layer: Any = self.layers[0]
-        flat = self._numbers(images).flatten(1).to(layer.weight.dtype)
-        flat = flat if self.normalized or self.most == 1.0 else flat / self.most
+        flat = self._scaled(self._numbers(images).flatten(1).to(layer.weight.dtype))
         return PatchConvolution.apply(flat, self._patches, layer.weight, layer.bias)
 
 

@@ -29,6 +29,8 @@ class Moments:
 
     def observe(self, values: np.ndarray) -> None:
         """Take in ``(n, *shape)``, float64."""
+        if not len(values):
+            return
         count, mean = len(values), values.mean(axis=0)
         delta, total = mean - self.mean, self.count + count
         self.squares += np.square(values - mean).sum(axis=0) + np.square(delta) * self.count * count / total
@@ -54,7 +56,7 @@ class NormalizedPixels(nn.Module):
     """Images less the running mean of each pixel, over its running deviation, within ±`LIMIT`.
 
     What stands still vanishes, and what moves is large, however few its pixels, as Pong's ball; without this features
-    of two images differ by hundredths of what they are. Burda et al. 2018, arXiv:1810.12894, normalize so for their
+    of two of its images differ by a tenth of what they are. Burda et al. 2018, arXiv:1810.12894, normalize so for their
     random networks. As long as nothing was observed images are only scaled.
 
     Args:
@@ -171,7 +173,8 @@ class Normalized(nn.Module):
 
     def statistics(self) -> dict[str, Any]:
         """Return what the next `observe` builds on."""
-        return self.moments.state() | {"images": {name: found.moments.state() for name, found in self._pixels.items()}}
+        seen = {name: pixels.moments.state() for name, pixels in self._pixels.items() if not pixels.only_scaled}
+        return self.moments.state() | {"images": seen}
 
     def load_statistics(self, state: Mapping[str, Any]) -> None:
         """Continue from `statistics`; images of checkpoints from before they were normalized stay as they are."""

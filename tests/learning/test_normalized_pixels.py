@@ -64,6 +64,12 @@ def test_an_encoder_sees_normalized_images(body, count):
     assert all(parameter.grad is not None for parameter in encoder.parameters())
 
 
+def test_nothing_is_learned_of_no_images():
+    pixels = NormalizedPixels(SPACES["bytes"].shape, 255.0)
+    pixels.observe(images("bytes", 0))
+    assert pixels.moments.count == 0 and pixels.offset.isfinite().all()
+
+
 def test_images_beside_numbers():
     space = gym.spaces.Dict(
         {"camera": SPACES["bytes"], "speed": gym.spaces.Box(-9, 9, (2,)), "gear": gym.spaces.Discrete(3)}
@@ -102,4 +108,9 @@ def test_checkpoints_from_before_images_were_normalized_act_as_they_did():
     encoder.load_state_dict(state | {"shift": torch.zeros(width), "factor": torch.ones(width)})
     encoder.load_statistics({"count": 5, "mean": np.zeros(width), "squares": np.ones(width)})
     encoder.observe(images("bytes", 10))
-    torch.testing.assert_close(encoder(images("bytes", 4)), before(images("bytes", 4)))
+    again, _ = make_encoder(SPACES["bytes"], True, "shallow")  # saved and loaded once more
+    again.load_state_dict(encoder.state_dict())
+    again.load_statistics(encoder.statistics())
+    again.observe(images("bytes", 10))
+    for one in (encoder, again):
+        torch.testing.assert_close(one(images("bytes", 4)), before(images("bytes", 4)))
