@@ -142,6 +142,7 @@ OTHER = {
     "matern_nu": ".5",
     "holdout_split": ".5",
     "optimizer": "RMSprop",
+    "initial_weights": "orthogonal",
     "encoder": "nature",
     "conv_dtype": "bfloat16",
     "distribution": "quantiles",

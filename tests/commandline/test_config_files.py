@@ -34,7 +34,7 @@ FILES = {
     "wrong.yaml": "{defaults: [per.yaml], gamma: 2}",
 }
 
-NAMES = "rbf zero cpu float32 Gaussian mean tanh min Adam auto none gae behavior x".split()
+NAMES = "rbf zero cpu float32 Gaussian mean tanh min Adam auto none gae behavior orthogonal x".split()
 
 
 @pytest.fixture(autouse=True)

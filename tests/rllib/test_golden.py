@@ -110,7 +110,7 @@ def test_the_same_seed_gives_the_same_results(name):
         ]
         assert reached[0] == pytest.approx(reached[1], rel=1e-6, nan_ok=True)
         for part in ("learner", "replay_buffer"):
-            assert {key: mine[part][key] for key in before[part]} == pytest.approx(before[part], rel=1e-6)
+            assert {key: mine[part][key] for key in before[part]} == pytest.approx(before[part], rel=1e-5)
     for part in ("parameters", "stored"):
         mine, before = found[part], expected[part]
         assert mine["count"] == before["count"] and mine["sums"].keys() == before["sums"].keys()

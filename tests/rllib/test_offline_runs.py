@@ -93,8 +93,8 @@ def test_learning_from_recorded_rows_alone(name, tmp_path):
     assert same(weights(straight), weights(resumed))
     rows = straight.replay_buffer.storage[torch.arange(180)].obs.double()
     encoder = straight.learner.single_module.nets.encoder
-    assert encoder.count == 180
-    assert encoder.mean == pytest.approx(rows.mean(0).numpy(), abs=1e-6)
+    assert encoder.moments.count == 180
+    assert encoder.moments.mean == pytest.approx(rows.mean(0).numpy(), abs=1e-6)
 
 
 def test_without_recorded_rows_something_is_to_be_collected():

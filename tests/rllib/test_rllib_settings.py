@@ -195,7 +195,7 @@ def test_observations_are_normalized_by_the_statistics_of_all_that_were_stored(a
     assert torch.allclose(module.encode(stored.float()), expected, atol=1e-4)
     assert algorithm.env_runner.module is module, "it acts by the same statistics"
     algorithm.evaluate()
-    assert module.nets.encoder.count == 40, "evaluation leaves them alone"
+    assert module.nets.encoder.moments.count == 40, "evaluation leaves them alone"
     algorithm.save_to_path(tmp_path / "c")
     other = ask(config()).build_algo()
     other.restore_from_path(tmp_path / "c")
