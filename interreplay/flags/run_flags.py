@@ -139,6 +139,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 for none"
         ),
         Flag("evaluation_num_episodes", whole(1), 5, "episodes per evaluation", scope="execution", changeable=True),
+        _changeable(
+            "evaluation_num_envs",
+            whole(1),
+            5,
+            "copies of the environment in which the episodes of an evaluation run side by side",
+        ),
         loop_flag("on_manifold_rows", scope="execution"),
         _changeable("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 for one at the end only"),
         _changeable("keep_checkpoints", whole(1), 2, "how many of the newest checkpoints stay"),

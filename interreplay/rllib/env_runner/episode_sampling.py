@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
@@ -32,9 +33,15 @@ class SamplingRunner(SteppingRunner):
     def __init__(self, *, config: Any, **kwargs: Any):
         super().__init__(config=config, **kwargs)
         self.interrupted, self._recorded = False, frozenset[str]()
+        self._goal: int | None = None
+        self._begun = 0
 
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
         """Make one step of every environment."""
+        raise NotImplementedError
+
+    def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
+        """Begin episodes in the environments `which` ``(n,)``."""
         raise NotImplementedError
 
     def _encoded(self) -> Tensor:
@@ -55,9 +62,10 @@ class SamplingRunner(SteppingRunner):
         random_actions: bool = False,
         force_reset: bool = False,
     ) -> list[SingleAgentEpisode]:
-        """Return episodes as RLlib's runner does: `num_episodes` whole ones, or what `num_timesteps` give.
+        """Return episodes: the first `num_episodes` that begin, or what `num_timesteps` give.
 
-        After `interrupt` it returns none, and reports none.
+        RLlib's runner returns the first that end, of several environments the short ones. After `interrupt` this one
+        returns none, and reports none.
         """
         if self.env is None:  # asked to evaluate where other processes sample
             self.make_env()
@@ -68,11 +76,12 @@ class SamplingRunner(SteppingRunner):
             self._needs_initial_reset = True
         self.interrupted, self._hooks.recording, self._recorded = False, True, frozenset()
         self._longest = longest_episode(self.env, self.config.evaluation_max_episode_steps)
+        self._goal = num_episodes
         self._hooks.begin_sample()
         try:
             self._play(num_timesteps, num_episodes, random_actions, explore)
         finally:
-            self._hooks.recording, self._longest, self._needs_initial_reset = False, None, True
+            self._hooks.recording, self._longest, self._needs_initial_reset, self._goal = False, None, True, None
         if self.interrupted:
             self._now.log.take_finished()  # half an evaluation is none
             return []
@@ -86,6 +95,29 @@ class SamplingRunner(SteppingRunner):
         while made < goal and not self.interrupted:
             rows = self._step(random_actions, explore)
             made = len(self._hooks.done) if num_episodes is not None else made + (len(rows) if rows is not None else 0)
+
+    def _admitted(self, due: np.ndarray) -> np.ndarray:
+        """Return which of the environments `due` ``(n,)`` begin another episode: all, or what `sample` still wants."""
+        if self._goal is None:
+            return due
+        begun = due & (np.cumsum(due) <= self._goal - self._begun)
+        self._begun += int(begun.sum())
+        return begun
+
+    def _begin_others(self, live: np.ndarray, over: np.ndarray, infos: Any) -> np.ndarray:
+        """Begin episodes where one was over before this step ``(n,)``, or in it where environments reset at once.
+
+        Returns:
+            Environments ``(n,)`` that have none now.
+        """
+        due = ~live | over if self._resets_in_same_step else ~live
+        none = over & ~due
+        if due.any():
+            begun = self._admitted(due)
+            none |= due & ~begun
+            if begun.any():
+                self._start(begun, self._now.obs, infos)
+        return none
 
     def interrupt(self) -> None:
         """Let a running `sample` return between two steps, with nothing; safe in signal handlers and threads."""

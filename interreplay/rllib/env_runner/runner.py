@@ -130,11 +130,13 @@ class BatchEnvRunner(SamplingRunner):
         self._cut += now.broken_off()
         now.seeded, self._needs_initial_reset = True, False
         now.obs = as_column(obs)
-        now.over = np.zeros(self.num_envs, dtype=bool)
-        self._start(~now.over, now.obs, infos)
+        self._begun = len(self._hooks.done)  # others were broken off
+        begun = self._admitted(np.ones(self.num_envs, dtype=bool))
+        now.over = ~begun
+        self._start(begun, now.obs, infos)
 
+    @override(SamplingRunner)
     def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
-        """Begin episodes in the environments `which` ``(environments,)``."""
         self._now.log.start(which)
         self._now.exploration.start(which)
         if self._hooks.active:
@@ -142,7 +144,7 @@ class BatchEnvRunner(SamplingRunner):
 
     @override(SamplingRunner)
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
-        """Step every environment; those whose episode was over begin a new one and give no row."""
+        """Step every environment; those whose episode was over begin another, if one is wanted, and give no row."""
         if self._needs_initial_reset:
             self._reset()
         assert self._scale is not None
@@ -165,10 +167,8 @@ class BatchEnvRunner(SamplingRunner):
         if live.any():
             extras |= columns_of_infos(self._recorded, ends)
             rows = self._rows(live, actions, (next_obs, *self._stored(ends, rewards, terminated), truncated), extras)
-        begun = over if self._resets_in_same_step else ~live
-        if begun.any():
-            self._start(begun, after, infos)
-        now.obs, now.over = after, np.zeros_like(over) if self._resets_in_same_step else over & live
+        now.obs = after
+        now.over = self._begin_others(live, over, infos)
         return rows
 
     def _rows(

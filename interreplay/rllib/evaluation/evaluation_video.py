@@ -32,6 +32,7 @@ class EvaluationVideo:
             evaluation_config={
                 **(config.evaluation_config or {}),
                 **drawn,
+                "num_envs_per_env_runner": 1,
                 "callbacks_on_episode_step": Camera(self._add),
             },
         )

@@ -1,0 +1,90 @@
+"""Which episodes an evaluation in several environments is made of: those that begin first, however long they are."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+from interreplay.rllib import IMPALAConfig, SACConfig
+
+ID = "interreplay_tests/LongAndShort-v0"
+
+
+class LongAndShort(gym.Env):
+    """Numbers its episodes over all copies, from 1 on; every third has 30 steps, others 2."""
+
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    observation_space = gym.spaces.Box(0.0, np.inf, (2,))
+    numbers = count(1)
+
+    def _seen(self):
+        return np.array([self.number, self.steps], dtype=np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.number, self.steps = next(self.numbers), 0
+        return self._seen(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._seen(), 1.0, self.steps == self.length(self.number), False, {}
+
+    @staticmethod
+    def length(number):
+        return 30 if number % 3 == 0 else 2
+
+
+@pytest.fixture(autouse=True)
+def numbered(cluster):
+    gym.register(ID, LongAndShort)
+    yield
+    gym.registry.pop(ID)
+
+
+def build(envs, mode=AutoresetMode.NEXT_STEP, kind=SACConfig, **settings):
+    arguments = {"vector_kwargs": {"autoreset_mode": mode}}
+    made = kind().environment(ID, env_config=arguments).env_runners(num_envs_per_env_runner=envs)
+    return made.training(hiddens=(8,), **settings).debugging(seed=0).build_algo()
+
+
+@pytest.mark.parametrize(("envs", "wanted"), [(1, 5), (4, 4), (4, 13), (8, 3)])
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_they_are_the_first_that_begin(mode, envs, wanted):
+    algorithm = build(envs, mode)
+    for _ in range(2):  # the second begins as the first did
+        LongAndShort.numbers = count(1)
+        episodes = algorithm.env_runner.sample(num_episodes=wanted, explore=False)
+        returns = {int(episode.get_observations(0)[0]): episode.get_return() for episode in episodes}
+        assert returns == {number: LongAndShort.length(number) for number in range(1, wanted + 1)}
+        metrics = algorithm.env_runner.get_metrics()
+        assert metrics["num_episodes"].peek() == wanted
+        assert metrics["num_env_steps_sampled"].peek() == sum(returns.values())
+    algorithm.stop()
+
+
+def test_training_goes_on_after_them_in_all_environments():
+    algorithm = build(4, num_steps_sampled_before_learning_starts=1_000, steps_per_iteration=64)
+    algorithm.env_runner.sample(num_episodes=2)
+    algorithm.train()
+    rows = algorithm.replay_buffer.storage
+    assert algorithm.env_steps == 64 and len(set(rows.column("episode")[:4].tolist())) == 4
+    algorithm.stop()
+
+
+def test_unrolls_are_evaluated_so_too():
+    algorithm = build(4, kind=IMPALAConfig)
+    LongAndShort.numbers = count(1)
+    episodes = algorithm.env_runner.sample(num_episodes=6, explore=False)
+    assert sorted(len(episode) for episode in episodes) == [2, 2, 2, 2, 30, 30]
+    algorithm.stop()
+
+
+def test_a_limit_of_steps_has_no_such_end():
+    algorithm = build(4)
+    episodes = algorithm.env_runner.sample(num_timesteps=200)
+    assert sum(map(len, episodes)) >= 200
+    algorithm.stop()
