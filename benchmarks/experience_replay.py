@@ -6,9 +6,8 @@ FOLDER holds the runs, as Tune or `benchmarks.keep_study` left them, and what ra
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import pandas as pd
 from benchmarks.measure import table
 from benchmarks.replay_explained import CORRELATION, ERROR, explained, improvement, ratio
 from benchmarks.study_curves import draw_curves
+from benchmarks.study_report import Found, tell
 from interreplay.analysis.reading.results import REPLAY, read_results
 
 MEASURES = ("td_error_mean", "state_cosine", "time_gap", "age_ess", "same_episode_share")
@@ -136,17 +136,11 @@ def _draw_capacities(axis: plt.Axes, found: pd.DataFrame) -> None:
         axis.errorbar(means.index, means, 1.96 * spread, color=COLORS[str(arm)], marker="o", ms=4, lw=1.5, capsize=2)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the tables and write the figure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.experience_replay", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--figure", type=Path, help="where to draw it")
-    args = parser.parse_args(argv)
-    runs, evaluations = read_runs(args.folder)
-    print(areas_table(runs) + "\n\n" + explanation_table(runs))
-    if args.figure is not None:
-        draw(runs, evaluations).savefig(args.figure, dpi=130)
+def found_in(folder: Path) -> Found:
+    """Return the tables, and what draws the figure."""
+    runs, evaluations = read_runs(folder)
+    return areas_table(runs) + "\n\n" + explanation_table(runs), lambda: draw(runs, evaluations)
 
 
 if __name__ == "__main__":
-    main()
+    tell("benchmarks.experience_replay", __doc__, found_in)

@@ -7,9 +7,8 @@ random actions return; runs that ended count:
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
@@ -23,6 +22,7 @@ from scipy import stats
 from benchmarks.measure import table
 from benchmarks.ratio_statistics import areas_of
 from benchmarks.study_curves import draw_curves, read
+from benchmarks.study_report import Found, tell
 
 COLORS = {"SAC-1": "#9aa5b1", "SAC-20": "#3e4c59", "DroQ": "#2f7ed8", "DroQ-NMER": "#c65d21", "REDQ-5": "#5a8f29"}
 """By arm, in the order in which they are shown; the first is what others are compared with."""
@@ -68,19 +68,13 @@ def draw(found: pd.DataFrame, areas: Mapping[str, np.ndarray], random: float) ->
     return figure
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the table and write the figure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ingredients", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--figure", type=Path, help="where to draw it")
-    args = parser.parse_args(argv)
-    (played,) = json.loads((args.folder / "random_returns.json").read_text()).values()
-    found = read(args.folder)
+def found_in(folder: Path) -> Found:
+    """Return the table, and what draws the figure."""
+    (played,) = json.loads((folder / "random_returns.json").read_text()).values()
+    found = read(folder)
     areas = {arm: areas_of(found[found["arm"] == arm], played["mean"]) for arm in COLORS if arm in set(found["arm"])}
-    print(describe(areas))
-    if args.figure is not None:
-        draw(found, areas, played["mean"]).savefig(args.figure, dpi=150)
+    return describe(areas), lambda: draw(found, areas, played["mean"])
 
 
 if __name__ == "__main__":
-    main()
+    tell("benchmarks.ingredients", __doc__, found_in)

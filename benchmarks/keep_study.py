@@ -38,7 +38,7 @@ def keep(run: Path, folder: Path) -> None:
     (folder / "result.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def ended(run: Path) -> bool:
+def is_left(run: Path) -> bool:
     """Return whether a run is not gone on with."""
     return TrialFolder(run).status()["state"] in (*OVER, FAILED)
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("results", type=Path, help="a study's folder")
     parser.add_argument("folder", type=Path, help="where to")
     args = parser.parse_args(argv)
-    runs = sorted(path.parent for path in args.results.glob("*/result.json") if ended(path.parent))
+    runs = sorted(path.parent for path in args.results.glob("*/result.json") if is_left(path.parent))
     for run in runs:
         keep(run, args.folder / run.name)
     for name in STUDY:

@@ -5,8 +5,6 @@ FOLDER has the runs of ``studies/pong.yaml``, as Tune or `benchmarks.keep_study`
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -19,6 +17,7 @@ from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
 from benchmarks.study_curves import draw_curves, each_run, read
+from benchmarks.study_report import Found, tell
 
 COLORS = {
     "Scaled-Fresh": "#9aa5b1",
@@ -60,17 +59,11 @@ def draw(rows: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the table and write the figure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pong", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--figure", type=Path, help="where to draw it")
-    args = parser.parse_args(argv)
-    rows = read(args.folder, "training")
-    print(returns_table(rows))
-    if args.figure is not None:
-        draw(rows).savefig(args.figure, dpi=150)
+def found_in(folder: Path) -> Found:
+    """Return the table, and what draws the curves."""
+    rows = read(folder, "training")
+    return returns_table(rows), lambda: draw(rows)
 
 
 if __name__ == "__main__":
-    main()
+    tell("benchmarks.pong", __doc__, found_in)

@@ -6,7 +6,6 @@ FOLDER holds the runs, as Tune or `benchmarks.keep_study` left them, and what ra
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from benchmarks.measure import table
 from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, areas_of, bootstrapped, estimate, holm
 from benchmarks.ratio_statistics import interaction as interaction_of
 from benchmarks.study_curves import draw_curves, draw_ratios, read
+from benchmarks.study_report import Found, tell
 
 CLAIMS = {"TD3": 1.94, "SAC": 1.29}
 """Sander et al. 2022 (arXiv:2205.09117): NMER's return beside uniform replay's."""
@@ -97,22 +97,16 @@ def _draw_effects(axis: plt.Axes, effects: Mapping[str, Estimate], trainer: str)
     axis.xaxis.set_major_formatter("{x:g}")
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the tables and write the figure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ratio_study", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--figure", type=Path, help="where to draw it")
-    args = parser.parse_args(argv)
-    found = read(args.folder)
-    played = json.loads((args.folder / "random_returns.json").read_text())
+def found_in(folder: Path) -> Found:
+    """Return the tables, and what draws the figure."""
+    found = read(folder)
+    played = json.loads((folder / "random_returns.json").read_text())
     random = {env: value["mean"] for env, value in played.items()}
     tasks = tasks_of(found, random)
     found_effects = effects(list(tasks.values()))
-    print(describe(tasks, found_effects))
-    if args.figure is not None:
-        trainer = json.loads(next(args.folder.glob("*/params.json")).read_text())["trainer"]
-        draw(found, found_effects, random, trainer).savefig(args.figure, dpi=150)
+    trainer = json.loads(next(folder.glob("*/params.json")).read_text())["trainer"]
+    return describe(tasks, found_effects), lambda: draw(found, found_effects, random, trainer)
 
 
 if __name__ == "__main__":
-    main()
+    tell("benchmarks.ratio_study", __doc__, found_in)

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from scipy.ndimage import uniform_filter1d
 
 from interreplay.analysis.reading.results import read_results
+from interreplay.studies.trial_folder import FINISHED, TrialFolder
 
 
 def read(folder: Path, column: str = "evaluation") -> pd.DataFrame:
@@ -38,7 +39,7 @@ def read(folder: Path, column: str = "evaluation") -> pd.DataFrame:
 
 def ended(run: Path) -> bool:
     """Return whether a run came to its end."""
-    return (run / "status.json").exists() and json.loads((run / "status.json").read_text())["state"] == "finished"
+    return TrialFolder(run).status()["state"] == FINISHED
 
 
 def each_run(rows: pd.DataFrame) -> list[pd.DataFrame]:

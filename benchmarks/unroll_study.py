@@ -6,8 +6,7 @@ fixed in that file before the first run; runs that ended count.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
@@ -21,6 +20,7 @@ from matplotlib.ticker import EngFormatter
 from benchmarks.measure import table
 from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, estimate, holm
 from benchmarks.study_curves import draw_curves, draw_ratios, each_run, read
+from benchmarks.study_report import Found, tell
 
 COLORS = {
     "Fresh": "#3e4c59",
@@ -111,23 +111,17 @@ def draw(rows: pd.DataFrame, found: Mapping[tuple[str, str, str], Estimate]) -> 
     return figure
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the tables and write the figure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.unroll_study", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--figure", type=Path, help="where to draw it")
-    args = parser.parse_args(argv)
-    rows = read(args.folder, "training")
+def found_in(folder: Path) -> Found:
+    """Return the tables, and what draws the figure."""
+    rows = read(folder, "training")
     rows = rows.sort_values("arm", key=lambda arms: arms.map(list(COLORS).index), kind="stable")
     tasks = {
         str(env): {arm: areas_of(runs, first=0) for arm, runs in of_env.groupby("arm", sort=False)}
         for env, of_env in rows.groupby("env")
     }
     found = effects(tasks)
-    print(describe(rows, tasks, found))
-    if args.figure is not None:
-        draw(rows, found).savefig(args.figure, dpi=150)
+    return describe(rows, tasks, found), lambda: draw(rows, found)
 
 
 if __name__ == "__main__":
-    main()
+    tell("benchmarks.unroll_study", __doc__, found_in)
