@@ -16,21 +16,23 @@ from interreplay.analysis.reading.results import read_results
 from interreplay.studies.trial_folder import FINISHED, TrialFolder
 
 
-def read(folder: Path, column: str = "evaluation") -> pd.DataFrame:
+def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -> pd.DataFrame:
     """Return the curves of the runs that ended: ``env``, ``arm``, ``seed``, ``steps``, ``value``; a row each.
 
     Args:
         folder: Of the runs, as Tune or `benchmarks.keep_study` left them.
         column: ``"evaluation"`` or ``"training"`` returns.
+        arms_by: The setting whose value is the arm, such as ``"trainer"``; None for the end of the run's name.
     """
     parts = []
     for run in sorted(path.parent for path in folder.glob("*/params.json")):
         named = re.search(r"_([^_]+)_s(\d+)$", run.name)
         if named is None or not ended(run):
             continue
-        env = json.loads((run / "params.json").read_text())["env"]
+        settings = json.loads((run / "params.json").read_text())
+        env, arm = settings["env"], settings[arms_by] if arms_by else named[1]
         rows = read_results(run).table.dropna(subset=[column])
-        run_is = {"env": env, "arm": named[1], "seed": int(named[2])}
+        run_is = {"env": env, "arm": arm, "seed": int(named[2])}
         parts.append(pd.DataFrame(run_is | {"steps": rows["env_steps"], "value": rows[column]}))
     if not parts:
         raise SystemExit(f"{folder} holds no run that ended")
