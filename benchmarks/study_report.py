@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,18 @@ Found = tuple[str, Callable[[], Any]]
 """The tables as markdown, and what draws the figure, a `matplotlib.figure.Figure`."""
 
 
-def tell(module: str, doc: str, found_in: Callable[[Path], Found], argv: Sequence[str] | None = None) -> None:
+def tell(module: str, doc: str, found_in: Callable[[Path], Found]) -> None:
     """Print the tables of a study's folder and write the figure where ``--figure`` says.
 
     Args:
         module: What ``python -m`` is to run.
         doc: Its docstring; the first line is for ``--help``.
         found_in: Returns what the runs in a folder say, as Tune or `benchmarks.keep_study` left them.
-        argv: Words of the command line, those of this process by default.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=doc.splitlines()[0])
     parser.add_argument("folder", type=Path, help="of the study's runs")
     parser.add_argument("--figure", type=Path, help="where to draw it")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     text, draw = found_in(args.folder)
     print(text)
     if args.figure is not None:

@@ -111,13 +111,12 @@ class SamplingRunner(SteppingRunner):
             Environments ``(n,)`` that have none now.
         """
         due = ~live | over if self._resets_in_same_step else ~live
-        none = over & ~due
-        if due.any():
-            begun = self._admitted(due)
-            none |= due & ~begun
-            if begun.any():
-                self._start(begun, self._now.obs, infos)
-        return none
+        if not due.any():
+            return over
+        begun = self._admitted(due)
+        if begun.any():
+            self._start(begun, self._now.obs, infos)
+        return (over | due) & ~begun
 
     def interrupt(self) -> None:
         """Let a running `sample` return between two steps, with nothing; safe in signal handlers and threads."""

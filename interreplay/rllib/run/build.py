@@ -74,10 +74,8 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
         evaluation_interval=s.evaluation_interval or None,
         evaluation_duration=s.evaluation_num_episodes,
         evaluation_duration_unit="episodes",
-        evaluation_config={
-            "explore": False,
-            "num_envs_per_env_runner": min(s.evaluation_num_envs, s.evaluation_num_episodes),
-        },
+        evaluation_config=config.evaluation_config
+        | {"num_envs_per_env_runner": min(s.evaluation_num_envs, s.evaluation_num_episodes)},
     )
     config.learners(num_gpus_per_learner=int(s.device == "cuda"))
     return config.debugging(seed=s.seed, log_level="ERROR")
