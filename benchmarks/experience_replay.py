@@ -17,6 +17,7 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib import ticker
 
 from benchmarks.measure import table
 from benchmarks.replay_explained import CORRELATION, ERROR, explained, improvement, ratio
@@ -109,17 +110,12 @@ def draw(runs: pd.DataFrame, evaluations: pd.DataFrame) -> plt.Figure:
     tasks = list(dict.fromkeys(runs["task"]))
     figure, axes = plt.subplots(4, len(tasks), figsize=(3.6 * len(tasks), 11.5), layout="constrained", squeeze=False)
     for column, task in zip(axes.T, tasks, strict=True):
-        of = runs[runs["task"] == task]
-        full = evaluations[(evaluations["task"] == task) & (evaluations["capacity"] == of["capacity"].max())]
-        draw_curves(column[0], full, COLORS)
-        _draw_capacities(column[1], of)
-        for axis, measure in zip(column[2:], (CORRELATION, ERROR), strict=True):
-            for arm, found in of.groupby("arm"):
-                axis.scatter(found[measure], found["area"], s=14, color=COLORS[str(arm)], alpha=0.7, lw=0)
+        of, curves = runs[runs["task"] == task], evaluations[evaluations["task"] == task]
         column[0].set_title(task.removeprefix("interreplay/"))
-        column[1].set(xlabel="capacity", xscale="log")
-        column[2].set(xlabel="mean |cos| of states in a batch, beyond uniform rows'")
-        column[3].set(xlabel="mean |TD error| when drawn", xscale="log")
+        draw_curves(column[0], curves[curves["capacity"] == of["capacity"].max()], COLORS)
+        column[0].xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+        _draw_capacities(column[1], of)
+        _draw_measures(column[2], column[3], of)
     for axis, label in zip(axes[:, 0], ["evaluation return", *["area above random"] * 3], strict=True):
         axis.set_ylabel(label)
     for axis in axes.flat:
@@ -130,10 +126,26 @@ def draw(runs: pd.DataFrame, evaluations: pd.DataFrame) -> plt.Figure:
 
 
 def _draw_capacities(axis: plt.Axes, found: pd.DataFrame) -> None:
+    if found["capacity"].nunique() == 1:
+        axis.set_axis_off()
+        return
     for arm, runs in found.groupby("arm"):
         by = runs.groupby("capacity")["area"]
         means, spread = by.mean(), by.std().fillna(0.0) / np.sqrt(by.count())
         axis.errorbar(means.index, means, 1.96 * spread, color=COLORS[str(arm)], marker="o", ms=4, lw=1.5, capsize=2)
+    axis.set(xlabel="capacity", xscale="log")
+
+
+def _draw_measures(alike: plt.Axes, errors: plt.Axes, found: pd.DataFrame) -> None:
+    for arm, runs in found.groupby("arm"):
+        for axis, measure in ((alike, CORRELATION), (errors, ERROR)):
+            axis.scatter(runs[measure], runs["area"], s=14, color=COLORS[str(arm)], alpha=0.7, lw=0)
+    alike.set(xlabel="excess of |cos| in a batch")
+    alike.xaxis.set_major_locator(ticker.MaxNLocator(4))
+    errors.set(xlabel="mean |TD error| when drawn", xscale="log")
+    errors.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 4, 7)))
+    errors.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    errors.xaxis.set_minor_formatter(ticker.NullFormatter())
 
 
 def found_in(folder: Path) -> Found:
