@@ -41,8 +41,9 @@ $(STAMP): env/requirements.txt setup.cfg pyproject.toml
 train: install
 	$(BIN)/python custom_training.py --trainer SAC --knn_baseline $(ARGS)
 
+# The slowest ones are named: a new family replaces slow tests that prove the same.
 test: install
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --durations=40 --durations-min=5 $(ARGS)
 
 # Types are checked beside the tests.
 check: install
