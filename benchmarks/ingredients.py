@@ -11,11 +11,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-import matplotlib
-import numpy as np
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from scipy import stats
 

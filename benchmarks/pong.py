@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib
-import numpy as np
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.ticker import EngFormatter
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+
 Found = tuple[str, Callable[[], Any]]
 """The tables as markdown, and what draws the figure, a `matplotlib.figure.Figure`."""
 
@@ -26,4 +28,5 @@ def tell(module: str, doc: str, found_in: Callable[[Path], Found]) -> None:
     text, draw = found_in(args.folder)
     print(text)
     if args.figure is not None:
+        matplotlib.use("Agg")  # here and not where a module is imported: notebooks draw with these modules, too
         draw().savefig(args.figure, dpi=150)

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib
-import numpy as np
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.ticker import EngFormatter
 from scipy import stats
@@ -68,12 +65,15 @@ def returns_table(rows: pd.DataFrame) -> str:
         for algorithm in COLORS:
             runs = each_run(rows[(rows["env"] == env) & (rows["arm"] == algorithm)])
             if runs:
-                last = np.array([run["value"].iloc[-LAST:].mean() for run in runs])
-                whole = np.array([run["value"].mean() for run in runs])
+                values = [run["value"] for run in runs]
+                last = np.array([value.iloc[-LAST:].mean() for value in values])
+                very_last = np.array([value.iloc[-1] for value in values])
+                whole = np.array([value.mean() for value in values])
                 seeds, steps = ", ".join(map(number, last)), f"{max(run['steps'].max() for run in runs):,.0f}"
-                lines.append([shown(env), algorithm, steps, seeds, mean_of(last), mean_of(whole), number(asked)])
-    heads = ["task", "algorithm", "env steps", "last three evaluations, every seed", "mean", "mean of all evaluations"]
-    return table([*heads, "to reach"], lines)
+                means = [mean_of(found) for found in (last, very_last, whole)]
+                lines.append([shown(env), algorithm, steps, seeds, *means, number(asked)])
+    heads = ["task", "algorithm", "env steps", "last three evaluations, every seed", "mean", "mean of the last alone"]
+    return table([*heads, "mean of all evaluations", "to reach"], lines)
 
 
 def draw(rows: pd.DataFrame) -> plt.Figure:
