@@ -17,7 +17,7 @@ from interreplay.learning.algorithms_table import VARIANTS
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in config_files.names() if not name.endswith("/base")]
 GROUPS = {
-    "atari": {"dqn", "rainbow_dqn", "c51", "qrdqn"},
+    "atari": {"dqn", "rainbow_dqn", "c51", "qrdqn", "qrdqn_short"},
     "minatar": {"dqn", "rainbow", "c51", "qrdqn"},
     "cartpole": {"dqn", "ddqn", "dueling", "noisy", "c51", "qrdqn", "rainbow"},
     "lunarlander": {"dqn", "rainbow"},
