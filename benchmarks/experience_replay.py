@@ -102,6 +102,17 @@ def explanation_table(runs: pd.DataFrame, resamples: int = 2_000) -> str:
     return table([*heads, "first, second held fixed", "second, first held fixed"], rows)
 
 
+def capacities_table(runs: pd.DataFrame) -> str:
+    """Return Uniform's areas with smaller buffers over those with the largest, with 95 % intervals, as markdown."""
+    uniform, rows = runs[runs["arm"] == "Uniform"], []
+    for (task, capacity), found in uniform.groupby(["task", "capacity"]):
+        of = uniform[uniform["task"] == task]
+        if capacity < (largest := of["capacity"].max()):
+            whole = of[of["capacity"] == largest].sort_values("seed")["area"]
+            rows.append([task, f"{capacity:,}", str(ratio(found.sort_values("seed")["area"], whole))])
+    return table(["task", "capacity", "Uniform's area, × that with the largest (95 %)"], rows)
+
+
 def draw(runs: pd.DataFrame, evaluations: pd.DataFrame) -> plt.Figure:
     """Return the figure: learning curves, areas by capacity, by correlation and by error, a column per task."""
     tasks = list(dict.fromkeys(runs["task"]))
@@ -148,7 +159,14 @@ def _draw_measures(alike: plt.Axes, errors: plt.Axes, found: pd.DataFrame) -> No
 def found_in(folder: Path) -> Found:
     """Return the tables, and what draws the figure."""
     runs, evaluations = read_runs(folder)
-    return areas_table(runs) + "\n\n" + explanation_table(runs), lambda: draw(runs, evaluations)
+    afterwards = explanation_table(runs[runs["capacity"] == runs["capacity"].max()])
+    parts = [
+        areas_table(runs),
+        explanation_table(runs),
+        "Of the largest capacity alone, looked at afterwards:",
+        afterwards,
+    ]
+    return "\n\n".join([*parts, capacities_table(runs)]), lambda: draw(runs, evaluations)
 
 
 if __name__ == "__main__":

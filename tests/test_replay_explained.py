@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.experience_replay import areas_table, draw, explanation_table, read_runs
+from benchmarks.experience_replay import areas_table, capacities_table, draw, explanation_table, read_runs
 from benchmarks.replay_explained import CORRELATION, ERROR, explained, improvement, over_seeds, rank_correlation, ratio
 
 ARMS = ("Last-64", "Uniform", "PER", "CER")
@@ -98,6 +98,8 @@ def test_runs_become_tables_and_a_figure(tmp_path):
     assert "| A-v0 | PER | 50,000 | 50, 50, 51 | 50 | 1.66 (" in areas and "| 1.00 |" in areas
     assert "| A-v0 | 9 |" in explanation_table(runs, resamples=20)
     assert len(draw(runs, evaluations).axes) == 4
+    small = runs.assign(capacity=100, area=runs["area"] / 2)
+    assert "| A-v0 | 100 | 0.50 (" in capacities_table(pd.concat([runs, small])) and "100" not in capacities_table(runs)
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):

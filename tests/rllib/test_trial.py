@@ -107,6 +107,17 @@ def test_interrupted_anywhere_it_ends_the_same(wish, step, whole, tmp_path):
     assert TrialFolder(folder).status()["starts"] == (2 if (wish, step) != ("stop", 100) else 1)
 
 
+def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
+    folder = tmp_path / "run"
+    with StudyRun(folder, settings(), 60) as run, pytest.raises(SystemExit):
+        results = run.results()
+        next(results), next(results)
+        results.throw(SystemExit(1))  # what SIGTERM raises in a process of Ray's: the study that it belongs to is gone
+    assert TrialFolder(folder).status()["failures"] == [] and not (folder / "error.txt").exists()
+    finish(folder)
+    assert rows(folder) == rows(whole) and TrialFolder(folder).status()["state"] == FINISHED
+
+
 # -- failures ---------------------------------------------------------------------------------------
 
 

@@ -91,7 +91,7 @@ class StudyRun:
                 training = self._prepare()
                 for result in training.iterations():
                     yield figures(result, training.algo.env_steps) | {"evaluations": self.settings.evaluation_interval}
-        except GeneratorExit:
+        except (GeneratorExit, SystemExit):  # the second is how Ray ends the processes of a study that is gone
             raise
         except BaseException as error:
             self._failed(error)
