@@ -17,7 +17,8 @@ import pandas as pd
 from matplotlib import ticker
 
 from benchmarks.measure import table
-from benchmarks.replay_explained import CORRELATION, ERROR, explained, improvement, ratio
+from benchmarks.ratio_statistics import improvement
+from benchmarks.replay_explained import CORRELATION, ERROR, explained, ratio
 from benchmarks.study_curves import draw_curves
 from benchmarks.study_report import Found, tell
 from interreplay.analysis.reading.results import REPLAY, read_results

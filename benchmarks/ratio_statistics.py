@@ -75,6 +75,12 @@ def interaction(tasks: Sequence[Task]) -> float:
     return effect(tasks, CONTRASTS["B"]) - effect(tasks, CONTRASTS["at 1"])
 
 
+def improvement(ours: Sequence[float] | Array, theirs: Sequence[float] | Array) -> float:
+    """Return the probability that a run of ours has a larger area than one of theirs, ties for half."""
+    difference = np.subtract.outer(np.asarray(ours, float), np.asarray(theirs, float))
+    return float((np.sign(difference).mean() + 1) / 2)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """An effect as a ratio, with its 95 % interval and the p-value of a permutation test, where one was made."""

@@ -73,9 +73,3 @@ def ratio(ours: Sequence[float], theirs: Sequence[float], resamples: int = 10_00
     means = [x[rng.integers(0, len(x), (resamples, len(x)))].mean(1) for x in (a, b)]
     low, high = np.percentile(means[0] / np.maximum(means[1], 1e-9), [2.5, 97.5])
     return Interval(float(a.mean() / b.mean()), float(low), float(high))
-
-
-def improvement(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the probability that a run of ours has a larger area than one of theirs, ties for half."""
-    difference = np.subtract.outer(np.asarray(ours, float), np.asarray(theirs, float))
-    return float((np.sign(difference).mean() + 1) / 2)

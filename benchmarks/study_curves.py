@@ -17,7 +17,9 @@ from interreplay.studies.trial_folder import FINISHED, TrialFolder
 
 
 def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -> pd.DataFrame:
-    """Return the curves of the runs that ended: ``env``, ``arm``, ``seed``, ``steps``, ``value``; a row each.
+    """Return the curves of the runs that ended, a row for each value.
+
+    Columns are ``env``, ``arm``, ``seed``, ``minutes`` (of the whole run), ``steps`` and ``value``.
 
     Args:
         folder: Of the runs, as Tune or `benchmarks.keep_study` left them.
@@ -33,6 +35,7 @@ def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -
         env, arm = settings["env"], settings[arms_by] if arms_by else named[1]
         rows = read_results(run).table.dropna(subset=[column])
         run_is = {"env": env, "arm": arm, "seed": int(named[2])}
+        run_is["minutes"] = TrialFolder(run).status()["seconds"] / 60
         parts.append(pd.DataFrame(run_is | {"steps": rows["env_steps"], "value": rows[column]}))
     if not parts:
         raise SystemExit(f"{folder} holds no run that ended")

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from benchmarks.experience_replay import areas_table, capacities_table, draw, explanation_table, read_runs
-from benchmarks.replay_explained import CORRELATION, ERROR, explained, improvement, over_seeds, rank_correlation, ratio
+from benchmarks.ratio_statistics import improvement
+from benchmarks.replay_explained import CORRELATION, ERROR, explained, over_seeds, rank_correlation, ratio
 
 ARMS = ("Last-64", "Uniform", "PER", "CER")
 
