@@ -1,8 +1,8 @@
 """What interpolation adds to a stable critic, in tables and a figure: ``python -m benchmarks.critic_study FOLDER``.
 
 FOLDER holds the runs of ``studies/sac_stable_critic.yaml``, as Tune or `benchmarks.keep_study` left them. Those of
-``studies/sac_nmer_ratio.yaml``, two arms of which are shown, are beside it in a folder ``sac_nmer_ratio``, with what random
-actions return.
+``studies/sac_nmer_ratio.yaml``, two arms of which are shown, are beside it in a folder ``sac_nmer_ratio``, with what
+random actions return.
 """
 
 from __future__ import annotations
