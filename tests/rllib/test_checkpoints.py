@@ -42,13 +42,13 @@ def assert_same_run(a, b):
         ),
         # After 150 steps 101 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
         pytest.param("Pendulum-v1", "NMER", "TD3", marks=pytest.mark.slow),
-        ("Pendulum-v1", "PER", "DDPG"),
+        pytest.param("Pendulum-v1", "PER", "DDPG", marks=pytest.mark.slow),
         ("Pendulum-v1", "PER", "TQC"),
         # After 150 steps 101 updates were made: the next is not CrossQ's turn for its policy.
         pytest.param("Pendulum-v1", "NMER", "CrossQ", marks=pytest.mark.slow),
         pytest.param("HalfCheetah-v5", "Uniform", "DDPG", marks=pytest.mark.slow),
         # After 150 steps 151 updates were made: within a turn of the policy, and a reset behind it and one before.
-        ("Pendulum-v1", "PER", "droq"),
+        pytest.param("Pendulum-v1", "PER", "droq", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "NMER", "sr-sac", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "NMER", "redq", marks=pytest.mark.slow),
     ],
