@@ -60,7 +60,8 @@ def draw(found: pd.DataFrame, areas: Mapping[str, np.ndarray], random: float) ->
         dots.plot(values, np.full(len(values), place), "o", color=COLORS[arm], alpha=0.6)
         dots.plot(values.mean(), place, "|", color=COLORS[arm], ms=18, mew=2.5)
     dots.set_yticks(range(len(areas)), list(areas)[::-1])
-    dots.set(xlabel="area above random play, every seed", xlim=(0, None), ylim=(-0.6, len(areas) - 0.4))
+    dots.axvline(0, color="0.6", lw=0.8, ls=":")
+    dots.set(xlabel="area above random play, every seed", ylim=(-0.6, len(areas) - 0.4))
     dots.spines[["top", "right"]].set_visible(False)
     return figure
 
