@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.ratio_report import CLAIMS, areas_table, draw, effects_table, random_returns, tasks_of
-from benchmarks.ratio_statistics import Contrast, estimate, reading
+from benchmarks.ratio_report import CLAIMS, areas_table, draw, effects_table, random_returns, reading_of, tasks_of
+from benchmarks.ratio_statistics import Contrast, estimate
 from benchmarks.study_curves import read
 from benchmarks.study_report import Found, tell
 
@@ -50,7 +50,7 @@ def found_in(folder: Path) -> Found:
     lines = {name.replace("\n", " "): effect for name, effect in effects.items()}
     contrasts = {name.replace("\n", " "): contrast(*pair) for name, pair in PAIRS.items()}
     parts = [areas_table(found, tasks), effects_table(lines, contrasts, list(tasks.values()))]
-    parts += [f"By the reading fixed before: {reading(effects[primary], {'SAC': CLAIMS['SAC']})}."]
+    parts += [reading_of(folder, effects[primary], {"SAC": CLAIMS["SAC"]})]
     return "\n\n".join(parts), lambda: draw(found, effects, random, COLORS, (primary,), CLAIMS["SAC"])
 
 

@@ -12,8 +12,9 @@ import pandas as pd
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from benchmarks.measure import table
-from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, improvement
-from benchmarks.study_curves import draw_curves, draw_ratios, each_run
+from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, improvement, reading
+from benchmarks.study_curves import draw_curves, draw_ratios, each_run, ended
+from interreplay.analysis.reading.planned_runs import planned
 
 CLAIMS = {"TD3": 1.94, "SAC": 1.29}
 """Sander et al. 2022 (arXiv:2205.09117): NMER's return beside uniform replay's."""
@@ -26,11 +27,28 @@ def random_returns(folder: Path) -> dict[str, float]:
 
 
 def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task]:
-    """Return the areas of each task, by arm and in the order of seeds; `found` as `study_curves.read` returns it."""
+    """Return the areas of each task, by arm and in the order of seeds; `found` as `study_curves.read` returns it.
+
+    Raises:
+        SystemExit: An arm has fewer than two seeds in a task, of which there is no interval.
+    """
     tasks: dict[str, Task] = {}
     for env, rows in found.groupby("env"):
         tasks[str(env)] = {str(arm): areas_of(runs, random[str(env)]) for arm, runs in rows.groupby("arm")}
+    arms = sorted({arm for task in tasks.values() for arm in task})
+    short = [f"{arm} in {env}" for env, task in tasks.items() for arm in arms if len(task.get(arm, ())) < 2]
+    if short:
+        raise SystemExit(f"two seeds of each arm and task are needed; fewer have ended of {', '.join(short)}")
     return tasks
+
+
+def reading_of(folder: Path, primary: Estimate, claims: Mapping[str, float]) -> str:
+    """Return the reading that was fixed before the first run as a sentence, or that it waits for runs to come."""
+    names = planned(folder)
+    left = [name for name in names if not ((folder / name).is_dir() and ended(folder / name))]
+    if left:
+        return f"{len(left)} of {len(names)} runs have not ended: the reading waits for them."
+    return f"By the reading fixed before: {reading(primary, claims)}."
 
 
 def areas_table(found: pd.DataFrame, tasks: Mapping[str, Task]) -> str:

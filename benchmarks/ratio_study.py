@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.ratio_report import CLAIMS, areas_table, draw, effects_table, random_returns, tasks_of
-from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, bootstrapped, estimate, holm, reading
+from benchmarks.ratio_report import CLAIMS, areas_table, draw, effects_table, random_returns, reading_of, tasks_of
+from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, bootstrapped, estimate, holm
 from benchmarks.ratio_statistics import interaction as interaction_of
 from benchmarks.study_curves import read
 from benchmarks.study_report import Found, tell
@@ -46,7 +46,7 @@ def found_in(folder: Path) -> Found:
     lines = {name.replace("\n", " "): effect for name, effect in named.items()}
     contrasts = {NAMES[name].replace("\n", " "): contrast for name, contrast in CONTRASTS.items()}
     parts = [areas_table(found, tasks), effects_table(lines, contrasts, list(tasks.values()), " (Holm for A and B)")]
-    parts += [f"By the reading fixed before: {reading(found_effects['A'], {trainer: CLAIMS[trainer]})}."]
+    parts += [reading_of(folder, found_effects["A"], {trainer: CLAIMS[trainer]})]
     strong = (NAMES["A"], NAMES["B"])
     return "\n\n".join(parts), lambda: draw(found, named, random, COLORS, strong, CLAIMS[trainer])
 

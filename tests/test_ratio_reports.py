@@ -74,3 +74,19 @@ def test_stable_critics(tmp_path):
     ):
         assert line in text
     assert len(draw().axes) == 3
+
+
+def test_a_study_that_goes_on_has_no_reading_yet(tmp_path):
+    folder = ratios(tmp_path)
+    run = {"trainer": "SAC", "env": "A-v0", "label": "NMER-20", "flags": {}}
+    runs = [run | {"name": f"SAC_A-v0_NMER-20_s{seed}", "seed": seed} for seed in range(7)]
+    (folder / "study.yaml").write_text(json.dumps({"runs": runs}))
+    (folder / "SAC_A-v0_NMER-20_s4/status.json").write_text(json.dumps({"state": "running"}))
+    assert "2 of 7 runs have not ended: the reading waits for them." in ratio_study.found_in(folder)[0]
+
+
+def test_an_interval_needs_two_seeds(tmp_path):
+    folder = study(tmp_path / "sac_nmer_ratio", {"Uniform-1": 50, "NMER-1": 50}, seeds=2)
+    kept(folder, "A-v0", "NMER-20", 0, 150)
+    with pytest.raises(SystemExit, match="fewer have ended of NMER-20 in A-v0, NMER-20 in B-v0$"):
+        ratio_study.found_in(folder)
