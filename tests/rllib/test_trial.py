@@ -113,9 +113,12 @@ def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
         results = run.results()
         next(results), next(results)
         results.throw(SystemExit(1))  # what SIGTERM raises in a process of Ray's: the study that it belongs to is gone
-    assert TrialFolder(folder).status()["failures"] == [] and not (folder / "error.txt").exists()
+    left = TrialFolder(folder).status()
+    assert left["failures"] == [] and not (folder / "error.txt").exists()
     finish(folder)
-    assert rows(folder) == rows(whole) and TrialFolder(folder).status()["state"] == FINISHED
+    status = TrialFolder(folder).status()
+    assert rows(folder) == rows(whole) and status["state"] == FINISHED
+    assert status["seconds"] > left["seconds"] > 0  # the time before it ended is told, too
 
 
 # -- failures ---------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class StudyRun:
             self.folder.set_aside_after(checkpoint)
             self.folder.rewind(algo.env_steps)
         self.folder.note(begun_at=algo.env_steps, notes=notes, ready=time.time())
-        self.training = Training(algo, self.settings, self.folder, saved=self._push, unwritten=unwritten(checkpoint))
+        self.training = Training(algo, self.settings, self.folder, saved=self._saved, unwritten=unwritten(checkpoint))
         if self._requested:
             self.ask(self._requested)
         return self.training
@@ -130,9 +130,15 @@ class StudyRun:
 
     def _note(self, state: str) -> None:
         steps = self.training.algo.env_steps if self.training is not None else self._status["env_steps"]
-        seconds = self._status["seconds"] + time.monotonic() - self._started
-        self.folder.note(state=state, seconds=round(seconds, 1), env_steps=steps, ended=time.time())
+        self.folder.note(state=state, seconds=self._seconds(), env_steps=steps, ended=time.time())
         self._push()
+
+    def _saved(self) -> None:
+        self.folder.note(seconds=self._seconds())  # what is left to tell of a process that is killed
+        self._push()
+
+    def _seconds(self) -> float:
+        return round(self._status["seconds"] + time.monotonic() - self._started, 1)
 
     def _push(self) -> None:
         if self._store:
