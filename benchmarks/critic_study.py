@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.ratio_report import CLAIMS, areas_table, draw, effects_table, random_returns, reading_of, tasks_of
+from benchmarks.ratio_report import (
+    CLAIMS,
+    areas_table,
+    draw,
+    effects_table,
+    random_returns,
+    reading_of,
+    tasks_of,
+    whole_seeds,
+)
 from benchmarks.ratio_statistics import Contrast, estimate
 from benchmarks.study_curves import read
 from benchmarks.study_report import Found, tell
@@ -35,10 +44,10 @@ def contrast(ours: str, theirs: str) -> Contrast:
 
 
 def runs_of(folder: Path) -> pd.DataFrame:
-    """Return the curves of the study's runs and of the two arms beside it, seeds that the study has."""
+    """Return the curves of the study's runs and of the two arms beside it, seeds that are whole."""
     own, beside = read(folder), read(folder.parent / "sac_nmer_ratio")
     beside = beside[beside["arm"].isin(BESIDE) & beside["seed"].isin(own["seed"])]
-    return pd.concat([own, beside], ignore_index=True)
+    return whole_seeds(pd.concat([own, beside], ignore_index=True))
 
 
 def found_in(folder: Path) -> Found:

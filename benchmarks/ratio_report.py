@@ -26,19 +26,28 @@ def random_returns(folder: Path) -> dict[str, float]:
     return {env: value["mean"] for env, value in played.items()}
 
 
-def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task]:
-    """Return the areas of each task, by arm and in the order of seeds; `found` as `study_curves.read` returns it.
+def whole_seeds(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the seeds that have ended in every task and arm; a study makes one seed after another.
+
+    Args:
+        found: As `study_curves.read` returns it.
 
     Raises:
-        SystemExit: An arm has fewer than two seeds in a task, of which there is no interval.
+        SystemExit: They are fewer than two, of which there is no interval.
     """
+    runs = found.drop_duplicates(["env", "arm", "seed"])
+    cells = runs["env"].nunique() * runs["arm"].nunique()
+    whole = [seed for seed, count in runs["seed"].value_counts().items() if count == cells]
+    if len(whole) < 2:
+        raise SystemExit(f"two seeds of every task and arm are needed; {len(whole)} have ended in all {cells} of them")
+    return found[found["seed"].isin(whole)]
+
+
+def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task]:
+    """Return the areas of each task, by arm and in the order of seeds; `found` as `whole_seeds` returns it."""
     tasks: dict[str, Task] = {}
     for env, rows in found.groupby("env"):
         tasks[str(env)] = {str(arm): areas_of(runs, random[str(env)]) for arm, runs in rows.groupby("arm")}
-    arms = sorted({arm for task in tasks.values() for arm in task})
-    short = [f"{arm} in {env}" for env, task in tasks.items() for arm in arms if len(task.get(arm, ())) < 2]
-    if short:
-        raise SystemExit(f"two seeds of each arm and task are needed; fewer have ended of {', '.join(short)}")
     return tasks
 
 

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.ratio_report import CLAIMS, areas_table, draw, effects_table, random_returns, reading_of, tasks_of
+from benchmarks.ratio_report import (
+    CLAIMS,
+    areas_table,
+    draw,
+    effects_table,
+    random_returns,
+    reading_of,
+    tasks_of,
+    whole_seeds,
+)
 from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, bootstrapped, estimate, holm
 from benchmarks.ratio_statistics import interaction as interaction_of
 from benchmarks.study_curves import read
@@ -38,7 +47,7 @@ def effects(tasks: Sequence[Task]) -> dict[str, Estimate]:
 
 def found_in(folder: Path) -> Found:
     """Return the tables, and what draws the figure."""
-    found, random = read(folder), random_returns(folder)
+    found, random = whole_seeds(read(folder)), random_returns(folder)
     tasks = tasks_of(found, random)
     found_effects = effects(list(tasks.values()))
     trainer = json.loads(next(folder.glob("*/params.json")).read_text())["trainer"]

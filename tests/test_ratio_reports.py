@@ -85,8 +85,15 @@ def test_a_study_that_goes_on_has_no_reading_yet(tmp_path):
     assert "2 of 7 runs have not ended: the reading waits for them." in ratio_study.found_in(folder)[0]
 
 
+def test_seeds_that_have_not_ended_everywhere_wait(tmp_path):
+    folder = ratios(tmp_path)
+    before = ratio_study.found_in(folder)[0]
+    kept(folder, "A-v0", "NMER-20", 6, 1_000)
+    assert ratio_study.found_in(folder)[0] == before
+
+
 def test_an_interval_needs_two_seeds(tmp_path):
     folder = study(tmp_path / "sac_nmer_ratio", {"Uniform-1": 50, "NMER-1": 50}, seeds=2)
     kept(folder, "A-v0", "NMER-20", 0, 150)
-    with pytest.raises(SystemExit, match="fewer have ended of NMER-20 in A-v0, NMER-20 in B-v0$"):
+    with pytest.raises(SystemExit, match="two seeds of every task and arm are needed; 0 have ended in all 6 of them"):
         ratio_study.found_in(folder)
