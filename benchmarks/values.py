@@ -1,9 +1,10 @@
-"""Microseconds of the processor per env step: DQN and its variants beside Stable-Baselines3's DQN.
+"""Microseconds of the processor per env step: DQN and its variants beside Stable-Baselines3's DQN and RLlib's.
 
     python -m benchmarks.values [--task cartpole|cartpole-8|minatar|pong] [--repeats 15]
 
 All run in this process on one thread, in turn, with the networks, batches and updates per step of the task; SB3 has no
-MinAtar convolutions and is left out there. Both play Pong in our environment, so that it costs both the same.
+MinAtar convolutions and is left out there; RLlib's DQN is on CartPole with one environment. We and SB3 play Pong in our
+environment, so that it costs both the same.
 """
 
 from __future__ import annotations
@@ -97,6 +98,33 @@ def stable_baselines(task: Task, **settings: Any) -> Callable[[], Any]:
     return lambda: model.learn(STEPS, reset_num_timesteps=False)
 
 
+def stock_rllib(task: Task) -> Callable[[], Any]:
+    """Return RLlib's DQN, a uniform buffer, one update per step; it is asked for an iteration of `STEPS` steps."""
+    from ray.rllib.algorithms.dqn import DQNConfig
+
+    return (
+        DQNConfig()
+        .environment(task.env)
+        .env_runners(num_env_runners=0, rollout_fragment_length=task.every)
+        .training(
+            train_batch_size=task.batch,
+            training_intensity=task.batch / task.every,
+            num_steps_sampled_before_learning_starts=200,
+            replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": task.capacity},
+            target_network_update_freq=500,
+            double_q=False,
+            dueling=False,
+        )
+        .rl_module(
+            model_config={"fcnet_hiddens": [*task.hiddens], "fcnet_activation": "relu", "head_fcnet_hiddens": []}
+        )
+        .reporting(min_sample_timesteps_per_iteration=STEPS, min_time_s_per_iteration=0)
+        .debugging(seed=0)
+        .build_algo()
+        .train
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -114,6 +142,8 @@ def main() -> None:
         found["ours, DQN, bfloat16"] = ours(task, conv_dtype="bfloat16")
     if "MinAtar" not in task.env:
         found["Stable-Baselines3, DQN"] = stable_baselines(task)
+    if arguments.task == "cartpole":
+        found["RLlib, DQN"] = stock_rllib(task)
     micros = {
         name: seconds / STEPS * 1e6
         for name, seconds in interleaved(found, arguments.repeats, clock=time.process_time).items()
