@@ -170,8 +170,9 @@ def test_without_restarts_one_error_names_the_runner(build, tmp_path):
     algorithm = build(2, tolerance=WITHOUT_RESTARTS)
     algorithm.train()
     kill(algorithm, 1)
+    deadline = time.monotonic() + 60
     with pytest.raises(RunnerLost, match="remote env runner 1 died|1 of 2 remote env runners is lost"):
-        for _ in range(5):
+        while time.monotonic() < deadline:  # The other runner's answers are learned from until Ray tells of the death.
             algorithm.train()
     algorithm.save_to_path(tmp_path / "c")
 
