@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from interreplay.runs.progress import duration, shown
 
 EVERY = 300.0
+
+
+def without_seed(name: str) -> str:
+    """Return a run's name without its seed: runs that differ in nothing else take equally long."""
+    return re.sub(r"_s\d+$", "", name)
 
 
 class StudyReporter:
@@ -27,8 +34,10 @@ class StudyReporter:
         self._all, self._done = len(totals) + done, done
         self._steps: dict[str, int] = {}
         self._first: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}
         self._started: dict[str, float] = {}
         self._running: set[str] = set()
+        self._over: set[str] = set()
         self._begun = self._last = time.monotonic()
         self.failed: dict[str, str] = {}
 
@@ -42,10 +51,11 @@ class StudyReporter:
         """
         if event == "start":
             self._running.add(name)
-            self._started[name] = time.monotonic()
+            self._started[name] = time.monotonic() - self._seconds.get(name, 0.0)
         elif event == "result":
             self._steps[name] = int(figures.get("env_steps", 0))
             self._first.setdefault(name, int(figures.get("begun_at", 0)))
+            self._seconds[name] = time.monotonic() - self._started.get(name, self._begun)
         else:
             self._running.discard(name)
             getattr(self, f"_{event}")(name, figures)
@@ -55,11 +65,14 @@ class StudyReporter:
 
     def _fail(self, name: str, figures: Mapping[str, Any]) -> None:
         self.failed[name] = str(figures.get("reason", ""))
+        self._over.add(name)
         self._say(f"{name}: failed for good: {self.failed[name]}")
 
     def _end(self, name: str, figures: Mapping[str, Any]) -> None:
         state = figures.get("state", "")
-        self._done += state in ("finished", "stopped early")
+        if state in ("finished", "stopped early"):
+            self._done += 1
+            self._over.add(name)
         returns = f"return {shown(figures.get('return', math.nan))}, evaluation "
         returns += shown(figures.get("evaluation_return", math.nan))
         seconds = time.monotonic() - self._started.get(name, self._begun)
@@ -77,9 +90,16 @@ class StudyReporter:
         self._say(f"[{self._done}/{self._all}] running: {running or 'none'}{self._left()}")
 
     def _left(self) -> str:
-        """Return how long it would take at the rate so far."""
-        taken = sum(steps - self._first.get(name, 0) for name, steps in self._steps.items())
-        todo = sum(total - self._steps.get(name, 0) for name, total in self._totals.items() if name not in self.failed)
-        if taken <= 0 or todo <= 0:
+        """Return how long it would take at the rates so far, each run at that of other seeds where there was one."""
+        taken, seconds, todo = defaultdict[str, int](int), defaultdict[str, float](float), defaultdict[str, int](int)
+        for name, steps in self._steps.items():
+            taken[without_seed(name)] += steps - self._first.get(name, 0)
+            seconds[without_seed(name)] += self._seconds[name]
+        for name in self._totals.keys() - self._over:
+            todo[without_seed(name)] += self._totals[name] - self._steps.get(name, 0)
+        spent, made = sum(seconds.values()), sum(taken.values())
+        if made <= 0 or sum(todo.values()) <= 0:
             return ""
-        return f"; about {duration(todo / taken * (time.monotonic() - self._begun))} left"
+        alone = sum(n * (seconds[kind] / taken[kind] if taken[kind] > 0 else spent / made) for kind, n in todo.items())
+        side_by_side = spent / (time.monotonic() - self._begun)
+        return f"; about {duration(alone / side_by_side)} left"
