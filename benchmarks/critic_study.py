@@ -14,6 +14,7 @@ import pandas as pd
 from benchmarks.ratio_report import (
     CLAIMS,
     areas_table,
+    by_task_table,
     draw,
     effects_table,
     random_returns,
@@ -59,7 +60,7 @@ def found_in(folder: Path) -> Found:
     lines = {name.replace("\n", " "): effect for name, effect in effects.items()}
     contrasts = {name.replace("\n", " "): contrast(*pair) for name, pair in PAIRS.items()}
     parts = [areas_table(found, tasks), effects_table(lines, contrasts, list(tasks.values()))]
-    parts += [reading_of(folder, effects[primary], {"SAC": CLAIMS["SAC"]})]
+    parts += [reading_of(folder, effects[primary], {"SAC": CLAIMS["SAC"]}), by_task_table(tasks, contrasts)]
     return "\n\n".join(parts), lambda: draw(found, effects, random, COLORS, (primary,), CLAIMS["SAC"])
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from benchmarks.measure import table
-from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, improvement, reading
+from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, estimate, improvement, reading
 from benchmarks.study_curves import draw_curves, draw_ratios, each_run, ended
 from interreplay.analysis.reading.planned_runs import planned
 
@@ -90,9 +90,30 @@ def effects_table(
     for name, e in effects.items():
         contrast = contrasts.get(name)
         better = np.mean([improvement(*contrast(task)) for task in tasks]) if contrast else np.nan
-        shown = ["–" if np.isnan(value) else f"{value:.{digits}f}" for value, digits in ((e.p, 3), (better, 2))]
-        lines.append([name, f"{e.ratio:.2f}", f"{e.low:.2f} to {e.high:.2f}", *shown])
+        p = "–" if np.isnan(e.p) else f"{e.p:.3f}" if e.p >= 0.001 else "< 0.001"
+        chance = "–" if np.isnan(better) else f"{better:.2f}"
+        lines.append([name, f"{e.ratio:.2f}", f"{e.low:.2f} to {e.high:.2f}", p, chance])
     return table(["effect", "ratio", "95 % interval", f"p{correction}", "P(improvement)"], lines)
+
+
+def by_task_table(tasks: Mapping[str, Task], contrasts: Mapping[str, Contrast]) -> str:
+    """Return the effects in each task by itself, and in all others without it, with 95 % intervals, as markdown.
+
+    Args:
+        tasks: Two or more, by name.
+        contrasts: By the name to show.
+    """
+    parts = {env: [task] for env, task in tasks.items()}
+    parts |= {f"without {env}": [task for name, task in tasks.items() if name != env] for env in tasks}
+    lines = []
+    for name, part in parts.items():
+        found = [estimate(part, contrast) for contrast in contrasts.values()]
+        lines.append(
+            [name, *(f"{e.ratio:.2f} ({e.low:.2f} to {e.high:.2f})".replace("nan to nan", "–") for e in found)]
+        )
+    return "Task by task, looked at afterwards; (–): every draw of seeds is at the floor:\n\n" + table(
+        ["tasks", *contrasts], lines
+    )
 
 
 def draw(

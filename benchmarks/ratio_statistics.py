@@ -6,6 +6,7 @@ Areas are of learning curves above random play, arrays ``(n,)`` with a seed each
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -94,7 +95,10 @@ class Estimate:
 def bootstrapped(
     tasks: Sequence[Task], statistic: Callable[[Sequence[Task]], float], resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
-    """Return the 95 % BCa interval of a statistic; seeds are drawn within each task and arm, all else is made anew."""
+    """Return the 95 % BCa interval of a statistic; seeds are drawn within each task and arm, all else is made anew.
+
+    Both ends are NaN where all draws give the same.
+    """
     arms = [list(task) for task in tasks]
     strata = [areas for task in tasks for areas in task.values()]
 
@@ -102,15 +106,17 @@ def bootstrapped(
         left = iter(drawn)
         return statistic([{name: next(left) for name in names} for names in arms])
 
-    found = stats.bootstrap(
-        tuple(strata),
-        of,
-        n_resamples=resamples,
-        vectorized=False,
-        confidence_level=0.95,
-        method="BCa",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a division, and that there is no interval
+        found = stats.bootstrap(
+            tuple(strata),
+            of,
+            n_resamples=resamples,
+            vectorized=False,
+            confidence_level=0.95,
+            method="BCa",
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
     return float(found.low), float(found.high)
 
 

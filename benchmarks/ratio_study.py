@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.ratio_report import (
     CLAIMS,
     areas_table,
+    by_task_table,
     draw,
     effects_table,
     random_returns,
@@ -22,7 +23,19 @@ from benchmarks.ratio_report import (
     tasks_of,
     whole_seeds,
 )
-from benchmarks.ratio_statistics import ARMS, CONTRASTS, Estimate, Task, bootstrapped, estimate, holm
+from benchmarks.ratio_statistics import (
+    ARMS,
+    BASELINE,
+    CONTRASTS,
+    HIGH,
+    LOW,
+    Contrast,
+    Estimate,
+    Task,
+    bootstrapped,
+    estimate,
+    holm,
+)
 from benchmarks.ratio_statistics import interaction as interaction_of
 from benchmarks.study_curves import read
 from benchmarks.study_report import Found, tell
@@ -34,6 +47,12 @@ NAMES = {
     "at 1": "both at 1",
     "20 against 1": "effect at 20\nover effect at 1",
 }
+BY_TASK: dict[str, Contrast] = {
+    "A": CONTRASTS["A"],
+    "B": CONTRASTS["B"],
+    "Uniform at 20 against Uniform at 1": lambda task: (task[f"{BASELINE}-{HIGH}"], task[f"{BASELINE}-{LOW}"]),
+}
+"""What is shown of each task."""
 
 
 def effects(tasks: Sequence[Task]) -> dict[str, Estimate]:
@@ -56,6 +75,7 @@ def found_in(folder: Path) -> Found:
     contrasts = {NAMES[name].replace("\n", " "): contrast for name, contrast in CONTRASTS.items()}
     parts = [areas_table(found, tasks), effects_table(lines, contrasts, list(tasks.values()), " (Holm for A and B)")]
     parts += [reading_of(folder, found_effects["A"], {trainer: CLAIMS[trainer]})]
+    parts += [by_task_table(tasks, BY_TASK)]
     strong = (NAMES["A"], NAMES["B"])
     return "\n\n".join(parts), lambda: draw(found, named, random, COLORS, strong, CLAIMS[trainer])
 

@@ -55,6 +55,9 @@ def test_update_ratios(tmp_path):
         "By the reading fixed before: supported in kind.",
     ):
         assert line in text
+    for tasks in ("A-v0", "B-v0", "without A-v0", "without B-v0"):
+        assert f"| {tasks} | 1.50 (1.4" in text
+    assert "2.00 (1.9" in text.split("| A-v0 |")[-1], "Uniform at 20 against Uniform at 1"
     assert "| 1.00 |\n| both at 1" in text and "| 0.50 |\n| effect at 20" in text  # probabilities of improvement
     assert len(draw().axes) == 3
 
@@ -73,7 +76,14 @@ def test_stable_critics(tmp_path):
         "By the reading fixed before: excluded in size: +29 % (SAC).",
     ):
         assert line in text
+    assert "| without A-v0 | 1.00 (0.9" in text
     assert len(draw().axes) == 3
+
+
+def test_a_task_in_which_both_arms_are_at_the_floor_has_no_interval(tmp_path):
+    arms = {"Uniform-1": -5, "NMER-1": -5, "Uniform-20": -9, "NMER-20": 150}
+    text, _ = ratio_study.found_in(study(tmp_path / "sac_nmer_ratio", arms, seeds=4))
+    assert "| A-v0 | 20.00 (–) | 20.00 (–) | 1.00 (–) |" in text
 
 
 def test_a_study_that_goes_on_has_no_reading_yet(tmp_path):
