@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from benchmarks.measure import table
-from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, estimate, improvement, reading
+from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, bootstrapped, effect, improvement, reading
 from benchmarks.study_curves import draw_curves, draw_ratios, each_run, ended
 from interreplay.analysis.reading.planned_runs import planned
 
@@ -105,15 +105,15 @@ def by_task_table(tasks: Mapping[str, Task], contrasts: Mapping[str, Contrast]) 
     """
     parts = {env: [task] for env, task in tasks.items()}
     parts |= {f"without {env}": [task for name, task in tasks.items() if name != env] for env in tasks}
-    lines = []
-    for name, part in parts.items():
-        found = [estimate(part, contrast) for contrast in contrasts.values()]
-        lines.append(
-            [name, *(f"{e.ratio:.2f} ({e.low:.2f} to {e.high:.2f})".replace("nan to nan", "–") for e in found)]
-        )
-    return "Task by task, looked at afterwards; (–): every draw of seeds is at the floor:\n\n" + table(
-        ["tasks", *contrasts], lines
-    )
+    lines = [[name, *(_ratio(part, contrast) for contrast in contrasts.values())] for name, part in parts.items()]
+    said = "Task by task, looked at afterwards; (–): every draw of seeds is at the floor:"
+    return said + "\n\n" + table(["tasks", *contrasts], lines)
+
+
+def _ratio(tasks: Sequence[Task], contrast: Contrast) -> str:
+    low, high = np.exp(bootstrapped(tasks, lambda drawn: effect(drawn, contrast)))
+    interval = "–" if np.isnan(low) else f"{low:.2f} to {high:.2f}"
+    return f"{np.exp(effect(tasks, contrast)):.2f} ({interval})"
 
 
 def draw(

@@ -65,7 +65,6 @@ class StudyReporter:
 
     def _fail(self, name: str, figures: Mapping[str, Any]) -> None:
         self.failed[name] = str(figures.get("reason", ""))
-        self._over.add(name)
         self._say(f"{name}: failed for good: {self.failed[name]}")
 
     def _end(self, name: str, figures: Mapping[str, Any]) -> None:
@@ -95,7 +94,7 @@ class StudyReporter:
         for name, steps in self._steps.items():
             taken[without_seed(name)] += steps - self._first.get(name, 0)
             seconds[without_seed(name)] += self._seconds[name]
-        for name in self._totals.keys() - self._over:
+        for name in self._totals.keys() - self._over - self.failed.keys():
             todo[without_seed(name)] += self._totals[name] - self._steps.get(name, 0)
         spent, made = sum(seconds.values()), sum(taken.values())
         if made <= 0 or sum(todo.values()) <= 0:
