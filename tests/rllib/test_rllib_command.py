@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -161,15 +160,13 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
     shell = [sys.executable, "-m", "interreplay.rllib.command.main"]
     command = [*shell, *"train --run SAC --env Pendulum-v1 --num-cpus 2 --local-dir r".split()]
     settings = "{num_steps_sampled_before_learning_starts: 50, steps_per_iteration: 100, hiddens: [8, 8]}"
-    command += ["--stop", "{env_steps: 5000}", "--config", settings]
+    command += ["--stop", "{env_steps: 3000}", "--config", settings]
 
     def stopped_by(number: int, *more: str) -> tuple[int, str, int]:
-        before = len(env_steps(tmp_path))
-        process = subprocess.Popen([*command, *more], cwd=tmp_path, stderr=-1, stdout=-3, text=True)
+        process = subprocess.Popen([*command, *more], cwd=tmp_path, stderr=-1, stdout=-1, text=True)
         try:
-            end = time.monotonic() + 500
-            while len(env_steps(tmp_path)) < before + 2 and time.monotonic() < end:
-                time.sleep(0.05)
+            # The table tells of the first result at once; Tune writes the files of results some seconds later.
+            assert any("SAC_Pendulum-v1" in line for line in process.stdout), process.communicate()[1]
             process.send_signal(number)
             err = process.communicate(timeout=500)[1]
         finally:
@@ -179,13 +176,13 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
     code, err, reached = stopped_by(signal.SIGTERM)
     assert code == 75 and "rllib: stopped; all trials were saved; go on with the same command and --resume" in err
     assert "Traceback" not in err and "SIGTERM" not in err and len(err.splitlines()) <= 3, err
-    assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and reached < 5000
+    assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and reached < 3000
     code, err, further = stopped_by(signal.SIGINT, "--resume")
-    assert code == 130 and "all trials were saved" in err and reached < further < 5000
+    assert code == 130 and "all trials were saved" in err and reached < further < 3000
     done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "5,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
-    assert env_steps(tmp_path) == list(range(100, 5001, 100))  # none was done twice
+    assert "3,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
+    assert env_steps(tmp_path) == list(range(100, 3001, 100))  # none was done twice
     watched = subprocess.run(
         [*shell, *"evaluate r --run SAC --episodes 2".split()],
         cwd=tmp_path,
