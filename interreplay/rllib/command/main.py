@@ -24,6 +24,7 @@ from interreplay.rllib.command.algorithm_names import names
 from interreplay.rllib.command.callbacks import ProgressTable, SavesOnSignal
 from interreplay.rllib.command.experiment_files import changed, read_file, read_settings
 from interreplay.rllib.command.experiments import Experiment
+from interreplay.rllib.command.kept_experiments import check_unchanged, keep
 from interreplay.rllib.command.resources import room
 from interreplay.rllib.evaluation.evaluate import evaluate
 from interreplay.rllib.ray_session import start_ray
@@ -65,7 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="where results go (default: %(default)s)",
     )
     add("--num_cpus", type=whole(1), metavar="N", help="processors to use; all by default")
-    add("--resume", action="store_true", help="go on with the experiment of this name")
+    add("--resume", action="store_true", help="go on with the experiment of this name, as it was begun")
     add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
     add("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
     add(
@@ -113,12 +114,14 @@ def train(given: argparse.Namespace) -> int:
     """Run `rllib train`: one experiment after the other, each with its trials side by side; return the exit code."""
     ray_session.quiet()
     experiments = asked_for(given)
-    resumable = [_can_be_resumed(given.output_dir, each) for each in experiments]
-    if given.resume and not any(resumable):
+    goes_on = [given.resume and _can_be_resumed(given.output_dir, each) for each in experiments]
+    if given.resume and not any(goes_on):
         folder = given.output_dir / experiments[0].name
         raise UsageError(f"{folder} holds no experiment to go on with; leave --resume out to begin one")
     there, saver = room(given.num_cpus), SavesOnSignal()
-    for each in experiments:
+    for each, again in zip(experiments, goes_on, strict=True):
+        if again:
+            check_unchanged(given.output_dir / each.name, each)
         each.check(there)
     ensure_writable(given.output_dir)
     table = [ProgressTable(say)] if given.verbose == 1 else []
@@ -129,8 +132,11 @@ def train(given: argparse.Namespace) -> int:
     os.environ.update(_TUNE if detail else _TUNE | _QUIET_TUNE)
     failed = False
     with Interrupts(saver.stop, saver.save) as interrupts:
-        for experiment, tuner, again in zip(experiments, tuners, resumable, strict=True):
-            results = (_restored(given.output_dir / experiment.name, tuner) if given.resume and again else tuner).fit()
+        for experiment, tuner, again in zip(experiments, tuners, goes_on, strict=True):
+            folder = given.output_dir / experiment.name
+            if not again:
+                keep(folder, experiment)
+            results = (_restored(folder, tuner) if again else tuner).fit()
             failed |= results.num_errors > 0
             for result in results:
                 say(_summary(result))
