@@ -403,6 +403,6 @@ def test_rows_that_were_not_observed_are_reported():
 def test_recall_in_a_large_wrapped_ring_in_many_dimensions(exact, monkeypatch):
     monkeypatch.setattr(inverted_file, "EXACT", exact)
     world = World(40_000)
-    world.add(walks(100_000, d=20), 5000)
+    world.add(walks(60_000, d=20), 5000)
     world.add(walks(3000, d=20, seed=1))
     assert world.recall(sample=400) >= 0.96

@@ -134,7 +134,7 @@ def states(results):
 @pytest.mark.slow
 def test_a_search_that_is_killed_goes_on_with_what_it_knew(tmp_path):
     results = tmp_path / "r"
-    line = [*TINY.split(), "--envs", "Pendulum-v1", "--buffers", "Uniform", "--output_dir", results, "--num_samples", 4]
+    line = [*TINY.split(), "--envs", "Pendulum-v1", "--buffers", "Uniform", "--output_dir", results, "--num_samples", 3]
     line += ["--search", "tau=loguniform(.001,.9)", "--searcher", "tpe", "--scheduler", "median", "--max_concurrent", 1]
     words = [sys.executable, "-m", "interreplay", "study"]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -146,12 +146,12 @@ def test_a_search_that_is_killed_goes_on_with_what_it_knew(tmp_path):
     os.killpg(started.pid, signal.SIGKILL)
     started.wait()
     before = drawn(results)
-    assert 1 <= len(before) < 4
+    assert 1 <= len(before) < 3
     resumed = [*words, "--resume", str(results)]
     ran = subprocess.run(resumed, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=1000)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     after = drawn(results)
-    assert len(after) == 4 and {name: after[name] for name in before} == before
+    assert len(after) == 3 and {name: after[name] for name in before} == before
     with (results / "runs.csv").open() as file:
         rows = {row["name"]: row for row in csv.DictReader(file)}
     assert {name: float(row["tau"]) for name, row in rows.items()} == {name: v["tau"] for name, v in after.items()}
