@@ -306,6 +306,7 @@ def test_what_a_resumed_run_may_change_exists():
     assert set(FLAGS) >= CHANGEABLE
 
 
+@pytest.mark.slow
 def test_help_comes_without_ray():
     code = "import sys; sys.modules['ray'] = None; from interreplay.commandline.train import main; main(['--help'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)

@@ -117,6 +117,7 @@ def test_sticky_actions_repeat_a_frame_in_four():
     assert plain.emulator.acted == [plain.actions[2]] * 4
 
 
+@pytest.mark.slow
 def test_games_begin_with_some_frames_and_fire_where_it_is_an_action():
     env = Atari("freeway", sticky=0.0, noops=6)
     env.reset(seed=0)

@@ -303,6 +303,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, capsys):
     check_error(capsys.readouterr().err, ["--output_dir", "cannot be written"])
 
 
+@pytest.mark.slow
 def test_a_mistyped_flag_from_the_shell():
     done = run("--gama", ".9")
     assert done.returncode == 2

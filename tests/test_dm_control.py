@@ -53,7 +53,8 @@ def test_environments_by_name(asked, name):
 
 
 @installed
-@pytest.mark.parametrize("buffer", ["NMER", pytest.param("LCER", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("buffer", ["NMER", "LCER"])
 def test_it_trains_and_goes_on(buffer, tmp_path, capsys):
     line = f"--env {NAME} --buffer {buffer} --horizon 40 --steps_per_iteration 100 --learning_starts 50 --hiddens 8,8"
     line += f" --buffer_size 500 --train_batch_size 16 --evaluation_num_episodes 1 --local_dir {tmp_path}"

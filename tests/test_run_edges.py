@@ -259,7 +259,7 @@ def fill(monkeypatch, at: int, checkpoints_too: bool):
     )
 
 
-@pytest.mark.parametrize("checkpoints_too", [False, True])
+@pytest.mark.parametrize("checkpoints_too", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_disk_that_fills_while_results_are_written_loses_nothing(tmp_path, capsys, monkeypatch, checkpoints_too):
     flags = ["--env", "Pendulum-v1", "--total_env_steps", 300, "--quiet"]
     assert custom_training.main(new(tmp_path / "whole", *flags)) == 0

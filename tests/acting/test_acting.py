@@ -97,6 +97,7 @@ print(total)
 """
 
 
+@pytest.mark.slow
 def test_without_ray_in_a_process_of_its_own(saved, tmp_path):
     cases = [(str(folder), stacked(single), actions) for folder, single, actions, *_ in map(saved, FIRST)]
     (tmp_path / "cases.pkl").write_bytes(pickle.dumps(cases))

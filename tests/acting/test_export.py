@@ -21,8 +21,8 @@ from tests.acting.acting_cases import CASES, built, stacked
 pytestmark = pytest.mark.usefixtures("cluster")
 
 ROOT = Path(__file__).resolve().parents[2]
-FEW = ["SAC", "uneven", "Rainbow"]
-MORE = ["unsquashed", "goals", "DQN", "CrossQ", "Nested", "Image", "QRDQN", "discrete SAC", "IMPALA"]
+FEW = ["SAC", "Rainbow"]
+MORE = ["uneven", "unsquashed", "goals", "DQN", "CrossQ", "Nested", "Image", "QRDQN", "discrete SAC", "IMPALA"]
 NAMES = [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
 
 

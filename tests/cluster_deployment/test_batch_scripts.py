@@ -233,6 +233,7 @@ def test_a_warning_with_time_left_saves_and_goes_on(job):
     assert watched.end()[0] == 75
 
 
+@pytest.mark.slow
 def test_a_warning_shortly_before_the_end_saves_and_stops_in_time(job, monkeypatch):
     monkeypatch.setenv("INTERREPLAY_STOP_BEFORE", "5")
     ends(job, 8)

@@ -64,7 +64,7 @@ def by_brute_force(storage: Storage, slot: int, k: int) -> set[int]:
 
 
 @pytest.mark.parametrize("actions", ["box", "discrete"])
-@pytest.mark.parametrize("far", [1.0, 30.0])
+@pytest.mark.parametrize("far", [1.0, pytest.param(30.0, marks=pytest.mark.slow)])
 def test_neighbors_are_those_of_brute_force_within_the_choice(actions, far):
     storage, knn = Storage(700), KNN(k=4, draw=None)
     given = rows(1_000, actions=actions, far=far)  # the ring is full from the 700th on
@@ -195,13 +195,9 @@ def lcer(seed=0, **more):
     return replay_buffers.LCER(capacity=400, n_clusters=8, refresh_every=50, seed=seed, **more)
 
 
-@pytest.mark.parametrize(
-    ("actions", "n_step"),
-    [
-        ("discrete", 3),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("discrete", 1), ("box", 1), ("box", 3))),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("actions", ["discrete", "box"])
+@pytest.mark.parametrize("n_step", [1, 3])
 def test_a_mean_is_that_of_the_members_with_the_same_choices(actions, n_step):
     """Rows come and go, clusters move; each mean is compared with that of the rows picked out one by one."""
     buffer, given = lcer(n_step=n_step), rows(1_000, actions=actions, choices=2)

@@ -116,6 +116,7 @@ def test_recall_during_growth(data, batch):
         assert world.recall(np.arange(start + 480, start + 500)) >= 0.97  # those just added
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 64])
 def test_recall_with_many_cells(batch, cells):
     world = World(10_000)
@@ -161,6 +162,7 @@ def test_scale_of_one_dimension_triples(wrapped, sudden):
     assert world.storage.features(torch.arange(len(world.storage))).numpy()[:, 2].std() > 2.9 * std
 
 
+@pytest.mark.slow
 def test_scale_triples_in_a_large_ring(cells):
     world = World(9000)
     world.add(normal(12_000, d=6), 3000)

@@ -69,6 +69,7 @@ def test_a_run_is_evaluated(run, capsys):
     assert capsys.readouterr().out == plain and "episode 1: return -" in plain
 
 
+@pytest.mark.slow
 def test_from_python_it_goes_on_as_it_did():
     folder = DATA / "run" / CHECKPOINT
     for make in (SAC.from_checkpoint, lambda path: SAC.from_checkpoint(path, trusted=True), Algorithm.from_checkpoint):

@@ -43,7 +43,7 @@ def assert_same_run(a, b):
         # After 150 steps 101 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
         pytest.param("Pendulum-v1", "NMER", "TD3", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "PER", "DDPG", marks=pytest.mark.slow),
-        ("Pendulum-v1", "PER", "TQC"),
+        pytest.param("Pendulum-v1", "PER", "TQC", marks=pytest.mark.slow),
         # After 150 steps 101 updates were made: the next is not CrossQ's turn for its policy.
         pytest.param("Pendulum-v1", "NMER", "CrossQ", marks=pytest.mark.slow),
         pytest.param("HalfCheetah-v5", "Uniform", "DDPG", marks=pytest.mark.slow),
@@ -71,6 +71,7 @@ def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
     assert_same_run(straight, resumed)
 
 
+@pytest.mark.slow
 def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
     made = lambda: config(buffer="NMER").training(updates_per_step=3.0, batches_per_draw=2).build_algo()
     straight = made()

@@ -37,6 +37,7 @@ def mixed(name, share=0.5, **inside):
     return made.replay(Mix(sources, {"offline": share}), capacity=1_000).training(anneal_steps=200)
 
 
+@pytest.mark.slow
 def test_half_of_each_batch_is_recorded_and_a_resumed_run_is_the_same(name, tmp_path):
     inside = {"method": "NMER", "arguments": {"k": 3}}
     straight = mixed(name, (0.5, 0.25), **inside).build_algo()

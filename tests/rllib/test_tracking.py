@@ -146,6 +146,7 @@ def test_what_is_not_installed_is_said_with_how_to_install_it(flag, package, mon
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_reached_is_said(monkeypatch, tmp_path):
     pytest.importorskip("mlflow")
     with pytest.raises(UsageError, match="names no experiment"):

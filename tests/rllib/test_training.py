@@ -23,6 +23,7 @@ def test_iterations_count_steps_and_updates():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_two_runs_with_one_seed_are_identical_and_with_another_are_not():
     first, second, other = (run(config("HalfCheetah-v5", "NMER", seed=s))[0] for s in (3, 3, 4))
     assert same(weights(first), weights(second))

@@ -203,7 +203,7 @@ def test_target_networks_see_images_normalized_by_the_same_statistics(tmp_path):
 @pytest.mark.parametrize(
     ("trainer", "settings"),
     [
-        ("Rainbow", {}),
+        pytest.param("Rainbow", {}, marks=pytest.mark.slow),
         ("DQN", {"optimizer": "RMSprop", "tau": 0.5, "double": True}),
         pytest.param("QRDQN", {"atoms": 8}, marks=pytest.mark.slow),
     ],

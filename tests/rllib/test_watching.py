@@ -96,6 +96,7 @@ def test_a_video_has_a_frame_for_every_step(checkpoint, tmp_path):
     assert f"({steps} frames of 2 episodes)" in seen.summary()
 
 
+@pytest.mark.slow
 def test_an_mp4_has_a_frame_for_every_step(trained, tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     import imageio.v3 as imageio

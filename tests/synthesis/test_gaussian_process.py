@@ -191,6 +191,7 @@ LINEAR = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", LINEAR, ids=str)
 def test_linear_dynamics_are_recovered(arguments):
     rows, (transition, control) = linear_dynamics()

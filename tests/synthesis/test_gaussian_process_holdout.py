@@ -30,6 +30,7 @@ def naive_blend(x, y, query):
     return best[1]
 
 
+@pytest.mark.slow
 def test_the_blend_is_the_nearest_point_on_any_segment():
     x, y = points()
     found = nearest_blend(x[:2, :5], y[:2, :5], x[:2, 5:])
