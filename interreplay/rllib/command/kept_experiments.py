@@ -9,6 +9,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.rllib.command.experiments import Experiment
+from interreplay.studies.trial_folder import write_whole
 
 FILE = "experiment.json"
 
@@ -20,7 +21,7 @@ def keep(folder: Path, experiment: Experiment) -> None:
         folder: Its own, which exists.
         experiment: Just begun.
     """
-    (folder / FILE).write_text(_text(asdict(experiment)))
+    write_whole(folder / FILE, _text(asdict(experiment)))
 
 
 def check_unchanged(folder: Path, experiment: Experiment) -> None:
