@@ -68,6 +68,15 @@ def test_exact_search_finds_what_is_near_and_in_whose_reach_it_lies(n, queries, 
     assert len(set(zip(query, places, strict=True))) == len(query) <= 1.2 * wanted.sum() + 10 * len(slots)
 
 
+@pytest.mark.parametrize("m", [7, 1023, 1024, 1700, 5 * 512])
+@pytest.mark.parametrize("levels", [3, 50, 10**6])
+def test_ranked_is_the_distance_in_that_place_when_sorted(m, levels):
+    distances = np.random.default_rng(m).integers(0, levels, (4, m)).astype(np.float32)  # few levels: many are equal
+    for rank in (0, 5, 127, 128):
+        if rank < m:
+            assert (exact_search.ranked(distances, rank) == np.sort(distances, axis=1)[:, rank]).all()
+
+
 def test_exact_search_goes_on_with_rows_that_come_and_go():
     cells, vectors = filled(1000)
     more = np.random.default_rng(3).normal(size=(400, 5)).astype(np.float32)

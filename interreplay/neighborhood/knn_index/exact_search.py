@@ -11,6 +11,7 @@ from interreplay.neighborhood.knn_index.inverted_file import InvertedFile
 QUERIES = 32  # at a time
 ROWS = 1 << 13  # at a time: their distances stay in the cache
 SAMPLE = 1 << 14  # rows of which the nearest bound the radius
+GROUPS = 512  # of columns, of which only those with the least distances are looked through
 
 
 class ExactSearch:
@@ -52,7 +53,7 @@ class ExactSearch:
         known = _product(queries, self.rows[-SAMPLE:])  # the newest, while nothing was overwritten
         rank = self.width if count <= SAMPLE else self.width // 2
         if count > self.width:  # the query itself may be one of them
-            self.radius[part] = np.maximum(np.partition(known, rank, axis=1)[:, rank], 0.0)
+            self.radius[part] = np.maximum(ranked(known, rank), 0.0)
         limits = np.minimum(self.radius[part] * np.float32(1.0 + 1e-5) + NOISE * self.lengths[part], 1e29)[:, None]
         first = max(count - SAMPLE, 0)
         hits = [self._hits(known, limits, first)]
@@ -76,6 +77,21 @@ class ExactSearch:
             flat = capped(near, distances)
         query, column = np.divmod(flat, near.shape[1])
         return query, column + start
+
+
+def ranked(distances: np.ndarray, rank: int) -> np.ndarray:
+    """Return distance number `rank`, counted from 0 at the least, of each line of `distances` ``(q, m)``: ``(q,)``.
+
+    It lies in one of the `rank` + 1 groups whose least distances are the least; the other groups need no partition.
+    """
+    number, m = distances.shape
+    if m < 2 * GROUPS or rank >= GROUPS // 4:
+        return np.partition(distances, rank, axis=1)[:, rank]
+    whole = m // GROUPS * GROUPS
+    groups = distances[:, :whole].reshape(number, -1, GROUPS)
+    least = np.argpartition(groups.min(axis=1), rank, axis=1)[:, None, : rank + 1]
+    few = np.take_along_axis(groups, least, axis=2).reshape(number, -1)
+    return np.partition(np.concatenate([few, distances[:, whole:]], axis=1), rank, axis=1)[:, rank]
 
 
 def _product(queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
