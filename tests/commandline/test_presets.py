@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shlex
 from pathlib import Path
 
@@ -125,6 +126,18 @@ def test_another_kind_of_noise_comes_with_its_own_scale():
     line = "--trainer TD3 --env MountainCarContinuous-v0"
     assert settings(line).exploration_sigma == 0.5
     assert settings(f"{line} --exploration Gaussian").exploration_sigma == 0.1
+
+
+@pytest.mark.parametrize("env", ["HalfCheetah-v5", "dm_control/cheetah-run-v0"])
+def test_the_preset_that_was_measured_here_is_the_arm_of_its_study(env):
+    run = f"SAC_{env.replace('/', '-')}_NMER-LN_s0"
+    kept = json.loads(
+        (Path(__file__).parents[2] / "benchmarks/data/sac_stable_critic" / run / "params.json").read_text()
+    )
+    made = vars(settings(f"--preset nmer-layer-norm --env {env}"))
+    upkeep = "preset buffer_size evaluation_interval evaluation_num_episodes steps_per_iteration checkpoint_freq keep_checkpoints"
+    different = {flag for flag, value in made.items() if flag in kept and kept[flag] != value}
+    assert different <= set(upkeep.split()) and {"hiddens", "updates_per_step", "critic_layer_norm"} <= set(kept)
 
 
 def test_lcer_is_sacs_alone():
