@@ -13,7 +13,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the commands that tests star
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from tests.devices import stand_in  # noqa: E402
+
 CPUS = 4
+
+
+def pytest_addoption(parser):
+    parser.addoption("--device", default="card", help="what tests/devices compares with the processor, such as cuda")
+
+
+def pytest_configure(config):
+    if config.getoption("--device") == stand_in.NAME:
+        stand_in.begin()  # before the first backward pass, at which autograd counts the devices
 
 
 @pytest.fixture(scope="session", autouse=True)

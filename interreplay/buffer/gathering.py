@@ -38,7 +38,8 @@ def read_neighbors(view: ReadView, storage: Storage, slots: Tensor, found: Neigh
         first = found.slots[:, 0]
         gathered = Gathered(view.read(storage, slots), found.rows, first, first == NO_NEIGHBOR)
     else:
-        everybody, first = found.slots.numpy(force=True).min() >= 0, found.slots[:, 0]
+        on_processor, first = found.slots.device.type == "cpu", found.slots[:, 0]
+        everybody = on_processor and found.slots.numpy().min() >= 0  # to look elsewhere would be to wait
         others = found.slots if everybody else found.stored_slots(slots)  # a row without one stands beside itself
         both = view.read_with_neighbors(storage, slots, others)
         gathered = Gathered(*both, first, None if everybody else first < 0)

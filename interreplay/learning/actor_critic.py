@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.dropout import Dropped
+from interreplay.learning.fast.batched_layers import Networks
 from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.losses import CriticLoss, loss_of
 from interreplay.learning.networks import polyak
@@ -120,10 +121,11 @@ class ActorCriticUpdate(Update, ABC):
         Without `target_subset` these are all, and nothing is drawn (Chen et al. 2021, arXiv:2101.05982).
         """
         targets, size = self.networks.targets, self.settings.target_subset
-        networks = None
+        networks: Networks | None = None
         if size is not None and size < targets.count:
-            networks = torch.randperm(targets.count, generator=rng, device=rng.device)[:size].tolist()
-        dropped = targets.draw_dropped(inputs, rng, size if networks else None)
+            drawn = torch.randperm(targets.count, generator=rng, device=rng.device)[:size]
+            networks = drawn.tolist() if drawn.device.type == "cpu" else drawn
+        dropped = targets.draw_dropped(inputs, rng, None if networks is None else size)
         return targets.outputs(inputs, dropped, networks).amin(dim=0)
 
     def judges(self, rows: Tensor, rng: torch.Generator) -> tuple[Dropped | None, list[int] | None]:

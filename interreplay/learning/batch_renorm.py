@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.dropout import Dropped
-from interreplay.learning.fast.batched_layers import affine
+from interreplay.learning.fast.batched_layers import Networks
+from interreplay.learning.fast.products import affine
 from interreplay.learning.networks import BatchedMLP
 
 
@@ -52,13 +53,13 @@ class BatchRenorm(nn.Module):
         learned = self.scale[network], self.bias[network]
         return nn.functional.batch_norm(rows, self.mean[network], self.variance[network], *learned, eps=self.eps)
 
-    def training_pass(self, rows: Tensor, network: int, warm: bool) -> Tensor:
+    def training_pass(self, rows: Tensor, network: int, warm: Tensor) -> Tensor:
         """Return rows ``(n, width)`` of one network normalized by their own statistics, and count them in.
 
         Args:
             rows: n of at least 2.
             network: Number of the network.
-            warm: Whether warm-up is over.
+            warm: Whether warm-up is over, ``()``.
         """
         scale, bias = self.scale[network], self.bias[network]
         with torch.no_grad():
@@ -69,8 +70,8 @@ class BatchRenorm(nn.Module):
             d = ((mean - running_mean) / deviation).clamp(-self.d_max, self.d_max)
             running_mean.lerp_(mean, self.share)
             running_variance.lerp_(variance, self.share)
-        if warm:
-            scale, bias = scale * r, bias + scale * d
+            r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)
+        scale, bias = scale * r, bias + scale * d
         return nn.functional.batch_norm(rows, None, None, scale, bias, training=True, eps=self.eps)
 
 
@@ -103,7 +104,7 @@ class RenormedMLP(BatchedMLP):
             for norm in self.norms:
                 norm.reset()
 
-    def forward(self, rows: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None) -> Tensor:
+    def forward(self, rows: Tensor, dropped: Dropped | None = None, networks: Networks | None = None) -> Tensor:
         """Return the only outputs ``(m, n)`` of critics; arguments as of `outputs`."""
         return self.outputs(rows, dropped, networks).squeeze(-1)
 
@@ -111,7 +112,7 @@ class RenormedMLP(BatchedMLP):
         self,
         rows: Tensor,
         dropped: Dropped | None = None,
-        networks: Sequence[int] | None = None,
+        networks: Networks | None = None,
         training: bool = False,
     ) -> Tensor:
         """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on.
@@ -122,13 +123,13 @@ class RenormedMLP(BatchedMLP):
             networks: Those that run; all m for None.
             training: Whether this is a training pass, which changes the running statistics.
         """
-        warm = training and int(self.trained) >= self.warm_up
+        warm = self.trained >= self.warm_up
         which = range(self.count) if networks is None else networks
         found = torch.stack([self._renormed(network, rows, training, warm) for network in which])
         self.trained += int(training)
         return found
 
-    def _renormed(self, network: int, rows: Tensor, training: bool, warm: bool) -> Tensor:
+    def _renormed(self, network: int, rows: Tensor, training: bool, warm: Tensor) -> Tensor:
         last = len(self.weights) - 1
         for i, (norm, weight, bias) in enumerate(zip(self.norms, self.weights, self.biases, strict=True)):
             rows = norm.training_pass(rows, network, warm) if training else norm.frozen(rows, network)

@@ -9,7 +9,27 @@ import torch
 from torch import Tensor
 
 Dropped = list[list[Tensor]]
-"""Of each network, and of each of its hidden layers: flat indices into ``(n, width)`` of the units left out."""
+"""Of each network, and of each hidden layer, the units left out: flat indices into ``(n, width)``, or such a mask."""
+
+
+def left_out(values: Tensor, dropped: Tensor) -> Tensor:
+    """Return values ``(n, width)`` that are 0 where a unit is left out.
+
+    Args:
+        values: Of the units.
+        dropped: Flat indices of the units, or a mask ``(n, width)``.
+    """
+    if dropped.dtype is torch.bool:
+        return values.masked_fill(dropped, 0.0)
+    return values.flatten().index_fill(0, dropped, 0.0).view_as(values)
+
+
+def leave_out(values: Tensor, dropped: Tensor) -> None:
+    """Set contiguous values to 0 where a unit is left out, as `left_out` returns them."""
+    if dropped.dtype is torch.bool:
+        values.masked_fill_(dropped, 0.0)
+    else:
+        values.view(-1).index_fill_(0, dropped, 0.0)
 
 
 class Dropout:
@@ -18,7 +38,8 @@ class Dropout:
     Points are thrown on the units of a layer, a Poisson number of them with mean λ = −log(1 − p) per unit, each to a
     uniformly random unit. The points on different units are then independent and Poisson with mean λ, so that a unit is
     hit with probability 1 − exp(−λ) = p; one that is hit twice appears twice. That is a random number per unit that is
-    left out, not one per unit.
+    left out, not one per unit. How many they are the processor has to know, for which it would wait for another device:
+    there a mask is drawn.
 
     Args:
         p: In (0, 1).
@@ -37,6 +58,8 @@ class Dropout:
             rows: Their number n.
             rng: Source of randomness, on the device of the rows.
         """
+        if rng.device.type != "cpu":
+            return self.draw_masks(networks, rows, rng)
         key, depth = (networks, rows, rng.device), len(self._widths)
         sizes = [rows * width for width in self._widths]
         if key not in self._means:
@@ -49,3 +72,9 @@ class Dropout:
             each = zip(sizes * networks, counts, strict=True)
             found = tuple(torch.randint(size, (count,), generator=rng, device=rng.device) for size, count in each)
         return [list(found[i : i + depth]) for i in range(0, len(found), depth)]
+
+    def draw_masks(self, networks: int, rows: int, rng: torch.Generator) -> Dropped:
+        """Draw masks by a number per unit; arguments as of `draw`."""
+        sizes = [(networks, rows, width) for width in self._widths]
+        layers = [torch.rand(size, generator=rng, device=rng.device) < self.p for size in sizes]
+        return [[layer[network] for layer in layers] for network in range(networks)]

@@ -9,7 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.dropout import Dropout, Dropped
+from interreplay.learning.dropout import Dropout, Dropped, left_out
+from interreplay.learning.fast.batched_layers import Networks
 from interreplay.learning.fast.passes import Passes
 from interreplay.learning.fast.products import affine
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
@@ -82,7 +83,7 @@ class BatchedMLP(nn.Module):
             return None
         return self._draws.draw(self.count if networks is None else networks, len(rows), rng)
 
-    def outputs(self, rows: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None) -> Tensor:
+    def outputs(self, rows: Tensor, dropped: Dropped | None = None, networks: Networks | None = None) -> Tensor:
         """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, by autograd where gradients are on.
 
         Args:
@@ -106,9 +107,9 @@ class BatchedMLP(nn.Module):
             rows = affine(rows, weight[network], bias[network], dtype)
             if i == last:
                 break
-            left_out = dropped[i]
-            if left_out is not None:
-                rows = rows.flatten().index_fill(0, left_out, 0.0).view_as(rows) / (1.0 - self.dropout)
+            without = dropped[i]
+            if without is not None:
+                rows = left_out(rows, without) / (1.0 - self.dropout)
             if len(self.scales):
                 rows = nn.functional.layer_norm(
                     rows, rows.shape[-1:], self.scales[i][network, 0], self.shifts[i][network, 0]
@@ -147,7 +148,7 @@ class Critics(BatchedMLP):
         super().__init__(count, [inputs, *hiddens, 1], layer_norm, dropout)
 
     def forward(
-        self, state_actions: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None
+        self, state_actions: Tensor, dropped: Dropped | None = None, networks: Networks | None = None
     ) -> Tensor:
         """Return Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``; arguments as those of `outputs`."""
         return self.outputs(state_actions, dropped, networks).squeeze(-1)

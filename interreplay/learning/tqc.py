@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.dropout import Dropped
+from interreplay.learning.fast.batched_layers import Networks
 from interreplay.learning.fast.tqc import FastTQCUpdate
 from interreplay.learning.networks import BatchedMLP
 from interreplay.learning.quantiles import TruncatedTargets, quantile_huber
@@ -21,7 +22,7 @@ class QuantileCritics(BatchedMLP):
     """Critics with a quantile of the return at (s, a) per output."""
 
     def forward(
-        self, state_actions: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None
+        self, state_actions: Tensor, dropped: Dropped | None = None, networks: Networks | None = None
     ) -> Tensor:
         """Return Q-values ``(m, n)``, means of the quantiles; arguments as of `outputs`."""
         return self.outputs(state_actions, dropped, networks).mean(dim=-1)

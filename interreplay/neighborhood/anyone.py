@@ -54,6 +54,6 @@ class RandomNeighbor(Neighborhood):
         others = len(storage) - 1
         if others == 0:
             return torch.full_like(slots, NO_NEIGHBOR).unsqueeze(1)
-        drawn = rng.integers(0, others, len(slots))
-        drawn += drawn >= slots.numpy(force=True)  # the others' slots are 0 to N − 1 without the anchor's
-        return torch.from_numpy(drawn).to(slots.device).unsqueeze(1)
+        drawn = torch.from_numpy(rng.integers(0, others, len(slots))).to(slots.device)
+        drawn += drawn >= slots  # the others' slots are 0 to N − 1 without the anchor's
+        return drawn.unsqueeze(1)

@@ -96,7 +96,10 @@ class KNN(Neighborhood):
             return self.neighbors(storage, slots)
         if storage.device.type != "cpu" or self._of(storage).names:
             near = self.neighbors(storage, slots)
-            chosen = torch.from_numpy(self._columns((near >= 0).sum(1).cpu().numpy(), rng)).to(near.device)
+            found = np.full(len(slots), min(self.k, len(storage) - 1))
+            if self._of(storage).names:  # only some of the others have the anchor's
+                found = (near >= 0).sum(1).cpu().numpy()
+            chosen = torch.from_numpy(self._columns(found, rng)).to(near.device)
             return torch.where(chosen >= 0, near.gather(1, chosen.clamp(min=0)), -1)
         graph = self._graph(storage)
         graph.settle(storage, slots.numpy())

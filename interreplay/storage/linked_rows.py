@@ -44,17 +44,23 @@ class LinkedRows:
         self.records = RowTable(capacity, columns, device)
         self.tails = FinalObservations(observation_columns(columns), device)
         self.episodes = EpisodeLinks()
+        self._kept_links = None if self.records.in_numpy else np.zeros(capacity, np.int32)
         self._factors: dict[tuple[torch.dtype, float], tuple[Tensor, Tensor]] = {}
 
     @property
     def nbytes(self) -> int:
         return self.records.nbytes + self.tails.nbytes
 
+    @property
+    def links(self) -> np.ndarray:
+        """What column "link" holds ``(capacity,)``, on the processor, which would wait for it otherwise."""
+        return self.records.array("link") if self._kept_links is None else self._kept_links
+
     # -- reading ----------------------------------------------------------------------------------
 
     def observations(self, links: Tensor, names: list[str]) -> dict[str, Tensor]:
         """Return columns `names` of the observations that `links` ``(n,)`` point to."""
-        return self.records.columns(self._following(links.numpy(force=True), names), names)
+        return self.records.columns(self._following(links, names), names)
 
     def numbers_of(self, slots: range, name: str) -> list[int]:
         """Return what column `name`, of whole numbers, holds of obs and next_obs of the rows in `slots`."""
@@ -63,7 +69,7 @@ class LinkedRows:
             rows = self.records.take(index, [name, "link"])
             return torch.cat([rows[name], self.observations(rows["link"], [name])[name]]).reshape(-1).tolist()
         found: list[int] = []
-        own, ends, links = self.records.array(name), self.tails.records.array(name), self.records.array("link")
+        own, ends, links = self.records.array(name), self.tails.records.array(name), self.links
         for slot, link in zip(slots, links[slots.start : slots.stop].tolist(), strict=True):
             found += own[slot].tolist() + (own[link] if link >= 0 else ends[-1 - link]).tolist()
         return found
@@ -72,7 +78,7 @@ class LinkedRows:
         """Return records in `slots` ``(n,)``, and records of which the observations are those that follow."""
         rows = self.records.copy(slots)
         links = self.records.columns(rows, ["link"])["link"]
-        return rows, self._following(links.numpy(force=True), self.observed)
+        return rows, self._following(links, self.observed)
 
     def transitions(self, rows: Any, following: Any, gamma: float) -> Transitions:
         """Return single-step transitions of records ``(...)`` and those that follow them."""
@@ -104,8 +110,11 @@ class LinkedRows:
         columns = self.records.columns(rows, self.observed)
         return join_parts({part: columns[name] for part, name in self._parts.items()})
 
-    def _following(self, link: np.ndarray, names: list[str]) -> Any:
-        """Return records of which the columns `names` are those of the observations that follow."""
+    def _following(self, links: Tensor, names: list[str]) -> Any:
+        """Return records of which the columns `names` are those of the observations that `links` ``(n,)`` point to."""
+        if not self.records.in_numpy:
+            return self._following_elsewhere(links, names)
+        link = links.numpy()
         rows = self.records.copy(self._index(np.maximum(link, 0)))
         apart = np.flatnonzero(link < 0)
         if len(apart):
@@ -113,6 +122,15 @@ class LinkedRows:
             index = self._index(apart)
             for name, column in self.records.columns(rows, names).items():
                 column[index] = ends[name]
+        return rows
+
+    def _following_elsewhere(self, links: Tensor, names: list[str]) -> Any:
+        """Do what `_following` does without asking another device which rows are kept apart."""
+        rows, apart = self.records.copy(links.clamp(min=0)), links < 0
+        ends = self.tails.records.take((-1 - links).clamp(min=0), names)
+        for name, column in self.records.columns(rows, names).items():
+            lone = apart.view(-1, *[1] * (column.ndim - 1))
+            column.copy_(torch.where(lone, ends[name], column))
         return rows
 
     def vectors(self, slots: np.ndarray) -> np.ndarray:
@@ -156,6 +174,8 @@ class LinkedRows:
         link[ends] = -1 - self._put_apart(transitions, ends)
         derived = {"link": torch.from_numpy(link), "episode": torch.from_numpy(episode)}
         self.records.write(start, stored_columns(transitions.columns()) | derived)
+        if self._kept_links is not None:
+            self._kept_links[start : start + n] = link
         if not inside.all():
             self._relink(previous[after[~inside]] % self.capacity, start + after[~inside])
         self.episodes.forget_before(written + n - self.capacity)
@@ -172,7 +192,7 @@ class LinkedRows:
         done = bool(row["terminated"][0] or row["truncated"][0])
         number = int(row["episode"][0]) if "episode" in row else None
         episode, previous = self.episodes.connect_row(number, start, end, done, written)
-        links = self.records.array("link")
+        links = self.links
         if written >= self.capacity and links[slot] < 0:
             self.tails.free.append(-1 - int(links[slot]))
         tail = self.tails.put_row({name: row[f"next_{name}"] for name in self.observed})
@@ -195,7 +215,7 @@ class LinkedRows:
 
     def _release(self, start: int, stop: int) -> None:
         """Give back what the rows in slots `start` to `stop`, about to be overwritten, keep apart."""
-        links = self.records.column("link")[start:stop].numpy(force=True)
+        links = self.links[start:stop]
         self.tails.drop(-1 - links[links < 0])
 
     def _put_apart(self, transitions: Transitions, rows: np.ndarray) -> np.ndarray:
@@ -205,9 +225,11 @@ class LinkedRows:
 
     def _relink(self, before: np.ndarray, after: np.ndarray) -> None:
         """Let rows stored earlier, in slots `before`, point to the slots `after` that now continue them."""
-        links, index = self.records.column("link"), self._index(before)
-        self.tails.drop(-1 - links[index].numpy(force=True))
-        links[index] = torch.from_numpy(after).to(links)
+        self.tails.drop(-1 - self.links[before])
+        self.links[before] = after
+        if self._kept_links is not None:
+            links = self.records.column("link")
+            links.index_copy_(0, self._index(before), torch.from_numpy(after).to(links))
 
     def truncate(self, episode: int) -> None:
         """Truncate the newest row of a running episode; nothing is to continue it."""
@@ -226,5 +248,7 @@ class LinkedRows:
     def load(self, state: dict[str, Any]) -> None:
         rows = as_tensor(state["rows"])
         self.records.rows[: len(rows)] = rows
+        if self._kept_links is not None:
+            self._kept_links[: len(rows)] = self.records.column("link")[: len(rows)].numpy(force=True)
         self.tails.load(state["tails"])
         self.episodes.load(state["links"])

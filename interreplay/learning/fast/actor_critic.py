@@ -32,6 +32,13 @@ def row_loss_weights(like: Tensor, row_weights: Tensor | None) -> Tensor | float
     return row_weights / len(like)
 
 
+def beside_outputs(share: Tensor | float, outputs: Tensor) -> Tensor:
+    """Return the share of each row ``(n, 1)``, or of all ``(1,)``, to be multiplied with outputs ``(..., n, out)``."""
+    if isinstance(share, Tensor):
+        return share.to(outputs.dtype).unsqueeze(-1)
+    return torch.full((1,), share, dtype=outputs.dtype, device=outputs.device)
+
+
 class FastActorCriticUpdate(ActorCriticUpdate):
     """Steps on critics by TD errors, and on actors by gradients of their outputs.
 
@@ -103,7 +110,7 @@ class FastActorCriticUpdate(ActorCriticUpdate):
         """
         forward = self.networks.critics.passes.run(torch.cat([obs, actions], dim=1), *self.judges(obs, rng))
         outputs = forward.outputs
-        slopes = -torch.as_tensor(share, dtype=outputs.dtype, device=outputs.device).unsqueeze(-1)
+        slopes = -beside_outputs(share, outputs)
         if forward.views.count == 1:
             values, slopes = outputs[0], slopes.expand_as(outputs)
         elif self.settings.actor_target == "mean":

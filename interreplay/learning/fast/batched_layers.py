@@ -14,6 +14,9 @@ from interreplay.learning.dropout import Dropped
 from interreplay.learning.fast.between_layers import BetweenLayers
 from interreplay.learning.fast.products import add_rows, affine, through, weight_gradient
 
+Networks = Sequence[int] | Tensor
+"""Numbers of some of the networks; ``(m,)`` on another device, where to read them would be to wait for it."""
+
 
 class Member(NamedTuple):
     """Views of the parameters of every layer of one network ``(in, out)``, ``(1, out)``, or of all ``(m, ...)``.
@@ -73,12 +76,13 @@ class LayerViews:
         """Return whether these are views of `weights`: not so when a module was moved or copied."""
         return all(a.data_ptr() == b.data_ptr() for a, b in zip(self.weights, weights, strict=True))
 
-    def some(self, networks: Sequence[int]) -> LayerViews:
+    def some(self, networks: Networks) -> LayerViews:
         """Return views of some of the networks; of a GPU's copies, unless they are the first ones."""
         found = copy.copy(self)
         found.count = len(networks)
         if self.at_once:
-            index = slice(0, len(networks)) if list(networks) == list(range(len(networks))) else list(networks)
+            first = not isinstance(networks, Tensor) and list(networks) == list(range(len(networks)))
+            index = slice(0, len(networks)) if first else networks
             whole = self.members[0]
             norms = [(scale[index], shift[index]) for scale, shift in whole.norms]
             found.members = [Member([w[index] for w in whole.weights], [b[index] for b in whole.biases], norms)]
@@ -227,8 +231,7 @@ def between_layers(views: LayerViews, rows: Tensor, dropped: Dropped | None, kee
         return []
     if dropped is not None and views.at_once:
         sizes = [len(rows) * weights.shape[-1] for weights in views.weights]
-        layers = range(views.depth - 1)
-        dropped = [[torch.cat([own[i] + j * sizes[i] for j, own in enumerate(dropped)]) for i in layers]]
+        dropped = [[joined(layer, size) for layer, size in zip(zip(*dropped, strict=True), sizes, strict=False)]]
     nothing: list[None] = [None] * (views.depth - 1)
     found = []
     for number, member in enumerate(views.members):
@@ -236,6 +239,13 @@ def between_layers(views: LayerViews, rows: Tensor, dropped: Dropped | None, kee
         pairs = zip(member.norms or nothing, left_out, strict=True)
         found.append([BetweenLayers(norm, out, keep) for norm, out in pairs])
     return found
+
+
+def joined(dropped: Sequence[Tensor], size: int) -> Tensor:
+    """Return the units that are left out of one layer of m networks, each of `size` numbers ``(n, width)``."""
+    if dropped[0].dtype is torch.bool:
+        return torch.stack(list(dropped))
+    return torch.cat([own + j * size for j, own in enumerate(dropped)])
 
 
 def at_once(device: torch.device) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from interreplay.learning.dropout import leave_out
+
 EPS = 1e-5
 """Added to variances (Ba et al. 2016, arXiv:1607.06450; the value is PyTorch's)."""
 
@@ -18,7 +20,7 @@ class BetweenLayers:
 
     Args:
         norm: γ and β ``(width,)`` of one network, or ``(m, 1, width)`` of m at once; None for no normalization.
-        dropped: Flat indices of the units that are left out, or None.
+        dropped: The units that are left out, flat indices or a mask, or None.
         keep: 1 − p.
     """
 
@@ -28,7 +30,7 @@ class BetweenLayers:
     def forward(self, values: Tensor) -> Tensor:
         """Return outputs for a layer's values ``(..., n, width)``, which are changed."""
         if self._dropped is not None:
-            values.view(-1).index_fill_(0, self._dropped, 0.0)
+            leave_out(values, self._dropped)
         if self._norm is None:
             return values.mul_(1.0 / self._keep)
         self._values, (scale, shift) = values, self._norm
@@ -61,7 +63,7 @@ class BetweenLayers:
             gradient = self._through_normalization(gradient, *self._norm, into)
         if self._dropped is not None:
             gradient = gradient.contiguous()
-            gradient.view(-1).index_fill_(0, self._dropped, 0.0)
+            leave_out(gradient, self._dropped)
         return gradient
 
     def _through_normalization(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from interreplay.learning.fast.actor_critic import row_loss_weights
+from interreplay.learning.fast.actor_critic import beside_outputs, row_loss_weights
 from interreplay.learning.fast.sac import FastSoftUpdate
 from interreplay.learning.update import (
     SampleLike,
@@ -61,7 +61,7 @@ class FastDiscreteSACUpdate(FastSoftUpdate):
         values = self.judgment(self.networks.critics.outputs(obs, *self.judges(obs, rng)))
         costs = alpha * log_probs - values
         losses = (probs * costs).sum(dim=-1)
-        share = torch.as_tensor(row_loss_weights(losses, row_weights)).unsqueeze(-1)
+        share = beside_outputs(row_loss_weights(losses, row_weights), costs)
         slopes = share * probs * (costs - losses.unsqueeze(-1))
         self.step(body, forward, slopes.unsqueeze(0), "actor", self.actor)
         return weighted_mean(losses, row_weights), (probs * log_probs).sum(dim=-1)

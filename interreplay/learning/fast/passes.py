@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from interreplay.learning.dropout import Dropped
-from interreplay.learning.fast.batched_layers import BatchedLayers, ForwardPass, LayerViews
+from interreplay.learning.fast.batched_layers import BatchedLayers, ForwardPass, LayerViews, Networks
 
 
 class StackedLayers(Protocol):
@@ -51,7 +50,7 @@ class Passes:
         self._views = LayerViews(self._weights, self._biases, self._scales, self._shifts)
         self._gradients: LayerViews | None = None
 
-    def run(self, rows: Tensor, dropped: Dropped | None = None, networks: Sequence[int] | None = None) -> ForwardPass:
+    def run(self, rows: Tensor, dropped: Dropped | None = None, networks: Networks | None = None) -> ForwardPass:
         """Run a forward pass for `learn` or its own `backward`.
 
         Args:

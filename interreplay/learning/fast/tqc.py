@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.fast.actor_critic import row_loss_weights, spread_over_views
+from interreplay.learning.fast.actor_critic import beside_outputs, row_loss_weights, spread_over_views
 from interreplay.learning.fast.sac import FastSACUpdate
 from interreplay.learning.quantiles import TruncatedTargets
 from interreplay.learning.update import SampleLike, mean_over_views, weighted_mean
@@ -53,9 +53,7 @@ class FastTQCUpdate(TruncatedTargets, FastSACUpdate):
     ) -> tuple[Tensor, Tensor]:
         forward = self.networks.critics.passes.run(torch.cat([obs, actions], dim=1), *self.judges(obs, rng))
         outputs = forward.outputs
-        slopes = (
-            torch.as_tensor(share, dtype=outputs.dtype, device=outputs.device).unsqueeze(-1) / -outputs[:, 0].numel()
-        )
+        slopes = beside_outputs(share, outputs) / -outputs[:, 0].numel()
         of_actions = forward.backward(slopes.expand_as(outputs), columns=slice(obs.shape[1], None))
         assert of_actions is not None
         return outputs.mean(dim=(0, 2)), of_actions

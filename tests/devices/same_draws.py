@@ -1,0 +1,45 @@
+"""The processor's random numbers on every device, so that results on two devices can be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+
+class HostGenerator(torch.Generator):
+    """A source of randomness of the processor that says that it is another device's.
+
+    Args:
+        device: That device.
+        seed: Of the numbers.
+    """
+
+    def __new__(cls, device: torch.device, seed: int) -> HostGenerator:
+        made = super().__new__(cls)
+        made.said = device
+        made.manual_seed(seed)
+        return made
+
+    @property
+    def device(self) -> torch.device:
+        return self.said
+
+
+class SameDraws(TorchFunctionMode):
+    """Lets whatever is drawn by a `HostGenerator` be drawn on the processor and brought to its device."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        generator = kwargs.get("generator")
+        if not isinstance(generator, HostGenerator):
+            return function(*args, **kwargs)
+        if function.__name__.endswith("_"):
+            values, *rest = args
+            return values.copy_(function(torch.empty_like(values, device="cpu"), *rest, **kwargs))
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("cpu")
+        given = [value.cpu() if isinstance(value, Tensor) else value for value in args]
+        return function(*given, **kwargs).to(generator.device)

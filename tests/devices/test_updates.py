@@ -1,0 +1,126 @@
+"""Updates on another device: equal to the processor's, and never waiting for it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from interreplay.learning.dqn import DQNUpdate
+from interreplay.learning.dropout import Dropout
+from interreplay.learning.impala import ImpalaUpdate
+from interreplay.learning.unroll_settings import IMPALASettings
+from interreplay.learning.update import Batch
+from tests.devices import stand_in
+from tests.devices.same_draws import HostGenerator, SameDraws
+from tests.learning import test_crossq as of_crossq
+from tests.learning import test_dqn as of_dqn
+from tests.learning import test_impala as of_impala
+from tests.learning.conftest import flat_float64, float64  # noqa: F401
+from tests.learning.test_plain_and_fast import (  # noqa: F401
+    ALGORITHMS,
+    CASES,
+    WITHOUT,
+    given,
+    keep_float64,
+    make,
+    state_of,
+)
+
+UPDATES = 6
+FEW = ("defaults", "loss extras", "views", "encoder", "clipped layers", "layer norm and dropout", "their tanh")
+FEW += ("subset", "subset, dropout", "least of many", "resets")
+
+
+@pytest.fixture(autouse=True)
+def _masks(monkeypatch):
+    """Another device draws a mask of what is left out, and the processor is to leave out the same."""
+    monkeypatch.setattr(Dropout, "draw", Dropout.draw_masks)
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, Tensor) else value
+
+
+def assert_same_updates(build: Callable[[Any], Any], networks: Any, batches: list[Any], device: torch.device) -> None:
+    """Learn from batches on both devices; `build` makes an update of networks, a batch is a call on its device."""
+    there = build(copy.deepcopy(networks).to(device))
+    here, cpu = build(networks), torch.device("cpu")
+    rngs = {cpu: HostGenerator(cpu, 7), device: HostGenerator(device, 7)}
+    with SameDraws():
+        for learn in batches:
+            mine = learn(here, cpu, rngs[cpu])
+            given_there = learn(there, device, rngs[device])
+            assert given_there.errors.device.type == given_there.metrics.device.type == device.type
+            for one, other in ((mine.errors, given_there.errors), (mine.metrics, given_there.metrics)):
+                torch.testing.assert_close(
+                    one, other.cpu(), rtol=1e-9 if one.dtype == torch.float64 else 1e-4, atol=1e-5
+                )
+    for name, value in here.networks.state_dict().items():
+        torch.testing.assert_close(value, there.networks.state_dict()[name].cpu(), rtol=1e-4, atol=1e-5, msg=name)
+
+
+def from_rows(rows: Any, *weights: Tensor | None) -> Any:
+    """Return an update from rows and weights on a device, which is not waited for."""
+
+    def learn(update: Any, device: torch.device, rng: torch.Generator) -> Any:
+        batch = Batch(rows.map(lambda column: column.to(device)), *(moved(value, device) for value in weights))
+        return without_waiting(lambda: update.update(batch, rng))
+
+    return learn
+
+
+def from_unrolls(unrolls: Any) -> Any:
+    """Return an update from unrolls on a device, which is not waited for."""
+
+    def learn(update: Any, device: torch.device, rng: torch.Generator) -> Any:
+        batch = unrolls.to(device)
+        return without_waiting(lambda: update.update(batch))
+
+    return learn
+
+
+def without_waiting(learn: Callable[[], Any]) -> Any:
+    stand_in.waits.clear()
+    result = learn()
+    assert not stand_in.waits, stand_in.waits
+    return result
+
+
+@pytest.mark.parametrize("fast", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["fast", "plain"])
+@pytest.mark.parametrize("case", FEW)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_actors_and_critics(algorithm, case, fast, device):
+    settings, views, encoder, weighted = CASES[case]
+    _, fast_kind, plain_kind, own = ALGORITHMS[algorithm]
+    settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
+    activation, kind = settings.pop("activation", "relu"), fast_kind if fast else plain_kind
+    batches = [from_rows(*given(i, algorithm, views, weighted)) for i in range(UPDATES)]
+    networks = make(algorithm, encoder, activation, settings)
+    assert_same_updates(lambda nets: kind(nets, **settings), networks, batches, device)
+
+
+@pytest.mark.parametrize("warm_up", [3, 100])
+def test_crossq(warm_up, device):
+    networks, update = of_crossq.make(warm_up)
+    batches = [from_rows(*given(i, "SAC", 0, False)) for i in range(UPDATES)]
+    assert_same_updates(lambda nets: type(update)(nets, target_entropy=-3.0), networks, batches, device)
+
+
+@pytest.mark.parametrize("head", of_dqn.HEADS)
+@pytest.mark.parametrize("kind", of_dqn.KINDS)
+def test_values(kind, head, device, flat_float64):  # noqa: F811
+    networks = of_dqn.networks(head, **of_dqn.KINDS[kind])
+    batches = [from_rows(*given(i, "discrete SAC", 0, False)) for i in range(UPDATES)]
+    assert_same_updates(lambda nets: DQNUpdate(nets, double=True, target_update_period=2), networks, batches, device)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_unrolls(continuous, device):
+    networks = of_impala.networks(continuous)
+    batches = [from_unrolls(of_impala.unrolls(continuous, seed)) for seed in range(UPDATES)]
+    assert_same_updates(lambda nets: ImpalaUpdate(nets, IMPALASettings(), 0.9), networks, batches, device)
