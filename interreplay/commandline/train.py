@@ -159,7 +159,8 @@ def train(
         print(told, flush=True)
     again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
     unit = "steps" if getattr(settings, "updates", None) is None else "updates"
-    reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet, unit)
+    warm_up = getattr(settings, "learning_starts", 0)
+    reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet, unit, warm_up)
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
     watch = HangWatch(
         folder.path, hang_timeout, training.pulse, lambda line: outcome.write_past_the_streams(f"{line}; {again}")

@@ -18,10 +18,14 @@ class Reporter:
         stream: Where to write.
         quiet: Show nothing but `note`.
         unit: What steps are called.
+        warm_up: Steps without an update, by which nobody can tell how long the others take.
     """
 
-    def __init__(self, total: int, steps: int, stream: TextIO, quiet: bool = False, unit: str = "steps"):
+    def __init__(
+        self, total: int, steps: int, stream: TextIO, quiet: bool = False, unit: str = "steps", warm_up: int = 0
+    ):
         self.start_steps, self.start_time = steps, time.monotonic()
+        self._warm_up, self._warm = warm_up, None if steps < warm_up else (self.start_steps, self.start_time)
         self._lap_steps, self._lap_time = steps, self.start_time
         self._total, self._stream, self._quiet, self._unit = total, stream, quiet, unit
         self.last_return = self.last_evaluation = self.last_success = math.nan
@@ -62,12 +66,17 @@ class Reporter:
 
     def _line(self, steps: int) -> None:
         rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
-        left = left_at(steps, self.start_steps, self._total, self.start_time)
         self.note(
             f"{steps:>9,} / {self._total:,} {self._unit}  {rate:6.0f} {self._unit}/s  "
             f"return {shown(self.last_return):>8}  evaluation {shown(self.last_evaluation):>8}"
-            f"{self._success('  ')}{left}"
+            f"{self._success('  ')}{self._left(steps)}"
         )
+
+    def _left(self, steps: int) -> str:
+        """Return how long the rest would take, "" during warm-up and at its end."""
+        if self._warm is None and steps >= self._warm_up:
+            self._warm = steps, time.monotonic()
+        return left_at(steps, self._warm[0], self._total, self._warm[1]) if self._warm else ""
 
     def _success(self, separator: str) -> str:
         """Return the success rate; nothing in environments that know no success."""

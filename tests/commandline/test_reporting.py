@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import io
 import math
+from types import SimpleNamespace
+
+import pytest
 
 from interreplay.runs.progress import Clock, Reporter, shown
 
@@ -32,17 +35,35 @@ def test_one_line_per_iteration_where_there_is_no_terminal():
     assert "return     12.3  evaluation  1,234.5" in lines[2]
 
 
-def test_a_line_says_how_long_the_rest_would_take():
-    stream = io.StringIO()
-    reporter = Reporter(10_000, 1_000, stream)
-    reporter.start_time -= 600
-    reporter.iteration(4_000, result(1.0))
-    assert stream.getvalue().rstrip().endswith("0:20 h left")  # 3,000 steps took ten minutes
-    reporter.start_time += 590
-    reporter.iteration(7_000, result(1.0))
-    assert stream.getvalue().rstrip().endswith("5 s left")
-    reporter.iteration(10_000, result(1.0))
-    assert "left" not in stream.getvalue().splitlines()[-1]
+@pytest.fixture
+def now(monkeypatch):
+    """A clock to be set, in seconds."""
+    clock = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr("interreplay.runs.progress.time.monotonic", lambda: clock.seconds)
+    return clock
+
+
+def reported(reporter, now, steps, seconds):
+    """The end of the line of an iteration."""
+    now.seconds = seconds
+    reporter.iteration(steps, result(1.0))
+    return reporter._stream.getvalue().splitlines()[-1].partition("evaluation        -")[2]
+
+
+def test_a_line_says_how_long_the_rest_would_take(now):
+    reporter = Reporter(10_000, 1_000, io.StringIO())
+    assert reported(reporter, now, 4_000, 600.0) == "  0:20 h left"  # 3,000 steps took ten minutes
+    assert reported(reporter, now, 7_000, 610.0) == "  0:05 h left"
+    assert reported(reporter, now, 10_000, 620.0) == ""
+
+
+def test_steps_without_an_update_say_nothing_of_the_time_left(now):
+    reporter = Reporter(10_000, 0, io.StringIO(), warm_up=2_000)
+    assert reported(reporter, now, 1_000, 1.0) == ""
+    assert reported(reporter, now, 2_000, 2.0) == ""
+    assert reported(reporter, now, 4_000, 302.0) == "  0:15 h left"
+    resumed = Reporter(10_000, 4_000, io.StringIO(), warm_up=2_000)
+    assert reported(resumed, now, 5_000, 402.0) == "  0:08 h left"
 
 
 def test_a_run_of_a_study_says_so_from_its_second_report_on(monkeypatch):
