@@ -9,23 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
-
-from benchmarks.ratio_report import (
-    CLAIMS,
-    areas_table,
-    by_task_table,
-    draw,
-    effects_table,
-    random_returns,
-    reading_of,
-    tasks_of,
-    whole_seeds,
-)
-from benchmarks.ratio_statistics import Contrast, estimate
-from benchmarks.study_curves import read
+from benchmarks.arm_pairs import compared, with_arms_of
+from benchmarks.ratio_report import CLAIMS, random_returns, reading_of
 from benchmarks.study_report import Found, tell
 
+OTHER = "sac_nmer_ratio"
 BESIDE = ("Uniform-20", "NMER-20")
 """Arms of the study beside."""
 COLORS = {"Uniform-20": "#3e4c59", "NMER-20": "#c65d21", "NaiveMixup": "#8d6cab", "Uniform-LN": "#2f7ed8"}
@@ -39,29 +27,10 @@ PAIRS = {
 """What is compared; the first is what the study is about."""
 
 
-def contrast(ours: str, theirs: str) -> Contrast:
-    """Return what takes two arms from a task."""
-    return lambda task: (task[ours], task[theirs])
-
-
-def runs_of(folder: Path) -> pd.DataFrame:
-    """Return the curves of the study's runs and of the two arms beside it, seeds that are whole."""
-    own, beside = read(folder), read(folder.parent / "sac_nmer_ratio")
-    beside = beside[beside["arm"].isin(BESIDE) & beside["seed"].isin(own["seed"])]
-    return whole_seeds(pd.concat([own, beside], ignore_index=True))
-
-
 def found_in(folder: Path) -> Found:
     """Return the tables, and what draws the figure."""
-    found, random = runs_of(folder), random_returns(folder.parent / "sac_nmer_ratio")
-    tasks = tasks_of(found, random)
-    effects = {name: estimate(list(tasks.values()), contrast(*pair)) for name, pair in PAIRS.items()}
-    primary, *_ = PAIRS
-    lines = {name.replace("\n", " "): effect for name, effect in effects.items()}
-    contrasts = {name.replace("\n", " "): contrast(*pair) for name, pair in PAIRS.items()}
-    parts = [areas_table(found, tasks), effects_table(lines, contrasts, list(tasks.values()))]
-    parts += [reading_of(folder, effects[primary], {"SAC": CLAIMS["SAC"]}), by_task_table(tasks, contrasts)]
-    return "\n\n".join(parts), lambda: draw(found, effects, random, COLORS, (primary,), CLAIMS["SAC"])
+    found, random = with_arms_of(folder, OTHER, BESIDE), random_returns(folder.parent / OTHER)
+    return compared(found, random, PAIRS, COLORS, lambda effect: reading_of(folder, effect, {"SAC": CLAIMS["SAC"]}))
 
 
 if __name__ == "__main__":

@@ -53,11 +53,14 @@ def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task
 
 def reading_of(folder: Path, primary: Estimate, claims: Mapping[str, float]) -> str:
     """Return the reading that was fixed before the first run as a sentence, or that it waits for runs to come."""
+    return left_of(folder) or f"By the reading fixed before: {reading(primary, claims)}."
+
+
+def left_of(folder: Path) -> str:
+    """Return that a study's reading waits for runs to come, "" where all have ended."""
     names = planned(folder)
     left = [name for name in names if not ((folder / name).is_dir() and ended(folder / name))]
-    if left:
-        return f"{len(left)} of {len(names)} runs have not ended: the reading waits for them."
-    return f"By the reading fixed before: {reading(primary, claims)}."
+    return f"{len(left)} of {len(names)} runs have not ended: the reading waits for them." if left else ""
 
 
 def areas_table(found: pd.DataFrame, tasks: Mapping[str, Task]) -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import critic_study, ratio_statistics, ratio_study
+from benchmarks import critic_study, near_partners, ratio_statistics, ratio_study
 
 
 def kept(folder, env, arm, seed, value, trainer="SAC"):
@@ -107,3 +107,33 @@ def test_an_interval_needs_two_seeds(tmp_path):
     kept(folder, "A-v0", "NMER-20", 0, 150)
     with pytest.raises(SystemExit, match="two seeds of every task and arm are needed; 0 have ended in all 6 of them"):
         ratio_study.found_in(folder)
+
+
+def test_near_partners(tmp_path):
+    ratios(tmp_path)
+    study(tmp_path / "sac_stable_critic", {"Uniform-LN": 200, "NMER-LN": 300, "NaiveMixup": 50}, seeds=4)
+    folder = study(tmp_path / "sac_near_partners", {"NaiveMixup-LN": 250}, seeds=4)
+    text, draw = near_partners.found_in(folder)
+    for line in (
+        "| A-v0 | NMER-LN | 300, 303, 306, 309 | 304 |",
+        "| NMER against NaiveMixup, both with LayerNorm | 1.20 |",
+        "| NaiveMixup against Uniform, both with LayerNorm | 1.25 |",
+        "| LayerNorm against none, both NaiveMixup | 5.00 |",
+        "By the reading fixed before: near partners add.",
+    ):
+        assert line in text
+    assert len(draw().axes) == 3
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1.01, 2.0, "near partners add"),
+        (0.5, 0.99, "near partners take"),
+        (0.8, 1.2, "less than is claimed for NMER either way"),
+        (0.7, 1.2, "undecided"),
+        (0.9, 1.3, "undecided"),
+    ],
+)
+def test_the_reading_of_near_partners(low, high, said):
+    assert near_partners.reading(ratio_statistics.Estimate(1.0, low, high)) == said
