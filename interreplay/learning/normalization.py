@@ -142,6 +142,7 @@ class Normalized(nn.Module):
         limits = torch.where(continuous, self.LIMIT, float("inf"))
         self.register_buffer("limit", limits, persistent=False)
         self._pixels = dict(pixels or {})  # of the encoder, which has them registered
+        self._known = continuous.numpy(force=True).copy()  # the same for the processor
         self.moments, self._measures = Moments((len(continuous),)), bool(continuous.any())
 
     def forward(self, obs: Observation) -> Tensor:
@@ -165,8 +166,7 @@ class Normalized(nn.Module):
 
     def _publish(self) -> None:
         """Let `shift` and `factor` follow from the statistics; numbers that never differed are only shifted."""
-        known = self.continuous.numpy(force=True)
-        deviation = self.moments.deviation
+        known, deviation = self._known, self.moments.deviation
         factor = np.where(known & (deviation > 1e-8), 1.0 / np.maximum(deviation, 1e-8), 1.0)
         self.shift.copy_(torch.from_numpy(np.where(known, self.moments.mean, 0.0)))
         self.factor.copy_(torch.from_numpy(factor))

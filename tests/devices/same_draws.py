@@ -28,6 +28,14 @@ class HostGenerator(torch.Generator):
         return self.said
 
 
+class Generators(torch.Generator):
+    """What stands in for `torch.Generator` where code makes its own: a `HostGenerator` for another device."""
+
+    def __new__(cls, device: torch.device | str = "cpu") -> Any:
+        device = torch.device(device)
+        return torch._C.Generator() if device.type == "cpu" else HostGenerator(device, 0)
+
+
 class SameDraws(TorchFunctionMode):
     """Lets whatever is drawn by a `HostGenerator` be drawn on the processor and brought to its device."""
 

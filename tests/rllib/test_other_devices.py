@@ -1,0 +1,85 @@
+"""Whole runs on another device than the processor: the same weights, one wait per env step, and bit-equal resumes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from ray.rllib.core.learner.torch import torch_learner
+
+from interreplay.learning.dropout import Dropout
+from interreplay.rllib import DQNConfig
+from tests.devices import stand_in
+from tests.devices.conftest import device  # noqa: F401
+from tests.devices.same_draws import Generators, SameDraws
+from tests.rllib.small_runs import config, same
+
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]
+
+RUNS = {
+    "SAC": lambda: config().training(normalize_observations=True),
+    "DroQ": lambda: config().training(critic_layer_norm=True, critic_dropout=0.1, updates_per_step=2, policy_delay=2),
+    "TD3 with PER": lambda: config(buffer="PER", trainer="TD3"),
+    "DQN": lambda: (
+        DQNConfig()
+        .environment("CartPole-v1")
+        .replay("Uniform", capacity=5_000)
+        .training(hiddens=(32, 32), train_batch_size=32, learning_starts=50, steps_per_iteration=75, dueling=True)
+        .debugging(seed=0)
+    ),
+}
+ACTED = {"copy to the processor": 1}
+"""What an env step waits for: the action. Priorities wait on top of that."""
+DIAGNOSED = 3
+"""Steps of an iteration in which diagnostics look at a batch, at most."""
+
+
+@pytest.fixture
+def where(monkeypatch):
+    """Where learners compute, to be set; RLlib would look for a GPU."""
+    place = SimpleNamespace(device=torch.device("cpu"))
+    monkeypatch.setattr(torch_learner, "get_device", lambda *_: place.device)
+    monkeypatch.setattr(torch, "Generator", Generators)
+    monkeypatch.setattr(Dropout, "draw", Dropout.draw_masks)  # the processor leaves out what the other device does
+    return place
+
+
+def weights(algorithm):
+    return {name: value.cpu().clone() for name, value in algorithm.learner.single_module.state_dict().items()}
+
+
+def waits_by_step(algorithm):
+    """Train one iteration; return what was waited for between each two env steps."""
+    counts = []
+    algorithm.on_progress = lambda _: counts.append(stand_in.waits.copy())
+    algorithm.train()
+    return [after - before for before, after in zip(counts, counts[1:], strict=False)]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_the_processors(name, device, where, tmp_path):  # noqa: F811
+    with SameDraws():
+        torch.__future__.set_swap_module_params_on_conversion(False)  # what is not moved stays as it is
+        here = RUNS[name]().build_algo()
+        here.train()
+        here.train()
+        expected = weights(here)
+        torch.__future__.set_swap_module_params_on_conversion(device.type == stand_in.NAME)
+        where.device = device
+        there = RUNS[name]().build_algo()
+        assert there.learner._device == device
+        there.train()
+        waits = waits_by_step(there)
+        for key, value in weights(there).items():
+            torch.testing.assert_close(value, expected[key], rtol=1e-4, atol=1e-5, msg=lambda m, k=key: f"{k}: {m}")
+        if device.type == stand_in.NAME and name != "TD3 with PER":
+            assert len([step for step in waits if step != ACTED]) <= DIAGNOSED, waits
+        there.save_to_path(str(tmp_path))
+        resumed = RUNS[name]().build_algo()
+        resumed.restore_from_path(str(tmp_path))
+        there.train()
+        resumed.train()
+        assert same(weights(there), weights(resumed))
+        for algorithm in (here, there, resumed):
+            algorithm.stop()
