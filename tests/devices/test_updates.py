@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -91,9 +92,18 @@ def without_waiting(learn: Callable[[], Any]) -> Any:
     return result
 
 
-@pytest.mark.parametrize("fast", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["fast", "plain"])
-@pytest.mark.parametrize("case", FEW)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def by_turns() -> list[Any]:
+    """All algorithms with the defaults, every other case with one of them; the rest, and what defines it, is slow."""
+    found = []
+    for i, (case, algorithm) in enumerate(itertools.product(FEW, ALGORITHMS)):
+        at_once = case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS)
+        for fast in (True, False):
+            marks = [] if fast and at_once else pytest.mark.slow
+            found.append(pytest.param(algorithm, case, fast, marks=marks, id=f"{algorithm}-{case}-{fast}"))
+    return found
+
+
+@pytest.mark.parametrize(("algorithm", "case", "fast"), by_turns())
 def test_actors_and_critics(algorithm, case, fast, device):
     settings, views, encoder, weighted = CASES[case]
     _, fast_kind, plain_kind, own = ALGORITHMS[algorithm]
