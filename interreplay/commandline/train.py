@@ -158,8 +158,8 @@ def train(
     if told := describe_updates(algo, settings):
         print(told, flush=True)
     again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
-    unit = "steps" if getattr(settings, "updates", None) is None else "updates"
-    warm_up = getattr(settings, "learning_starts", 0)
+    alone = getattr(settings, "updates", None) is not None
+    unit, warm_up = ("updates", 0) if alone else ("steps", getattr(settings, "learning_starts", 0))
     reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet, unit, warm_up)
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
     watch = HangWatch(

@@ -19,9 +19,9 @@ def left_out(values: Tensor, dropped: Tensor) -> Tensor:
         values: Of the units.
         dropped: Flat indices of the units, or a mask ``(n, width)``.
     """
-    if dropped.dtype is torch.bool:
-        return values.masked_fill(dropped, 0.0)
-    return values.flatten().index_fill(0, dropped, 0.0).view_as(values)
+    kept = values.clone(memory_format=torch.contiguous_format)
+    leave_out(kept, dropped)
+    return kept
 
 
 def leave_out(values: Tensor, dropped: Tensor) -> None:

@@ -18,14 +18,15 @@ class Reporter:
         stream: Where to write.
         quiet: Show nothing but `note`.
         unit: What steps are called.
-        warm_up: Steps without an update, by which nobody can tell how long the others take.
+        warm_up: As of `Clock`.
     """
 
     def __init__(
         self, total: int, steps: int, stream: TextIO, quiet: bool = False, unit: str = "steps", warm_up: int = 0
     ):
         self.start_steps, self.start_time = steps, time.monotonic()
-        self._warm_up, self._warm = warm_up, None if steps < warm_up else (self.start_steps, self.start_time)
+        self._clock = Clock(warm_up)
+        self._clock.left(steps, total)  # where it begins
         self._lap_steps, self._lap_time = steps, self.start_time
         self._total, self._stream, self._quiet, self._unit = total, stream, quiet, unit
         self.last_return = self.last_evaluation = self.last_success = math.nan
@@ -69,14 +70,8 @@ class Reporter:
         self.note(
             f"{steps:>9,} / {self._total:,} {self._unit}  {rate:6.0f} {self._unit}/s  "
             f"return {shown(self.last_return):>8}  evaluation {shown(self.last_evaluation):>8}"
-            f"{self._success('  ')}{self._left(steps)}"
+            f"{self._success('  ')}{self._clock.left(steps, self._total)}"
         )
-
-    def _left(self, steps: int) -> str:
-        """Return how long the rest would take, "" during warm-up and at its end."""
-        if self._warm is None and steps >= self._warm_up:
-            self._warm = steps, time.monotonic()
-        return left_at(steps, self._warm[0], self._total, self._warm[1]) if self._warm else ""
 
     def _success(self, separator: str) -> str:
         """Return the success rate; nothing in environments that know no success."""
@@ -111,15 +106,21 @@ class Reporter:
 
 
 class Clock:
-    """Says how long a run will still take, at the rate since its first report."""
+    """Says how long a run will still take, at the rate since its first report after warm-up.
 
-    def __init__(self) -> None:
+    Args:
+        warm_up: Steps without an update, by which nobody can tell how long the others take.
+    """
+
+    def __init__(self, warm_up: int = 0) -> None:
+        self._warm_up = warm_up
         self._first: tuple[int, float] | None = None
 
     def left(self, steps: int, total: int) -> str:
         """Return how long the rest would take, "" where that is not known yet; as `left_at`."""
-        self._first = self._first or (steps, time.monotonic())
-        return left_at(steps, self._first[0], total, self._first[1])
+        if self._first is None and steps >= self._warm_up:
+            self._first = steps, time.monotonic()
+        return left_at(steps, self._first[0], total, self._first[1]) if self._first else ""
 
 
 def left_at(steps: int, first: int, total: int, since: float) -> str:

@@ -155,7 +155,7 @@ class Storage:
         """Raise IndexError when one of `slots` ``(n,)`` is negative or beyond the capacity; another device says so."""
         if slots.device.type != "cpu":  # to look would be to wait
             return
-        if slots.numpy(force=True).view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
+        if slots.numpy().view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
             raise IndexError(f"slots are {int(slots.min())} to {int(slots.max())}; expected 0 to {self.capacity - 1}")
 
     # -- writing ----------------------------------------------------------------------------------

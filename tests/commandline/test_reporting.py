@@ -69,7 +69,8 @@ def test_steps_without_an_update_say_nothing_of_the_time_left(now):
 def test_a_run_of_a_study_says_so_from_its_second_report_on(monkeypatch):
     now = iter([0.0, 100.0])
     monkeypatch.setattr("interreplay.runs.progress.time.monotonic", lambda: next(now))
-    clock = Clock()
+    clock = Clock(5_000)
+    assert clock.left(4_000, 10_000) == ""  # random steps
     assert clock.left(5_000, 10_000) == ""  # resumed there
     assert clock.left(6_000, 10_000) == "  0:07 h left"
 

@@ -129,12 +129,15 @@ def test_droqs_passes_have_masks_of_their_own_in_targets_critics_and_the_actors_
     assert math.isclose(report[1].item(), (before.log_alpha.exp() * log_probs - q).mean().item(), rel_tol=1e-9)
 
 
+@pytest.mark.parametrize("masks", [False, True])
 @pytest.mark.parametrize("widths", [(3, 3), (2, 4)])
-def test_every_pattern_of_dropout_is_as_frequent_as_independent_draws_would_make_it(widths):
+def test_every_pattern_of_dropout_is_as_frequent_as_independent_draws_would_make_it(widths, masks):
     units, p, draws, g = sum(widths), 0.3, 5_000, rng()
     counts, dropout = torch.zeros(2**units), Dropout(p, widths)
     for _ in range(draws):
-        ((first, second),) = dropout.draw(1, 1, g)
+        ((first, second),) = dropout.draw_masks(1, 1, g) if masks else dropout.draw(1, 1, g)
+        if masks:
+            first, second = (mask.flatten().nonzero().squeeze(1) for mask in (first, second))
         out = torch.cat([first, second + widths[0]]).unique()
         counts[int((2**out).sum())] += 1
     ones = torch.tensor([bin(i).count("1") for i in range(2**units)])

@@ -32,7 +32,7 @@ RUNS = {
 ACTED = {"copy to the processor": 1}
 """What an env step waits for: the action. Priorities wait on top of that."""
 DIAGNOSED = 3
-"""Steps of an iteration in which diagnostics look at a batch, at most."""
+"""Of the 74 steps between those of an iteration, in how many diagnostics look at a batch, at most."""
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_run_is_the_processors(name, device, where, tmp_path):  # noqa: F811
         for key, value in weights(there).items():
             torch.testing.assert_close(value, expected[key], rtol=1e-4, atol=1e-5, msg=lambda m, k=key: f"{k}: {m}")
         if device.type == stand_in.NAME and name != "TD3 with PER":
-            assert len([step for step in waits if step != ACTED]) <= DIAGNOSED, waits
+            assert sum(step == ACTED for step in waits) >= 74 - DIAGNOSED, waits
         there.save_to_path(str(tmp_path))
         resumed = RUNS[name]().build_algo()
         resumed.restore_from_path(str(tmp_path))

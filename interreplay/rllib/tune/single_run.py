@@ -48,7 +48,7 @@ def _attempt(run: StudyRun, say: Callable[[str], Any]) -> int:
     with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts, run:
         if run.over:
             say(f"{run.over} before")
-        clock, total = Clock(), run.settings.total_env_steps
+        clock, total = Clock(getattr(run.settings, "learning_starts", 0)), run.settings.total_env_steps
         for figures in run.results():
             message = f"return {shown(figures['return'])}, evaluation {shown(figures['evaluation_return'])}"
             say(f"{figures['env_steps']:>9,} / {total:,} steps, {message}{clock.left(figures['env_steps'], total)}")
