@@ -79,6 +79,7 @@ TRAIN = [
     ("--train_batch_size 1.5", "--train_batch_size", "whole number", "'1.5'"),
     ("--quiet maybe", "--quiet", "True or False", "'maybe'"),
     ("--round_robin_weights 1 2 3", "--updates_per_step", "1,20", "'1 2 3'"),
+    ("--trainer IMPALA --env CartPole-v1 --scale_rewards True", "--scale_rewards is about replayed transitions"),
     ("--round_robin_weights 0", "--updates_per_step", "above 0"),
     ("--hiddens 256,x", "--hiddens", "256,256", "'256,x'"),
     ("--buffer-arg k", "--buffer_arg", "k=10", "'k'"),
