@@ -9,8 +9,10 @@ import interreplay
 import interreplay.rllib as ours
 from interreplay.acting.actions import BoxActions, actions_of
 from interreplay.acting.export import export
+from interreplay.commandline import train
 from interreplay.environments.spaces import flat_actions, leaves, named_parts
-from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.errors import UsageError
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 from tests.rllib.nested_actions import ACTIONS, REJECTED
 from tests.rllib.small_runs import config, same, weights
@@ -94,9 +96,33 @@ def test_remote_runners_and_other_vector_environments():
         algorithm.stop()
 
 
-@pytest.mark.parametrize("name", REJECTED)
-def test_other_spaces_are_rejected_with_what_is_accepted(name):
-    accepted = "finite bounds" if "Unbounded" in name else r"expected a Box of continuous actions \(or a Dict or Tuple"
-    with pytest.raises(ValueError, match=accepted) as error:
-        made(name).build_algo()
+def accepted(name):
+    return "finite bounds" if "Unbounded" in name else r"Box of continuous actions \(or a Dict or Tuple of these\)"
+
+
+@pytest.mark.parametrize(("name", "runners"), [*((name, 0) for name in REJECTED), ("MultiDiscrete", 1)])
+def test_other_spaces_are_rejected_with_what_is_accepted(name, runners):
+    with pytest.raises(ValueError, match=accepted(name)) as error:
+        made(name).env_runners(num_env_runners=runners).build_algo()
     assert str(REJECTED[name]) in str(error.value)
+
+
+@pytest.mark.parametrize("trainer", ALGORITHMS)
+def test_every_algorithm_rejects_them_in_validation_and_on_the_command_line(trainer):
+    settings = getattr(ours, f"{trainer}Config")()
+    for name, space in REJECTED.items():
+        with pytest.raises(ValueError) as error:
+            settings.environment(ENV.format(name), action_space=space).validate()
+        assert str(space) in str(error.value) and "expected" in str(error.value)
+        with pytest.raises(UsageError) as error:
+            check_actions(trainer, name, space)
+        assert f"{trainer} acts in " in str(error.value) and f"{name} has {space}" in str(error.value)
+
+
+def test_the_command_line_rejects_them_before_ray_starts(monkeypatch, capsys):
+    monkeypatch.setattr("ray.init", lambda **options: pytest.fail("Ray was started"))
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    for name in REJECTED:
+        assert train.main(["--env", ENV.format(name)]) == 2
+        out, error = capsys.readouterr()
+        assert out == "" and error.count("\n") == 1 and str(REJECTED[name]) in error
