@@ -91,7 +91,7 @@ def test_every_run_that_cannot_start_is_named_with_its_reason(study, capsys, mon
     assert out == "" and [line.partition(": ")[2].partition("; ")[0] for line in err.splitlines()] == [
         "error: runs 1, 5 of 8 cannot start: HER cannot store CartPole-v1: hindsight needs Dict observations with "
         "achieved_goal and desired_goal",
-        "error: runs 2-3, 6-7 of 8 cannot start: TD3 acts in a Box of continuous actions",
+        "error: runs 2-3, 6-7 of 8 cannot start: TD3 acts in a Box of continuous actions (or a Dict or Tuple of these)",
     ]
     assert ask(capsys, study, *flags, runs="0,4") == (8, [])
     monkeypatch.setattr("interreplay.commandline.preparation.free_memory", lambda device: 1)

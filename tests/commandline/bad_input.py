@@ -198,7 +198,11 @@ STUDY = [
         "run 1 of 2 cannot start: TD3 acts in a Box",
         "CartPole-v1 has",
     ),
-    ("--dry_run --envs CartPole-v1 --trainers TD3", "error: TD3 acts in a Box of continuous actions; CartPole-v1 has"),
+    (
+        "--dry_run --envs CartPole-v1 --trainers TD3",
+        "error: TD3 acts in a Box of continuous actions",
+        "CartPole-v1 has",
+    ),
     ("--buffers Uniform,NMRE,PER", "run 1 of 3 cannot start: unknown buffer 'NMRE'; did you mean NMER?"),
     ("--results_dir full study.yaml", "full holds 'thesis.tex' and no study"),
     ("--results_dir taken/x study.yaml", "cannot be written to"),
