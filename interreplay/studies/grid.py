@@ -48,7 +48,7 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     grids = contents.get("grids", [{}])
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
         raise UsageError("grids: expected a list of mappings such as {trainers: [SAC], buffers: [NMER]}")
-    described = []
+    described: list[tuple[int, dict[str, Any], str | None]] = []
     for grid in grids:
         check_keys("grids", grid, GRID_KEYS)
         settings = typed(common.get("settings"), resolver.flags) | typed(grid.get("settings"), resolver.flags)

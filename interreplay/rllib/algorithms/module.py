@@ -143,4 +143,5 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     def _shaped(self, actions: Tensor) -> Tensor:
         if isinstance(self.action_space, gym.spaces.Discrete):
             return actions + int(self.action_space.start)
-        return actions.reshape(len(actions), *flat_actions(self.action_space).shape)
+        shape = flat_actions(self.action_space).shape or ()
+        return actions.reshape(len(actions), *shape)
