@@ -24,6 +24,7 @@ SCRIPTS = {
 }
 # Arrays have at most this many tasks unless the site says otherwise.
 MAX_ARRAY = 1001
+NO_CHECK = "submit although this machine cannot check that every run can start; an array needs --runs"
 TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d\d))?(?::(\d\d))?")
 
 
@@ -85,6 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
     env("--conda-exe", metavar="FILE", help="conda or micromamba, where they are not in PATH")
     env("--module", metavar="NAME", action="append", default=[], help="a module to load first; may be repeated")
     env("--scratch", type=Path, metavar="DIR", help="node-local folder with a short path (the first that will do)")
+    add("--no-check", "--no_check", action="store_true", help=NO_CHECK)
     add("--dry-run", "--dry_run", action="store_true", help="print what would be submitted, and submit nothing")
     return parser
 
@@ -105,9 +107,13 @@ def submit(args: argparse.Namespace) -> int:
     check(args)
     args.output_dir = (args.output_dir or Path("results") / args.study.stem).resolve()
     settings = environment(args)
-    runs = count_runs(args, settings)
+    if args.no_check:
+        runs = None
+        print(f"not checked whether the runs can start; results in {args.output_dir}")
+    else:
+        runs = count_runs(args, settings)
+        print(f"{runs} runs, results in {args.output_dir}")
     batches = [command(args, array, first) for array, first in arrays(args, runs)]
-    print(f"{runs} runs, results in {args.output_dir}")
     if args.dry_run:
         for words, more in batches:
             print("would submit:")
@@ -141,6 +147,8 @@ def check(args: argparse.Namespace) -> None:
         raise Refusal(f"--nodes {args.nodes}: an array's runs have one node each; expected kind concurrent")
     if args.kind == "concurrent" and (args.at_once or args.runs):
         raise Refusal("--at-once and --runs are for arrays; in a concurrent job say: -- --max-concurrent N")
+    if args.no_check and args.kind == "single" and not args.runs:
+        raise Refusal("--no-check: the number of runs is unknown then; add --runs, such as --runs 0-29")
     if args.runs and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", args.runs):
         raise Refusal(f"--runs {args.runs}: expected something like 0-4,7")
     if seconds(args.time) < 2 * args.warning:
@@ -179,14 +187,23 @@ def outside(settings: dict[str, str]) -> dict[str, str]:
 
 
 def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
-    """Ask in the environment of the runs, which also checks both, and mention what in the job does not fit them."""
-    inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && exec python "$@"'
+    """Return the number of runs, after checking in their environment that each can start and that the job fits them.
+
+    Raises:
+        Refusal: Some runs cannot start, or the environment does not work on this machine.
+    """
+    inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && echo activated && exec python "$@"'
     words = ["-m", "interreplay.commandline.slurm_request", json.dumps(asked(args)), str(args.study), *args.flags]
     done = subprocess.run(
         ["bash", "-c", inner, "bash", *words], env=outside(settings), stdout=subprocess.PIPE, text=True
     )
     lines = done.stdout.split()
-    if done.returncode or not lines or not lines[-1].isdigit():
+    if "activated" not in lines:
+        raise Refusal(
+            f"{args.study} cannot be checked: the environment of the runs does not work on this machine, see above; "
+            "name another one, or submit unchecked with --no-check"
+        )
+    if done.returncode or not lines[-1].isdigit():
         raise Refusal(f"{args.study} cannot be run like this; see above")
     return int(lines[-1])
 
@@ -195,17 +212,23 @@ def asked(args: argparse.Namespace) -> dict[str, Any]:
     """Return what is asked of Slurm for a node or an array task; the batch scripts say how many CPUs by default."""
     array = args.kind == "single"
     cpus = args.cpus or (1 if array else 4)
-    return {"array": array, "cpus": cpus, "gpus": args.gpus or "", "mem": args.mem or "", "nodes": args.nodes}
+    of_node = {"cpus": cpus, "gpus": args.gpus or "", "mem": args.mem or "", "nodes": args.nodes}
+    return {"array": array, "runs": args.runs or "", **of_node}
 
 
-def arrays(args: argparse.Namespace, runs: int) -> list[tuple[str, int]]:
-    """Return the arrays to submit, as ``--array`` takes them, and the run that each one's first task is."""
+def arrays(args: argparse.Namespace, runs: int | None) -> list[tuple[str, int]]:
+    """Return the arrays to submit, as ``--array`` takes them, and the run that each one's first task is.
+
+    Args:
+        args: The command line.
+        runs: Runs of the study; None if it was not checked.
+    """
     if args.kind == "concurrent":
         return [("", 0)]
     limit = f"%{args.at_once}" if args.at_once else ""
-    if args.runs:
+    if args.runs or runs is None:
         last = max(map(int, re.findall(r"\d+", args.runs)))
-        if last >= runs:
+        if runs is not None and last >= runs:
             raise Refusal(f"--runs {args.runs}: the study has runs 0-{runs - 1}")
         return [(args.runs + limit, 0)]
     most = max_array()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 
 class InterreplayError(Exception):
@@ -14,6 +14,10 @@ class InterreplayError(Exception):
     """
 
     exit_code = 2
+
+    def lines(self) -> list[str]:
+        """Return the message as a command prints it: one line, or one line per reason."""
+        return [" ".join(str(self).split())]
 
 
 class NonFiniteError(InterreplayError, ValueError):
@@ -40,6 +44,40 @@ class CheckpointError(InterreplayError):
 
 class UsageError(InterreplayError, ValueError):
     """What was asked for cannot be done; the message is one line that names the value and what would be accepted."""
+
+
+class RefusedRuns(UsageError):
+    """Runs of a study that cannot start.
+
+    Args:
+        reasons: Why, by the number of the run.
+        count: Runs of the study.
+    """
+
+    def __init__(self, reasons: Mapping[int, str], count: int):
+        numbers: dict[str, list[int]] = {}
+        for number, reason in reasons.items():
+            numbers.setdefault(" ".join(reason.split()), []).append(number)
+        self._lines = [f"{_named_runs(of_reason, count)}{reason}" for reason, of_reason in numbers.items()]
+        super().__init__("; ".join(self._lines))
+
+    def lines(self) -> list[str]:
+        """Return one line per reason, with the numbers of its runs."""
+        return self._lines
+
+
+def _named_runs(numbers: Sequence[int], count: int) -> str:
+    """Return the start of a line about some runs of a study; "" where it is about all of them."""
+    if len(numbers) == count:
+        return ""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    parts = [str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in ranges]
+    return f"run{'s' if len(numbers) > 1 else ''} {', '.join(parts)} of {count} cannot start: "
 
 
 class EnvironmentFailure(InterreplayError):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector.utils import iterate
+
+from interreplay.environments.spaces import ACTIONS, flat_actions, leaves, named_parts, nested
 
 
 class Actions(Protocol):
@@ -17,11 +20,15 @@ class Actions(Protocol):
 
     shape: tuple[int, ...]
 
-    def to_env(self, actions: np.ndarray) -> np.ndarray:
-        """Return actions ``(n, *shape)`` of the environment for kept ones."""
+    def to_env(self, actions: np.ndarray) -> Any:
+        """Return actions of the environment for kept ones ``(n, *shape)``: arrays ``(n, ...)``, nested as its space."""
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Return `count` kept actions, uniformly random."""
+
+    def first(self, actions: Any) -> Any:
+        """Return the first of several actions of the environment."""
+        return actions[0]
 
 
 class BoxActions(Actions):
@@ -54,6 +61,37 @@ class BoxActions(Actions):
         return rng.uniform(-1.0, 1.0, (count, *self.shape)).astype(np.float32)
 
 
+class NestedActions(BoxActions):
+    """Actions of a Dict or Tuple of Boxes, kept as one vector in [−1, 1], its parts in the order of their names.
+
+    Args:
+        space: Its Boxes are bounded.
+        normalized: As of `BoxActions`.
+    """
+
+    def __init__(self, space: gym.Space, normalized: bool = True):
+        super().__init__(flat_actions(space), normalized)  # type: ignore[arg-type]
+        self._space = space
+        self._parts = dict(sorted(leaves(space).items()))
+        self._ends = np.cumsum([gym.spaces.flatdim(part) for part in self._parts.values()])[:-1]
+
+    def to_env(self, actions: np.ndarray) -> Any:
+        """Return actions of the environment for `actions` ``(n, d)``, each part an array ``(n, ...)``."""
+        columns = np.split(super().to_env(actions), self._ends, axis=1)
+        parts = {}
+        for (name, part), column in zip(self._parts.items(), columns, strict=True):
+            parts[name] = column.reshape(-1, *part.shape).astype(part.dtype)  # type: ignore[misc]
+        return nested(self._space, parts)
+
+    def flat(self, actions: Any) -> np.ndarray:
+        """Return actions of the environment, each part an array ``(n, ...)``, as vectors ``(n, d)``."""
+        parts = named_parts(actions)
+        return np.concatenate([parts[name].reshape(len(parts[name]), -1) for name in self._parts], axis=1)
+
+    def first(self, actions: Any) -> Any:
+        return next(iter(iterate(self._space, actions)))
+
+
 class DiscreteActions(Actions):
     """Discrete actions, kept as numbers from 0 on.
 
@@ -75,6 +113,8 @@ def actions_of(space: gym.Space, normalized: bool = True) -> Actions:
     """Return the actions of a space that `check_action_space` lets pass; arguments as `BoxActions` has them."""
     if isinstance(space, gym.spaces.Discrete):
         return DiscreteActions(space)
+    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        return NestedActions(space, normalized)
     return BoxActions(space, normalized)  # type: ignore[arg-type]
 
 
@@ -88,8 +128,8 @@ def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> 
     Raises:
         ValueError: Naming the space.
     """
-    if not isinstance(space, kinds):
-        words = {gym.spaces.Box: "a Box of continuous actions", gym.spaces.Discrete: "Discrete ones"}
-        raise ValueError(f"the action space is {space}; expected {' or '.join(words[kind] for kind in kinds)}")
-    if isinstance(space, gym.spaces.Box) and not space.is_bounded():
+    flat = flat_actions(space)
+    if not isinstance(flat, kinds):
+        raise ValueError(f"the action space is {space}; expected {' or '.join(ACTIONS[kind] for kind in kinds)}")
+    if isinstance(flat, gym.spaces.Box) and not flat.is_bounded():
         raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")

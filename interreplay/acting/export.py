@@ -21,7 +21,7 @@ from interreplay.acting.actions import BoxActions, actions_of
 from interreplay.acting.export_check import Comparison, compared, drawn_observations
 from interreplay.acting.observations import column_type
 from interreplay.acting.trained_policy import TrainedPolicy
-from interreplay.environments.spaces import leaves
+from interreplay.environments.spaces import flat_actions, leaves
 from interreplay.errors import UsageError
 from interreplay.learning.convolutions import ConvolutionBody
 from interreplay.learning.networks import BatchedMLP
@@ -58,8 +58,8 @@ class DeterministicPolicy(nn.Module):
             elif isinstance(part, ConvolutionBody):
                 part.conv_dtype, part._patches = None, None
         self.names = sorted(leaves(policy.observation_space))
-        self._space = policy.action_space
-        kept = actions_of(policy.action_space, policy.normalized)
+        self._space = flat_actions(policy.action_space)
+        kept = actions_of(self._space, policy.normalized)
         if isinstance(kept, BoxActions):
             bounds = {"low": kept.low, "high": kept.high, "start": kept.start, "reach": kept.half}
             for name, values in bounds.items():
@@ -138,7 +138,7 @@ def signature(policy: TrainedPolicy) -> str:
     """Return inputs and outputs of an exported policy, such as ``obs (n, 3) float32 -> actions (n, 1) float32``."""
     spaces = leaves(policy.observation_space)
     given = [_shown(name or "obs", spaces[name].shape or (), column_type(spaces[name])) for name in sorted(spaces)]
-    actions = policy.action_space
+    actions = flat_actions(policy.action_space)
     return f"{', '.join(given)} -> {_shown(ACTIONS, actions.shape or (), actions.dtype)}"
 
 

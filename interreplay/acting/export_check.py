@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import gymnasium as gym
 import numpy as np
 
+from interreplay.acting.actions import NestedActions
 from interreplay.acting.observations import column_type
 from interreplay.acting.trained_policy import TrainedPolicy
-from interreplay.environments.spaces import leaves
+from interreplay.environments.spaces import flat_actions, leaves, nested
 from interreplay.errors import InterreplayError
 from interreplay.learning.encoders import Flat
 from interreplay.learning.networks import BatchedMLP
@@ -81,12 +82,15 @@ def compared(
         ExportError: By more than rounding.
     """
     obs = parts[""] if parts.keys() == {""} else nested(policy.observation_space, parts)
+    space = flat_actions(policy.action_space)
     own, exported = policy.act(obs), run(parts)
+    if space is not policy.action_space:
+        own = NestedActions(policy.action_space).flat(own)
     alone = run({name: part[:1] for name, part in parts.items()})
     if exported.shape != own.shape or alone.shape != own[:1].shape:
         raise ExportError(f"the exported policy gives actions {exported.shape} and {alone.shape}; expected {own.shape}")
     narrow = any(isinstance(part, BatchedMLP) and part.matrix_dtype is not None for part in policy.nets.modules())
-    count, most, space = len(own), ROUNDING[narrow], policy.action_space
+    count, most = len(own), ROUNDING[narrow]
     if isinstance(space, gym.spaces.Discrete):
         values = policy.output(obs)[:, : int(space.n)].numpy(force=True)
         chosen = values[np.arange(count), exported - int(space.start)]
@@ -100,16 +104,6 @@ def compared(
     if not missed <= most:
         raise ExportError(f"the exported policy acts differently: {found.summary()}; nothing was written")
     return found
-
-
-def nested(space: gym.Space, parts: dict[str, np.ndarray], prefix: str = "") -> object:
-    """Return parts by name as an observation of a space has them."""
-    begin = f"{prefix}/" if prefix else ""
-    if isinstance(space, gym.spaces.Dict):
-        return {name: nested(part, parts, f"{begin}{name}") for name, part in space.spaces.items()}
-    if isinstance(space, gym.spaces.Tuple):
-        return tuple(nested(part, parts, f"{begin}{i}") for i, part in enumerate(space.spaces))
-    return parts[prefix]
 
 
 def _drawn(space: gym.Space, count: int, rng: np.random.Generator) -> np.ndarray:

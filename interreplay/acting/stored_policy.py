@@ -13,6 +13,7 @@ import torch
 from interreplay.acting.actions import check_action_space
 from interreplay.acting.space_records import record_of, space_of
 from interreplay.acting.trained_policy import TrainedPolicy
+from interreplay.environments.spaces import flat_actions
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of
 from interreplay.runs import state_files
@@ -154,7 +155,7 @@ def _networks(
     architecture, model = ARCHITECTURES[description["architecture"]], description["model"]
     check_action_space(action_space, architecture.acts_in)
     encoder, width = encoder_of(observation_space, model)
-    nets = assembled(architecture.make(width, action_space, model, True), encoder, model)
+    nets = assembled(architecture.make(width, flat_actions(action_space), model, True), encoder, model)
     weights = state_files.load(folder / FOLDER)
     for part in PARTS:
         getattr(nets, part).load_state_dict({name: torch.from_numpy(array) for name, array in weights[part].items()})

@@ -73,7 +73,7 @@ class TrainedPolicy:
             chosen = self._explored(encoded) if explore else self.nets.actor.act(encoded)
         kept = chosen.cpu().numpy().reshape(len(encoded), *self._actions.shape)
         actions = self._actions.to_env(kept)
-        return actions[0] if batch.single else actions
+        return self._actions.first(actions) if batch.single else actions
 
     def output(self, obs: Any) -> Tensor:
         """Return what the policy's network gives for observations ``(n, ...)``, of which actions are made.

@@ -22,7 +22,7 @@ from interreplay.storage.read_views import read_view
 from interreplay.storage.ring import Storage
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.synthesis import Identity, Synthesized, Synthesizer
-from interreplay.transitions import Observation, Transitions
+from interreplay.transitions import Transitions
 
 
 class ReplayBuffer(Composition):
@@ -191,8 +191,8 @@ class ReplayBuffer(Composition):
         """Take a batch apart by the buffers that its rows came from: all of them from this one, which has no name."""
         yield "", self, sample, td_errors
 
-    def recorded_observations(self) -> Iterator[Observation]:
-        """Yield those of rows that were there before the first step, of which a replay buffer has none."""
+    def recorded_rows(self) -> Iterator[Transitions]:
+        """Yield the rows that were there before the first step; a replay buffer has none."""
         return iter(())
 
     def _kept(self, slots: Tensor, sample: Sample) -> Tensor:

@@ -75,17 +75,40 @@ def describe(settings: SimpleNamespace) -> str:
 
 
 def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
-    """Make the replay buffer, still empty, and compare what it will take with what is free.
+    """Compare what the replay method will take with the memory that is free.
 
     Returns:
-        A line that says so.
+        A line that states both, "" where the method stores nothing in memory.
 
     Raises:
-        UsageError: It cannot be made, cannot store what the environment gives, or will not fit.
+        UsageError: The method cannot be made, cannot store what the environment gives, or will not fit.
+    """
+    need = replay_bytes(settings, environment)
+    if not need:
+        return ""
+    if ALGORITHMS[settings.trainer].unrolls:
+        free = free_memory("cpu")
+        stored = f"replay of unrolls of {settings.rollout_fragment_length} steps"
+        fix = "give the sources of --replay_parameters smaller capacities"
+    else:
+        free = free_memory(settings.device)
+        stored = f"replay buffer of {settings.buffer_size:,} rows"
+        fix = f"--buffer_size {int(0.9 * settings.buffer_size * free / need)} would fit"
+    line = f"{stored}: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
+    if need > free:
+        raise UsageError(f"{line}; {fix}")
+    return line
+
+
+def replay_bytes(settings: SimpleNamespace, environment: Environment) -> int:
+    """Make the replay method, still empty, and return its bytes when it is full.
+
+    Raises:
+        UsageError: It cannot be made, or cannot store what the environment gives.
     """
     spaces = environment.observation_space, environment.action_space
     if ALGORITHMS[settings.trainer].unrolls:
-        return check_unroll_memory(settings, environment)
+        return unroll_bytes(settings, environment)
     try:
         buffer = make_source(settings.buffer, capacity=settings.buffer_size, **replay_arguments(settings))
         huber_delta, pal_alpha = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
@@ -99,24 +122,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment) -> str:
     except ValueError as error:
         raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}; its spaces are {spaces}") from error
     if settings.updates is not None:
-        return ""  # of rows that are mapped alone
-    need, free = estimate(*spaces, buffer, environment.stacks), free_memory(settings.device)
-    line = f"replay buffer of {settings.buffer_size:,} rows: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
-    if need > free:
-        raise UsageError(f"{line}; --buffer_size {int(0.9 * settings.buffer_size * free / need)} would fit")
-    return line
-
-
-def check_unroll_memory(settings: SimpleNamespace, environment: Environment) -> str:
-    """Do as `check_memory` does for algorithms that learn from unrolls; the line is "" where they replay none."""
-    need, free = unroll_bytes(settings, environment), free_memory("cpu")
-    if not need:
-        return ""
-    steps = settings.rollout_fragment_length
-    line = f"replay of unrolls of {steps} steps: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
-    if need > free:
-        raise UsageError(f"{line}; give the sources of --replay_parameters smaller capacities")
-    return line
+        return 0  # of rows that are mapped alone
+    return estimate(*spaces, buffer, environment.stacks)
 
 
 def unroll_bytes(settings: SimpleNamespace, environment: Environment) -> int:

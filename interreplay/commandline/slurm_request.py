@@ -14,12 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
-from interreplay.commandline.preparation import unroll_bytes
+from interreplay.commandline.preparation import replay_bytes
 from interreplay.commandline.study import make_parser, read_new
-from interreplay.diagnostics.memory_estimate import estimate
-from interreplay.errors import InterreplayError, UsageError
-from interreplay.experience import make_source
-from interreplay.flags.environment_flags import environment_of
+from interreplay.commandline.study_checks import check, found
+from interreplay.errors import InterreplayError
 from interreplay.flags.replay_flags import replay_arguments
 from interreplay.flags.study_flags import EXECUTION
 from interreplay.flags.training_flags import settings_for
@@ -41,6 +39,7 @@ class Job:
         gpus: As in ``--gpus``, "" for none.
         mem: As in ``--mem``, "" for the site's default.
         nodes: Nodes of a concurrent job.
+        runs: The runs of an array, as in ``--runs``; "" for all.
     """
 
     array: bool
@@ -48,11 +47,22 @@ class Job:
     gpus: str = ""
     mem: str = ""
     nodes: int = 1
+    runs: str = ""
 
     def bytes(self) -> float:
         """Return memory, infinite where nothing is said of it or all of the node is asked for."""
         match = re.fullmatch(r"(\d+)([KMGT]?)", self.mem)
         return int(match[1]) * UNITS[match[2] or "M"] if match and int(match[1]) else float("inf")
+
+    def numbers(self, count: int) -> list[int]:
+        """Return the numbers of the runs to do, of a study of `count` runs."""
+        if not self.runs:
+            return list(range(count))
+        chosen: set[int] = set()
+        for part in self.runs.split(","):
+            first, _, last = part.partition("-")
+            chosen.update(range(int(first), int(last or first) + 1))
+        return sorted(chosen & set(range(count))) or list(range(count))  # the launcher rejects numbers beyond the last
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,9 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         study = read_new(given)[0]
         chosen = {name: given[name] for name in EXECUTION if name in given}
         study = replace(study, execution=Execution(**asdict(study.execution) | chosen))
-        notes = list(mentions(study, Job(**json.loads(job))))
-    except (UsageError, InterreplayError) as error:
-        sys.stderr.write(f"cluster_run.py: error: {' '.join(str(error).split())}\n")
+        request = Job(**json.loads(job))
+        chosen_runs = request.numbers(len(study.runs))
+        check(study, chosen_runs, here=False, memory=False)
+        notes = list(mentions(replace(study, runs=[study.runs[number] for number in chosen_runs]), request))
+    except InterreplayError as error:
+        sys.stderr.writelines(f"cluster_run.py: error: {line}\n" for line in error.lines())
         return 2
     sys.stderr.writelines(f"note: {note}\n" for note in notes)
     print(len(study.runs))
@@ -118,16 +131,9 @@ def buffer_bytes(settings: SimpleNamespace) -> int:
     Raises:
         UsageError: It cannot be made, or there is no such environment.
     """
-    if ALGORITHMS[settings.trainer].unrolls:
-        return unroll_bytes(settings, environment_of(vars(settings)))
-    if settings.device == "cuda":
+    if settings.device == "cuda" and not ALGORITHMS[settings.trainer].unrolls:
         return 0
-    environment = environment_of(vars(settings))
-    try:
-        buffer = make_source(settings.buffer, capacity=settings.buffer_size, **replay_arguments(settings))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{settings.buffer}: {error}") from error
-    return estimate(environment.observation_space, environment.action_space, buffer, environment.stacks)
+    return replay_bytes(settings, found(settings))
 
 
 if __name__ == "__main__":

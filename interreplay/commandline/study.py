@@ -89,8 +89,11 @@ def act(given: Mapping[str, Any]) -> int:
     if given.get("count"):
         print(len(study.runs))
         return 0
+    if given.get("run", 0) >= len(study.runs):
+        raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
+    numbers = [given["run"]] if "run" in given else range(len(study.runs))
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
-    check(study, address == "local")
+    check(study, numbers, here=address == "local", files=address == "local")
     if idle := without_updates(study):
         print(idle, flush=True)
     if given.get("dry_run"):
@@ -98,11 +101,10 @@ def act(given: Mapping[str, Any]) -> int:
 
         print(describe_cost(study, folder, [settings_of(study, folder, run) for run in study.runs]))
         return 0
-    if given.get("run", 0) >= len(study.runs):
-        raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
     check_search(study, given)
     if address == "local":
-        check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], "run" in given)
+        settings = [vars(settings_for(study.runs[number].given())) for number in numbers]
+        check_processors(study.execution, settings, "run" in given)
     study = folder.begin(study)
     if "run" in given:
         return run_one(study, folder, given["run"])

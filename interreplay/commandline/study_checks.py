@@ -1,48 +1,74 @@
-"""What is refused before a study starts: replay methods that do not fit, and more than the machine has."""
+"""Checks before a study starts: runs that cannot start, and more processors than the machine has."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.preparation import check_memory
+from interreplay.commandline.preparation import check_memory, replay_bytes
 from interreplay.datasets import open_rows
 from interreplay.environments.lookup import Environment, find_environment
+from interreplay.errors import RefusedRuns, UsageError
 from interreplay.flags.environment_flags import environment_of
 from interreplay.flags.offline_flags import check_recorded
 from interreplay.flags.training_flags import settings_for
+from interreplay.learning.algorithms_table import check_actions
 from interreplay.runs.processors import check_device, check_room, check_workers, chosen_device, own_cpus, own_gpus
-from interreplay.studies.study import Execution, Study, cpus_per_run
+from interreplay.studies.study import Execution, PlannedRun, Study, cpus_per_run
 
 PLAIN = str([{}, [], 1])
 find = functools.lru_cache(maxsize=None)(find_environment)
 
 
-def check(study: Study, here: bool) -> None:
-    """Make every replay method once for every environment, still empty, and compare its size with what is free.
+def check(study: Study, numbers: Iterable[int], here: bool, memory: bool = True, files: bool = True) -> None:
+    """Make the environment and the empty replay method of each kind of run, and find the runs that cannot start.
 
     Args:
         study: The study.
-        here: Whether its runs are to run on this machine.
+        numbers: The runs to check.
+        here: Whether the runs are to run on this machine, with its GPUs.
+        memory: Whether their machine has as much memory as this one.
+        files: Whether they will see the files that this machine sees.
+
+    Raises:
+        RefusedRuns: With each reason, and the runs that it applies to.
     """
-    seen = set()
-    for run in study.runs:
+    reasons: dict[int, str] = {}
+    by_kind: dict[str, str] = {}
+    for number in numbers:
+        run = study.runs[number]
+        kind = repr({**run.flags, "seed": 0})
+        if kind not in by_kind:
+            by_kind[kind] = _reason(run, study.execution, here=here, memory=memory, files=files)
+        if by_kind[kind]:
+            reasons[number] = by_kind[kind]
+    if reasons:
+        raise RefusedRuns(reasons, len(study.runs))
+
+
+def _reason(run: PlannedRun, execution: Execution, here: bool, memory: bool, files: bool) -> str:
+    """Return why a run cannot start, "" where it can; arguments as for `check`."""
+    try:
         settings = settings_for(run.given())
-        settings.device = chosen_device(settings.device, study.execution.gpus_per_trial)
+        settings.device = chosen_device(settings.device, execution.gpus_per_trial)
         if here:
             check_device(settings.device)
         elif not own_gpus():
             settings.device = "cpu"  # the machine with the GPU is another one
-        key = (settings.env, around(settings), settings.trainer, run.label, settings.buffer_size, settings.offline_data)
-        if key not in seen:
-            seen.add(key)
-            environment = found(settings)
-            if here:
-                spaces = environment.observation_space, environment.action_space
-                check_recorded(settings, functools.partial(open_rows, spaces=spaces))
+        environment = found(settings)
+        spaces = environment.observation_space, environment.action_space
+        check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
+        if files:
+            check_recorded(settings, functools.partial(open_rows, spaces=spaces))
+        if memory:
             check_memory(settings, environment)
+        else:
+            replay_bytes(settings, environment)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def around(settings: SimpleNamespace) -> str:

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from interreplay.environments.spaces import leaves
+from interreplay.environments.spaces import flat_actions, leaves
 from interreplay.storage.columns import Columns, column_of
 
 
@@ -15,7 +15,7 @@ def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> 
 
     Args:
         observation_space: Of one environment; a Dict or Tuple gives one column per part.
-        action_space: Of one environment.
+        action_space: Of one environment; a Dict or Tuple of Boxes is one column.
 
     Raises:
         ValueError: When a space has no fixed shape.
@@ -25,7 +25,7 @@ def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> 
     return (
         {"episode": ((), torch.int64)}
         | columns
-        | {"actions": _column(action_space), "rewards": ((), torch.float32)}
+        | {"actions": _column(flat_actions(action_space)), "rewards": ((), torch.float32)}
         | flags
         | {"link": ((), torch.int32)}
     )

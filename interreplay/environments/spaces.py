@@ -6,9 +6,42 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 KINDS = gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
 """What parts may be; each has a fixed shape."""
+
+
+ACTIONS: dict[type[gym.Space], str] = {
+    gym.spaces.Box: "a Box of continuous actions (or a Dict or Tuple of these)",
+    gym.spaces.Discrete: "Discrete ones",
+}
+"""Kinds of action spaces that policies act in, in words."""
+
+
+def flat_actions(space: gym.Space) -> gym.Space:
+    """Return the one-dimensional Box that stands for a Dict or Tuple of Boxes; another space as it is.
+
+    Parts are in the order of their names: equal Dicts may list them in different orders.
+    """
+    if not isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        return space
+    parts = [part for _, part in sorted(_walk(space, ""), key=lambda each: each[0])]
+    if not parts or not all(isinstance(part, gym.spaces.Box) for part in parts):
+        return space
+    low = np.concatenate([part.low.ravel() for part in parts])
+    high = np.concatenate([part.high.ravel() for part in parts])
+    return gym.spaces.Box(low, high, dtype=low.dtype.type)
+
+
+def nested(space: gym.Space, parts: Mapping[str, np.ndarray], prefix: str = "") -> Any:
+    """Return arrays by the names of `leaves` nested as a space has its parts."""
+    begin = f"{prefix}/" if prefix else ""
+    if isinstance(space, gym.spaces.Dict):
+        return {name: nested(part, parts, f"{begin}{name}") for name, part in space.spaces.items()}
+    if isinstance(space, gym.spaces.Tuple):
+        return tuple(nested(part, parts, f"{begin}{i}") for i, part in enumerate(space.spaces))
+    return parts[prefix]
 
 
 def leaves(space: gym.Space) -> dict[str, gym.Space]:

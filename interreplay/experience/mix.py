@@ -21,7 +21,7 @@ from interreplay.part import Context
 from interreplay.selection.shared_sources import SharedSources
 from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
-from interreplay.transitions import Observation, Transitions
+from interreplay.transitions import Transitions
 
 
 class Mix(SharedSources[RowSource]):
@@ -170,8 +170,8 @@ class Mix(SharedSources[RowSource]):
             if len(rows):
                 yield name, rows, errors[where]
 
-    def recorded_observations(self) -> Iterator[Observation]:
-        return chain.from_iterable(source.recorded_observations() for source in self.sources.values())
+    def recorded_rows(self) -> Iterator[Transitions]:
+        return chain.from_iterable(source.recorded_rows() for source in self.sources.values())
 
     def nbytes(self, columns: Columns) -> int:
         return sum(source.nbytes(columns) for source in self.sources.values())

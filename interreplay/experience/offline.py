@@ -21,7 +21,7 @@ from interreplay.part import Context
 from interreplay.storage.columns import DERIVED, Columns, is_extra, num_features
 from interreplay.storage.fixed_rows import FixedStorage
 from interreplay.storage.state_copies import copy_arrays
-from interreplay.transitions import Observation, Transitions
+from interreplay.transitions import Transitions
 
 PORTION = 10_000
 
@@ -166,10 +166,10 @@ class Offline:
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
         return self.buffer.by_buffer(sample, td_errors)
 
-    def recorded_observations(self) -> Iterator[Observation]:
-        """Yield the observations that were there before the first step, in portions."""
+    def recorded_rows(self) -> Iterator[Transitions]:
+        """Yield the recorded rows, in portions and in order of time."""
         for start in range(0, len(self), PORTION):
-            yield self.storage[torch.arange(start, min(start + PORTION, len(self)), device=self.device)].obs
+            yield self.storage[torch.arange(start, min(start + PORTION, len(self)), device=self.device)]
 
     def statistics(self) -> dict[str, float]:
         return self.buffer.statistics()

@@ -13,7 +13,7 @@ from interreplay.buffer.sample import Sample
 from interreplay.learning.update import UpdateResult
 from interreplay.part import Context
 from interreplay.storage.columns import Columns
-from interreplay.transitions import Observation, Transitions
+from interreplay.transitions import Transitions
 
 
 class RowSource(Protocol):
@@ -82,8 +82,8 @@ class RowSource(Protocol):
         """Return numbers that describe it now, beside those of batches, for the results of a run."""
         ...
 
-    def recorded_observations(self) -> Iterator[Observation]:
-        """Yield the observations of rows that were there before the first step, in portions."""
+    def recorded_rows(self) -> Iterator[Transitions]:
+        """Yield the rows that were there before the first step, in portions and in order of time."""
         ...
 
     def nbytes(self, columns: Columns) -> int:

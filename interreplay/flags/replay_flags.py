@@ -57,6 +57,7 @@ OF_ROWS: dict[str, Any] = {
     "updates_per_step": 0.0,
     "n_step": 1,
     "on_manifold_rows": 0,
+    "scale_rewards": False,
 }
 """Flags of a run about replayed transitions, and the values that stand for nothing where there are none."""
 

@@ -102,6 +102,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
         loop_flag("n_step"),
         loop_flag("normalize_observations", type=boolean),
+        loop_flag("scale_rewards", type=boolean),
     ),
     "recorded experience": OFFLINE_FLAGS,
     "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),

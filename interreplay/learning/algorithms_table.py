@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from interreplay.environments.spaces import ACTIONS, flat_actions
 from interreplay.errors import UsageError
 from interreplay.learning.setting_fields import defaults
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
@@ -95,11 +96,6 @@ UNROLLS = tuple(name for name, row in ALGORITHMS.items() if row.unrolls)
 VARIANTS = frozenset(name for name, row in ALGORITHMS.items() if issubclass(row.settings, DQNSettings))
 """DQN, and what differs from it in its defaults alone."""
 
-_KINDS: dict[type[gym.Space], str] = {
-    gym.spaces.Box: "a Box of continuous actions",
-    gym.spaces.Discrete: "Discrete ones",
-}
-
 
 def check_actions(trainer: str, env: str, space: gym.Space, flag: str = "--trainer") -> None:
     """Refuse actions that an algorithm does not learn.
@@ -113,9 +109,12 @@ def check_actions(trainer: str, env: str, space: gym.Space, flag: str = "--train
     Raises:
         UsageError: Naming the space.
     """
-    if isinstance(space, ALGORITHMS[trainer].actions):
+    flat = flat_actions(space)
+    if isinstance(flat, ALGORITHMS[trainer].actions):
+        if isinstance(flat, gym.spaces.Box) and not flat.is_bounded():
+            raise UsageError(f"{trainer} acts in a Box with finite bounds; {env} has {space}, which is unbounded")
         return
-    learning = ", ".join(name for name, algorithm in ALGORITHMS.items() if isinstance(space, algorithm.actions))
-    kinds = " or ".join(_KINDS[kind] for kind in ALGORITHMS[trainer].actions)
+    learning = ", ".join(name for name, algorithm in ALGORITHMS.items() if isinstance(flat, algorithm.actions))
+    kinds = " or ".join(ACTIONS[kind] for kind in ALGORITHMS[trainer].actions)
     hint = f"{flag} {learning} learns it" if learning else "rllib train --run PPO may learn it"
     raise UsageError(f"{trainer} acts in {kinds}; {env} has {space}; {hint}")

@@ -52,6 +52,9 @@ class ReplaySettings(LoopSettings):
         32, Whole(1), "most updates that get their batches from one draw of the buffer; priorities change between draws"
     )
     n_step: int = setting(1, Whole(1), "length of the returns")
+    scale_rewards: bool = setting(
+        False, YesNo(), "divide the rewards of drawn rows by the running deviation of the discounted return"
+    )
     collect: bool = setting(
         True, YesNo(), "whether environments are stepped; else iterations are of updates, from recorded rows alone"
     )

@@ -26,7 +26,7 @@ def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what
         try:
             return act()
         except InterreplayError as error:
-            sys.stderr.write(f"{prog}: error: {' '.join(str(error).split())}\n")
+            sys.stderr.writelines(f"{prog}: error: {line}\n" for line in error.lines())
             return error.exit_code
         except KeyboardInterrupt:
             sys.stderr.write(f"{prog}: {stopped}\n")

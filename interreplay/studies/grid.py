@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from interreplay.errors import UsageError, accepted_names, did_you_mean
+from interreplay.errors import RefusedRuns, UsageError, accepted_names, did_you_mean
 from interreplay.flags.parser import Flag
 from interreplay.flags.part_flags import readable, short
 from interreplay.flags.values import read_written
@@ -48,24 +48,33 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     grids = contents.get("grids", [{}])
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
         raise UsageError("grids: expected a list of mappings such as {trainers: [SAC], buffers: [NMER]}")
-    runs = []
+    described: list[tuple[int, dict[str, Any], str | None]] = []
     for grid in grids:
         check_keys("grids", grid, GRID_KEYS)
         settings = typed(common.get("settings"), resolver.flags) | typed(grid.get("settings"), resolver.flags)
-        runs += [(place, run) for place, run in _one(common | grid | {"settings": settings}, resolver)]
-    return [run for _, run in sorted(runs, key=lambda pair: pair[0])]
+        described += _one(common | grid | {"settings": settings}, resolver)
+    described.sort(key=lambda each: each[0])
+    runs = []
+    reasons = {}
+    for number, (_, flags, label) in enumerate(described):
+        try:
+            runs.append(make_run(flags, label, resolver))
+        except UsageError as error:
+            reasons[number] = str(error)
+    if reasons:
+        raise RefusedRuns(reasons, len(described))
+    return runs
 
 
-def _one(grid: Mapping[str, Any], resolver: SettingsResolver) -> Iterator[tuple[int, PlannedRun]]:
-    """Yield the runs, each with the place of its seed in the list of seeds."""
+def _one(grid: Mapping[str, Any], resolver: SettingsResolver) -> Iterator[tuple[int, dict[str, Any], str | None]]:
+    """Yield the place of its seed in the list of seeds, the flags and the label of every run."""
     seeds = seeds_from(grid.get("seeds", 1))
     buffers = [_buffer(value, resolver) for value in _listed(grid, "buffers", [None])]
     envs = [_with_settings(value, "env", resolver) for value in _listed(grid, "envs", ["InvertedPendulum-v5"])]
     trainers = [_with_settings(value, "trainer", resolver) for value in _listed(grid, "trainers", ["SAC"])]
     for (place, seed), env, trainer, buffer in itertools.product(enumerate(seeds), envs, trainers, buffers):
         label, own = buffer
-        flags = grid["settings"] | trainer | env | own | {"seed": seed}
-        yield place, make_run(flags, label, resolver)
+        yield place, grid["settings"] | trainer | env | own | {"seed": seed}, label
 
 
 def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolver, **more: Any) -> PlannedRun:

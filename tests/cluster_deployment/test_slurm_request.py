@@ -84,18 +84,55 @@ def test_a_study_that_cannot_be_run_is_one_line(study, capsys):
         assert code == 2 and error.count("\n") == 1 and "error:" in error
 
 
+def test_every_run_that_cannot_start_is_named_with_its_reason(study, capsys, monkeypatch):
+    flags = ["--envs", "CartPole-v1", "--trainers", "SAC,TD3", "--buffers", "Uniform,HER", "--seeds", "2"]
+    assert slurm_request.main([json.dumps({"array": True, "cpus": 1}), study, *flags]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and [line.partition(": ")[2].partition("; ")[0] for line in err.splitlines()] == [
+        "error: runs 1, 5 of 8 cannot start: HER cannot store CartPole-v1: hindsight needs Dict observations with "
+        "achieved_goal and desired_goal",
+        "error: runs 2-3, 6-7 of 8 cannot start: TD3 acts in a Box of continuous actions (or a Dict or Tuple of these)",
+    ]
+    assert ask(capsys, study, *flags, runs="0,4") == (8, [])
+    monkeypatch.setattr("interreplay.commandline.preparation.free_memory", lambda device: 1)
+    assert ask(capsys, study) == (2, [])  # the memory of a login node is not the job's
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [["--dry-run"], []], ids=["dry run", "submission"])
+def test_the_launcher_rejects_a_study_whose_runs_cannot_start(study, tmp_path, ending):
+    words = ["single", study, "--venv", sys.prefix, *ending, "--", "--buffers", "Uniform,HER"]
+    done = launched(tmp_path, words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "runs 1, 3 of 4 cannot start: HER cannot store Pendulum-v1" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.slow
+def test_where_the_packages_are_missing_the_launcher_reports_that_nothing_was_checked(study, tmp_path):
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "activate").write_text(f'PATH="{tmp_path}/env/bin:/usr/bin:/bin"\n')
+    (tmp_path / "env" / "bin" / "python").symlink_to("/usr/bin/false")
+    words = ["single", study, "--venv", str(tmp_path / "env"), "--dry-run"]
+    done = launched(tmp_path, words)
+    assert done.returncode == 2 and "cannot import ray" in done.stderr
+    assert "cannot be checked" in done.stderr and "--no-check" in done.stderr
+    done = launched(tmp_path, [*words, "--no-check", "--runs", "0-1"])
+    assert done.returncode == 0 and "not checked" in done.stdout and "--array=0-1" in done.stdout
+
+
+def launched(folder, words):
+    """The launcher in a process of its own."""
+    command = [sys.executable, HOME / "cluster_deployment/submit.py", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
 @pytest.mark.slow
 def test_the_launcher_passes_it_on(study, tmp_path):
     words = ["single", study, "--mem", "100M", "--gpus", "1", "--venv", str(tmp_path / "env"), "--dry-run"]
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "activate").write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
-    done = subprocess.run(
-        [sys.executable, HOME / "cluster_deployment/submit.py", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = launched(tmp_path, words)
     assert done.returncode == 0, done.stderr
     assert "2 runs, results in" in done.stdout and "--array=0-1" in done.stdout
     assert "note: --gpus 1 would be idle" in done.stderr and "note: --mem 100M is too little" in done.stderr

@@ -109,7 +109,7 @@ def test_a_study_makes_environments_with_their_arguments(folder):
         "envs: [my_strict_envs:PointWindy-v0]\nsettings: {env_args: {gusts: 0.1}, wrapper: [my_envs:ScaledReward]}\n"
     )
     study, _ = read_new({"study": "mine.yaml"})
-    check(study, here=True)
+    check(study, range(len(study.runs)), here=True)
     (run,) = study.runs
     found = settings_for(run.given())
     assert (found.env_args, found.wrapper) == ({"gusts": 0.1}, [{"type": "my_envs:ScaledReward"}])

@@ -309,7 +309,7 @@ def test_columns_that_a_method_needs_are_asked_for():
 def test_nmer_of_the_class_and_ready_parts():
     source = Offline(minari_dataset(episodes()), NMER, {"k": 2}, seed=0)
     assert json.dumps(source.state_dict()["storage"]) and (source.sample(8).mix <= 1).all()
-    assert isinstance(next(source.recorded_observations()), torch.Tensor) and isinstance(
+    assert isinstance(next(source.recorded_rows()).obs, torch.Tensor) and isinstance(
         source.sample(4).transitions, Transitions
     )
 

@@ -253,7 +253,8 @@ def test_a_search_draws_what_each_method_takes(file, capsys):
     ],
 )
 def test_bad_searches(search, told, capsys):
-    assert told in refused(capsys, "--search", search, "--buffers", "NMER", "--envs", "Pendulum-v1", "--dry_run")
+    words = ["--search", search, "--num_samples", "1", "--buffers", "NMER", "--envs", "Pendulum-v1", "--dry_run"]
+    assert told in refused(capsys, *words)
 
 
 def test_an_address_where_nobody_listens_is_one_line(file, tmp_path, capsys):

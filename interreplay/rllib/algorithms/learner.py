@@ -15,7 +15,8 @@ from torch import Tensor
 
 from interreplay.buffer import Sample
 from interreplay.learning.normalization import Normalized
-from interreplay.learning.update import Update, UpdateResult
+from interreplay.learning.reward_scale import RewardScale
+from interreplay.learning.update import Batch, Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.transitions import Observation, Transitions
 
@@ -133,6 +134,24 @@ class OffPolicyLearner(RuleLearner):
 
     _update_rule: Update
 
+    @override(RuleLearner)
+    def build(self) -> None:
+        super().build()
+        self.reward_scale = RewardScale(self.config.gamma) if self.config.scale_rewards else None
+
+    @override(RuleLearner)
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        if UPDATE_STATE in state and self.reward_scale is not None:
+            state[UPDATE_STATE]["rewards"] = self.reward_scale.state_dict()
+        return state
+
+    @override(RuleLearner)
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        if UPDATE_STATE in state and self.reward_scale is not None:
+            self.reward_scale.load_state_dict(state[UPDATE_STATE]["rewards"])
+
     @property
     def offers(self) -> frozenset[str]:
         """Names in `interreplay.learning.offers` of what the updates can do for a replay method."""
@@ -144,11 +163,23 @@ class OffPolicyLearner(RuleLearner):
 
     def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
         """Return scores ``(n,)`` of rows by their names, under the networks of now."""
+        if self.reward_scale is not None:
+            rows = self.reward_scale.scaled(rows)
         return self._update_rule.score(rows, names, self._rng)
 
     def update_from_sample(self, sample: Sample) -> UpdateResult:
         """Make one gradient update."""
-        return self.learn_from(sample)
+        if self.reward_scale is None:
+            return self.learn_from(sample)
+        batch = Batch(
+            transitions=self.reward_scale.scaled(sample.transitions),
+            weights=sample.weights,
+            row_weights=sample.row_weights,
+            actor_weights=sample.actor_weights,
+            critic_loss=sample.critic_loss,
+            targets=sample.targets,
+        )
+        return self.learn_from(batch)
 
 
 def _settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -18,8 +18,10 @@ from ray.rllib.utils.metrics import (
     NUM_ENV_STEPS_TRAINED_LIFETIME,
 )
 
+from interreplay.acting.actions import check_action_space
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.errors import EnvironmentFailure
+from interreplay.rllib.algorithms.goal_functions import make_one
 from interreplay.rllib.algorithms.shell import Shell
 from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
 from interreplay.rllib.env_runner.remote import Collected, RemoteRunners
@@ -53,7 +55,12 @@ class TrainingLoop(Shell):
 
     @override(Algorithm)
     def setup(self, config: Any) -> None:
-        super().setup(config)
+        try:
+            super().setup(config)
+        except Exception:
+            if config.num_env_runners:  # RLlib drops the error of runners in other processes
+                check_action_space(make_one(config).action_space, config.module_class.architecture.acts_in)
+            raise
         self.stop_requested = False
         self._reported_updates = 0
         self._acting: TrainedPolicy | None = None

@@ -11,6 +11,7 @@ from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from typing_extensions import Self
 
+from interreplay.acting.actions import check_action_space
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults
 from interreplay.learning.settings import LoopSettings
@@ -153,6 +154,8 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         check_host(self)
         if wants_normalization(self):
             self.normalize_observations, self._env_to_module_connector = True, None
+        if self.action_space is not None:
+            check_action_space(self.action_space, self.module_class.architecture.acts_in)
         adopt_model_settings(self)
         super().validate()
         self._check_exploration()

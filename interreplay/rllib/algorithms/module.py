@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from interreplay.acting import stored_policy
 from interreplay.acting.actions import check_action_space
-from interreplay.environments.spaces import named_parts
+from interreplay.environments.spaces import flat_actions, named_parts
 from interreplay.learning.architectures import Architecture, assembled, encoder_of
 from interreplay.learning.exploration import Exploration, Gaussian, Sampled
 from interreplay.learning.policies import POLICY_OUTPUT, Policy
@@ -65,7 +65,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     def make_networks(self, inputs: int) -> nn.Module:
         """Return networks for so many numbers in encoded observations, the ``actor`` alone where `inference_only`."""
-        return self.architecture.make(inputs, self.action_space, self.model_config, self.inference_only)
+        return self.architecture.make(inputs, flat_actions(self.action_space), self.model_config, self.inference_only)
 
     def described(self, normalized: bool, **about: Any) -> dict[str, Any]:
         """Return a description of the policy, for checkpoints; arguments as those of `stored_policy.describe`."""
@@ -143,4 +143,5 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     def _shaped(self, actions: Tensor) -> Tensor:
         if isinstance(self.action_space, gym.spaces.Discrete):
             return actions + int(self.action_space.start)
-        return actions.reshape(len(actions), *self.action_space.shape)
+        shape = flat_actions(self.action_space).shape or ()
+        return actions.reshape(len(actions), *shape)

@@ -38,9 +38,18 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.diagnostics = Diagnostics(on_manifold=self._simulator())
         self._recorded = self.replay_buffer.columns_wanted
         self._connect(self.config)
-        if self.config.normalize_observations:
-            for obs in self.replay_buffer.recorded_observations():
-                self.learner.observe(obs)
+        scale = self.learner.reward_scale
+        if self.config.normalize_observations or scale is not None:
+            for rows in self.replay_buffer.recorded_rows():
+                self._observe(rows)
+        if scale is not None:
+            scale.forget()  # no env step continues a recorded episode
+
+    def _observe(self, rows: Transitions) -> None:
+        """Add rows to the running statistics of observations and rewards."""
+        self.learner.observe(rows.obs)
+        if self.learner.reward_scale is not None:
+            self.learner.reward_scale.observe(rows)
 
     @property
     def replay_buffer(self) -> RowSource:
@@ -91,7 +100,7 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     def _check_recorded(self, rows: RowSource) -> None:
         """Refuse settings under which recorded rows cannot be used, or are all that there would be and are none."""
-        if not self.config.normalize_actions and next(rows.recorded_observations(), None) is not None:
+        if not self.config.normalize_actions and next(rows.recorded_rows(), None) is not None:
             raise ValueError("normalize_actions is False; expected True where recorded experience is replayed")
         if not self.config.collect and not len(rows):
             raise ValueError("collect is False; expected recorded experience to learn from, as Offline has it")
@@ -142,13 +151,15 @@ class OffPolicyAlgorithm(TrainingLoop):
         progress = self.config.progress(self.env_steps)
         collected = self._collector.collect(length, warm_up, self._recorded, progress)
         self.experience.truncate_episodes(collected.cut)
+        if self.learner.reward_scale is not None:
+            self.learner.reward_scale.forget(collected.cut)
         self._take(collected)
 
     @override(TrainingLoop)
     def _add(self, rows: Transitions) -> None:
         try:
             self.experience.add(rows)
-            self.learner.observe(rows.obs)
+            self._observe(rows)
         except NonFiniteError as error:
             step, env = self.env_steps + error.row + 1, own_name(self.config.env, self.config.env_config)
             raise NonFiniteError(
@@ -175,6 +186,8 @@ class OffPolicyAlgorithm(TrainingLoop):
     @override(TrainingLoop)
     def _described(self) -> dict[str, float]:
         numbers = self.diagnostics.collect() | self.replay_buffer.statistics()
+        if self.learner.reward_scale is not None:
+            numbers["reward_divisor"] = self.learner.reward_scale.divisor
         return numbers | {"num_rows": len(self.replay_buffer)}
 
     @override(TrainingLoop)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
-from gymnasium.vector.utils import concatenate, create_empty_array
+from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from gymnasium.wrappers.vector import DictInfoToList
 
 from interreplay.errors import EnvironmentFailure
@@ -28,6 +28,7 @@ class SerialEnvs(VectorWrapper):
     def __init__(self, env: Any):
         super().__init__(env)
         self._vector, self._space = env.unwrapped, env.single_observation_space
+        self._nested = isinstance(env.single_action_space, Dict | Tuple)
         # Checked where numpy would take another shape without a word.
         self._shape = (env.num_envs, *self._space.shape) if isinstance(self._space, Box) else None
 
@@ -44,6 +45,8 @@ class SerialEnvs(VectorWrapper):
             Observations, rewards ``(n,)``, terminated and truncated ``(n,)``, and a list of infos.
         """
         over = self._vector._autoreset_envs
+        if self._nested:
+            actions = iterate(self._vector.action_space, actions)
         results = [
             _reset(env) if over[i] else env.step(action)
             for i, (env, action) in enumerate(zip(self._vector.envs, actions, strict=True))

@@ -14,7 +14,7 @@ from interreplay.rllib.evaluation.evaluation_video import EvaluationVideo
 
 OF_LOOP = ("steps_per_iteration", "matrix_dtype", "normalize_observations")
 """Settings of every loop by the names of their flags."""
-OF_ROWS = ("n_step", "updates_per_step", "on_manifold_rows")
+OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows")
 """Those of algorithms that replay transitions."""
 
 

@@ -1,0 +1,128 @@
+"""Dict and Tuple actions, end to end: policies and buffers have one vector, the environment its own parts."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import interreplay
+import interreplay.rllib as ours
+from interreplay.acting.actions import BoxActions, actions_of
+from interreplay.acting.export import export
+from interreplay.commandline import train
+from interreplay.environments.spaces import flat_actions, leaves, named_parts
+from interreplay.errors import UsageError
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
+from interreplay.rllib.evaluation.play import PlaybackOptions, watch
+from tests.rllib.nested_actions import ACTIONS, REJECTED
+from tests.rllib.small_runs import config, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
+ENV = "tests.rllib.nested_actions:{}Actions-v0"
+OWN = {"LASER": {"relevance_of": "behavior"}, "A3C": {"train_batch_size": 1}}
+CONTINUOUS = [name for name, row in ALGORITHMS.items() if gym.spaces.Box in row.actions]
+
+
+def made(name, trainer="SAC", buffer="Uniform", **arguments):
+    return config(ENV.format(name), buffer, trainer=trainer, **arguments)
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("name", ACTIONS)
+def test_each_part_has_its_own_bounds(name, normalized):
+    space = ACTIONS[name]
+    actions = actions_of(space, normalized)
+    size = gym.spaces.flatdim(space)
+    kept = np.random.default_rng(0).uniform(-1, 1, (5, size))
+    given = actions.to_env(kept)
+    assert all(map(space.contains, gym.vector.utils.iterate(space, given)))
+    begin = 0
+    for name, part in sorted(leaves(space).items()):
+        column = kept[:, begin : begin + gym.spaces.flatdim(part)].reshape(5, *part.shape)
+        scaled = part.low + (column + 1) / 2 * (part.high - part.low)
+        expected = scaled if normalized else np.clip(column, part.low, part.high)
+        np.testing.assert_allclose(named_parts(given)[name], expected, atol=1e-6)
+        begin += gym.spaces.flatdim(part)
+    assert begin == size
+    assert np.allclose(actions.flat(given), BoxActions(flat_actions(space), normalized).to_env(kept))
+    assert actions.random(np.random.default_rng(0), 3).shape == (3, size)
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_a_run_is_saved_resumed_and_played(name, tmp_path):
+    straight = made(name, buffer="NMER", k=3).env_runners(num_envs_per_env_runner=2).build_algo()
+    straight.train()
+    assert straight.replay_buffer.storage.columns["actions"][0] == (gym.spaces.flatdim(ACTIONS[name]),)
+    folder = straight.save_to_path(tmp_path / "c")
+    resumed = made(name, buffer="NMER", k=3).env_runners(num_envs_per_env_runner=2).build_algo()
+    resumed.restore_from_path(folder)
+    assert same(weights(straight), weights(resumed))
+    resumed.train()
+    policy = interreplay.load_policy(folder)
+    observation = straight.single_spaces[0].sample()
+    action = policy.act(observation)
+    assert ACTIONS[name].contains(action) and ACTIONS[name].contains(policy.act(observation, explore=True))
+    several = {part: np.stack([value] * 3) for part, value in observation.items()}
+    for algorithm in (policy, straight):
+        for one in gym.vector.utils.iterate(ACTIONS[name], algorithm.act(several)):
+            flat = gym.spaces.flatten(ACTIONS[name], one)
+            np.testing.assert_allclose(flat, gym.spaces.flatten(ACTIONS[name], action), atol=1e-5)
+    assert watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=3)).episodes[0].length == 25
+    assert export(policy, tmp_path / "policy.pt2", observations=20).difference < 1e-5
+
+
+@pytest.mark.parametrize("trainer", CONTINUOUS)
+def test_every_algorithm_of_continuous_actions_learns(trainer):
+    settings = getattr(ours, f"{trainer}Config")().environment(ENV.format("Nested"))
+    settings.training(hiddens=(16,), steps_per_iteration=60, train_batch_size=16)
+    settings.training(**OWN.get(trainer, {}))
+    if not ALGORITHMS[trainer].unrolls:
+        settings.replay("Uniform", capacity=500).training(learning_starts=30)
+    algorithm = settings.build_algo()
+    before = weights(algorithm)
+    algorithm.train()
+    after = weights(algorithm)
+    assert any("actor" in key and not torch.equal(after[key], before[key]) for key in after)
+    assert np.isfinite(algorithm.evaluate()["env_runners"]["episode_return_mean"])
+    algorithm.stop()
+
+
+@pytest.mark.slow
+def test_remote_runners_and_other_vector_environments():
+    for options in ({"num_env_runners": 1}, {"gym_env_vectorize_mode": "async"}):
+        algorithm = made("Tuple").env_runners(num_envs_per_env_runner=2, **options).build_algo()
+        algorithm.train()
+        assert algorithm.env_steps >= 75
+        algorithm.stop()
+
+
+def accepted(name):
+    return "finite bounds" if "Unbounded" in name else r"Box of continuous actions \(or a Dict or Tuple of these\)"
+
+
+@pytest.mark.parametrize(("name", "runners"), [*((name, 0) for name in REJECTED), ("MultiDiscrete", 1)])
+def test_other_spaces_are_rejected_with_what_is_accepted(name, runners):
+    with pytest.raises(ValueError, match=accepted(name)) as error:
+        made(name).env_runners(num_env_runners=runners).build_algo()
+    assert str(REJECTED[name]) in str(error.value)
+
+
+@pytest.mark.parametrize("trainer", ALGORITHMS)
+def test_every_algorithm_rejects_them_in_validation_and_on_the_command_line(trainer):
+    settings = getattr(ours, f"{trainer}Config")()
+    for name, space in REJECTED.items():
+        with pytest.raises(ValueError) as error:
+            settings.environment(ENV.format(name), action_space=space).validate()
+        assert str(space) in str(error.value) and "expected" in str(error.value)
+        with pytest.raises(UsageError) as error:
+            check_actions(trainer, name, space)
+        assert f"{trainer} acts in " in str(error.value) and f"{name} has {space}" in str(error.value)
+
+
+def test_the_command_line_rejects_them_before_ray_starts(monkeypatch, capsys):
+    monkeypatch.setattr("ray.init", lambda **options: pytest.fail("Ray was started"))
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    for name in REJECTED:
+        assert train.main(["--env", ENV.format(name)]) == 2
+        out, error = capsys.readouterr()
+        assert out == "" and error.count("\n") == 1 and str(REJECTED[name]) in error

@@ -1,0 +1,128 @@
+"""Rewards scaled by the running deviation of the return, in whole runs of every family of algorithms."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from offline_data import episodes, minari_dataset
+
+from interreplay.learning.reward_scale import RewardScale
+from interreplay.rllib import C51Config, DDQNConfig, QRDQNConfig
+from tests.rllib.small_runs import CONFIGS, config, run, same, weights
+from tests.rllib.test_goals import Reach
+
+pytestmark = pytest.mark.usefixtures("cluster")
+OF_VALUES = {"DDQN": DDQNConfig, "C51": C51Config, "QRDQN": QRDQNConfig}
+# Algorithm, environment, replay method and settings: each family once, each with another method.
+FAMILIES = [
+    ("SAC", "Pendulum-v1", "NMER", {"n_step": 3}),
+    ("TQC", "Pendulum-v1", "PER", {}),
+    ("CrossQ", "Pendulum-v1", "Uniform", {}),
+    ("TD3", "Pendulum-v1", "LaBER", {}),
+    ("DDPG", "Pendulum-v1", "S4RL", {}),
+    ("SAC", "CartPole-v1", "Uniform", {}),
+    ("DDQN", "CartPole-v1", "PER", {"n_step": 3}),
+    ("C51", "CartPole-v1", "ERE", {}),
+    ("QRDQN", "CartPole-v1", "LAP", {}),
+]
+GOALS = ("TD3", Reach, "HER", {})
+NAMES = [f"{trainer}-{env}-{buffer}" for trainer, env, buffer, _ in FAMILIES]
+
+
+def loud(env, factor):
+    return gym.wrappers.TransformReward(gym.make(env), lambda reward: factor * reward)
+
+
+gym.register("Loud-v0", loud)
+
+
+def made(trainer, env, buffer, settings, scale=True, factor=None):
+    if trainer in OF_VALUES:
+        found = OF_VALUES[trainer]().environment(env).replay(buffer, capacity=5_000).debugging(seed=0)
+        found.training(hiddens=(32,), learning_starts=50, steps_per_iteration=75, train_batch_size=16)
+    else:
+        found = config(env, buffer, trainer=trainer)
+    if factor is not None:
+        found.environment(f"{__name__}:Loud-v0", env_config={"env": env, "factor": factor})
+    return found.training(**settings, scale_rewards=scale)
+
+
+def test_every_algorithm_that_replays_rows_is_here():
+    assert {"SAC", *CONFIGS} <= {trainer for trainer, *_ in FAMILIES}
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, GOALS], ids=[*NAMES, "HER"])
+def test_a_divisor_of_1_changes_no_bit(family, monkeypatch):
+    plain, _ = run(made(*family, scale=False), 1)
+    scaled, _ = run(made(*family), 1)
+    assert not same(weights(plain), weights(scaled))
+    monkeypatch.setattr(RewardScale, "divisor", 1.0)
+    fixed, _ = run(made(*family), 1)
+    assert same(weights(plain), weights(fixed))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=NAMES)
+def test_rewards_of_another_unit_teach_the_same_weights(family, monkeypatch):
+    monkeypatch.setattr(RewardScale, "EPSILON", 0.0)  # what remains is exact for powers of 2
+    one, _ = run(made(*family, factor=1.0), 1)
+    other, _ = run(made(*family, factor=1024.0), 1)
+    assert other.learner.reward_scale.divisor == 1024.0 * one.learner.reward_scale.divisor
+    assert same(weights(one), weights(other))
+
+
+@pytest.mark.parametrize("family", FAMILIES[:1] + FAMILIES[6:7], ids=NAMES[:1] + NAMES[6:7])
+def test_a_resumed_run_is_bit_exact(family, tmp_path):
+    straight, _ = run(made(*family), 2)
+    stopped, _ = run(made(*family), 1)
+    stopped.save_to_path(tmp_path / "c")
+    resumed = made(*family).build_algo()
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train()
+    assert resumed.learner.reward_scale.divisor == straight.learner.reward_scale.divisor
+    assert same(weights(straight), weights(resumed))
+
+
+def test_results_and_stored_rows_keep_the_rewards_of_the_environment():
+    algorithm, results = run(made("SAC", "Pendulum-v1", "Uniform", {}), 3)
+    rewards = algorithm.replay_buffer.storage.column("rewards")[:225].tolist()
+    assert results[-1]["env_runners"]["episode_return_mean"] == pytest.approx(sum(rewards[:200]), rel=1e-5)
+    scale = RewardScale(algorithm.config.gamma)
+    scale.observe(algorithm.replay_buffer.storage[torch.arange(225)])
+    divisor = algorithm.learner.reward_scale.divisor
+    assert divisor == results[-1]["replay_buffer"]["reward_divisor"] == pytest.approx(scale.divisor) != 1.0
+    algorithm.evaluate()
+    assert algorithm.learner.reward_scale.divisor == divisor
+
+
+def test_environments_side_by_side_and_rows_of_several_steps():
+    settings = made("SAC", "CartPole-v1", "Uniform", {})
+    settings.env_runners(num_envs_per_env_runner=3, rollout_fragment_length=4)
+    algorithm, _ = run(settings, 2)
+    stored = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
+    lengths = np.unique(stored.episode.numpy(), return_counts=True)[1]
+    returns = [(1 - 0.99**step) / 0.01 for length in lengths for step in range(1, length + 1)]
+    expected = max(np.std(returns), max(returns) / 5)
+    assert algorithm.learner.reward_scale.divisor == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_remote_runners_share_one_scale():
+    settings = made("SAC", "CartPole-v1", "Uniform", {}).env_runners(num_env_runners=2)
+    algorithm, _ = run(settings, 2)
+    stored = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
+    lengths = np.unique(stored.episode.numpy(), return_counts=True)[1]
+    returns = [(1 - 0.99**step) / 0.01 for length in lengths for step in range(1, length + 1)]
+    expected = max(np.std(returns), max(returns) / 5)
+    assert algorithm.learner.reward_scale.divisor == pytest.approx(expected, rel=1e-5)
+    algorithm.stop()
+
+
+def test_recorded_rows_are_the_first_of_the_statistics(minari_folder):
+    name = minari_dataset(episodes(4, 30))
+    settings = config(trainer="TD3").replay("Offline", data=f"minari:{name}")
+    algorithm = settings.training(collect=False, scale_rewards=True, anneal_steps=300).build_algo()
+    recorded = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
+    scale = RewardScale(algorithm.config.gamma)
+    scale.observe(recorded)
+    assert algorithm.learner.reward_scale.divisor == scale.divisor != 1.0
+    assert not algorithm.learner.reward_scale._returns
