@@ -219,6 +219,7 @@ class TrainingLoop(Shell):
             state[LOOP_STATE] = {
                 **self.experience.state_dict(),
                 "reported_updates": self._reported_updates,
+                "elapsed_seconds": self.elapsed_seconds,
                 "global_rng": global_rng(),
                 **self._parts_state(),
                 **self._collector.state_dict(),
@@ -233,6 +234,7 @@ class TrainingLoop(Shell):
         loop = state[LOOP_STATE]
         self.experience.load_state_dict(loop)
         self._reported_updates = int(loop.get("reported_updates", self.learner.updates))
+        self._time_total = float(loop.get("elapsed_seconds", self._time_total))
         self.learner.set_rates(self.config.rates(self.env_steps))
         set_global_rng(loop["global_rng"])
         self._load_parts_state(loop)
