@@ -17,6 +17,7 @@ import ray
 import torch
 from ray._private import ray_constants, services, worker
 
+from interreplay.environments.checker_warnings import show_checker_warnings
 from interreplay.environments.current_folder import LAST
 from interreplay.runs.ray_folder import private_folder
 
@@ -30,9 +31,10 @@ _QUIET = {
 
 
 def quiet() -> None:
-    """Keep back what Ray and its parts say of themselves."""
+    """Hide the messages of Ray and its parts, and all warnings but those about the environment's behavior."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
+    show_checker_warnings()
     worker.print_to_stdstream = _unsaid
     for name in ("ray", "ray.rllib"):  # the second has a level of its own
         logging.getLogger(name).setLevel(logging.ERROR)

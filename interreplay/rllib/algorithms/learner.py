@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -14,12 +15,15 @@ from ray.rllib.utils.annotations import override
 from torch import Tensor
 
 from interreplay.buffer import Sample
+from interreplay.errors import TrainingDiverged
 from interreplay.learning.normalization import Normalized
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"
+UPDATES_BETWEEN_CHECKS = 100
+"""Updates after which losses are checked within an iteration; a check on a GPU waits for it."""
 
 
 class RuleLearner(TorchLearner):
@@ -64,6 +68,26 @@ class RuleLearner(TorchLearner):
         self._totals += metrics
         self._since += 1
         self.updates += 1
+        if self.updates % UPDATES_BETWEEN_CHECKS == 0:
+            self.check_losses()
+
+    def check_losses(self) -> None:
+        """Raise TrainingDiverged where a loss since the last call of `collect_metrics` was not finite."""
+        for name, total in zip(self._update_rule.metrics, self._totals.tolist(), strict=True):
+            if name.endswith("loss") and not math.isfinite(total):
+                raise TrainingDiverged(name, total, self.updates)
+
+    def check_finite(self) -> None:
+        """Raise TrainingDiverged where a loss or a weight is not finite; meant for checkpoints, not for each update."""
+        self.check_losses()
+        parameters = dict(self.single_module.named_parameters())
+        for name, optimizer in self._update_rule.optimizers.items():
+            for i, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+                parameters[f"parameter {i} of {name}"] = parameter
+        for name, tensor in (parameters | dict(self.single_module.named_buffers())).items():
+            bad = tensor.detach()[~torch.isfinite(tensor)]
+            if len(bad):
+                raise TrainingDiverged(name, float(bad[0]), self.updates)
 
     def observe(self, obs: Observation) -> None:
         """Take new observations ``(n, ...)`` into the running statistics, where networks normalize by them."""
@@ -77,9 +101,14 @@ class RuleLearner(TorchLearner):
                 group["lr"] = rate
 
     def collect_metrics(self) -> dict[str, float]:
-        """Return means over the updates since the last call, empty when there were none."""
+        """Return means over the updates since the last call, empty when there were none.
+
+        Raises:
+            TrainingDiverged: A loss is not finite.
+        """
         if not self._since:
             return {}
+        self.check_losses()
         means = (self._totals / self._since).tolist()
         self._clear()
         return dict(zip(self._update_rule.metrics, means, strict=True))

@@ -128,17 +128,21 @@ class TrainingLoop(Shell):
         length, batch = self.config.steps_per_iteration, self.rows_per_update
         goal, enough = (self.env_steps // length + 1) * length, self.config.trained_rows_per_iteration
         first = self.learner.updates
-        while not self.stop_requested:
-            self._learn()
-            if self.env_steps >= goal:
-                if (self.learner.updates - first) * batch >= enough:
+        try:
+            while not self.stop_requested:
+                self._learn()
+                if self.env_steps >= goal:
+                    if (self.learner.updates - first) * batch >= enough:
+                        break
+                    goal += length
+                if self.stop_requested:
                     break
-                goal += length
-            if self.stop_requested:
-                break
-            self._sample()
-            if self.on_progress is not None:
-                self.on_progress(self.env_steps)
+                self._sample()
+                if self.on_progress is not None:
+                    self.on_progress(self.env_steps)
+        except Exception:
+            self.learner.check_losses()  # networks that are not finite make environments, draws and more fail
+            raise
         self._report()
 
     @abstractmethod
