@@ -16,6 +16,7 @@ from typing import Any
 import ray
 import torch
 from ray._private import ray_constants, services, worker
+from ray._raylet import AuthenticationTokenLoader
 
 from interreplay.environments.checker_warnings import show_checker_warnings
 from interreplay.environments.current_folder import LAST
@@ -80,6 +81,7 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
         if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
             # Ray asks for a token by default, one file for all its clusters that two first starts would both write.
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+            AuthenticationTokenLoader.instance().reset_cache()  # a Ray before this one had another token
         # What passes through the object store is small: weights, configurations and fragments of episodes.
         with _loopback(), _sessions_of_their_own(), _sigterm_kept():
             ray.init(
