@@ -16,7 +16,7 @@ from typing import Any
 import ray
 import torch
 from ray._private import ray_constants, services, worker
-from ray._raylet import AuthenticationTokenLoader
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
 from interreplay.environments.checker_warnings import show_checker_warnings
 from interreplay.environments.current_folder import LAST

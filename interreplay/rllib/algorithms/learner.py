@@ -71,11 +71,17 @@ class RuleLearner(TorchLearner):
         if self.updates % UPDATES_BETWEEN_CHECKS == 0:
             self.check_losses()
 
-    def check_losses(self) -> None:
-        """Raise TrainingDiverged where a loss since the last call of `collect_metrics` was not finite."""
-        for name, total in zip(self._update_rule.metrics, self._totals.tolist(), strict=True):
+    def check_losses(self) -> list[float]:
+        """Return the sums of all metrics since the last call of `collect_metrics`.
+
+        Raises:
+            TrainingDiverged: A loss among them is not finite.
+        """
+        totals: list[float] = self._totals.tolist()
+        for name, total in zip(self._update_rule.metrics, totals, strict=True):
             if name.endswith("loss") and not math.isfinite(total):
                 raise TrainingDiverged(name, total, self.updates)
+        return totals
 
     def check_finite(self) -> None:
         """Raise TrainingDiverged where a loss or a weight is not finite; meant for checkpoints, not for each update."""
@@ -108,8 +114,7 @@ class RuleLearner(TorchLearner):
         """
         if not self._since:
             return {}
-        self.check_losses()
-        means = (self._totals / self._since).tolist()
+        means = [total / self._since for total in self.check_losses()]
         self._clear()
         return dict(zip(self._update_rule.metrics, means, strict=True))
 
