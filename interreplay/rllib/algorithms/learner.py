@@ -90,7 +90,7 @@ class RuleLearner(TorchLearner):
         for name, optimizer in self._update_rule.optimizers.items():
             for i, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
                 parameters[f"parameter {i} of {name}"] = parameter
-        for name, tensor in (parameters | dict(self.single_module.named_buffers())).items():
+        for name, tensor in parameters.items():  # buffers hold constants that may be infinite
             bad = tensor.detach()[~torch.isfinite(tensor)]
             if len(bad):
                 raise TrainingDiverged(name, float(bad[0]), self.updates)
