@@ -106,6 +106,31 @@ class EnvironmentFailure(InterreplayError):
         return type(self), (self.env, self.cause_text, self.at)
 
 
+class TrainingDiverged(InterreplayError):
+    """A loss or a network's weights are not finite, so nothing more can be learned.
+
+    Attributes:
+        name: Name of the loss or of the weights.
+        value: Their value.
+        updates: Updates so far.
+    """
+
+    exit_code = 1
+
+    def __init__(self, name: str, value: float, updates: int):
+        super().__init__(
+            f"training diverged: {name} is {value} after {updates:,} updates; expected finite values (check the scale "
+            "of observations and rewards, or lower the learning rate)"
+        )
+        self.name = name
+        self.value = value
+        self.updates = updates
+
+    def __reduce__(self) -> tuple[type, tuple[str, float, int]]:
+        """Return how to recreate the exception: Ray copies and pickles exceptions."""
+        return type(self), (self.name, self.value, self.updates)
+
+
 class RunnerLost(InterreplayError):
     """A remote env runner died or does not answer, and was not restarted."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -149,3 +150,41 @@ def same_sample(one: Any, other: Any) -> None:
         assert torch.equal(getattr(one, name), getattr(other, name)), name
     assert (one.mix is None) == (other.mix is None)
     assert one.mix is None or torch.equal(one.mix, other.mix)
+
+
+def same_state(one: Any, other: Any) -> None:
+    """Assert that two states, trees of arrays and plain values, are the same, bit for bit."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name in one:
+            same_state(one[name], other[name])
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for mine, theirs in zip(one, other, strict=True):
+            same_state(mine, theirs)
+    else:
+        assert type(one) is type(other)
+        assert np.array_equal(one, other, equal_nan=np.issubdtype(np.asarray(one).dtype, np.floating))
+
+
+@contextlib.contextmanager
+def unwritten_memory_holds(byte: int) -> Iterator[None]:
+    """Let every byte of new uninitialized memory of NumPy and PyTorch have this value."""
+    numpy_empty = np.empty
+    torch_empty = torch.empty
+    new_empty = torch.Tensor.new_empty
+
+    def filled(array: Any) -> Any:
+        if array.dtype != object:
+            array.reshape(-1).view(np.uint8)[:] = byte
+        return array
+
+    def filled_tensor(tensor: Any) -> Any:
+        tensor.untyped_storage().fill_(byte)
+        return tensor
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "empty", lambda *args, **options: filled(numpy_empty(*args, **options)))
+        patch.setattr(torch, "empty", lambda *args, **options: filled_tensor(torch_empty(*args, **options)))
+        patch.setattr(torch.Tensor, "new_empty", lambda *args, **options: filled_tensor(new_empty(*args, **options)))
+        yield

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, identical, make, same_sample
+from builders import Episodes, identical, make, same_sample, same_state, unwritten_memory_holds
 from scipy.stats import chisquare
 
 import replay_buffers
@@ -245,6 +245,18 @@ def test_a_state_gives_the_same_batches_in_a_new_buffer_and_in_the_old_one(recip
     for again in (fresh, buffer):
         for one, other in zip(continued(again), expected, strict=True):
             same_sample(one, other)
+
+
+def test_equal_runs_have_equal_states(recipe):
+    """A state has no byte that was never written: these differ between processes."""
+    states = []
+    for byte in (0x11, 0x99):
+        with unwritten_memory_holds(byte):
+            buffer = filled(recipe, 60)
+            use(buffer)
+            buffer.add(make(3, seed=9, **rows_for(recipe)))  # rows that wait for a neighborhood until one is drawn
+            states.append(copy_arrays(buffer.state_dict()))
+    same_state(*states)
 
 
 def continued(buffer: ReplayBuffer) -> list:

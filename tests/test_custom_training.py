@@ -182,7 +182,9 @@ def test_tensorboards_events_have_environment_steps(finished):
 def test_a_complete_run_goes_on_with_more_steps(copy, capsys):
     assert custom_training.main(["--resume", str(copy), "--total_env_steps", "350", "--quiet"]) == 0
     assert steps(copy) == [100, 200, 300, 350]
-    assert rows(copy)[-1][EVALUATION_RETURN]
+    *_, before, last = rows(copy)
+    assert last[EVALUATION_RETURN]
+    assert float(last["time_total_s"]) == pytest.approx(float(before["time_total_s"]) + float(last["time_this_iter_s"]))
     assert checkpoints(copy) == ["checkpoint_00000300", "checkpoint_00000350"]
     assert json.loads((copy / "params.json").read_text())["total_env_steps"] == 350
     out, err = capsys.readouterr()

@@ -12,11 +12,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import custom_training
+from interreplay.acting.stored_policy import FOLDER
 from interreplay.commandline import train
 from interreplay.commandline.study_checks import without_updates
+from interreplay.runs import state_files
 from interreplay.runs.folder_lock import held
 from interreplay.runs.results.rewinding import STEPS
 from interreplay.studies.study import Execution, PlannedRun, Study
@@ -30,6 +33,7 @@ SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
 ENVS = '''
 import os, signal, time
 import gymnasium as gym
+import numpy as np
 from gymnasium.envs.classic_control import PendulumEnv
 
 class Special(PendulumEnv):
@@ -47,6 +51,22 @@ class Special(PendulumEnv):
             os.kill(os.getpid(), signal.SIGTERM)
         return super().step(action)
 
+class Explodes(gym.ObservationWrapper):
+    """Gives observations of another environment, from the 130th on near the largest number that float32 has."""
+    count = 0
+    def observation(self, observation):
+        self.count += 1
+        return observation if self.count < 130 else np.sign(observation) * np.float32(3e38)
+
+class Outside(PendulumEnv):
+    """Declares smaller observations than it gives."""
+    def __init__(self):
+        super().__init__()
+        self.observation_space = gym.spaces.Box(-.01, .01, (3,), np.float32)
+
+gym.register("Outside-v0", entry_point=Outside, max_episode_steps=20)
+gym.register("Explodes-v0", entry_point=lambda: Explodes(gym.make("Pendulum-v1")))
+gym.register("ExplodesDiscrete-v0", entry_point=lambda: Explodes(gym.make("CartPole-v1")))
 for kind in ("bug", "hang", "term"):
     gym.register(f"{kind.title()}-v0", entry_point=Special, kwargs={"kind": kind}, max_episode_steps=200)
 '''
@@ -315,6 +335,30 @@ def test_an_environment_that_raises_leaves_a_checkpoint_and_one_line(envs, tmp_p
     assert "special_envs.py" in report.read_text()
     assert custom_training.main(["--resume", str(run), "--total_env_steps", "200", "--quiet"]) == 0
     assert steps(run) == [100, 200]
+
+
+@pytest.mark.parametrize(("trainer", "env"), [("SAC", "Explodes-v0"), ("DQN", "ExplodesDiscrete-v0")])
+def test_training_that_diverges_never_saves_it_and_names_the_last_finite_checkpoint(
+    trainer, env, envs, tmp_path, capsys
+):
+    flags = ["--trainer", trainer, "--env", f"special_envs:{env}", "--total_env_steps", 600, "--quiet"]
+    assert custom_training.main(new(tmp_path / "results", *flags)) == 1
+    run = the_run(tmp_path / "results")
+    last = run / "checkpoint_00000100"
+    err = capsys.readouterr().err
+    one_line(err, "training diverged: ", "loss is ", f"the last finite checkpoint is {last}; ", f"{run / 'error.txt'}")
+    assert checkpoints(run) == [last.name] and steps(run) == [100]
+    networks = state_files.load(last / FOLDER)
+    assert all(np.isfinite(values).all() for part in networks.values() for values in part.values())
+
+
+def test_each_warning_of_gymnasium_is_shown_once(envs, tmp_path, capsys):
+    flags = ["--env", "special_envs:Outside-v0", "--evaluation_interval", 1, "--total_env_steps", 50, "--quiet"]
+    assert custom_training.main(new(tmp_path / "results", *flags)) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning of Gymnasium: The obs returned by the `{method}()` method is not within the observation space."
+        for method in ("reset", "step")
+    ]
 
 
 def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):

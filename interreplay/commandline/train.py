@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from interreplay.commandline.preparation import prepared
-from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, UsageError
+from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, TrainingDiverged, UsageError
 from interreplay.flags import presets
 from interreplay.flags.config_files import origins_named
 from interreplay.flags.parser import program
@@ -197,7 +197,7 @@ def rescue(error: Exception, training: Training, again: str) -> None:
 
     Raises:
         UsageError: After values that are not finite.
-        RunFailure: After an error of the environment, or where a runner was lost.
+        RunFailure: After an error of the environment, where a runner was lost, or where training diverged.
     """
     if isinstance(error, NonFiniteError):  # the checkpoint may stand right before the same error
         raise UsageError(f"{error}; {training.rescue()}") from error
@@ -207,6 +207,8 @@ def rescue(error: Exception, training: Training, again: str) -> None:
     report = training.folder.path / "error.txt"
     with contextlib.suppress(OSError):  # of a full disk
         report.write_text("".join(traceback.format_exception(error)))
+    if isinstance(error, TrainingDiverged):  # a resumed run would diverge again
+        raise RunFailure(f"{error}; {training.last_checkpoint()}; {report} holds the traceback") from error
     if isinstance(error, EnvironmentFailure | RunnerLost):
         raise RunFailure(f"{error}; {training.rescue()}; {report} holds the traceback; {again}") from error
 

@@ -129,7 +129,7 @@ class ModelBased(Mix):
             self.dynamics, limits, action_noise, starts == "sampled" or hindsight, as_termination_fn(termination_fn)
         )
         self._rng = np.random.default_rng(seed_of(seed, 2))
-        self._seconds = {"fit_seconds": 0.0, "rollout_seconds": 0.0}
+        self._seconds: dict[str, float] = {}  # not in the state, which is equal for equal runs
 
     @property
     def capacity(self) -> int:
@@ -201,8 +201,7 @@ class ModelBased(Mix):
         self._ensure_room()
         for rows in self.imagination.rollouts(self.real, self._rng):
             self.virtual.add(rows)
-        self._seconds["fit_seconds"] += fitted - started
-        self._seconds["rollout_seconds"] += time.perf_counter() - fitted
+        self._seconds = {"fit_seconds": fitted - started, "rollout_seconds": time.perf_counter() - fitted}
 
     def _ensure_room(self) -> None:
         """Store as many rows as rollouts of now make in the fits that they are kept for, the newest of before too."""
@@ -219,7 +218,7 @@ class ModelBased(Mix):
         self.sources[MODEL] = made
 
     def statistics(self) -> dict[str, float]:
-        """Return numbers about the model: its last fit and rollouts, and the seconds that all of them took."""
+        """Return numbers about the model: its last fit and rollouts, and the seconds that they took in this process."""
         found = self.dynamics.statistics() | self.imagination.found
         return super().statistics() | {f"{MODEL}/{name}": value for name, value in (found | self._seconds).items()}
 
@@ -230,7 +229,6 @@ class ModelBased(Mix):
             "dynamics": self.dynamics.state_dict(),
             "imagination": self.imagination.state_dict(),
             "rng": self._rng.bit_generator.state,
-            "seconds": dict(self._seconds),
             "virtual_rows": self.virtual.capacity,
         }
         return super().state_view() | {"model": own}
@@ -252,4 +250,3 @@ class ModelBased(Mix):
         self.dynamics.load_state_dict(own["dynamics"])
         self.imagination.load_state_dict(own["imagination"])
         self._rng.bit_generator.state = own["rng"]
-        self._seconds = {name: float(value) for name, value in own["seconds"].items()}

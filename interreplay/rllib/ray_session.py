@@ -16,7 +16,9 @@ from typing import Any
 import ray
 import torch
 from ray._private import ray_constants, services, worker
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
+from interreplay.environments.checker_warnings import show_checker_warnings
 from interreplay.environments.current_folder import LAST
 from interreplay.runs.ray_folder import private_folder
 
@@ -30,9 +32,10 @@ _QUIET = {
 
 
 def quiet() -> None:
-    """Keep back what Ray and its parts say of themselves."""
+    """Hide the messages of Ray and its parts, and all warnings but those about the environment's behavior."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
+    show_checker_warnings()
     worker.print_to_stdstream = _unsaid
     for name in ("ray", "ray.rllib"):  # the second has a level of its own
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -78,6 +81,7 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
         if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
             # Ray asks for a token by default, one file for all its clusters that two first starts would both write.
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+            AuthenticationTokenLoader.instance().reset_cache()  # a Ray before this one had another token
         # What passes through the object store is small: weights, configurations and fragments of episodes.
         with _loopback(), _sessions_of_their_own(), _sigterm_kept():
             ray.init(

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 from run_folders import ours, row, settings, stock, study, write
 
 from interreplay.analysis import read_runs
 from interreplay.errors import UsageError
+
+DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data"
 
 
 def only(top):
@@ -43,6 +46,35 @@ def test_old_names_are_read(tmp_path):
     rows = [{"timesteps_total": 500, "episode_reward_mean": 3.0, "time_total_s": 1.0, "done": True}]
     write(tmp_path / "SAC_x", rows, {"env": "x"})
     assert only(tmp_path).results["training"].tolist() == [3.0] and only(tmp_path).state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("resumed", "expected"),
+    [
+        ([{"time_total_s": 15.1}, {"time_total_s": 33.4}], [6.7, 21.3, 36.4, 54.7]),  # an old run: the clock restarts
+        ([{"time_total_s": 30.0}, {"time_total_s": 48.3}], [6.7, 21.3, 30.0, 48.3]),  # the clock continues
+    ],
+)
+def test_seconds_of_a_resumed_run_never_fall(tmp_path, resumed, expected):
+    before = [{"time_total_s": 6.7}, {"time_total_s": 21.3}]
+    rows = [row(500 * (i + 1), 1.0, **more) for i, more in enumerate(before + resumed)]
+    write(tmp_path / "SAC_x", rows, {"env": "x"})
+    assert only(tmp_path).results["seconds"].tolist() == pytest.approx(expected)
+
+
+def test_a_clock_that_restarts_without_a_fall_is_noticed(tmp_path):
+    clocks = [(1.5, 1), (48.0, 1), (90.0, 2), (1.0, 1)]
+    rows = [
+        row(500 * (i + 1), 1.0, time_total_s=seconds, time_since_restore=seconds, iterations_since_restore=iteration)
+        for i, (seconds, iteration) in enumerate(clocks)
+    ]
+    write(tmp_path / "SAC_x", rows, {"env": "x"})
+    assert only(tmp_path).results["seconds"].tolist() == pytest.approx([1.5, 49.5, 91.5, 92.5])
+
+
+def test_no_stored_result_goes_back_in_time():
+    for run in read_runs([DATA / "sac_stable_critic", DATA / "td3_nmer_ratio"]):
+        assert run.results["seconds"].is_monotonic_increasing, run.path.name
 
 
 def test_stock_trials_are_finished_when_tune_says_so(tmp_path):

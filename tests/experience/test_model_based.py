@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from builders import make, same_sample
+from builders import make, same_sample, same_state
 
 from interreplay import Mix, ModelBased
 from interreplay.experience import make_source
@@ -51,15 +51,7 @@ def test_real_rows_alone_until_the_first_fit_and_exact_shares_from_then_on():
     made = source(real_share=0.25)
     made.add(rows(19))
     sample = made.sample(8)
-    assert (
-        (sample.origins == 0).all()
-        and not len(made.virtual)
-        and made.statistics().keys()
-        == {
-            "model/fit_seconds",
-            "model/rollout_seconds",
-        }
-    )
+    assert (sample.origins == 0).all() and not len(made.virtual) and made.statistics() == {}
     made.add(rows(1, seed=1))
     counts = torch.stack([sample.origins.bincount(minlength=2) for sample in made.batches(30, 40)])
     assert counts.sum(dim=0).tolist() == [300, 900] and (counts[:, 0] - 7.5).abs().max() < 1
@@ -201,6 +193,7 @@ def test_a_state_in_the_middle_of_a_schedule_continues_bit_for_bit(real, model):
         one.update(mine, torch.ones(7))
         two.update(other, torch.ones(7))
     assert one.statistics().keys() == two.statistics().keys()
+    same_state(one.state_dict(), two.state_dict())
 
 
 def test_states_of_others_are_refused():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from builders import feed
+from builders import feed, same_state, unwritten_memory_holds
 
 from interreplay import Transitions
 from interreplay.neighborhood.knn import KNN
@@ -266,12 +266,14 @@ def test_two_runs_are_equal_bit_for_bit():
 def test_a_restored_run_continues_bit_for_bit(rows, exact, monkeypatch):
     monkeypatch.setattr(inverted_file, "EXACT", exact)
     data, more = walks(rows, seed=5), walks(200, seed=6)
-    world = World(7000)
-    world.add(data, 97)
+    with unwritten_memory_holds(0x11):
+        world = World(7000)
+        world.add(data, 97)
     state = copy_arrays({"storage": world.storage.state_dict(), "knn": world.knn.state_dict()})
-    other = World(7000)
-    other.storage.load_state_dict(state["storage"])
-    other.knn.load_state_dict(state["knn"])
+    with unwritten_memory_holds(0x99):
+        other = World(7000)
+        other.storage.load_state_dict(state["storage"])
+        other.knn.load_state_dict(state["knn"])
     for row in np.array_split(more, 50):
         slots = torch.from_numpy(np.random.default_rng(len(world.storage)).integers(0, len(world.storage), 64))
         drawn = []
@@ -279,7 +281,7 @@ def test_a_restored_run_continues_bit_for_bit(rows, exact, monkeypatch):
             feed(each.knn, each.storage, transitions(row))
             drawn.append(each.knn.neighbor_slots(each.storage, slots, np.random.default_rng(0)))
         assert torch.equal(*drawn)
-    same(world.knn.state_dict(), other.knn.state_dict())
+    same_state(world.knn.state_dict(), other.knn.state_dict())
 
 
 def test_rows_wait_until_one_of_them_is_drawn():
@@ -339,15 +341,6 @@ def test_a_state_from_before_rows_waited_outside_the_cells():
     assert other.knn.graph.pending == [4000, 4001, 4002]
     other.add(normal(40, seed=2), 7)
     assert other.recall() >= 0.99 and len(other.knn.graph.cells.stored) + len(other.knn.graph.pending) >= 4043
-
-
-def same(one: Any, other: Any) -> None:
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            same(one[key], other[key])
-    else:
-        assert np.array_equal(one, other)
 
 
 def test_the_state_shares_memory_and_holds_plain_values():

@@ -10,6 +10,8 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from interreplay.rllib import IMPALAConfig, SACConfig
+from interreplay.rllib.evaluation.evaluation_video import EvaluationVideo
+from tests.rllib.small_runs import config, same, weights
 
 ID = "interreplay_tests/LongAndShort-v0"
 
@@ -81,6 +83,33 @@ def test_unrolls_are_evaluated_so_too():
     episodes = algorithm.env_runner.sample(num_episodes=6, explore=False)
     assert sorted(len(episode) for episode in episodes) == [2, 2, 2, 2, 30, 30]
     algorithm.stop()
+
+
+def evaluated(envs, video=False):
+    """Returns of two evaluations of five episodes, and the weights after an iteration before each."""
+    made = config("Pendulum-v1").training(steps_per_iteration=20, num_steps_sampled_before_learning_starts=10)
+    made.evaluation(
+        evaluation_interval=1,
+        evaluation_duration=5,
+        evaluation_config={"explore": False, "num_envs_per_env_runner": envs},
+    )
+    if video:
+        EvaluationVideo(made)
+    algorithm = made.build_algo()
+    returns = []
+    for _ in range(2):
+        found = algorithm.train()["evaluation"]["env_runners"]
+        returns.append([found[f"episode_return_{what}"] for what in ("mean", "min", "max")])
+    found = weights(algorithm)
+    algorithm.stop()
+    return returns, found
+
+
+def test_they_do_not_depend_on_the_number_of_environments_or_on_videos():
+    returns, learned = evaluated(1)
+    assert returns[0] != returns[1] and returns[0][1] < returns[0][2]
+    for others, learned_there in (evaluated(3), evaluated(5), evaluated(1, video=True)):
+        assert others == returns and same(learned, learned_there)
 
 
 def test_a_limit_of_steps_has_no_such_end():

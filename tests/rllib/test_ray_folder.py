@@ -99,3 +99,14 @@ def test_a_long_path_would_leave_no_room_for_sockets(temporary, monkeypatch):
         assert len(os.fsencode(session)) <= 107 and not list(deep.iterdir())
     finally:
         shutil.rmtree(folder.parent)
+
+
+@pytest.mark.slow
+def test_a_ray_that_was_started_and_stopped_before_does_no_harm():
+    before = "import ray; ray.init(num_cpus=1, include_dashboard=False); ray.shutdown()"
+    ours = "from interreplay.rllib import ray_session; ray_session.start_local(1); print(ray.is_initialized())"
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{before}; {ours}"], capture_output=True, text=True, env=own, cwd=ROOT
+    )
+    assert done.stdout.split() == ["True"], done.stderr[-2000:]

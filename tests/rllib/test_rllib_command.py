@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -183,6 +184,9 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
     assert done.returncode == 0, done.stderr[-2000:]
     assert "3,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
     assert env_steps(tmp_path) == list(range(100, 3001, 100))  # none was done twice
+    for before, result in pairwise(results(tmp_path)):
+        clock = before["time_total_s"] + result["time_this_iter_s"]
+        assert result["time_total_s"] >= clock * (1 - 1e-9)
     watched = subprocess.run(
         [*shell, *"evaluate r --run SAC --episodes 2".split()],
         cwd=tmp_path,
@@ -194,11 +198,16 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
     assert "2 episodes: return" in watched.stdout
 
 
-def env_steps(folder) -> list[int]:
-    """The env steps in the results of the one trial below a folder, [] before there are any."""
+def results(folder) -> list[dict]:
+    """The results of the one trial below a folder, [] before there are any."""
     tables = list(folder.glob("r/default/*/result.json"))
     lines = tables[0].read_text().splitlines(keepends=True) if tables else []
-    return [json.loads(line)["num_env_steps_sampled_lifetime"] for line in lines if line.endswith("\n")]
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def env_steps(folder) -> list[int]:
+    """The env steps in the results of the one trial below a folder."""
+    return [result["num_env_steps_sampled_lifetime"] for result in results(folder)]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import uuid
+from itertools import pairwise
 from pathlib import Path
 
 import gymnasium as gym
@@ -105,6 +106,21 @@ def test_interrupted_anywhere_it_ends_the_same(wish, step, whole, tmp_path):
     assert rows(folder) == rows(whole)
     assert weights_and_buffer(folder) == weights_and_buffer(whole)
     assert TrialFolder(folder).status()["starts"] == (2 if (wish, step) != ("stop", 100) else 1)
+
+
+@pytest.mark.parametrize("step", [59, 75])
+def test_the_clock_of_a_resumed_run_continues(step, tmp_path):
+    with StudyRun(tmp_path / "run", settings(), 60) as run:
+        training = run._prepare()
+        training._progress = lambda steps: run.ask("stop") if steps == step else None
+        run._prepare = lambda: training
+        list(run.results())
+    finish(tmp_path / "run")
+    with (tmp_path / "run" / "progress.csv").open(newline="") as file:
+        clocks = [(float(row["time_total_s"]), float(row["time_this_iter_s"])) for row in csv.DictReader(file)]
+    assert len(clocks) == 4
+    for (total, _), (following, lasted) in pairwise(clocks):
+        assert following >= (total + lasted) * (1 - 1e-9)
 
 
 def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -22,10 +24,12 @@ class Unrolls:
         return self.written - 1 - (self.written - 1 - slots) % self.capacity
 
 
-@pytest.mark.parametrize("selector", [Uniform(), Online(), Prioritized(), Combined(), Combined(Prioritized())])
+@pytest.mark.parametrize("make", [Uniform, Online, Prioritized, Combined, lambda: Combined(Prioritized())])
 @pytest.mark.parametrize("written", [3, 14])
-def test_slots_of_what_is_stored_with_their_probabilities(selector: Selector, written: int):
-    stored, rng = Unrolls(8), np.random.default_rng(0)
+def test_slots_of_what_is_stored_with_their_probabilities(make: Callable[[], Selector], written: int):
+    stored = Unrolls(8)
+    rng = np.random.default_rng(0)
+    selector = make()
     for number in range(written):
         slots = torch.tensor([number % 8])
         if number >= 8:

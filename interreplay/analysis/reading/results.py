@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from interreplay.runs.results.reader import FILES, NAMES, kept_rows, named, number, read_rows
+from interreplay.runs.results.reader import FILES, NAMES, elapsed_seconds, kept_rows, named, number, read_rows
 
 __all__ = ["FILES", "REPLAY", "Results", "read_results"]
 
@@ -44,6 +44,7 @@ def read_results(folder: Path) -> Results:
     rows = kept_rows(found.rows)
     replay = sorted({name for row in rows for name in row if str(name).startswith(REPLAY)})
     columns = {name: [named(row, name) for row in rows] for name in NAMES}
+    columns["seconds"] = elapsed_seconds(rows)
     columns |= {name: [number(row.get(name)) for row in rows] for name in replay}
     for name in OF_UNROLLS:
         found_of = [number(row.get(LEARNED + name)) for row in rows]

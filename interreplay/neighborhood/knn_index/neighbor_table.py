@@ -38,7 +38,8 @@ class NeighborTable:
 
     def __init__(self, capacity: int, width: int):
         self.capacity, self.width = capacity, width
-        self.keys = np.empty((capacity, width), np.uint64)  # rows never written to take no memory
+        # Zeros and not `np.empty`: checkpoints hold rows without candidates, too. Unwritten rows take no memory.
+        self.keys = np.zeros((capacity, width), np.uint64)
         self.written = 0  # rows ever stored
         self._upper = np.triu(np.ones((width, width), np.float32))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -14,6 +15,7 @@ from ray.rllib.utils.annotations import override
 from torch import Tensor
 
 from interreplay.buffer import Sample
+from interreplay.errors import TrainingDiverged
 from interreplay.learning.normalization import Normalized
 from interreplay.learning.reward_scale import RewardScale
 from interreplay.learning.update import Batch, Update, UpdateResult
@@ -21,6 +23,8 @@ from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"
+UPDATES_BETWEEN_CHECKS = 100
+"""Updates after which losses are checked within an iteration; a check on a GPU waits for it."""
 
 
 class RuleLearner(TorchLearner):
@@ -65,6 +69,32 @@ class RuleLearner(TorchLearner):
         self._totals += metrics
         self._since += 1
         self.updates += 1
+        if self.updates % UPDATES_BETWEEN_CHECKS == 0:
+            self.check_losses()
+
+    def check_losses(self) -> list[float]:
+        """Return the sums of all metrics since the last call of `collect_metrics`.
+
+        Raises:
+            TrainingDiverged: A loss among them is not finite.
+        """
+        totals: list[float] = self._totals.tolist()
+        for name, total in zip(self._update_rule.metrics, totals, strict=True):
+            if name.endswith("loss") and not math.isfinite(total):
+                raise TrainingDiverged(name, total, self.updates)
+        return totals
+
+    def check_finite(self) -> None:
+        """Raise TrainingDiverged where a loss or a weight is not finite; meant for checkpoints, not for each update."""
+        self.check_losses()
+        parameters = dict(self.single_module.named_parameters())
+        for name, optimizer in self._update_rule.optimizers.items():
+            for i, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+                parameters[f"parameter {i} of {name}"] = parameter
+        for name, tensor in parameters.items():  # buffers hold constants that may be infinite
+            bad = tensor.detach()[~torch.isfinite(tensor)]
+            if len(bad):
+                raise TrainingDiverged(name, float(bad[0]), self.updates)
 
     def observe(self, obs: Observation) -> None:
         """Take new observations ``(n, ...)`` into the running statistics, where networks normalize by them."""
@@ -78,10 +108,14 @@ class RuleLearner(TorchLearner):
                 group["lr"] = rate
 
     def collect_metrics(self) -> dict[str, float]:
-        """Return means over the updates since the last call, empty when there were none."""
+        """Return means over the updates since the last call, empty when there were none.
+
+        Raises:
+            TrainingDiverged: A loss is not finite.
+        """
         if not self._since:
             return {}
-        means = (self._totals / self._since).tolist()
+        means = [total / self._since for total in self.check_losses()]
         self._clear()
         return dict(zip(self._update_rule.metrics, means, strict=True))
 

@@ -135,17 +135,21 @@ class TrainingLoop(Shell):
         length, batch = self.config.steps_per_iteration, self.rows_per_update
         goal, enough = (self.env_steps // length + 1) * length, self.config.trained_rows_per_iteration
         first = self.learner.updates
-        while not self.stop_requested:
-            self._learn()
-            if self.env_steps >= goal:
-                if (self.learner.updates - first) * batch >= enough:
+        try:
+            while not self.stop_requested:
+                self._learn()
+                if self.env_steps >= goal:
+                    if (self.learner.updates - first) * batch >= enough:
+                        break
+                    goal += length
+                if self.stop_requested:
                     break
-                goal += length
-            if self.stop_requested:
-                break
-            self._sample()
-            if self.on_progress is not None:
-                self.on_progress(self.env_steps)
+                self._sample()
+                if self.on_progress is not None:
+                    self.on_progress(self.env_steps)
+        except Exception:
+            self.learner.check_losses()  # networks that are not finite make environments, draws and more fail
+            raise
         self._report()
 
     @abstractmethod
@@ -226,6 +230,7 @@ class TrainingLoop(Shell):
             state[LOOP_STATE] = {
                 **self.experience.state_dict(),
                 "reported_updates": self._reported_updates,
+                "elapsed_seconds": self.elapsed_seconds,
                 "global_rng": global_rng(),
                 **self._parts_state(),
                 **self._collector.state_dict(),
@@ -240,6 +245,7 @@ class TrainingLoop(Shell):
         loop = state[LOOP_STATE]
         self.experience.load_state_dict(loop)
         self._reported_updates = int(loop.get("reported_updates", self.learner.updates))
+        self._time_total = float(loop.get("elapsed_seconds", self._time_total))
         self.learner.set_rates(self.config.rates(self.env_steps))
         set_global_rng(loop["global_rng"])
         self._load_parts_state(loop)

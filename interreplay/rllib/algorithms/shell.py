@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -22,6 +23,27 @@ class Shell(CheckpointedAlgorithm):
     """
 
     stop_requested: bool
+    _time_total: float  # Ray's, the source of `time_total_s`
+    _iteration_began: float | None = None
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Seconds spent in `train()` over the whole run, resumes included; the current iteration counts, too."""
+        if self._iteration_began is None:
+            return self._time_total
+        return self._time_total + time.monotonic() - self._iteration_began
+
+    @override(Algorithm)
+    def train(self) -> dict[str, Any]:
+        """Return the result of one iteration; the time of an interrupted iteration counts in the next result."""
+        self._iteration_began = time.monotonic()
+        try:
+            return super().train()
+        except BaseException:
+            self._time_total = self.elapsed_seconds
+            raise
+        finally:
+            self._iteration_began = None
 
     @override(Algorithm)
     def _setup_logdir(self) -> None:

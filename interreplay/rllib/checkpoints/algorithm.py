@@ -14,6 +14,7 @@ from interreplay.rllib.checkpoints import files
 class CheckpointedAlgorithm(Algorithm):
     """An algorithm whose checkpoints hold everything, appear whole or not at all, and are checked before they load."""
 
+    learner: Any
     replay_buffer: Any
     single_spaces: Any
     capacity: Any
@@ -25,6 +26,9 @@ class CheckpointedAlgorithm(Algorithm):
         Args:
             path: A local folder; a temporary one for None.
             **kwargs: RLlib's; with ``state``, RLlib's part alone is written.
+
+        Raises:
+            TrainingDiverged: A loss or a weight is not finite; nothing is written.
         """
         if kwargs.get("state") is not None:
             return super().save_to_path(path, **kwargs)

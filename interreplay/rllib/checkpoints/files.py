@@ -31,12 +31,14 @@ class Saved(Protocol):
     Attributes:
         config: Its configuration.
         single_spaces: Spaces of observations and actions of one environment.
+        learner: Checked before its networks are saved.
         replay_buffer: Saved with it.
         capacity: How much it stores, as text.
     """
 
     config: Any
     single_spaces: Any
+    learner: Any
     replay_buffer: ReplayBuffer
     capacity: str
 
@@ -61,7 +63,12 @@ def identity(algorithm: Saved) -> dict[str, str]:
 
 
 def save(algorithm: Saved, path: Any, save_rllib: Callable[[str], Any]) -> str:
-    """Write a checkpoint into the folder `path`, which appears whole or not at all."""
+    """Write a checkpoint into the folder `path`, which appears whole or not at all.
+
+    Raises:
+        TrainingDiverged: A loss or a weight is not finite; nothing is written.
+    """
+    algorithm.learner.check_finite()
     target = Path(tempfile.mkdtemp(prefix="interreplay_") if path is None else path).absolute()
 
     def write(folder: Path) -> None:

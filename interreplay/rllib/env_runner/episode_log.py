@@ -27,12 +27,13 @@ def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray
 
 @dataclass
 class Finished:
-    """An episode that ended: its length in steps, its return, its duration in seconds, and whether it succeeded."""
+    """An episode that ended: its length in steps, return, duration in seconds, whether it succeeded, and its id."""
 
     length: int
     ret: float
     seconds: float
     success: float | None
+    id: int = -1
 
 
 class EpisodeLog:
@@ -68,7 +69,11 @@ class EpisodeLog:
             seconds = time.perf_counter() - self.started[i]
             self.finished.append(
                 Finished(
-                    int(self.lengths[i]), float(self.returns[i]), seconds, None if success is None else float(success)
+                    length=int(self.lengths[i]),
+                    ret=float(self.returns[i]),
+                    seconds=seconds,
+                    success=None if success is None else float(success),
+                    id=int(self.ids[i]),
                 )
             )
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from interreplay.acting.batching import as_tensors
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
+from interreplay.rllib.env_runner.episode_seeds import EpisodeSeeds
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.rllib.env_runner.stepping import SteppingRunner, longest_episode
 from interreplay.transitions import Transitions
@@ -35,6 +36,7 @@ class SamplingRunner(SteppingRunner):
         self.interrupted, self._recorded = False, frozenset[str]()
         self._goal: int | None = None
         self._begun = 0
+        self._seeds = EpisodeSeeds(self._seed, self.worker_index or 0) if self.config.in_evaluation else None
 
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
         """Make one step of every environment."""
@@ -78,6 +80,8 @@ class SamplingRunner(SteppingRunner):
         self._longest = longest_episode(self.env, self.config.evaluation_max_episode_steps)
         self._goal = num_episodes
         self._hooks.begin_sample()
+        if self._seeds is not None:
+            self._seeds.number = self._now.evaluated
         try:
             self._play(num_timesteps, num_episodes, random_actions, explore)
         finally:
@@ -86,6 +90,7 @@ class SamplingRunner(SteppingRunner):
             self._now.log.take_finished()  # half an evaluation is none
             return []
         self._hooks.end_sample()
+        self._now.evaluated += self._begun
         ongoing = [e for e in self._ongoing_episodes if e and len(e) and not e.is_done]
         return self._hooks.done + (ongoing if num_episodes is None else [])
 
@@ -98,9 +103,7 @@ class SamplingRunner(SteppingRunner):
 
     def _admitted(self, due: np.ndarray) -> np.ndarray:
         """Return which of the environments `due` ``(n,)`` begin another episode: all, or what `sample` still wants."""
-        if self._goal is None:
-            return due
-        begun = due & (np.cumsum(due) <= self._goal - self._begun)
+        begun = due if self._goal is None else due & (np.cumsum(due) <= self._goal - self._begun)
         self._begun += int(begun.sum())
         return begun
 

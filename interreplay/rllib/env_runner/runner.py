@@ -10,6 +10,7 @@ from ray.rllib.env.env_runner import ENV_STEP_FAILURE
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.debug import update_global_seed_if_necessary
+from torch.nn.functional import pad
 
 from interreplay.acting.actions import Actions, actions_of
 from interreplay.acting.batching import CPU, as_column, as_tensors, pick
@@ -20,10 +21,14 @@ from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
 from interreplay.rllib.env_runner.episode_log import Names, columns_of_infos
 from interreplay.rllib.env_runner.episode_sampling import SamplingRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
+from interreplay.rllib.env_runner.serial_vector_env import SerialEnvs
 from interreplay.transitions import Transitions, cat, unchecked
 
 RUNNER_STATE = "interreplay_runner"
 GREEDY = Greedy()
+ROWS_OF_EVALUATIONS = 8
+"""The networks see a multiple of so many rows in evaluations: products of fewer rows are rounded in other ways, so that
+actions would depend on the number of environments."""
 
 
 class BatchEnvRunner(SamplingRunner):
@@ -126,7 +131,7 @@ class BatchEnvRunner(SamplingRunner):
 
     def _reset(self) -> None:
         now = self._now
-        obs, infos = self._try_env_reset(seed=None if now.seeded else now.env_seed)
+        obs, infos = self._try_env_reset(seed=self._seed_of_reset())
         self._cut += now.broken_off()
         now.seeded, self._needs_initial_reset = True, False
         now.obs = as_column(obs)
@@ -134,6 +139,15 @@ class BatchEnvRunner(SamplingRunner):
         begun = self._admitted(np.ones(self.num_envs, dtype=bool))
         now.over = ~begun
         self._start(begun, now.obs, infos)
+
+    def _seed_of_reset(self) -> int | list[int] | None:
+        """Return the seeds of a reset: those of the next episodes in evaluations, else of the first reset alone."""
+        if self._seeds is None:
+            return None if self._now.seeded else self._now.env_seed
+        if not isinstance(self.env, SerialEnvs):  # another vector environment seeds its later episodes by itself
+            return next(self._seeds)
+        self.env.seeds = self._seeds
+        return [next(self._seeds) for _ in range(self.num_envs)]
 
     @override(SamplingRunner)
     def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
@@ -201,13 +215,18 @@ class BatchEnvRunner(SamplingRunner):
         else:
             obs = self._encoded()
             exploration = now.exploration if explore else GREEDY
+            if self._seeds is not None and not explore:
+                obs = pad(obs, (0, 0, 0, -len(obs) % ROWS_OF_EVALUATIONS))
             chosen, recorded = exploration.act_and_record(policy, obs, now.torch_rng, record)
-            actions = chosen.cpu().numpy().reshape(self.num_envs, *self._scale.shape)
+            recorded = {name: column[: self.num_envs] for name, column in recorded.items()}
+            actions = chosen[: self.num_envs].cpu().numpy().reshape(self.num_envs, *self._scale.shape)
         return actions, {name: column.cpu().numpy() for name, column in recorded.items()}
 
     @override(SingleAgentEnvRunner)
     def get_metrics(self) -> Any:
         finished = self._now.log.take_finished()
+        if self._seeds is not None:
+            finished.sort(key=lambda episode: episode.id)  # so that sums do not depend on the number of environments
         # Results are of the newest ones alone: RLlib keeps no more of them, and takes 70 µs for each.
         for episode in finished[-self.config.metrics_num_episodes_for_smoothing :]:
             self._log_episode_metrics(episode.length, episode.ret, episode.seconds)

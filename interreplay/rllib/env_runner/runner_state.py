@@ -34,6 +34,7 @@ class RunnerState:
         obs: Observations now, None before the first reset.
         seeded: Whether the first reset was made.
         steps_since_report: Env steps that no metrics report has counted yet.
+        evaluated: Episodes of finished evaluations, which number those of the next one.
     """
 
     index: int
@@ -47,6 +48,7 @@ class RunnerState:
     obs: Any = None
     seeded: bool = False
     steps_since_report: int = 0
+    evaluated: int = 0
 
     @classmethod
     def begin(
@@ -120,6 +122,7 @@ class RunnerState:
             "exploration": self.exploration.state_dict(),
             "log": self.log.state(),
             "steps_since_report": self.steps_since_report,
+            "evaluated": self.evaluated,
             "obs": self.obs,
             "over": self.over.copy(),
             "seeded": self.seeded,
@@ -139,6 +142,7 @@ class RunnerState:
         self.exploration.load_state_dict(state["exploration"])
         self.log.load(state["log"])
         self.steps_since_report = int(state["steps_since_report"])
+        self.evaluated = int(state.get("evaluated", 0))
         self.obs, self.over, self.seeded = state["obs"], np.array(state["over"]), state["seeded"]
         needs_reset = bool(state["needs_reset"]) or state["envs"] is None
         if state["obs"] is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,17 @@ class SerialEnvs(VectorWrapper):
     twice, or turn infos into a dictionary of columns and back, which around one MuJoCo environment took longer than
     its physics.
 
+    Attributes:
+        seeds: Seeds of the next episodes, taken in the order of the environments at their resets in `step`; None
+            leaves the environments' random states alone.
+
     Args:
         env: One that `fits`. It is kept: gymnasium closes what is inside of a wrapper that nobody holds any more.
     """
 
     def __init__(self, env: Any):
         super().__init__(env)
+        self.seeds: Iterator[int] | None = None
         self._vector, self._space = env.unwrapped, env.single_observation_space
         self._nested = isinstance(env.single_action_space, Dict | Tuple)
         # Checked where numpy would take another shape without a word.
@@ -48,7 +53,7 @@ class SerialEnvs(VectorWrapper):
         if self._nested:
             actions = iterate(self._vector.action_space, actions)
         results = [
-            _reset(env) if over[i] else env.step(action)
+            self._reset_one(env) if over[i] else env.step(action)
             for i, (env, action) in enumerate(zip(self._vector.envs, actions, strict=True))
         ]
         try:
@@ -68,6 +73,10 @@ class SerialEnvs(VectorWrapper):
         self._vector._autoreset_envs = ended | cut
         return batch, column, ended, cut, list(infos)
 
+    def _reset_one(self, env: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, info = env.reset() if self.seeds is None else env.reset(seed=next(self.seeds))
+        return observation, 0.0, False, False, info
+
     def _refuse(self, results: Sequence[Any]) -> None:
         """Raise EnvironmentFailure for the first environment that gave something that cannot be stored."""
         for env, result in zip(self._vector.envs, results, strict=True):
@@ -78,11 +87,6 @@ class SerialEnvs(VectorWrapper):
         if isinstance(self._space, Box):
             return np.array(observations, dtype=self._space.dtype)
         return concatenate(self._space, observations, create_empty_array(self._space, len(observations)))
-
-
-def _reset(env: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-    observation, info = env.reset()
-    return observation, 0.0, False, False, info
 
 
 def _malformed(result: Any, space: Any) -> str | None:

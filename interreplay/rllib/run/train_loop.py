@@ -131,6 +131,11 @@ class Training:
             newest = next((path.name for path in self.folder.checkpoints()), "none")
             return f"no checkpoint could be made of it ({first_line(error)}); the newest is {newest}"
 
+    def last_checkpoint(self) -> str:
+        """Return half a sentence that names the newest checkpoint, all of which have finite weights."""
+        newest = next((path for path in self.folder.checkpoints()), None)
+        return "no checkpoint was made before" if newest is None else f"the last finite checkpoint is {newest}"
+
     def pulse(self) -> tuple[int, ...] | None:
         """Return counts of which one changes as long as something moves, None before the first of them does.
 

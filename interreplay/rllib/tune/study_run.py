@@ -11,7 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from interreplay.errors import CheckpointError, EnvironmentFailure, NonFiniteError, RunnerLost, UsageError
+from interreplay.errors import (
+    CheckpointError,
+    EnvironmentFailure,
+    NonFiniteError,
+    RunnerLost,
+    TrainingDiverged,
+    UsageError,
+)
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.run.build import build
 from interreplay.rllib.run.train_loop import Training
@@ -145,8 +152,10 @@ class StudyRun:
             self._store.push(self.folder.path.name)
 
     def _failed(self, error: BaseException) -> None:
-        hopeless = isinstance(error, NonFiniteError | UsageError) and not _is_full(error)
+        hopeless = isinstance(error, NonFiniteError | TrainingDiverged | UsageError) and not _is_full(error)
         line = described(error)
+        if isinstance(error, TrainingDiverged) and self.training is not None:
+            line += f"; {self.training.last_checkpoint()}"
         if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
             self.training.rescue()
         with contextlib.suppress(OSError):  # where the disk is full

@@ -121,6 +121,33 @@ def kept_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept[::-1]
 
 
+def elapsed_seconds(rows: list[dict[str, Any]]) -> list[float]:
+    """Return the wall-clock seconds of a run at each of its rows, NaN where a row has none; they never fall.
+
+    Runs of earlier versions restarted their clock when they were resumed. A row belongs to a restarted clock where its
+    time is below the previous row's, or where its process began after the previous row and both clocks agree.
+
+    Args:
+        rows: Results of one run, as `kept_rows` returns them.
+    """
+    found = []
+    before = 0.0
+    last = 0.0
+    last_iteration = 0.0
+    for row in rows:
+        seconds = named(row, "seconds")
+        if math.isnan(seconds):
+            found.append(seconds)
+            continue
+        iteration = number(row.get("iterations_since_restore"))
+        restarted = iteration <= last_iteration and seconds == number(row.get("time_since_restore"))
+        if seconds < last or restarted:
+            before += last
+        last, last_iteration = seconds, iteration
+        found.append(before + seconds)
+    return found
+
+
 def curve(folder: Path) -> list[tuple[int, float]]:
     """Return env steps and evaluation returns of a run; those of training episodes where it was never evaluated."""
     rows = kept_rows(read_rows(folder).rows)
