@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interreplay.analysis.reading.runs import FINISHED
+from interreplay.analysis.reading.settings import printable
 from interreplay.analysis.report import Report, make_report
 from interreplay.analysis.scores import Scores, read_scores
 from interreplay.analysis.sections import MEASURES
@@ -79,7 +80,9 @@ def summary(report: Report) -> str:
     states = Counter(run.state for run in report.runs)
     lines = [f"{len(report.runs)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}"]
     lines += [
-        f"  {run.state}: {run.path.name}: {run.note}" for run in report.runs if run.state != FINISHED or run.repeats
+        f"  {run.state}: {printable(run.path.name)}: {run.note}"
+        for run in report.runs
+        if run.state != FINISHED or run.repeats
     ]
     lines += [f"{section.algorithm}: {note}" for section in report.sections for note in section.notes]
     lines.append(f"{len(report.paths)} files in {report.paths[0].parent}; open {report.paths[0]}")

@@ -12,6 +12,7 @@ import pandas as pd
 from interreplay.analysis.curves import Curves, align
 from interreplay.analysis.reading.results import REPLAY
 from interreplay.analysis.reading.runs import Run
+from interreplay.analysis.reading.settings import printable
 from interreplay.analysis.sections import MEASURES, Section, Task
 from interreplay.runs.results.intervals import STATISTICS, Array, improvement, interval, mean, ratio
 
@@ -41,7 +42,7 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
                 "seconds": run.results["seconds"].iloc[-1] if len(run.results) else np.nan,
                 **dict(zip(JUDGED, counted.get(id(run), (np.nan, np.nan)), strict=True)),
                 "note": run.note or ("" if id(run) in counted else f"no {measures.get(run.algorithm, '')}"),
-                "folder": str(run.path),
+                "folder": printable(str(run.path)),
             }
             for run in runs
         ]
