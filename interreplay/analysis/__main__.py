@@ -26,8 +26,8 @@ def make_parser() -> argparse.ArgumentParser:
     into = "folder to write to (default: %(default)s)"
     add("--output_dir", "--output", type=Path, metavar="DIR", default=Path("report"), help=into)
     add("--title", metavar="TEXT", default="Replay methods compared", help="the page's headline")
-    against = "what others are compared with (default: %(default)s)"
-    add("--baseline", metavar="METHOD", default="Uniform", help=against)
+    against = "method that others are compared with (default: Uniform, or one whose name contains it, or the first)"
+    add("--baseline", metavar="NAME", help=against)
     compared = "what is compared (default: evaluation returns where all runs have them, else training returns)"
     add("--measure", choices=("auto", *MEASURES), default="auto", help=compared)
     counted = "the runs that averages are made of; all: also unfinished and crashed ones, as far as they got"

@@ -14,7 +14,7 @@ from interreplay.analysis.reading.results import REPLAY
 from interreplay.analysis.reading.runs import Run
 from interreplay.analysis.reading.settings import printable
 from interreplay.analysis.sections import MEASURES, Section, Task
-from interreplay.runs.results.intervals import STATISTICS, Array, improvement, interval, mean, ratio
+from interreplay.runs.results.intervals import STATISTICS, Array, difference, improvement, interval, mean, ratio
 
 JUDGED = {"auc": "area under the curve", "final": "final return"}
 PROFILE_POINTS = 101
@@ -80,7 +80,10 @@ def _curves(section: Section, task: Task, axis: str) -> Iterator[dict[str, Any]]
 
 
 def efficiency_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Return per environment and method area, final return, steps to the threshold, also relative to the baseline."""
+    """Return per environment and method area, final return, steps to the threshold, also relative to the baseline.
+
+    Without a scale of an environment the threshold and the ratios are missing.
+    """
     return pd.DataFrame(
         [
             _efficiency(section, task, method)
@@ -100,6 +103,12 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
         values = judged(curves, kind)
         low, high = interval(mean, [values])
         row |= {kind: values.mean(), f"{kind}_low": low, f"{kind}_high": high}
+    if base is not None:
+        for kind in JUDGED:
+            both = [judged(curves, kind), judged(base, kind)]
+            low, high = (np.nan, np.nan) if method == section.baseline else interval(difference, both)
+            row |= {f"{kind}_difference": difference(*both)}
+            row |= {f"{kind}_difference_low": low, f"{kind}_difference_high": high}
     if scale is None:
         return row
     reached = curves.reached(scale.threshold)
@@ -176,12 +185,13 @@ def improvement_table(sections: Sequence[Section]) -> pd.DataFrame:
     """Return the probability that a run of a method is better than one of the baseline."""
     rows = []
     for section in sections:
-        methods, tasks = section.everywhere()
+        methods, tasks = section.ranked()
         for method in methods if section.baseline in methods else []:
             if method == section.baseline:
                 continue
             for kind in JUDGED:
-                both = [*strata(section, method, kind), *strata(section, str(section.baseline), kind)]
+                compared = (method, str(section.baseline))
+                both = [judged(task.shared[name], kind) for name in compared for task in tasks]
                 statistic = improvement(len(tasks))
                 low, high = interval(statistic, both)
                 row = {"algorithm": section.algorithm, "method": method, "baseline": section.baseline, "measure": kind}
