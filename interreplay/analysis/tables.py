@@ -105,9 +105,10 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
         row |= {kind: values.mean(), f"{kind}_low": low, f"{kind}_high": high}
     if base is not None:
         for kind in JUDGED:
-            both = [judged(curves, kind), judged(base, kind)]
-            low, high = (np.nan, np.nan) if method == section.baseline else interval(difference, both)
-            row |= {f"{kind}_difference": difference(*both)}
+            ours, theirs = judged(curves, kind), judged(base, kind)
+            of_itself = method == section.baseline
+            low, high = (np.nan, np.nan) if of_itself else interval(difference, [ours, theirs])
+            row |= {f"{kind}_difference": difference(ours, theirs)}
             row |= {f"{kind}_difference_low": low, f"{kind}_difference_high": high}
     if scale is None:
         return row

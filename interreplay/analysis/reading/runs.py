@@ -101,8 +101,11 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
 
 def _printable(run: Run) -> Run:
     """Return a run with names and a note that can be written to UTF-8 files."""
-    texts = {name: printable(getattr(run.description, name)) for name in ("algorithm", "env", "buffer")}
-    return replace(run, description=replace(run.description, **texts), note=printable(run.note))
+    found = run.description
+    texts = replace(
+        found, algorithm=printable(found.algorithm), env=printable(found.env), buffer=printable(found.buffer)
+    )
+    return replace(run, description=texts, note=printable(run.note))
 
 
 def _is_planned(run: Run) -> bool:
@@ -126,9 +129,9 @@ def _run_folders(top: Path) -> Iterator[Path]:
             yield Path(folder)
         kept = []
         for name in sorted(below):
-            place = os.path.realpath(os.path.join(folder, name))
-            if not name.startswith((".", "checkpoint_", "best_checkpoint_")) and place not in entered:
-                entered.add(place)
+            target = os.path.realpath(os.path.join(folder, name))
+            if not name.startswith((".", "checkpoint_", "best_checkpoint_")) and target not in entered:
+                entered.add(target)
                 kept.append(name)
         below[:] = kept
 
