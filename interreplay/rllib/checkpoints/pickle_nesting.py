@@ -57,9 +57,9 @@ def _parts(file: BinaryIO) -> list[list[int]]:
         elif opcode.name == "MEMOIZE":
             memo[len(memo)] = stack[-1]
         elif opcode.name in _PUTS:
-            memo[int(argument)] = stack[-1]
+            memo[int(str(argument))] = stack[-1]
         elif opcode.name in _GETS:
-            stack.append(memo[int(argument)])
+            stack.append(memo[int(str(argument))])
         elif opcode.name == "DUP":
             stack.append(stack[-1])
         elif opcode.name == "POP":
