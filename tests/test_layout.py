@@ -1,4 +1,4 @@
-"""The repository's shape: which way imports run, how long files get, and what must not be in them."""
+"""The repository's shape: which way imports run, and what must not be in files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ CODE = [*SCRIPTS, *PACKAGED]
 RECIPES = [path for path in sorted((ROOT / "replay_buffers").glob("*.py")) if path.name != "__init__.py"]
 # From the top to the bottom: a module imports what stands to its right, never what stands to its left.
 ORDER = ["custom_training", "argument_parser", "replay_buffers", "interreplay"]
-LINES, FUNCTION_LINES = 290, 40
 # Folders in which people's own files live; such a path works on one machine only.
 MACHINE_PATH = re.compile(r"""["'\s(](/(home|root|work|Users|tmp|mnt|scratch|data)/)""")
 
@@ -161,28 +160,6 @@ def test_imports_run_one_way():
         above = set(ORDER[: ORDER.index(own)]) if own in ORDER else set()
         wrong += [(name_of(path), module) for module in above & top_level(path)]
     assert wrong == []
-
-
-def test_files_are_short():
-    assert [name_of(path) for path in CODE if len(path.read_text().splitlines()) > LINES] == []
-
-
-def test_functions_are_short():
-    long = []
-    for path in CODE:
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                # A method of the catalogue lists its arguments one to a line; that is not what makes code hard to read.
-                length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1 - docstring_lines(node)
-                long += [f"{name_of(path)}:{node.lineno} {node.name}: {length}"] if length > FUNCTION_LINES else []
-    assert long == []
-
-
-def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    if ast.get_docstring(node) is None:
-        return 0
-    first = node.body[0]
-    return (first.end_lineno or first.lineno) - first.lineno + 1
 
 
 def test_packages_do_not_print():

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interreplay.analysis.reading.runs import FINISHED
+from interreplay.analysis.reading.settings import printable
 from interreplay.analysis.report import Report, make_report
 from interreplay.analysis.scores import Scores, read_scores
 from interreplay.analysis.sections import MEASURES
@@ -25,8 +26,8 @@ def make_parser() -> argparse.ArgumentParser:
     into = "folder to write to (default: %(default)s)"
     add("--output_dir", "--output", type=Path, metavar="DIR", default=Path("report"), help=into)
     add("--title", metavar="TEXT", default="Replay methods compared", help="the page's headline")
-    against = "what others are compared with (default: %(default)s)"
-    add("--baseline", metavar="METHOD", default="Uniform", help=against)
+    against = "method that others are compared with (default: Uniform, or one whose name contains it, or the first)"
+    add("--baseline", metavar="NAME", help=against)
     compared = "what is compared (default: evaluation returns where all runs have them, else training returns)"
     add("--measure", choices=("auto", *MEASURES), default="auto", help=compared)
     counted = "the runs that averages are made of; all: also unfinished and crashed ones, as far as they got"
@@ -79,7 +80,9 @@ def summary(report: Report) -> str:
     states = Counter(run.state for run in report.runs)
     lines = [f"{len(report.runs)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}"]
     lines += [
-        f"  {run.state}: {run.path.name}: {run.note}" for run in report.runs if run.state != FINISHED or run.repeats
+        f"  {run.state}: {printable(run.path.name)}: {run.note}"
+        for run in report.runs
+        if run.state != FINISHED or run.repeats
     ]
     lines += [f"{section.algorithm}: {note}" for section in report.sections for note in section.notes]
     lines.append(f"{len(report.paths)} files in {report.paths[0].parent}; open {report.paths[0]}")

@@ -32,6 +32,8 @@ DIAGNOSTICS = {
     "learner_waiting_share": "share of time that the learner waited",
     "actors_waiting_share": "share of time that the actors waited",
 }
+LONGEST_NAME = 80
+"""Characters of an id in the name of a file."""
 OF_SOURCES = {
     "distance": "distance of {source}'s unrolls in batches",
     "stored_distance": "distance of {source}'s stored unrolls",
@@ -78,8 +80,8 @@ def _table(name: str, stem: str) -> str:
 
 
 def _file_name(text: str) -> str:
-    """Return an id as a file name; ids of environments may hold slashes and colons."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
+    """Return an id as a part of a file name; ids of environments may hold slashes and colons."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:LONGEST_NAME]
 
 
 CURVES = {"env_steps": "curves", "updates": "curves_by_updates", "seconds": "curves_by_time"}

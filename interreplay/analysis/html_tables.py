@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -27,11 +29,17 @@ def _row(cells: Sequence[str], columns: int) -> str:
 
 
 def number(value: Any) -> str:
-    """Return four significant digits, a dash where there is no number."""
+    """Return a number with at least three significant digits and the minus sign of axes, a dash where there is none."""
     if value is None or not np.isfinite(value):
         return "–"
     size = abs(value)
-    return f"{value:,.0f}" if size >= 1000 else f"{value:,.1f}" if size >= 100 else f"{value:.3g}"
+    if size >= 1000:
+        shown = f"{value:,.0f}"
+    elif size >= 100:
+        shown = f"{value:,.1f}"
+    else:
+        shown = f"{value:#.3g}".rstrip(".")
+    return shown.replace("-", "−")
 
 
 def with_interval(row: Any, name: str, suffix: str = "") -> str:
@@ -43,15 +51,27 @@ def with_interval(row: Any, name: str, suffix: str = "") -> str:
 
 def efficiency(rows: pd.DataFrame, baseline: str | None) -> str:
     """Return a row per environment and method; see `tables.efficiency_table`."""
-    header = ["Method", "Runs", "Mean over steps", "Final return", "Steps to threshold"]
-    header += [f"Area ÷ {baseline}", f"Steps: {baseline} ÷ method"] if baseline else []
+    scaled = "threshold" in rows and bool(rows["threshold"].notna().any())
+    several = baseline is not None and rows["method"].nunique() > 1
+    header = ["Method", "Runs", "Mean over steps", "Final return"]
+    header += ["Steps to threshold"] if scaled else []
+    header += [f"Mean − {baseline}"] if several else []
+    header += [f"Final − {baseline}"] if several and not scaled else []
+    header += [f"Area ÷ {baseline}", f"Steps: {baseline} ÷ method"] if several and scaled else []
     cells = []
     for env, members in rows.groupby("env", sort=False):
         cells.append([html.escape(str(env))])
         for row in members.itertuples():
             line = [html.escape(str(row.method)), str(row.runs)]
-            line += [with_interval(row, "auc"), with_interval(row, "final"), _steps(row)]
-            line += [with_interval(row, "auc_ratio", "×"), _times(getattr(row, "steps_ratio", np.nan))] * bool(baseline)
+            line += [with_interval(row, "auc"), with_interval(row, "final")]
+            if scaled:
+                line.append(_steps(row))
+            if several:
+                line.append(with_interval(row, "auc_difference"))
+            if several and not scaled:
+                line.append(with_interval(row, "final_difference"))
+            if several and scaled:
+                line += [with_interval(row, "auc_ratio", "×"), _times(getattr(row, "steps_ratio", np.nan))]
             cells.append(line)
     return table(header, cells, "Sample efficiency by environment")
 
@@ -92,19 +112,29 @@ def _probability(improvement: pd.DataFrame, method: Any) -> str:
     return "–"
 
 
-def runs(rows: pd.DataFrame) -> str:
-    """Return every run; those that count are folded away."""
+def runs(rows: pd.DataFrame, page: Path) -> str:
+    """Return every run, with a link to its folder; those that count are folded away.
+
+    Args:
+        rows: See `tables.runs_table`.
+        page: Folder of the page, which links are relative to.
+    """
     ordered = rows.sort_values(["algorithm", "env", "method", "seed"], kind="stable")
     out, counted = ordered[~ordered["counted"]], ordered[ordered["counted"]]
-    shown = _runs(out, "Runs that do not count") if len(out) else "<p>All runs count.</p>"
+    shown = _runs(out, "Runs that do not count", page) if len(out) else "<p>All runs count.</p>"
     if len(counted):
-        shown += (
-            f"<details><summary>The {len(counted)} that count</summary>{_runs(counted, 'Runs that count')}</details>"
-        )
+        listed = _runs(counted, "Runs that count", page)
+        shown += f"<details><summary>The {len(counted)} that count</summary>{listed}</details>"
     return shown
 
 
-def _runs(rows: pd.DataFrame, label: str) -> str:
+def _link(folder: str, page: Path) -> str:
+    """Return a link from the page to the folder of a run."""
+    address = quote(os.path.relpath(folder, page.resolve()).replace(os.sep, "/"))
+    return f'<small><a class="run" href="{address}/">{html.escape(Path(folder).name)}</a></small>'
+
+
+def _runs(rows: pd.DataFrame, label: str, page: Path) -> str:
     cells = [
         [
             html.escape(str(row.state)),
@@ -112,7 +142,7 @@ def _runs(rows: pd.DataFrame, label: str) -> str:
             "–" if pd.isna(row.seed) else html.escape(str(row.seed)),
             f"{row.env_steps:,}",
             html.escape(str(row.note)) or "–",
-            f"<small>{html.escape(Path(row.folder).name)}</small>",
+            _link(str(row.folder), page),
         ]
         for row in rows.itertuples()
     ]

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -32,6 +33,7 @@ def page(
     figures: dict[str, list[Figure]],
     styles: Styles,
     smoothing: float = 0.0,
+    folder: Path = Path(),
 ) -> str:
     """Return the page.
 
@@ -43,25 +45,27 @@ def page(
         figures: Of each algorithm.
         styles: Color and dash of each method.
         smoothing: Of the learning curves at first; the page can change it.
+        folder: Of the page: links to runs are relative to it.
     """
     charts: list[dict[str, Any]] = []
     parts = [_section(section, tables, figures[section.algorithm], styles, charts) for section in sections]
     links = [*(section.algorithm for section in sections), "Runs", "Method"]
-    content = [*parts, _runs(tables["runs"]), _method(tables["scale"])]
-    folder = files("interreplay.analysis")
-    return Template((folder / "page.html").read_text()).substitute(
+    content = [*parts, _runs(tables["runs"], folder), _method(tables["scale"])]
+    package = files("interreplay.analysis")
+    return Template((package / "page.html").read_text()).substitute(
         title=html.escape(title),
         lead=_lead(runs, sections, tables["runs"]),
-        style=(folder / "page.css").read_text(),
+        style=(package / "page.css").read_text(),
         navigation="".join(f'<li><a href="#{_id(name)}">{html.escape(name)}</a></li>' for name in links),
         axes=_axes([figure.axis for listed in figures.values() for figure in listed if figure.axis]),
         smoothing=f"{smoothing:g}",
+        choices="" if charts else " hidden",
         methods="".join(_box(method, style) for method, style in styles.items()),
         content="\n".join(content),
         version=interreplay.__version__,
         plotly=plotly.offline.get_plotlyjs(),
         charts=json.dumps(charts, cls=PlotlyJSONEncoder).replace("<", "\\u003c"),
-        script=(folder / "page.js").read_text(),
+        script=(package / "page.js").read_text(),
     )
 
 
@@ -164,16 +168,16 @@ def _files(figure: Figure) -> str:
     return f'<span class="files">As {links}.</span>'
 
 
-def _runs(table: pd.DataFrame) -> str:
+def _runs(table: pd.DataFrame, folder: Path) -> str:
     states = Counter(table["state"])
     said = ", ".join(f"{number} {html.escape(str(state))}" for state, number in states.items())
-    return f'<h2 id="runs">Runs</h2><p>{said}.</p>{html_tables.runs(table)}'
+    return f'<h2 id="runs">Runs</h2><p>{said}.</p>{html_tables.runs(table, folder)}'
 
 
 def _method(scale: pd.DataFrame) -> str:
     points = "".join(f"<li>{text}</li>" for text in METHOD)
-    shown = html_tables.scale(scale) if len(scale) else ""
-    return f'<h2 id="method">Method</h2><ul>{points}</ul><h3>Scales and thresholds</h3>{shown}'
+    shown = f"<h3>Scales and thresholds</h3>{html_tables.scale(scale)}" if len(scale) else ""
+    return f'<h2 id="method">Method</h2><ul>{points}</ul>{shown}'
 
 
 METHOD = (

@@ -39,7 +39,7 @@ def make_report(
     results: Sequence[Path],
     output: Path,
     *,
-    baseline: str = "Uniform",
+    baseline: str | None = None,
     measure: str = "auto",
     count: str = "finished",
     statistic: str = "mean",
@@ -52,7 +52,8 @@ def make_report(
     Args:
         results: Folders in or below which runs are.
         output: Where to; made where it is missing. A report that is there already is replaced.
-        baseline: The method that others are compared with.
+        baseline: The method that others are compared with; by default Uniform, or one whose name contains it, or the
+            first.
         measure: ``"auto"``, or one of `study.MEASURES`.
         count: ``"finished"`` or ``"all"``.
         statistic: Of the learning curves, ``"mean"`` or ``"iqm"``.
@@ -67,7 +68,8 @@ def make_report(
     runs = read_runs(results)
     sections = build(runs, baseline=baseline, measure=measure, count=count, scores=scores or Scores())
     tables = all_tables(runs, sections)
-    style = styles(sorted({method for section in sections for method in section.methods}), baseline)
+    methods = {method for section in sections for method in section.methods}
+    style = styles(sorted(methods), {section.baseline for section in sections if section.baseline})
     drawn = {section.algorithm: figures(section, tables, statistic) for section in sections}
 
     # Drawing needs the extra `analysis`.
@@ -77,11 +79,13 @@ def make_report(
     try:
         output.mkdir(parents=True, exist_ok=True)
         paths = [output / PAGE]
-        paths[0].write_text(page(title, runs, sections, tables, drawn, style, smoothing), encoding="utf-8")
+        paths[0].write_text(page(title, runs, sections, tables, drawn, style, smoothing, output), encoding="utf-8")
         for name, table in tables.items():
-            if not len(table.columns) and name.startswith("curves_by"):  # nobody reported it
+            path = output / f"{name}.csv"
+            if not len(table):  # the page says why
+                path.unlink(missing_ok=True)
                 continue
-            paths.append(output / f"{name}.csv")
+            paths.append(path)
             table.to_csv(paths[-1], index=False, float_format="%.8g")
         for figure in (figure for listed in drawn.values() for figure in listed):
             paths += draw(smooth(figure, smoothing), style, output)

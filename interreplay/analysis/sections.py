@@ -10,6 +10,8 @@ from interreplay.analysis.reading.runs import EMPTY, FINISHED, UNREADABLE, Run
 from interreplay.analysis.scores import Scale, Scores, find_scale
 from interreplay.errors import UsageError, accepted_names
 
+UNIFORM = "Uniform"
+"""The baseline where none is named: the method of this name, or one whose name contains it."""
 MEASURES = {"evaluation": "evaluation return", "training": "training return", "success": "success rate"}
 
 
@@ -49,7 +51,7 @@ class Section:
         algorithm: Its name.
         measure: One of `MEASURES`; the same in all of its figures.
         methods: Those that are compared, the baseline first.
-        baseline: None where it did not run.
+        baseline: None where no run of it counts.
         tasks: One per environment.
         notes: What is to be said of it.
     """
@@ -64,26 +66,37 @@ class Section:
     def everywhere(self) -> tuple[list[str], list[Task]]:
         """Return the methods that ran in all environments in which anything can be compared, and these environments."""
         tasks = [task for task in self.tasks if task.shared and task.scale is not None]
-        return [m for m in self.methods if tasks and all(m in task.shared for task in tasks)], tasks
+        return self._in_all(tasks), tasks
+
+    def ranked(self) -> tuple[list[str], list[Task]]:
+        """Return what `everywhere` does; without any scale, all environments: to rank runs requires no scale."""
+        methods, tasks = self.everywhere()
+        if tasks:
+            return methods, tasks
+        tasks = [task for task in self.tasks if task.shared]
+        return self._in_all(tasks), tasks
+
+    def _in_all(self, tasks: Sequence[Task]) -> list[str]:
+        return [m for m in self.methods if tasks and all(m in task.shared for task in tasks)]
 
 
 def build(
-    runs: Sequence[Run], *, baseline: str = "Uniform", measure: str = "auto", count: str = "finished", scores: Scores
+    runs: Sequence[Run], *, baseline: str | None = None, measure: str = "auto", count: str = "finished", scores: Scores
 ) -> list[Section]:
     """Sort runs into sections.
 
     Args:
         runs: All runs.
-        baseline: The method that others are compared with.
+        baseline: The method that others are compared with; None chooses one per algorithm, see `_baseline`.
         measure: One of `MEASURES`, or ``"auto"``: evaluation returns where all runs of an algorithm have them.
         count: ``"finished"`` or ``"all"``, which also counts unfinished and crashed runs as far as they got.
         scores: What is known of the environments.
 
     Raises:
-        UsageError: The baseline is no method of these runs while it was asked for by name.
+        UsageError: The baseline is not a method of these runs.
     """
     methods = sorted({run.method for run in runs})
-    if baseline not in methods and baseline != "Uniform":
+    if baseline is not None and baseline not in methods:
         raise UsageError(f"no run of the baseline {baseline!r}; {accepted_names(baseline, methods)}")
     known = [run for run in runs if run.state not in (EMPTY, UNREADABLE) and len(run.results)]
     sections = []
@@ -98,16 +111,21 @@ def counts(run: Run, count: str) -> bool:
     return not run.repeats and (run.state == FINISHED or count == "all")
 
 
-def _section(algorithm: str, runs: Sequence[Run], baseline: str, measure: str, count: str, scores: Scores) -> Section:
+def _section(
+    algorithm: str, runs: Sequence[Run], baseline: str | None, measure: str, count: str, scores: Scores
+) -> Section:
     chosen, notes = _measure(runs, measure, count)
-    present = sorted({run.method for run in runs}, key=lambda method: (method != baseline, method))
+    usable = [run for run in runs if counts(run, count) and run.has(chosen)]
+    found, remark = _baseline(sorted({run.method for run in usable}), baseline)
+    notes += [remark] if remark else []
+    present = sorted({run.method for run in runs}, key=lambda method: (method != found, method))
     tasks = []
     for env in sorted({run.env for run in runs}):
         members = [run for run in runs if run.env == env]
         tasks.append(_task(env, members, present, chosen, count, scores))
-    found = baseline if any(baseline in task.shared for task in tasks) else None
-    if found is None:
-        notes.append(f"No finished run of {baseline}: nothing is shown relative to it.")
+    unscaled = [task.env for task in tasks if task.shared and task.scale is None]
+    if unscaled:
+        notes.append(NO_SCALE.format(envs=", ".join(unscaled)))
     names = {run.method: run.full_name for run in runs if run.method != run.full_name}
     notes += [f"{short} is {full}." for short, full in sorted(names.items())]
     section = Section(algorithm, chosen, present, found, tasks, notes)
@@ -117,6 +135,38 @@ def _section(algorithm: str, runs: Sequence[Run], baseline: str, measure: str, c
             f"Not in the figures over all environments, for want of counted runs in some: {', '.join(missing)}."
         )
     return section
+
+
+NO_SCALE = (
+    "No scale in {envs}: no method ends above random play. Normalized returns, ratios and steps to a threshold require "
+    "a scale and are left out; returns, their differences and probabilities of improvement do not."
+)
+
+
+def _baseline(methods: Sequence[str], named: str | None) -> tuple[str | None, str]:
+    """Return the method that others are compared with, and a remark where it is not the expected one.
+
+    Args:
+        methods: Those with runs that count, sorted.
+        named: What the user asked for; by default `UNIFORM`, a method whose name contains it, or the first method.
+    """
+    wanted = named or UNIFORM
+    others = [method for method in methods if method != wanted]
+    if not methods:
+        return None, "No run counts: nothing is compared. --count all also counts unfinished and crashed runs."
+    if not others:
+        return wanted, f"{wanted} alone has runs that count: there is nothing to compare it with."
+    if wanted in methods:
+        return wanted, ""
+    choice = "--baseline NAME chooses another: "
+    if named:
+        return None, f"No run of {named} counts: nothing is shown relative to it. {choice}{'; '.join(others)}."
+    if len(methods) == 1:
+        return methods[0], f"{methods[0]} alone has runs that count: there is nothing to compare it with."
+    similar = [method for method in methods if UNIFORM.lower() in method.lower()]
+    found = (similar or methods)[0]
+    choice += f"{'; '.join(method for method in methods if method != found)}."
+    return found, f"No run of {UNIFORM} counts: methods are compared with {found}. {choice}"
 
 
 def _measure(runs: Sequence[Run], measure: str, count: str) -> tuple[str, list[str]]:

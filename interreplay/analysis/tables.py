@@ -12,8 +12,9 @@ import pandas as pd
 from interreplay.analysis.curves import Curves, align
 from interreplay.analysis.reading.results import REPLAY
 from interreplay.analysis.reading.runs import Run
+from interreplay.analysis.reading.settings import printable
 from interreplay.analysis.sections import MEASURES, Section, Task
-from interreplay.runs.results.intervals import STATISTICS, Array, improvement, interval, mean, ratio
+from interreplay.runs.results.intervals import STATISTICS, Array, difference, improvement, interval, mean, ratio
 
 JUDGED = {"auc": "area under the curve", "final": "final return"}
 PROFILE_POINTS = 101
@@ -41,7 +42,7 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
                 "seconds": run.results["seconds"].iloc[-1] if len(run.results) else np.nan,
                 **dict(zip(JUDGED, counted.get(id(run), (np.nan, np.nan)), strict=True)),
                 "note": run.note or ("" if id(run) in counted else f"no {measures.get(run.algorithm, '')}"),
-                "folder": str(run.path),
+                "folder": printable(str(run.path)),
             }
             for run in runs
         ]
@@ -79,7 +80,10 @@ def _curves(section: Section, task: Task, axis: str) -> Iterator[dict[str, Any]]
 
 
 def efficiency_table(sections: Sequence[Section]) -> pd.DataFrame:
-    """Return per environment and method area, final return, steps to the threshold, also relative to the baseline."""
+    """Return per environment and method area, final return, steps to the threshold, also relative to the baseline.
+
+    Without a scale of an environment the threshold and the ratios are missing.
+    """
     return pd.DataFrame(
         [
             _efficiency(section, task, method)
@@ -99,6 +103,13 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
         values = judged(curves, kind)
         low, high = interval(mean, [values])
         row |= {kind: values.mean(), f"{kind}_low": low, f"{kind}_high": high}
+    if base is not None:
+        for kind in JUDGED:
+            ours, theirs = judged(curves, kind), judged(base, kind)
+            of_itself = method == section.baseline
+            low, high = (np.nan, np.nan) if of_itself else interval(difference, [ours, theirs])
+            row |= {f"{kind}_difference": difference(ours, theirs)}
+            row |= {f"{kind}_difference_low": low, f"{kind}_difference_high": high}
     if scale is None:
         return row
     reached = curves.reached(scale.threshold)
@@ -175,12 +186,13 @@ def improvement_table(sections: Sequence[Section]) -> pd.DataFrame:
     """Return the probability that a run of a method is better than one of the baseline."""
     rows = []
     for section in sections:
-        methods, tasks = section.everywhere()
+        methods, tasks = section.ranked()
         for method in methods if section.baseline in methods else []:
             if method == section.baseline:
                 continue
             for kind in JUDGED:
-                both = [*strata(section, method, kind), *strata(section, str(section.baseline), kind)]
+                compared = (method, str(section.baseline))
+                both = [judged(task.shared[name], kind) for name in compared for task in tasks]
                 statistic = improvement(len(tasks))
                 low, high = interval(statistic, both)
                 row = {"algorithm": section.algorithm, "method": method, "baseline": section.baseline, "measure": kind}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ from interreplay.errors import UsageError
 from interreplay.transitions import Transitions
 
 METADATA = "metadata.json"
+MOST_STEPS = 2**31 - 1
+"""What a storage can hold."""
 
 
 def is_minari_folder(folder: Path) -> bool:
@@ -27,10 +32,9 @@ def open_folder(folder: Path) -> Dataset:
     Raises:
         UsageError: It cannot be read, or Minari is not installed.
     """
-    minari = _minari(str(folder))
+    minari = _minari(f"offline data {folder}")
     data = folder / "data" if (folder / "data").is_dir() else folder
-    with readable(str(folder)):
-        return _dataset(str(folder), minari.MinariDataset(data), data)
+    return _dataset(str(folder), minari, data)
 
 
 def open_id(name: str) -> Dataset:
@@ -39,20 +43,53 @@ def open_id(name: str) -> Dataset:
     Raises:
         UsageError: There is none of this name, it cannot be downloaded or read, or Minari is not installed.
     """
-    minari = _minari(name)
+    minari = _minari(f"offline data {name}")
     shown = f"minari:{name}"
+    from minari.storage import get_dataset_path
+
+    data = get_dataset_path(name) / "data"
+    if not data.exists():
+        _download(name)
+    return _dataset(shown, minari, data)
+
+
+def _download(name: str) -> None:
+    """Download a dataset from Minari's remote, without the messages of the client about its retries.
+
+    Raises:
+        UsageError: The remote cannot be reached, or it has no such dataset.
+    """
+    from minari.storage import hosting
+    from minari.storage.remotes import DEFAULT_REMOTE
+
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        found = minari.load_dataset(name)
-    except FileNotFoundError:
-        try:
-            found = minari.load_dataset(name, download=True)
-        except Exception as error:  # of the network, or of who answers there
-            raise UsageError(
-                f"offline data {shown} is not on this machine and cannot be downloaded: {first_line(error)}"
-            ) from error
-    except Exception as error:
-        raise UsageError(f"offline data {shown} cannot be read: {first_line(error)}") from error
-    return _dataset(shown, found, Path(found.storage.data_path))
+        hosting.download_dataset(name)
+    except Exception as error:  # the client's own errors differ between its versions
+        remote = os.environ.get("MINARI_REMOTE", DEFAULT_REMOTE)
+        raise UsageError(
+            f"offline data minari:{name} is not on this machine and cannot be downloaded from {remote}: "
+            f"{first_line(error)}"
+        ) from error
+    finally:
+        logging.disable(before)
+
+
+def check_new(name: str) -> None:
+    """Check that a dataset of this name can be written.
+
+    Raises:
+        UsageError: Minari is not installed, the name is malformed, or there is a dataset of this name.
+    """
+    minari = _minari(f"--record_data {name}")
+    if not is_id(name):
+        raise UsageError(
+            f"--record_data {name!r} is not a valid dataset name; expected name-vN or namespace/name-vN, such as "
+            "pendulum/sac-v0"
+        )
+    if name in minari.list_local_datasets():
+        raise UsageError(f"--record_data {name}: there is such a dataset already; choose another name or version")
 
 
 def is_id(name: str) -> bool:
@@ -65,15 +102,26 @@ def is_id(name: str) -> bool:
         return False
 
 
-def _minari(name: str) -> Any:
+def _minari(purpose: str) -> Any:
     try:
         import minari
     except ImportError:
-        raise UsageError(f"offline data {name} needs minari: pip install 'interreplay[minari]'") from None
+        raise UsageError(f"{purpose} needs minari: pip install 'interreplay[minari]'") from None
     return minari
 
 
-def _dataset(name: str, found: Any, data: Path) -> Dataset:
+def _dataset(name: str, minari: Any, data: Path) -> Dataset:
+    """Return the dataset in Minari's folder `data`.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    files = sorted(path for path in data.rglob("*") if path.is_file())
+    with readable(name):
+        _check_totals(name, data / METADATA, sum(file.stat().st_size for file in files))
+        found = minari.MinariDataset(data)
+        rows = int(found.total_steps)
+
     def portions() -> Iterator[Transitions]:
         for number, episode in enumerate(found.iterate_episodes()):
             yield episode_rows(
@@ -86,6 +134,22 @@ def _dataset(name: str, found: Any, data: Path) -> Dataset:
                 np.asarray(episode.truncations, bool),
             )
 
-    files = sorted(path for path in data.rglob("*") if path.is_file())
-    rows = int(found.total_steps)
     return Dataset(name, files, portions, rows, found.observation_space, found.action_space)
+
+
+def _check_totals(name: str, metadata: Path, size: int) -> None:
+    """Check the totals of a dataset before memory is allocated for them.
+
+    Args:
+        name: Of the dataset.
+        metadata: File with the totals.
+        size: Bytes of all files; each episode takes at least one.
+
+    Raises:
+        UsageError: A total is impossible.
+    """
+    found = json.loads(metadata.read_text())
+    for total, most in (("total_steps", MOST_STEPS), ("total_episodes", size)):
+        value = found.get(total, 0)
+        if isinstance(value, int) and not 0 <= value <= most:
+            raise UsageError(f"offline data {name}: {total} is {value:.6g}; expected 1 to {most:,}")

@@ -44,6 +44,8 @@ def open_saved(name: str, folder: Path) -> Dataset:
         if state is None:
             raise UsageError(f"offline data {name} holds no replayed transitions; expected a replay buffer with rows")
         storage = Storage(int(state["capacity"]))
+        if int(state["written"]) < 0:
+            raise UsageError(f"offline data {name} claims {state['written']} written rows; expected 1 or more")
         storage.load_state_dict(dict(state))
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return Dataset(name, files, lambda: _portions(storage), len(storage), normalized=True)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from interreplay.datasets.conversion import Conversion, Spaces
-from interreplay.datasets.dataset import Dataset
+from interreplay.datasets.dataset import Dataset, readable
 from interreplay.datasets.find import find_dataset
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs import state_files
@@ -98,7 +98,8 @@ def _copy(dataset: Dataset, conversion: Conversion, target: Path) -> None:
         count = sum(map(len, portions))
     if not count:
         raise UsageError(f"offline data {dataset.name} holds no steps")
-    state = _stored(dataset.name, portions, count).state_dict()
+    with readable(dataset.name):  # a count that does not fit in memory
+        state = _stored(dataset.name, portions, count).state_dict()
     arrays = (state["rows"], state["tails"]["rows"], *(frames["pixels"] for frames in state["frames"].values()))
     key = _digest([repr(state["columns"]).encode(), *(memoryview(array.contiguous().numpy()) for array in arrays)])
 

@@ -40,7 +40,7 @@ def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--render", action="store_true", help="show it in a window")
     add("--trust_checkpoint", action="store_true", help="load pickles that name code; they could run anything")
-    add("--record_data", metavar="NAME", help="write a Minari dataset such as pendulum/sac-v0")
+    add("--record_data", metavar="NAME", help="write a Minari dataset, called name-vN, such as pendulum/sac-v0")
 
 
 def check_evaluate(given: argparse.Namespace) -> None:
@@ -57,3 +57,7 @@ def check_evaluate(given: argparse.Namespace) -> None:
         raise UsageError("--render needs a screen, and DISPLAY is not set; --video FILE.gif needs none")
     if not given.checkpoint.exists():
         raise UsageError(f"{given.checkpoint} does not exist; give a checkpoint, or the folder of a run")
+    if given.record_data:
+        from interreplay.datasets.minari_episodes import check_new  # imports torch: only where it is needed
+
+        check_new(given.record_data)

@@ -9,6 +9,8 @@ from run_folders import ours, row, settings, study, write
 
 from interreplay.analysis.__main__ import main
 from interreplay.analysis.drawing.charts import BASELINE, apart, styles
+from interreplay.analysis.drawing.interactive import broken
+from interreplay.analysis.html_tables import number
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,11 @@ def test_what_replay_of_unrolls_did_is_drawn(tmp_path):
 def test_the_page_needs_nothing_from_outside(report):
     page = re.sub(r"<script>.*?</script>", "", (report / "index.html").read_text(), flags=re.DOTALL)
     links = re.findall(r'(?:src|href)="((?!#|data:)[^"]*)"', page)
-    assert all((report / link).is_file() for link in links) and not [link for link in links if "/" in link]
+    runs = {link for link in links if "/" in link}
+    assert all((report / link).is_file() for link in links if link not in runs)
+    assert {(report / link).resolve() for link in runs} == {
+        path.resolve() for path in (report.parent / "runs").iterdir()
+    }
     assert {"sac-learning.png", "sac-learning-by-time.svg", "curves_by_time.csv", "overview.csv", "runs.csv"} <= set(
         links
     )
@@ -94,12 +100,13 @@ def test_the_page_tells_of_runs_that_do_not_count(report):
 
 
 @pytest.mark.slow
-def test_the_same_runs_make_the_same_report(report, tmp_path):
+def test_the_same_runs_make_the_same_report(report):
     runs = report.parent / "runs"
-    assert main([str(runs), "--output", str(tmp_path), "--title", "Two <methods>"]) == 0
+    again = report.parent / "again"
+    assert main([str(runs), "--output", str(again), "--title", "Two <methods>"]) == 0
     for path in report.iterdir():
         if path.suffix != ".png":
-            assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+            assert path.read_bytes() == (again / path.name).read_bytes(), path.name
 
 
 def test_the_command_says_what_it_found(tmp_path, capsys):
@@ -107,7 +114,42 @@ def test_the_command_says_what_it_found(tmp_path, capsys):
     assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     assert "1 runs: 1 unfinished" in shown and "1,000 of 5,000 steps" in shown and "index.html" in shown
-    assert "No finished run of Uniform" in (tmp_path / "out" / "index.html").read_text()
+    assert "No run counts: nothing is compared. --count all" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_without_uniform_another_method_is_the_baseline_and_the_flag_is_named(tmp_path, capsys):
+    for seed in range(2):
+        for method, last in (("NMER", 9.0), ("Uniform-LN", 7.0)):
+            ours(tmp_path / "runs", "Hopper-v5", method, seed, [0.0, 5.0 + seed, last + seed])
+    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
+    remark = "No run of Uniform counts: methods are compared with Uniform-LN. --baseline NAME chooses another: NMER."
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert remark in page and remark in capsys.readouterr().out
+    assert "Area ÷ Uniform-LN" in page and page.count('type="checkbox"') == 2
+    improvement = pd.read_csv(tmp_path / "out" / "improvement.csv")
+    assert set(zip(improvement["method"], improvement["baseline"], strict=True)) == {("NMER", "Uniform-LN")}
+
+
+def test_without_learning_the_page_says_so_and_shows_differences(tmp_path, capsys):
+    for seed in range(3):
+        ours(tmp_path / "runs", "Hopper-v5", "Uniform", seed, [0.0, -50.0 - seed, -90.0])
+        ours(tmp_path / "runs", "Hopper-v5", "NMER", seed, [0.0, -40.0 - seed, -80.0 - seed])
+    arguments = [str(tmp_path / "runs"), "--output", str(tmp_path / "out")]
+    (tmp_path / "out").mkdir()
+    assert main(arguments) == 0
+    reason = "No scale in Hopper-v5: no method ends above random play."
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert reason in page and reason in capsys.readouterr().out
+    assert "Scales and thresholds" not in page and "÷" not in page and "Steps to threshold" not in page
+    assert "Mean − Uniform" in page and "Final − Uniform" in page and "probability of improvement" in page
+    written = {path.name for path in (tmp_path / "out").glob("*.csv")}
+    assert {"improvement.csv", "efficiency.csv"} <= written and not written & {
+        "scale.csv",
+        "aggregate.csv",
+        "overview.csv",
+    }
+    assert all(len(pd.read_csv(tmp_path / "out" / name)) for name in written)
+    assert not re.search(r"</h2>\s*<h2|</h3>\s*<h[23]", page), "a heading without content"
 
 
 @pytest.mark.slow
@@ -150,8 +192,26 @@ def test_mistakes_end_in_one_line(tmp_path, capsys, words, said):
 
 
 def test_one_color_per_method_and_dashes_after_the_last():
-    found = styles([f"m{i}" for i in range(9)] + ["Uniform"], "Uniform")
+    found = styles([f"m{i}" for i in range(9)] + ["Uniform"], {"Uniform"})
     assert found["Uniform"] == (BASELINE, "solid") and len(set(found.values())) == 10
+    assert list(styles(["PER", "NMER"], {"Uniform"})) == ["NMER", "PER"], "what did not run has no box and no color"
+
+
+def test_long_labels_are_broken_and_never_cut():
+    assert broken("RWR(temperature=0.5) (20)") == ["RWR(temperature=", "0.5) (20)"]
+    assert broken("RWR, temperature=0.5 (2)") == ["RWR,", "temperature=0.5", "(2)"]
+    assert broken("NMER (5)") == ["NMER (5)"]
+    assert broken("ContinuousTransition (10)") == ["Continuous", "Transition (10)"]
+    assert broken("x" * 40) == ["x" * 16, "x" * 16, "x" * 8]
+    for label in ("NMER, k=10, alpha=0.75, selector=Prioritized (3)", "LCER, variant=member, n_clusters=1000 (5)"):
+        lines = broken(label)
+        assert max(map(len, lines)) <= 16 and "".join(lines).replace(" ", "") == label.replace(" ", "")
+
+
+def test_numbers_have_the_same_digits_and_the_minus_sign_of_axes():
+    values = [1.1, 0.661, -0.5, 12.0, 99.99, -123.45, -1636.2, 0.0]
+    assert [number(value) for value in values] == ["1.10", "0.661", "−0.500", "12.0", "100", "−123.5", "−1,636", "0.00"]
+    assert [number(value) for value in (None, float("nan"))] == ["–", "–"]
 
 
 def test_labels_are_moved_apart_and_stay_inside():

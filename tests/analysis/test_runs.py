@@ -152,8 +152,9 @@ def test_runs_of_a_study_are_called_as_the_study_calls_them_and_those_not_begun_
     found = {run.description.seed: (run.method, run.state, run.note) for run in read_runs([tmp_path])}
     assert found == {0: ("LCER-RM", "finished", ""), 1: ("LCER-RM", "empty", "not begun")}
     (tmp_path / "study.yaml").write_text("runs: 3")
-    with pytest.raises(UsageError, match="study.yaml is no study's"):
-        read_runs([tmp_path])
+    damaged, run = read_runs([tmp_path])
+    assert (damaged.path, damaged.state) == (tmp_path, "unreadable") and "study.yaml is not a study" in damaged.note
+    assert (run.path, run.state) == (folder, "finished")
 
 
 def test_the_same_seed_twice_counts_once(tmp_path):
@@ -169,6 +170,21 @@ def test_folders_given_twice_are_read_once_and_checkpoints_are_not_runs(tmp_path
     (folder / "checkpoint_00001000" / "params.json").write_text("{}")
     (folder / "best_checkpoint_00001000" / "empty").mkdir(parents=True)
     assert len(read_runs([tmp_path, folder])) == 1
+
+
+def test_links_to_runs_are_followed_and_circles_end(tmp_path):
+    folder = ours(tmp_path / "elsewhere", "Hopper-v5", "NMER", 0, [1.0])
+    other = ours(tmp_path / "more" / "deep", "Hopper-v5", "NMER", 1, [1.0])
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "run").symlink_to(folder)
+    (links / "again").symlink_to(folder)
+    (links / "more").symlink_to(tmp_path / "more")
+    (links / "circle").symlink_to(links)
+    (other.parent / "up").symlink_to(tmp_path / "more")
+    (links / "broken").symlink_to(tmp_path / "nowhere")
+    assert [run.path for run in read_runs([links])] == [folder, other]
+    assert [run.path for run in read_runs([links / "run"])] == [folder]
 
 
 def test_no_runs_and_no_folder_are_told(tmp_path):

@@ -126,7 +126,7 @@ def test_one_seed_has_no_interval_and_says_so(tmp_path):
     (section,), tables = tables_of(tmp_path)
     assert np.isnan(tables["curves"]["mean_low"]).all() and np.isnan(one(tables["efficiency"])["auc_low"])
     assert any("no interval" in note for note in section.tasks[0].notes)
-    assert any("No finished run of Uniform" in note for note in section.notes)
+    assert any("NMER alone has runs that count: there is nothing to compare it with" in note for note in section.notes)
 
 
 def test_a_method_that_lacks_an_environment_is_left_out_of_the_whole_and_named(tmp_path):

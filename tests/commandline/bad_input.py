@@ -222,6 +222,8 @@ EVALUATE = [
     ("full --seeds 3", "--seeds"),
     ("full --render --video a.gif", "--render and --video"),
     ("full --video a.avi", "a.avi", ".gif or .mp4"),
+    ("full --record_data noversion", "--record_data 'noversion' is not a valid dataset name", "name-vN"),
+    ("full --record_data hopper/nmer-v", "'hopper/nmer-v' is not a valid dataset name", "pendulum/sac-v0"),
 ]
 RLLIB = [
     ("", "arguments are required: command"),
@@ -267,6 +269,7 @@ RLLIB = [
     ("evaluate none", "none does not exist"),
     ("evaluate full", "no checkpoint"),
     ("evaluate full --render-to a.avi", "a.avi", ".gif or .mp4"),
+    ("evaluate full --record_data noversion", "--record_data 'noversion' is not a valid dataset name", "name-vN"),
 ]
 REPORT = [
     ("", "arguments are required: RESULTS"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import gymnasium as gym
 import numpy as np
@@ -244,7 +247,7 @@ def test_what_there_is_not_or_is_none(tmp_path, monkeypatch):
         raise ConnectionError("no route\nto host")
 
     monkeypatch.setattr("minari.storage.hosting.download_dataset", no_network)
-    refused("minari:mujoco/none-v0", "is not on this machine and cannot be downloaded: no route to host")
+    refused("minari:mujoco/none-v0", "cannot be downloaded from hf://farama-minari: no route to host")
 
 
 def test_a_dataset_is_downloaded_where_it_is_not_here(monkeypatch):
@@ -256,6 +259,114 @@ def test_a_dataset_is_downloaded_where_it_is_not_here(monkeypatch):
 
     monkeypatch.setattr("minari.storage.hosting.download_dataset", download)
     assert len(open_rows("minari:far/away-v0", spaces())) == 100 and calls == ["far/away-v0"]
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """An imitation of Hugging Face with the signatures of the installed client; it serves the folder ``hub``."""
+    client = pytest.importorskip("huggingface_hub").HfApi
+    folder = tmp_path / "hub"
+    made = mock.create_autospec(client)
+    api = made.return_value
+
+    def file(repo_id, filename, local_dir=None, **_):
+        path = folder / repo_id.removeprefix("farama-minari/") / filename
+        if local_dir is None:
+            return str(path)
+        target = Path(local_dir) / filename
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return shutil.copy(path, target)
+
+    def snapshot(repo_id, allow_patterns, local_dir, **_):
+        name = allow_patterns.removesuffix("/*")
+        shutil.copytree(folder / repo_id.removeprefix("farama-minari/") / name, Path(local_dir) / name)
+
+    api.list_datasets.return_value = [SimpleNamespace(id="farama-minari/far")]
+    api.hf_hub_download.side_effect = file
+    api.snapshot_download.side_effect = snapshot
+    monkeypatch.setattr("minari.storage.remotes.huggingface.HfApi", made)
+    with monkeypatch.context() as there:
+        there.setenv("MINARI_DATASETS_PATH", str(folder))
+        minari_dataset(episodes(), "far/away-v0")
+    (folder / "far" / "namespace_metadata.json").write_text(json.dumps({"datasets": ["far/away-v0"]}))
+    return api
+
+
+def test_the_client_of_the_default_remote_downloads_a_dataset(hub, tmp_path):
+    storage = open_rows("minari:far/away-v0", spaces())
+    identical(plain(everything(storage)), plain(transitions(episodes())))
+    assert hub.snapshot_download.call_count == 1 and (tmp_path / "minari" / "far" / "away-v0" / "data").is_dir()
+    assert open_rows("minari:far/away-v0", spaces()).key == storage.key
+    assert hub.snapshot_download.call_count == 1
+
+
+def test_a_failing_client_is_one_line(hub, capfd):
+    def fails(*_, **__):
+        logging.getLogger("huggingface_hub").warning("Retrying in 8s [Retry 5/5].")
+        raise OSError("[Errno -2] Name or service\nnot known")
+
+    hub.list_datasets.side_effect = fails
+    remote = "is not on this machine and cannot be downloaded from hf://farama-minari: "
+    refused("minari:far/away-v0", remote + r"\[Errno -2\] Name or service not known")
+    hub.list_datasets.side_effect = lambda **_: [SimpleNamespace(id="farama-minari/far")]
+    refused("minari:far/off-v0", remote + "Couldn't find any version for dataset far/off")
+    assert "Retrying" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("total", "value", "reason"),
+    [
+        ("total_steps", 2_000_000_000, "cannot be read: .*llocate|says that it has 2,000,000,000 steps"),
+        ("total_steps", -5, "total_steps is -5; expected 1 to 2,147,483,647"),
+        ("total_steps", 10**30, r"total_steps is 1e\+30; expected 1 to 2,147,483,647"),
+        ("total_steps", 1e300, "cannot be read: capacity is 1000"),
+        ("total_steps", 0, "holds no steps"),
+        ("total_steps", "many", "cannot be read: .*'many'"),
+        ("total_steps", [3], "cannot be read: .*'list'"),
+        ("total_steps", float("nan"), "cannot be read: .*NaN"),
+        ("total_episodes", 2_000_000_000, r"total_episodes is 2e\+09; expected 1 to [1-9],"),
+        ("total_episodes", -5, "total_episodes is -5; expected 1 to"),
+        ("total_episodes", "many", "cannot be read: "),
+        ("observation_space", '{"type":"Dict","subspaces":{"a":' * 5000 + "1" + "}}" * 5000, "recursion depth"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_impossible_metadata_is_one_line(total, value, reason, tmp_path):
+    name = minari_dataset(episodes(2))
+    path = tmp_path / "minari" / name / "data" / "metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {total: value}))
+    for place in (name, tmp_path / "minari" / name):
+        refused(place, reason)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "reason"),
+    [
+        ("written", -5, "claims -5 written rows; expected 1 or more"),
+        ("written", 10**30, "cannot be read: "),
+        ("capacity", -5, "cannot be read: capacity is -5"),
+        ("capacity", 10**30, "cannot be read: capacity is 1000"),
+        ("capacity", [], "cannot be read: .*'list'"),
+        ("columns", [], "holds no replayed transitions"),
+        ("rows", "x", "cannot be read: "),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_an_impossible_saved_buffer_is_one_line(entry, value, reason, tmp_path):
+    buffer = Uniform(capacity=25)
+    buffer.add(transitions(episodes(1)))
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    state = state_files.load(tmp_path / "state")
+    state["storage"][entry] = value
+    state_files.save(tmp_path / "state", state)
+    refused(tmp_path / "state", reason)
+
+
+def test_a_deeply_nested_saved_buffer_is_one_line(tmp_path):
+    (tmp_path / "state").mkdir()
+    deep = '{"dict":{"storage":' * 100_000 + "1" + "}}" * 100_000
+    (tmp_path / "state" / "state.json").write_text(deep)
+    refused(tmp_path / "state", "cannot be read: .*recursion depth")
 
 
 def test_a_damaged_copy_is_made_again_and_a_changed_dataset_is_another_one(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("
 # Packages that a Python goes without: labmaze, which dm-control needs, has no wheels for 3.13.
 WITHOUT = {"3.13": {"shimmy", "dm-control"}}
 # Ranges that no pin fills: what only benchmarks need, what tests do without, and what Ray and PyTorch bring.
-UNPINNED = {"stable-baselines3", "torchrl", "cpprb", "h5py", "pyyaml", "typing-extensions"}
+UNPINNED = {"stable-baselines3", "torchrl", "cpprb", "pyyaml", "typing-extensions"}
 FOLDERS = ("interreplay", "replay_buffers", "docs", "examples", "benchmarks", "cluster_deployment", "env")
 KINDS = {".py", ".md", ".yaml", ".txt", ".def"}
 
@@ -78,6 +79,16 @@ def test_extras_that_are_named_anywhere_exist():
     texts = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in KINDS]
     named = {extra for path in texts for extra in re.findall(r"interreplay\[([\w-]+)\]", path.read_text())}
     assert named <= set(EXTRAS) and {"dm-control", "analysis"} <= named
+
+
+def test_the_client_of_minaris_default_remote_is_installed():
+    """`interreplay train --offline_data minari:ID` downloads through it; most datasets are HDF5 files."""
+    remotes = pytest.importorskip("minari.storage.remotes")
+    kind = remotes.DEFAULT_REMOTE.partition("://")[0]
+    (wanted,) = [line for line in requirements(EXTRAS["minari"]) if line.name == "minari"]
+    assert wanted.extras == {kind}
+    assert type(remotes.get_cloud_storage()).__name__ == "HuggingFaceStorage"
+    assert importlib.util.find_spec("h5py")
 
 
 @pytest.mark.slow

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import shutil
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from ray import cloudpickle
 from ray.rllib.algorithms.dqn import DQNConfig
@@ -22,6 +25,7 @@ import enjoy
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.rllib import SAC
 from interreplay.rllib.checkpoints import safe_pickle
+from interreplay.rllib.checkpoints.pickle_nesting import check_nesting
 from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 from interreplay.runs.state_files import manifest
 from tests.rllib.small_runs import config, same, weights
@@ -180,6 +184,46 @@ def test_damaged_pickles_are_one_line(ours):
 
 
 # -- configurations -------------------------------------------------------------------------------
+
+
+LEVELS = 200_000
+NESTED = {
+    "a key of tuples": b"\x80\x04}N" + b"\x85" * LEVELS + b"Ns.",
+    "queues": b"\x80\x04\x8c\x0bcollections\x8c\x05deque\x93\x94"
+    + b"h\x00" * (LEVELS - 1)
+    + b")R"
+    + b"\x85\x85R" * (LEVELS - 1)
+    + b".",
+    "lists from outside": b"\x80\x04" + b"]" * LEVELS + b"a" * (LEVELS - 1) + b".",
+}
+
+
+@pytest.mark.parametrize("pickled", NESTED.values(), ids=NESTED)
+def test_deeply_nested_pickles_are_one_line_and_end_no_process(pickled, tmp_path):
+    (tmp_path / "state.pkl").write_bytes(pickled)
+    with pytest.raises(
+        CheckpointError, match=r"state\.pkl cannot be read: its values are nested in more than 1,000 levels"
+    ):
+        safe_pickle.check(tmp_path)
+
+
+def test_nesting_is_that_of_values_however_they_are_pickled(tmp_path):
+    def nested(levels):
+        found = deque()
+        for i in range(levels - 2):
+            found = [(found,), {"a": found}, deque([found]), {i: (1, found)}][i % 4]
+        return found
+
+    circle = [1, {}]
+    circle[1]["self"] = circle
+    shared = [nested(9)] * 3000
+    for protocol in range(2, 6):
+        for value in (circle, shared, list(range(5000)), [[i] for i in range(5000)], np.ones((3, 4)), {1.5: None}):
+            check_nesting(io.BytesIO(pickle.dumps(value, protocol)))
+        check_nesting(io.BytesIO(pickle.dumps(nested(250), protocol)))
+    with pytest.raises(ValueError, match="more than 1,000 levels"):
+        check_nesting(io.BytesIO(b"\x80\x04" + b"]" * 1002 + b"a" * 1001 + b"."))
+    check_nesting(io.BytesIO(b"\x80\x04" + b"]" * 1000 + b"a" * 999 + b"."))
 
 
 def test_what_is_rebuilt_acts_as_what_was_saved(made):

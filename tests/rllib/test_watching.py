@@ -154,7 +154,7 @@ def test_a_dataset_holds_what_the_environment_was_given(checkpoint, tmp_path, mo
             obs = env.step(action)[0]
     with pytest.raises(UsageError, match="there is such a dataset already"):
         watch(checkpoint, PlaybackOptions(episodes=1, dataset="pendulum/test-v0"))
-    with pytest.raises(UsageError, match="'no name' is no name of a dataset"):
+    with pytest.raises(UsageError, match="'no name' is not a valid dataset name"):
         watch(checkpoint, PlaybackOptions(episodes=1, dataset="no name"))
 
 

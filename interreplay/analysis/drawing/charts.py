@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -132,12 +132,12 @@ def ink(value: float) -> str:
 Styles = dict[str, tuple[str, str]]
 
 
-def styles(methods: Sequence[str], baseline: str) -> Styles:
-    """Return one color and dash per method, the same in all figures; the baseline is gray."""
-    others = [method for method in sorted(methods) if method != baseline]
+def styles(methods: Sequence[str], baselines: Collection[str]) -> Styles:
+    """Return one color and dash per method, the same in all figures; baselines come first and are gray."""
+    others = [method for method in sorted(methods) if method not in baselines]
     cycle = len(COLORS)
     found = {m: (COLORS[i % cycle], DASHES[i // cycle % len(DASHES)]) for i, m in enumerate(others)}
-    return {baseline: (BASELINE, "solid")} | found
+    return {method: (BASELINE, "solid") for method in sorted(methods) if method in baselines} | found
 
 
 def smoothed(values: Any, weight: float) -> Any:

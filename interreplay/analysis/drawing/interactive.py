@@ -13,6 +13,10 @@ from interreplay.analysis.drawing.charts import Cells, Chart, Line, Styles, apar
 
 HEIGHT = 300
 GAP = 0.075
+LINE = 16
+"""Characters of a label for which there is room to the right of a chart."""
+BREAKS = re.compile(r"(?<=[ ,=_/-])|(?=\()|(?<=[a-z])(?=[A-Z])")
+"""Where a label may be broken."""
 
 
 def draw(chart: Chart, styles: Styles) -> dict[str, Any]:
@@ -65,7 +69,7 @@ def _lines(figure: go.Figure, chart: Chart, styles: Styles) -> None:
         font = {"color": styles[line.method][0], "size": 11}
         figure.add_annotation(text=_text(line.label), showarrow=False, font=font, name=line.method, **place)
     longest = max((len(part) for label in labels for part in label), default=0)
-    margin = {"l": 8, "r": min(150, 12 + 7 * longest), "t": 16, "b": 8}
+    margin = {"l": 8, "r": 14 + 7.5 * longest, "t": 16, "b": 8}
     figure.update_layout(height=HEIGHT, margin=margin)
     if max(float(np.max(line.x)) for line in chart.lines) >= 1000:
         figure.update_xaxes(tickformat="~s")
@@ -73,9 +77,17 @@ def _lines(figure: go.Figure, chart: Chart, styles: Styles) -> None:
 
 
 def broken(label: str) -> list[str]:
-    """Return a long name on two lines, as far as it has a place to break."""
-    parts = re.split(r"(?<=, )|(?<=[a-z])(?=[A-Z])", label, maxsplit=1)
-    return parts if len(label) > 14 else [label]
+    """Return a name on as many lines as it takes, each up to `LINE` characters long."""
+    lines = [""]
+    for part in BREAKS.split(label):
+        while len(lines[-1] + part.rstrip()) > LINE:
+            if lines[-1]:
+                lines.append("")
+            else:  # a part that has no place to break
+                lines[-1:] = [part[:LINE], ""]
+                part = part[LINE:]
+        lines[-1] += part
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _text(text: str) -> str:
@@ -137,7 +149,7 @@ def _cells(figure: go.Figure, cells: Cells) -> None:
     margin = {"l": 8, "r": 8, "t": 8, "b": 8}
     figure.update_layout(height=70 + 30 * len(rows), margin=margin)
     figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
-    figure.update_xaxes(showgrid=False, type="category", tickangle=-40 if len(columns) > 4 else 0)
+    figure.update_xaxes(showgrid=False, type="category", tickangle=None, autotickangles=[0, 45, 90])
 
 
 def _dots(figure: go.Figure, chart: Chart, styles: Styles) -> None:

@@ -20,6 +20,7 @@ from interreplay.analysis.drawing.charts import Cells, Chart, Figure, Styles, ap
 DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 PANEL = 4.6, 3.3
 LONGEST = 26
+LONGEST_TITLE = 60
 PARAMETERS: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -61,7 +62,7 @@ def _drawn(figure: Figure, styles: Styles) -> Any:
     drawn, panels = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     drawn.suptitle(figure.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
     for panel, chart in zip(panels.flat, figure.charts, strict=False):
-        panel.set_title(chart.title)
+        panel.set_title(_short(chart.title, LONGEST_TITLE))
         panel.set_xlabel(chart.x)
         if chart.cells is not None:
             _draw_cells(panel, chart.cells)
@@ -94,9 +95,9 @@ def _draw_cells(panel: Any, cells: Cells) -> None:
         panel.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink(value))
 
 
-def _short(name: str) -> str:
+def _short(name: str, most: int = LONGEST) -> str:
     """Return a name that leaves room for what it names."""
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def _draw_lines(panel: Any, chart: Chart, styles: Styles) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -14,9 +13,9 @@ from typing import Any
 import pandas as pd
 
 from interreplay.analysis.reading.planned_runs import NAME as STUDY
-from interreplay.analysis.reading.planned_runs import planned
+from interreplay.analysis.reading.planned_runs import damage, forget, planned
 from interreplay.analysis.reading.results import FILES, Results, read_results
-from interreplay.analysis.reading.settings import Description, describe, method_names
+from interreplay.analysis.reading.settings import Description, describe, method_names, printable
 from interreplay.errors import UsageError
 
 FINISHED, UNFINISHED, CRASHED, EMPTY, UNREADABLE = "finished", "unfinished", "crashed", "empty", "unreadable"
@@ -24,6 +23,8 @@ STATES = (FINISHED, UNFINISHED, CRASHED, EMPTY, UNREADABLE)
 ERRORS = ("error.txt", "error.pkl")
 STATUS = "status.json"
 """Where cluster_run.py says what became of a run."""
+MOST_OF_A_NOTE = 200
+"""Characters of a message that are shown."""
 MARKS = {*FILES, *ERRORS, STATUS, "params.json"}
 
 
@@ -84,18 +85,27 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
             raise UsageError(
                 f"{folder} {found}; expected a folder with results, such as custom_training.py's --output_dir"
             )
-    planned.cache_clear()
-    try:
-        paths = sorted({path.resolve() for folder in listed for path in _run_folders(folder)})
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    runs = [_read(path) for path in paths]
+    forget()
+    paths = sorted({path.resolve() for folder in listed for path in _run_folders(folder)})
+    runs = [_printable(_read(path)) for path in paths]
     if not any(run.state != EMPTY or run.description.settings or _is_planned(run) for run in runs):
         shown = ", ".join(map(str, listed))
         raise UsageError(f"no runs in {shown}; a run's folder holds result.json, progress.csv or params.json")
     names = method_names(run.description for run in runs)
-    named = [replace(run, method=short, full_name=full) for run, (short, full) in zip(runs, names, strict=True)]
+    named = [
+        replace(run, method=printable(short), full_name=printable(full))
+        for run, (short, full) in zip(runs, names, strict=True)
+    ]
     return _mark_repeats(named)
+
+
+def _printable(run: Run) -> Run:
+    """Return a run with names and a note that can be written to UTF-8 files."""
+    found = run.description
+    texts = replace(
+        found, algorithm=printable(found.algorithm), env=printable(found.env), buffer=printable(found.buffer)
+    )
+    return replace(run, description=texts, note=printable(run.note))
 
 
 def _is_planned(run: Run) -> bool:
@@ -103,23 +113,40 @@ def _is_planned(run: Run) -> bool:
 
 
 def _run_folders(top: Path) -> Iterator[Path]:
-    """Yield folders with a run's files, empty ones, which a run may have died in, and those of a study's plan."""
-    for folder, below, files in os.walk(top, followlinks=False):
+    """Yield folders with a run's files, empty ones, which a run may have died in, and those of a study's plan.
+
+    Symbolic links are followed; each folder is entered once, so that links in a circle end.
+    """
+    entered = {os.path.realpath(top)}
+    for folder, below, files in os.walk(top, followlinks=True):
         if STUDY in files:
-            yield from (Path(folder) / name for name in planned(Path(folder).resolve()))
+            place = Path(folder).resolve()
+            yield from (place / name for name in planned(place))
+            if damage(place):
+                yield place
         if MARKS & set(files) or not (files or below):
             below.clear()
             yield Path(folder)
-        below[:] = sorted(name for name in below if not name.startswith((".", "checkpoint_", "best_checkpoint_")))
+        kept = []
+        for name in sorted(below):
+            target = os.path.realpath(os.path.join(folder, name))
+            if not name.startswith((".", "checkpoint_", "best_checkpoint_")) and target not in entered:
+                entered.add(target)
+                kept.append(name)
+        below[:] = kept
 
 
 def _read(path: Path) -> Run:
+    if reason := damage(path):
+        return Run(path, Description(), UNREADABLE, reason)
     try:
         description = _described(path)
         results = read_results(path)
         state, note = _state(path, description, results)
-    except (OSError, ValueError, EOFError, zlib.error) as error:  # JSON, text and compressed files raise these
-        reason = " ".join(str(error).replace(f"{path}{os.sep}", "").split())
+    except Exception as error:  # whatever damaged files lead to
+        reason = " ".join(str(error).replace(f"{path}{os.sep}", "").split())[:MOST_OF_A_NOTE]
+        if not isinstance(error, OSError | ValueError):
+            reason = f"damaged files ({type(error).__name__}: {reason})"
         return Run(path, _described_at_least(path), UNREADABLE, reason)
     return Run(path, description, state, "; ".join(filter(None, [note, results.note])), results.table)
 
@@ -137,13 +164,13 @@ def _described_at_least(path: Path) -> Description:
     """Return as much as can be known of a run some of whose files cannot be read."""
     try:
         return _described(path)
-    except (OSError, ValueError):
+    except Exception:  # whatever damaged files lead to
         return Description()
 
 
 def _state(path: Path, description: Description, results: Results) -> tuple[str, str]:
     """Return the state, and what is to be said of it."""
-    error = next((path / name for name in ERRORS if (path / name).exists()), None)
+    error = next((path / name for name in ERRORS if (path / name).is_file()), None)
     if not len(results.table):
         return (
             (CRASHED, f"before its first result: {_reason(error)}")
@@ -157,26 +184,35 @@ def _state(path: Path, description: Description, results: Results) -> tuple[str,
     went_on = error is not None and pd.notna(last) and last > error.stat().st_mtime
     status = _status(path)
     if status.get("state") == "failed":
-        return CRASHED, f"after {steps:,}{of} steps: {(status.get('failures') or ['given up'])[-1]}"
+        failures = status.get("failures")
+        last_failure = str(failures[-1]) if failures and isinstance(failures, list) else "given up"
+        return CRASHED, f"after {steps:,}{of} steps: {last_failure[:MOST_OF_A_NOTE]}"
     if status.get("state") == "stopped early":
         return UNFINISHED, f"{steps:,}{of} steps, stopped early by the study's scheduler"
     if error and not went_on:
         return CRASHED, f"after {steps:,}{of} steps: {_reason(error)}"
-    since = f", last result {datetime.fromtimestamp(last, timezone.utc):%Y-%m-%d %H:%M} UTC" if pd.notna(last) else ""
-    return UNFINISHED, f"{steps:,}{of} steps, running or stopped{since}"
+    return UNFINISHED, f"{steps:,}{of} steps, running or stopped{_since(last)}"
+
+
+def _since(timestamp: float) -> str:
+    """Return the end of a note with the time of the last result, "" where it is not a time."""
+    try:
+        return f", last result {datetime.fromtimestamp(timestamp, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _status(path: Path) -> dict[str, Any]:
     file = path / STATUS
-    found = json.loads(file.read_text()) if file.exists() else {}
+    found = json.loads(file.read_text()) if file.is_file() else {}
     return found if isinstance(found, dict) else {}
 
 
 def _reason(error: Path) -> str:
     """Return the last line of a traceback."""
     text = error.with_name("error.txt")
-    lines = text.read_text(errors="replace").strip().splitlines() if text.exists() else []
-    return lines[-1].strip()[:200] if lines else f"see {error.name}"
+    lines = text.read_text(errors="replace").strip().splitlines() if text.is_file() else []
+    return lines[-1].strip()[:MOST_OF_A_NOTE] if lines else f"see {error.name}"
 
 
 def _mark_repeats(runs: list[Run]) -> list[Run]:

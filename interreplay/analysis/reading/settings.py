@@ -30,6 +30,8 @@ STOCK_BUFFERS = {"EpisodeReplayBuffer": "uniform", "PrioritizedEpisodeReplayBuff
 
 NAME_LENGTH = 26
 """Names up to this fit beside a line."""
+MOST_NESTED = 100
+"""Levels of lists and mappings in params.json; those of RLlib have some ten."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,39 @@ def describe(folder: Path) -> Description:
     params = json.loads(path.read_text())
     if not isinstance(params, dict):
         raise ValueError("params.json holds no settings")
+    if _deeper_than(MOST_NESTED, params):
+        raise ValueError(f"params.json is nested more than {MOST_NESTED} levels deep")
     return _of_ours(by_name(params)) if "trainer" in params else _of_rllib(params, folder.name)
+
+
+def _deeper_than(most: int, value: Any) -> bool:
+    """Return whether values are nested in more than `most` levels of mappings and lists."""
+    level = [value]
+    for _ in range(most):
+        level = [part for parent in level for part in _parts(parent)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _whole(params: Mapping[str, Any], name: str) -> int | None:
+    """Return a setting that is a whole number, None where it is missing.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    value = params.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**63 or value != int(value):
+        raise ValueError(f"params.json: {name} is {str(value)[:50]}; expected a whole number")
+    return int(value)
 
 
 def _of_ours(params: Mapping[str, Any]) -> Description:
@@ -78,7 +112,8 @@ def _of_ours(params: Mapping[str, Any]) -> Description:
         arguments["selector"] = "Prioritized"
     algorithm, env, buffer = (str(params.get(name, "unknown")) for name in ("trainer", "env", "buffer"))
     buffer = short(buffer)
-    seed, total = params.get("seed"), params.get("total_env_steps")
+    seed = _whole(params, "seed")
+    total = _whole(params, "total_env_steps")
     return Description(algorithm, env, buffer, seed, total, settings, arguments)
 
 
@@ -94,7 +129,7 @@ def _of_rllib(params: Mapping[str, Any], name: str) -> Description:
     algorithm = name.split("_")[0] if "_" in name else "unknown"
     buffer = kind if OURS & params.keys() else f"RLlib {kind}"
     return Description(
-        algorithm, str(params.get("env", "unknown")), buffer, params.get("seed"), None, settings, arguments
+        algorithm, str(params.get("env", "unknown")), buffer, _whole(params, "seed"), None, settings, arguments
     )
 
 
@@ -109,6 +144,11 @@ def _from_name(name: str) -> Description:
         return Description(match[1], match[2], match[3], int(match[4]))
     match = re.match(r"([^_]+)_([^_]+)_[0-9a-f]{5,8}_\d+(_|$)", name)
     return Description(match[1], match[2]) if match else Description()
+
+
+def printable(text: str) -> str:
+    """Return a text with question marks for what UTF-8 lacks: damaged files and names of folders may hold it."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def method_names(runs: Iterable[Description]) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from ray import cloudpickle
 from interreplay.errors import CheckpointError
 from interreplay.learning.exploration import Exploration
 from interreplay.rllib.checkpoints.moved import current
+from interreplay.rllib.checkpoints.pickle_nesting import check_nesting
 from interreplay.runs.state_files import manifest
 
 CONSTRUCTOR = "class_and_ctor_args.pkl"
@@ -134,6 +135,8 @@ def _files(folder: Path) -> Iterator[Path]:
 def _restricted(path: Path, classes: bool) -> Any:
     try:
         with path.open("rb") as file:
+            check_nesting(file)
+            file.seek(0)
             return RestrictedUnpickler(file, path, classes).load()
     except CheckpointError:
         raise

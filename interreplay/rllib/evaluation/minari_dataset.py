@@ -9,8 +9,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from interreplay.datasets.minari_episodes import check_new
 from interreplay.environments.spaces import named_parts
-from interreplay.errors import UsageError
 
 
 class Recorder:
@@ -20,24 +20,14 @@ class Recorder:
         name: Of the dataset, such as ``pendulum/sac-v0``.
 
     Raises:
-        UsageError: Minari is not installed, the name is no name of a dataset, or there is one already.
+        UsageError: Minari is not installed, the name is malformed, or there is a dataset of this name.
     """
 
     def __init__(self, name: str):
-        try:
-            import minari
-            from minari.dataset.minari_dataset import parse_dataset_id
-        except ImportError:
-            raise UsageError(f"--record-data {name} needs minari: pip install 'interreplay[minari]'") from None
-        try:
-            _, base, version = parse_dataset_id(name)
-        except ValueError:
-            base, version = "", None
-        if not base or version is None:
-            raise UsageError(f"--record-data {name!r} is no name of a dataset; expected one such as pendulum/sac-v0")
-        if name in minari.list_local_datasets():
-            raise UsageError(f"--record-data {name}: there is such a dataset already; choose another name or version")
-        self.name, self._episodes, self._spaces = name, [], ()  # type: tuple[str, list[Any], tuple[Any, ...]]
+        check_new(name)
+        self.name = name
+        self._episodes: list[Any] = []
+        self._spaces: tuple[Any, ...] = ()
 
     def add(self, episode: Any, runner: Any) -> None:
         """Add a finished episode of RLlib's, played by this runner."""

@@ -62,6 +62,11 @@ def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int =
     return found.low, found.high
 
 
+def difference(ours: Array, theirs: Array, axis: int = -1) -> Any:
+    """Return the mean of one method's runs less that of another's."""
+    return np.mean(ours, axis=axis) - np.mean(theirs, axis=axis)
+
+
 def improvement(pairs: int) -> Callable[..., Any]:
     """Return the probability that a run of one method beats one of another, averaged over environments; ties count half.
 

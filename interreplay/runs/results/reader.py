@@ -37,6 +37,10 @@ NAMES = {
     "timestamp": ("timestamp",),
 }
 """Under which names RLlib reported a thing, the newest first."""
+LARGEST = 1e100
+"""Numbers from here on are damage; squares and sums of smaller ones are finite."""
+MOST_OF_A_LINE = 1 << 24
+"""Characters of a result; a compressed file may hold a line that memory does not."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,9 @@ def read_rows(folder: Path) -> Rows:
 def _json_rows(file: TextIO, name: str) -> Rows:
     """Read one JSON object per line; the last may be half written."""
     found, broken = [], 0
-    for line in file:
+    for line in iter(lambda: file.readline(MOST_OF_A_LINE), ""):
+        if len(line) == MOST_OF_A_LINE:
+            raise ValueError(f"{name} holds a line of more than {MOST_OF_A_LINE:,} characters")
         try:
             row = json.loads(line)
         except ValueError:
@@ -96,12 +102,12 @@ def _flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def number(value: Any) -> float:
-    """Return a finite number, NaN for everything else."""
+    """Return a number below `LARGEST`, NaN for everything else."""
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
-    return found if math.isfinite(found) else math.nan
+    return found if abs(found) < LARGEST else math.nan
 
 
 def named(row: Mapping[str, Any], name: str) -> float:
