@@ -70,6 +70,13 @@ class Other(TorchRLModule):
     [
         (lambda c: c.training(lr=-1.0), "lr is -1.0; expected a number above 0, or a schedule"),
         (lambda c: c.training(actor_lr=[[5, 0.1]]), r"actor_lr is \[\[5, 0.1\]\]; expected"),
+        (lambda c: c.training(train_batch_size_per_learner=0), "train_batch_size_per_learner is 0; expected a whole"),
+        (lambda c: c.training(train_batch_size_per_learner=-1), "train_batch_size_per_learner is -1; expected a whole"),
+        (
+            lambda c: c.training(train_batch_size=64),
+            "train_batch_size is 64 and train_batch_size_per_learner 16; expected one of them",
+        ),
+        (lambda c: c.training(n_step=(5, 2)), r"n_step is \(5, 2\); expected a whole number of at least 1, or two"),
         (lambda c: c.training(gamma=1.5), "gamma is 1.5; expected a number of at least 0, at most 1"),
         (lambda c: c.training(gamma=[[0, 0.9], [10, 0.99]]), "gamma is"),
         (lambda c: c.training(grad_clip=0.0), "grad_clip is 0.0"),

@@ -19,6 +19,8 @@ from interreplay.rllib.stock.episode_ids import EpisodeIds
 from interreplay.rllib.stock.metrics import log_added, log_drawn
 from interreplay.storage.read_views import read_view
 
+DOTTED = "interreplay.rllib.ReplayBuffer"
+"""The name by which RLlib imports the class below."""
 KEPT = ("episode_id_to_index", "_num_timesteps_added", "_num_episodes_evicted", "sampled_timesteps", "rng", "_spaces")
 """Attributes that are saved beside the buffer inside."""
 
