@@ -14,6 +14,7 @@ from interreplay.errors import accepted_names
 from interreplay.learning.architectures import CRITICS
 from interreplay.learning.setting_fields import Number, OneOf
 from interreplay.rllib.algorithms.module import OffPolicyModule
+from interreplay.rllib.env_runner.env_creation import ONE_AGENT, check_agents
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 
 MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations", *CRITICS)
@@ -29,7 +30,9 @@ def check_host(config: AlgorithmConfig) -> None:
     if not (config.enable_rl_module_and_learner and config.enable_env_runner_and_connector_v2):
         raise ValueError("api_stack: the old API stack is not supported; leave both new ones enabled")
     if config.is_multi_agent or config.policies_to_train is not None:
-        raise ValueError("multi_agent: these algorithms train one policy for one agent; RLlib's PPO trains several")
+        raise ValueError(f"multi_agent: {ONE_AGENT}")
+    if isinstance(config.env, type):
+        check_agents(config.env)
     if not issubclass(config.env_runner_cls, BatchEnvRunner):
         raise ValueError(f"env_runner_cls is {config.env_runner_cls.__name__}; expected BatchEnvRunner or a subclass")
     if not config.create_local_env_runner:

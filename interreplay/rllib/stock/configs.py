@@ -19,11 +19,9 @@ from typing_extensions import Self
 
 from interreplay.buffer.catalogue import Kind, check_arguments, resolve
 from interreplay.rllib.search_spaces import choices, is_search_space
-from interreplay.rllib.stock.buffer import DOTTED, ReplayBuffer
+from interreplay.rllib.stock.buffer import ACCEPTED, DOTTED, ReplayBuffer
 from interreplay.rllib.stock.checks import check_recipe
 
-ACCEPTED = "PrioritizedEpisodeReplayBuffer"
-"""A type that every stock configuration accepts; ours is a subclass of it."""
 COMPONENT = "replay_buffer"
 """Name of the buffer within a checkpoint."""
 
