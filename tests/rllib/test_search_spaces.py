@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from ray import tune
+from ray.tune.experiment import Experiment
+from ray.tune.registry import get_trainable_cls
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.errors import UsageError
-from interreplay.rllib import IMPALAConfig, SACConfig
+from interreplay.rllib import IMPALAConfig, SACConfig, TD3Config
 from interreplay.rllib.command.algorithm_names import config_for
-from interreplay.rllib.command.experiments import configured
+from interreplay.rllib.command.experiments import configured, trial_name
 from interreplay.rllib.command.main import asked_for, make_parser
 from interreplay.rllib.stock.configs import DOTTED, StockSACConfig
 
@@ -101,3 +105,17 @@ def test_the_command_leaves_a_space_open_and_checks_its_points(run, replay, tmp_
     assert [each.get("buffer", each["type"]) for each in found] == ["NMER", "PER"]
     with pytest.raises(UsageError, match="no replay buffer 'NMERR'"):
         configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"type": grid(["NMERR"])}})
+
+
+def test_a_tuner_of_ours_leaves_rllibs_names_to_rllib():
+    for kind in (SACConfig, IMPALAConfig, TD3Config):
+        Experiment.register_if_needed(kind().algo_class)
+    for name, module in (
+        ("SAC", "ray."),
+        ("IMPALA", "ray."),
+        ("TD3", "interreplay."),
+        ("interreplay.SAC", "interreplay."),
+    ):
+        assert get_trainable_cls(name).__module__.startswith(module)
+    trial = SimpleNamespace(trial_id="ab_00000")
+    assert trial_name("SAC", "ALE/Pong-v5", trial) == "SAC_ALE_Pong-v5_ab_00000"

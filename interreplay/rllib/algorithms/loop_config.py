@@ -260,7 +260,8 @@ class LoopConfig(LearningRates, AlgorithmConfig):
     def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
         if not accepts.admits(value):
-            raise ValueError(f"{name} is {value!r}; expected {accepts.described}")
+            ours = {rllib: own for own, rllib in RLLIB_NAMES.items()}
+            raise ValueError(f"{ours.get(name, name)} is {value!r}; expected {accepts.described}")
 
     def make_update(self, module: RLModule) -> Any:
         """Return the update of this algorithm for a module."""

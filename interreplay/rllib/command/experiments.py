@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,15 @@ class Experiment:
             verbose=verbose,
             callbacks=[NamesClasses(), *callbacks],
         )
-        tune_config = tune.TuneConfig(num_samples=self.num_samples)
+        tune_config = tune.TuneConfig(
+            num_samples=self.num_samples, trial_name_creator=partial(trial_name, config.algo_class.__name__, self.env)
+        )
         return tune.Tuner(config.algo_class, param_space=config, run_config=run_config, tune_config=tune_config)
+
+
+def trial_name(algorithm: str, env: str, trial: Any) -> str:
+    """Return the name of a trial and the beginning of its folder's name."""
+    return f"{algorithm}_{env}_{trial.trial_id}".replace("/", "_")
 
 
 def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
