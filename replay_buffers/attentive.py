@@ -26,7 +26,7 @@ class Attentive(ReplayBuffer):
         multiplier: float = 3.0,
         distance: str = "cosine",
         features: Features | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

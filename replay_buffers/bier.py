@@ -75,7 +75,7 @@ class BIER(ReplayBuffer):
         # as in every method that blends
         selector: Selector | None = None, credit: PriorityUpdate | None = None, prob_interpolation: float = 1.0,
         interp_decay: float = 0.0, termination_fn: TerminationFn | str | None = None,
-        n_step: int = 1, gamma: float = 0.99, seed: int | None = None, device: str = "cpu",
+        n_step: int | tuple[int, int] = 1, gamma: float = 0.99, seed: int | None = None, device: str = "cpu",
     ):
         # fmt: on
         local = hyperparameters == "local"

@@ -19,7 +19,7 @@ class CER(ReplayBuffer):
         *,
         capacity: int = 1_000_000,
         selector: Selector | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

@@ -33,7 +33,7 @@ class Elite(ReplayBuffer):
         strategy: int = 3,
         distance: str = "ln",
         policy: Policy | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

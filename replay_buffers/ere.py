@@ -23,7 +23,7 @@ class ERE(ReplayBuffer):
         eta: float = 0.996,
         c_min: int = 5_000,
         final_eta: float | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

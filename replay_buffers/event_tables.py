@@ -31,7 +31,7 @@ class EventTables(ReplayBuffer):
         shares: Sequence[float] | None = None,
         default_share: float = 0.5,
         history: int = 50,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

@@ -42,7 +42,7 @@ class HER(ReplayBuffer):
         blend: Synthesizer | None = None,
         selector: Selector | None = None,
         credit: PriorityUpdate | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

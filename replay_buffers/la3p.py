@@ -23,7 +23,7 @@ class LA3P(ReplayBuffer):
         capacity: int = 1_000_000,
         uniform_share: float = 0.5,
         alpha: float = 0.4,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

@@ -24,7 +24,7 @@ class LaBER(ReplayBuffer):
         capacity: int = 1_000_000,
         multiplier: float = 4.0,
         score: Score | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

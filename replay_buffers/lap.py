@@ -21,7 +21,7 @@ class LAP(ReplayBuffer):
         *,
         capacity: int = 1_000_000,
         alpha: float = 0.4,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

@@ -39,7 +39,7 @@ class NMER(ReplayBuffer):
         prob_interpolation: float = 1.0,
         interp_decay: float = 0.0,
         termination_fn: TerminationFn | str | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

@@ -31,7 +31,7 @@ class Noise(ReplayBuffer):
         action_low: float | np.ndarray = -1.0,
         action_high: float | np.ndarray = 1.0,
         selector: Selector | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

@@ -26,7 +26,7 @@ class ReLo(ReplayBuffer):
         beta: float = 0.4,
         eps: float = 1e-6,
         final_beta: float = 1.0,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

@@ -27,7 +27,7 @@ class S4RL(ReplayBuffer):
         views: int = 1,
         strength: float | None = None,
         selector: Selector | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

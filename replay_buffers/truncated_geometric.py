@@ -19,7 +19,7 @@ class TruncatedGeometric(ReplayBuffer):
         *,
         capacity: int = 1_000_000,
         mean_age: float = 0.3,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

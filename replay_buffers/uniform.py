@@ -14,7 +14,7 @@ class Uniform(ReplayBuffer):
         self,
         *,
         capacity: int = 1_000_000,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

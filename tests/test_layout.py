@@ -57,10 +57,11 @@ def test_only_the_bridge_imports_ray():
 # Rooms from the ground up: a file imports from its own room and from rooms named before it. A folder within a folder
 # is a room of its own where it is named here.
 LAYERS = """
-errors runs.state_files runs.results cluster_checks runs transitions storage environments learning acting
-part selection credit neighborhood synthesis buffer datasets models experience unrolls diagnostics flags studies
-analysis.reading analysis.drawing analysis rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
-rllib.algorithms rllib.actor_learner rllib rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
+errors argument_checks runs.state_files runs.results cluster_checks runs transitions storage environments
+learning acting part selection credit neighborhood synthesis buffer datasets models experience unrolls
+diagnostics flags studies analysis.reading analysis.drawing analysis rllib.ray_session rllib.search_spaces
+rllib.stock rllib.checkpoints rllib.env_runner rllib.algorithms rllib.actor_learner rllib rllib.evaluation
+rllib.run rllib.command rllib.tune commandline __main__
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {

@@ -126,3 +126,34 @@ def test_bad_views(arguments):
         read_view(**({"n_step": 3, "gamma": 0.9} | arguments))
     with pytest.raises(ValueError, match=f"{name} is {value}"):
         ReplayBuffer(10, **arguments)
+
+
+def test_a_range_of_n_draws_one_n_per_batch_with_both_ends_and_resumes():
+    episodes = Episodes(seed=0, ends=0.0)
+    buffer = ReplayBuffer(200, n_step=(2, 4), gamma=GAMMA, seed=1)
+    buffer.add(stack(episodes.rows(200)))
+    inner = torch.arange(190)
+    seen = set()
+    for _ in range(40):
+        for sample in buffer.batches(32, 2):
+            n = buffer.view.n_step
+            seen.add(n)
+            rows = NStep(n, GAMMA).read(buffer.storage, sample.slots)
+            assert torch.equal(sample.transitions.rewards, rows.rewards)
+            assert torch.equal(sample.transitions.discounts, rows.discounts)
+    assert seen == {2, 3, 4}
+    assert set(buffer.view.spans(buffer.storage, inner).tolist()) == {buffer.view.n_step}
+    state = buffer.state_dict()
+    other = ReplayBuffer(200, n_step=(2, 4), gamma=GAMMA)
+    other.load_state_dict(state)
+    for _ in range(5):
+        identical(buffer.sample(16).transitions, other.sample(16).transitions)
+        assert buffer.view == other.view
+
+
+@pytest.mark.parametrize("n_step", [(0, 3), (4, 2), (2, 3, 4), (1, 2.5), ("a", 3), []])
+def test_a_range_that_is_none_is_rejected(n_step):
+    with pytest.raises(
+        ValueError, match="n_step is .*; expected an integer of 1 or more, or two, the smaller one first"
+    ):
+        ReplayBuffer(10, n_step=n_step)

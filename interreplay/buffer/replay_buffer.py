@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import as_range
 from interreplay.buffer.composition import Composition
 from interreplay.buffer.gathering import Gathered, read_neighbors
 from interreplay.buffer.sample import Sample
@@ -34,7 +35,7 @@ class ReplayBuffer(Composition):
         neighborhood: Gathers what they are mixed with; nothing by default.
         synthesizer: Makes the batch; keeps the anchors by default.
         credit: Whose priority a TD error changes; the anchor's by default.
-        n_step: Transitions come back as n-step transitions.
+        n_step: Transitions come back as n-step transitions; a pair (low, high) draws n for each batch, both included.
         gamma: Discount factor per step.
         seed: Of all randomness; None draws one from the system.
         device: Torch device on which rows are kept and batches are made.
@@ -50,11 +51,15 @@ class ReplayBuffer(Composition):
         neighborhood: Neighborhood | None = None,
         synthesizer: Synthesizer | None = None,
         credit: PriorityUpdate | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str | torch.device = "cpu",
     ):
+        self._n_step_range = None
+        if isinstance(n_step, Sequence):
+            self._n_step_range = as_range("n_step", n_step)
+            n_step = self._n_step_range[1]
         super().__init__(
             Storage(capacity, device, gamma),
             read_view(n_step, gamma),
@@ -106,6 +111,9 @@ class ReplayBuffer(Composition):
         """
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
+        if self._n_step_range is not None:
+            low, high = self._n_step_range
+            self._use_n_step(int(self.rng.integers(low, high, endpoint=True)))
         self.check_links()
         drawn = self.selector.draw(self.storage, size, self.rng)
         self.synthesizer.prepare(self.storage, self.rng)
@@ -130,6 +138,10 @@ class ReplayBuffer(Composition):
         known = made.variances, made.row_weights, drawn.actor_weights, drawn.critic_loss, targets, drawn.origins
         return Sample(rows, slots, weights, partners, mix, probabilities, written, *known)
 
+    def _use_n_step(self, n_step: int) -> None:
+        if n_step != self.view.n_step:
+            self.use_view(read_view(n_step, self.view.gamma))
+
     def _gather(self, slots: Tensor) -> Gathered:
         """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
         if not self.synthesizer.uses_neighbors:
@@ -151,7 +163,7 @@ class ReplayBuffer(Composition):
             size: Rows of each.
             count: How many.
         """
-        if all(part.independent_rows for part in self.parts.values()):
+        if self._n_step_range is None and all(part.independent_rows for part in self.parts.values()):
             yield from self.sample(size * count).split(size)
         else:
             for _ in range(count):
@@ -200,11 +212,14 @@ class ReplayBuffer(Composition):
 
     def state_view(self) -> dict[str, Any]:
         """Return `state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
-        return {
+        state = {
             "storage": self.storage.state_dict(),
             "rng": self.rng.bit_generator.state,
             **{name: part.state_dict() for name, part in self.parts.items()},
         }
+        if self._n_step_range is not None:
+            state["n_step"] = self.view.n_step
+        return state
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on as if nothing had happened, in nested dicts of arrays and plain values."""
@@ -218,5 +233,7 @@ class ReplayBuffer(Composition):
         """
         self.storage.load_state_dict(state["storage"])
         self.rng.bit_generator.state = state["rng"]
+        if self._n_step_range is not None:
+            self._use_n_step(int(state["n_step"]))
         for name, part in self.parts.items():
             part.load_state_dict(state[name])

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.buffer import ReplayBuffer
 from interreplay.environments.terminations import TerminationFn, termination_function
 from interreplay.models.dynamics import Dynamics
@@ -47,8 +48,7 @@ class Imagination:
         sampled: bool,
         termination_fn: TerminationFn | None,
     ):
-        if not 0 <= action_noise < float("inf"):
-            raise ValueError(f"action_noise is {action_noise!r}; expected 0 or more")
+        check_number("action_noise", action_noise, 0)
         self.dynamics, self.limits, self.action_noise, self.sampled = dynamics, limits, action_noise, sampled
         self.env_steps, self._fitted_at, self._episodes = 0, -1, 0
         self.context: Context | None = None

@@ -57,7 +57,7 @@ class Mix(SharedSources[RowSource]):
         shares: Mapping[str, Share] | None = None,
         *,
         capacity: int | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

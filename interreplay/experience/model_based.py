@@ -101,7 +101,7 @@ class ModelBased(Mix):
         action_noise: float = 0.1,
         termination_fn: TerminationFn | str | None = None,
         capacity: int = 1_000_000,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

@@ -54,7 +54,7 @@ class Offline:
         arguments: Mapping[str, Any] | None = None,
         *,
         spaces: Spaces | None = None,
-        n_step: int = 1,
+        n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",

@@ -194,6 +194,21 @@ def rate_at(rate: Any, env_steps: int) -> float:
     return float(slope * (env_steps - steps[place - 1]) + rates[place - 1])
 
 
+class WholeOrRange(Accepts):
+    """A positive integer, or two, the smaller one first, from which one is drawn; in text ``3`` or ``2,5``."""
+
+    described, metavar = "a whole number of at least 1, or two such as 2,5, the smaller one first", "N"
+
+    def admits(self, value: Any) -> bool:
+        if not isinstance(value, list | tuple):
+            return Whole(1).admits(value)
+        return len(value) == 2 and all(map(Whole(1).admits, value)) and value[0] <= value[1]
+
+    def parse(self, text: str) -> Any:
+        numbers = tuple(Whole(1).parse(word) for word in text.strip().strip("[]()").split(","))
+        return numbers[0] if len(numbers) == 1 else numbers
+
+
 class Widths(Accepts):
     """Widths of hidden layers, such as ``256,256``."""
 

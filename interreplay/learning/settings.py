@@ -10,6 +10,7 @@ from interreplay.learning.setting_fields import (
     OrWord,
     Rate,
     Whole,
+    WholeOrRange,
     Widths,
     YesNo,
     changed_default,
@@ -51,7 +52,9 @@ class ReplaySettings(LoopSettings):
     batches_per_draw: int = setting(
         32, Whole(1), "most updates that get their batches from one draw of the buffer; priorities change between draws"
     )
-    n_step: int = setting(1, Whole(1), "length of the returns")
+    n_step: int | tuple[int, int] = setting(
+        1, WholeOrRange(), "steps of the returns; of two numbers such as 2,5 one between them is drawn for each batch"
+    )
     scale_rewards: bool = setting(
         False, YesNo(), "divide the rewards of drawn rows by the running deviation of the discounted return"
     )

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.errors import accepted_names
 from interreplay.learning.networks import MATRIX_DTYPES
 from interreplay.models.fitting import Fit, FitSettings, fit, split
@@ -78,11 +79,10 @@ class Dynamics:
             raise ValueError(f"model_matrix_dtype is {matrix_dtype!r}; {accepted_names(matrix_dtype, MATRIX_DTYPES)}")
         if kind not in PATIENCE:
             raise ValueError(f"model is {kind!r}; {accepted_names(str(kind), list(PATIENCE))}")
-        if not 1 <= elites <= members:
-            raise ValueError(f"elites are {elites} of {members} members; expected 1 to {members}")
+        check_number("members", members, 1, whole=True)
+        check_number("elites", elites, 1, members, whole=True)
         dropout = DROPOUT[kind] if dropout is None else dropout
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout!r}; expected 0 to less than 1")
+        check_number("dropout", dropout, 0, 1, below_high=True)
         if not hiddens or any(not isinstance(width, int) or width < 1 for width in hiddens):
             raise ValueError(f"model_hiddens is {hiddens!r}; expected widths of layers, such as (200, 200, 200, 200)")
         self.kind, self.members, self.count, self.hiddens, self.dropout = kind, members, elites, tuple(hiddens), dropout

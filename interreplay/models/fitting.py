@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.models.losses import learn
 from interreplay.models.networks import Networks, Workspace
 
@@ -42,14 +43,11 @@ class FitSettings:
         return max(self.patience, math.ceil(LEAST_STEPS / math.ceil(rows / self.batch_size)))
 
     def __post_init__(self) -> None:
-        if not 0 < self.holdout < 1:
-            raise ValueError(f"holdout is {self.holdout!r}; expected a share of the rows, between 0 and 1")
+        check_number("holdout", self.holdout, 0, 1, above_low=True, below_high=True)
         for name in ("batch_size", "patience", "max_epochs"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} is {value!r}; expected a whole number of at least 1")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate is {self.learning_rate!r}; expected more than 0")
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1, whole=True)
+        check_number("learning_rate", self.learning_rate, 0, above_low=True)
 
 
 class EarlyStopping:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from interreplay.argument_checks import check_number
+
 Schedule = tuple[float, float, float, float]
 """Length at first, length at last, and the env steps between which it grows."""
 PUBLISHED: dict[str, Schedule] = {
@@ -35,10 +37,10 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("fit_every", "fit_rows", "keep_fits"):
-            value, least = getattr(self, name), 2 if name == "fit_rows" else 1
-            if value is not None and (not isinstance(value, int) or value < least):
-                raise ValueError(f"{name} is {value!r}; expected a whole number of at least {least}")
-        if not 0 < self.per_step < float("inf") or self.rollouts < 1:
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 2 if name == "fit_rows" else 1, whole=True)
+        check_number("rollouts", self.per_step, 0, above_low=True)
+        if self.rollouts < 1:
             raise ValueError(f"rollouts is {self.per_step!r}; expected a number per env step, at least one per fit")
 
     @property

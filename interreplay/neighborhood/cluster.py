@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
 from interreplay.neighborhood.clusters.choice_moments import ChoiceMoments
 from interreplay.neighborhood.clusters.cluster_moments import ClusterMoments
@@ -49,9 +50,8 @@ class Cluster(Neighborhood):
     moments = False
 
     def __init__(self, n_clusters: int = 1000, refresh_every: int = 1000):
-        for name, value in (("n_clusters", n_clusters), ("refresh_every", refresh_every)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} is {value!r}; expected an integer of 1 or more")
+        check_number("n_clusters", n_clusters, 1, whole=True)
+        check_number("refresh_every", refresh_every, 1, whole=True)
         self.n_clusters, self.refresh_every = int(n_clusters), int(refresh_every)
         self.clustering: Clustering | None = None
         self._size: dict[str, int] = {}
@@ -183,8 +183,9 @@ class ClusterCenter(Cluster):
         bounds: tuple[float, float] = (-1.0, 1.0),
     ):
         super().__init__(n_clusters, refresh_every)
-        if not 0 <= noise < float("inf"):
-            raise ValueError(f"noise is {noise}; expected 0 or more")
+        check_number("noise", noise, 0)
+        for bound in bounds:
+            check_number("bounds: an action", bound)
         if not bounds[0] < bounds[1]:
             raise ValueError(f"bounds are {bounds}; expected the smallest and the largest action")
         self.noise, self.bounds = float(noise), (float(bounds[0]), float(bounds[1]))

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.neighborhood.base import Neighborhood
 from interreplay.neighborhood.choices import CODE, Choices, Separated
 from interreplay.neighborhood.knn_index.brute_force import nearest
@@ -39,12 +40,9 @@ class KNN(Neighborhood):
     """
 
     def __init__(self, k: int = 10, draw: int | None = 1):
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise ValueError(f"k is {k!r}; expected an integer of 1 or more")
-        if draw is not None and (isinstance(draw, bool) or not isinstance(draw, (int, np.integer))):
-            raise ValueError(f"draw is {draw!r}; expected an integer from 1 to k, or None for all k")
-        if draw is not None and not 1 <= draw <= k:
-            raise ValueError(f"draw is {draw!r}; expected 1 to k = {k}, or None for all k")
+        check_number("k", k, 1, whole=True)
+        if draw is not None:
+            check_number("draw", draw, 1, k, whole=True)
         self.k, self.draw = int(k), None if draw is None else int(draw)
         self.width = max(16, 3 * self.k + 2)
         self.graph: NeighborGraph | None = None

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.selection.base import Selector, Stored
 from interreplay.storage.columns import part_of
 from interreplay.storage.ring import Storage
@@ -35,10 +36,8 @@ class FromCandidates(Selector):
     """
 
     def __init__(self, multiplier: float, alpha: float = 1.0, how_far: HowFar | None = None):
-        if not 1 <= multiplier < float("inf"):
-            raise ValueError(f"multiplier is {multiplier}; expected 1 or more")
-        if not 0 < alpha < float("inf"):
-            raise ValueError(f"alpha is {alpha}; expected a positive number")
+        check_number("multiplier", multiplier, 1)
+        check_number("alpha", alpha, 0, above_low=True)
         self.multiplier, self.alpha = float(multiplier), float(alpha)
         self.progress = 0.0
         self._how_far = how_far

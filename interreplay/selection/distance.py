@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from interreplay.argument_checks import check_number
 
 Distance = Callable[[Tensor, Tensor], Tensor]
 """Of rows ``(n, d)`` and ``(n, d)`` or ``(1, d)``, distances ``(n,)``, 0 for equal rows."""
@@ -56,8 +59,8 @@ def named(name: str, norm: float, *names: str) -> Distance:
     """
     if name not in names:
         raise ValueError(f"distance is {name!r}; expected one of {', '.join(names)}")
-    if not norm > 0:
-        raise ValueError(f"norm is {norm}; expected a positive number")
+    if norm != math.inf:  # the maximum norm
+        check_number("norm", norm, 0, above_low=True)
     if name == "ln":
         return lambda one, other: ln(one, other, norm)
     return {"cosine": cosine, "kl": kl}[name]

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.learning.offers import SUCCESS_COLUMN
 from interreplay.selection.base import Selector, Stored
 from interreplay.selection.events import SUCCESS, event
@@ -50,14 +51,14 @@ class EventTables(Selector):
     ):
         given = [events] if isinstance(events, str) or callable(events) else list(events)
         self.events = [event(one) for one in given]
-        if not given or history < 0:
-            raise ValueError(
-                f"events are {given} and history is {history}; expected an event or more, and 0 or more steps"
-            )
-        if not 0 <= default_share <= 1:
-            raise ValueError(f"default_share is {default_share}; expected 0 to 1")
+        if not given:
+            raise ValueError(f"events are {given}; expected at least one event")
+        check_number("history", history, 0)
+        check_number("default_share", default_share, 0, 1)
+        for share in shares or ():
+            check_number("shares: a share", share, 0, 1)
         each = [(1.0 - default_share) / len(given)] * len(given) if shares is None else [float(s) for s in shares]
-        if len(each) != len(given) or min(each) < 0 or math.fsum(each) > 1 + 1e-9:
+        if len(each) != len(given) or math.fsum(each) > 1 + 1e-9:
             raise ValueError(
                 f"shares are {each}; expected one of 0 or more for each of {len(given)} events, at most 1 in all"
             )

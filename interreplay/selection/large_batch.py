@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.learning.offers import MEAN_ERROR, SCORING, TARGET
 from interreplay.part import Context, Score
 from interreplay.selection.base import Drawn, Selector, Stored
@@ -33,8 +34,7 @@ class LargeBatch(Selector):
     needs = frozenset({SCORING})
 
     def __init__(self, multiplier: float = 4.0, score: Score | None = None):
-        if not 1 <= multiplier < float("inf"):
-            raise ValueError(f"multiplier is {multiplier}; expected 1 or more")
+        check_number("multiplier", multiplier, 1)
         self.multiplier, self._score = float(multiplier), score
 
     def connect(self, context: Context) -> None:

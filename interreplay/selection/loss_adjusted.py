@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.learning.losses import PAL, ByRows, CriticLoss, Huber
 from interreplay.learning.offers import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
 from interreplay.selection.base import Drawn, Stored
@@ -69,9 +70,8 @@ class ActorPrioritized(LossAdjusted):
 
     def __init__(self, uniform_share: float = 0.5, alpha: float = 0.4):
         super().__init__(alpha)
-        for name, value in (("uniform_share", uniform_share), ("alpha", alpha)):
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} is {value}; expected 0 to 1")
+        check_number("uniform_share", uniform_share, 0, 1)
+        check_number("alpha", alpha, 0, 1)
         self.uniform_share = float(uniform_share)
         self._inverse: SumTree | None = None
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.selection.base import Selector, Stored
 from interreplay.selection.sum_tree import SumTree, keep_last
 from interreplay.storage.row_table import shares_numpy
@@ -32,13 +33,10 @@ class Prioritized(Selector):
     supports_priorities = True
 
     def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6, final_beta: float = 1.0):
-        if alpha < 0:
-            raise ValueError(f"alpha is {alpha}; expected 0 or more")
-        for name, value in (("beta", beta), ("final_beta", final_beta)):
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} is {value}; expected 0 to 1")
-        if eps <= 0:
-            raise ValueError(f"eps is {eps}; expected a positive number")
+        check_number("alpha", alpha, 0)
+        check_number("beta", beta, 0, 1)
+        check_number("final_beta", final_beta, 0, 1)
+        check_number("eps", eps, 0, above_low=True)
         self.alpha, self.beta, self.final_beta, self.eps = float(alpha), float(beta), float(final_beta), float(eps)
         self.progress = 0.0
         self.largest = 1.0

@@ -12,6 +12,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.selection.base import Selector, Stored
 
 
@@ -60,10 +61,8 @@ class EmphasizedRecent(ByAge):
 
     def __init__(self, eta: float = 0.996, c_min: int = 5_000, final_eta: float | None = None):
         for name, value in (("eta", eta), ("final_eta", eta if final_eta is None else final_eta)):
-            if not 0 < value <= 1:
-                raise ValueError(f"{name} is {value}; expected above 0 and at most 1")
-        if not 1 <= c_min < float("inf"):
-            raise ValueError(f"c_min is {c_min}; expected 1 or more rows")
+            check_number(name, value, 0, 1, above_low=True)
+        check_number("c_min", c_min, 1)
         self.eta, self.c_min = float(eta), int(c_min)
         self.final_eta = self.eta if final_eta is None else float(final_eta)
         self.progress = 0.0
@@ -114,8 +113,7 @@ class TruncatedGeometric(ByAge):
     """
 
     def __init__(self, mean_age: float = 0.3):
-        if not 0 < mean_age <= 0.5:
-            raise ValueError(f"mean_age is {mean_age}; expected above 0 and at most 0.5")
+        check_number("mean_age", mean_age, 0, 0.5, above_low=True)
         self.mean_age = float(mean_age)
 
     def ages(self, count: int, size: int, rng: np.random.Generator) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.errors import NonFiniteError
 from interreplay.transitions import Transitions, join_parts, observation_parts
 
@@ -178,6 +179,5 @@ def _convert(name: str, column: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def check_discount(gamma: float) -> None:
-    """Raise ValueError when γ is none."""
-    if not 0.0 <= gamma <= 1.0:
-        raise ValueError(f"gamma is {gamma}; expected 0 to 1")
+    """Raise ValueError unless γ is a number from 0 to 1."""
+    check_number("gamma", gamma, 0, 1)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.storage.columns import check_discount
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions, join_parts, observation_parts
@@ -97,8 +98,7 @@ class NStep(ReadView):
     gamma: float = 0.99
 
     def __post_init__(self) -> None:
-        if self.n_step < 1:
-            raise ValueError(f"n_step is {self.n_step}; expected 1 or more")
+        check_number("n_step", self.n_step, 1, whole=True)
         check_discount(self.gamma)
 
     def read(self, storage: Storage, slots: Tensor) -> Transitions:
@@ -159,6 +159,8 @@ def read_view(n_step: int, gamma: float) -> ReadView:
     """Return the view of n steps.
 
     Raises:
-        ValueError: When n is below 1, or γ is none.
+        ValueError: When n is not an integer of 1 or more, or γ not a number from 0 to 1.
     """
-    return OneStep(float(gamma)) if n_step == 1 else NStep(int(n_step), float(gamma))
+    check_discount(gamma)
+    check_number("n_step", n_step, 1, whole=True)
+    return OneStep(float(gamma)) if n_step == 1 else NStep(n_step, float(gamma))

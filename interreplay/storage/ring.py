@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.storage.columns import (
     Columns,
     cast,
@@ -42,8 +43,7 @@ class Storage:
     """
 
     def __init__(self, capacity: int, device: str | torch.device = "cpu", gamma: float = 0.99):
-        if capacity < 1 or capacity >= 2**31:
-            raise ValueError(f"capacity is {capacity}; expected 1 to 2³¹ − 1")
+        check_number("capacity", capacity, 1, 2**31 - 1, whole=True)
         check_discount(gamma)
         self.capacity, self.device, self.gamma = int(capacity), torch.device(device), float(gamma)
         self.written = 0

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from interreplay.argument_checks import check_number
 from interreplay.learning.fast.optimizer import FastAdam
 from interreplay.learning.networks import MLP
 from interreplay.synthesis.base import Synthesized
@@ -54,10 +55,8 @@ class AdaptiveMixup(Mixup):
         termination_fn: TerminationFn | str | None = None,
         interp_decay: float = 0.0,
     ):
-        if not threshold > 0:
-            raise ValueError(f"threshold is {threshold}; expected a positive number")
-        if not lr > 0:
-            raise ValueError(f"lr is {lr}; expected a positive number")
+        check_number("threshold", threshold, 0, above_low=True)
+        check_number("lr", lr, 0, above_low=True)
         self.beta = Beta(1.0)
         super().__init__(self.beta, prob_interpolation, termination_fn, interp_decay)
         self.threshold, self.lr, self.hiddens = float(threshold), float(lr), tuple(hiddens)

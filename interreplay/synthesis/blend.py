@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.environments.terminations import TerminationFn, as_termination_fn
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesizer, refuse_without_numbers
@@ -43,10 +44,8 @@ class Blend(Synthesizer):
         termination_fn: TerminationFn | str | None = None,
         interp_decay: float = 0.0,
     ):
-        if not 0 <= prob_interpolation <= 1:
-            raise ValueError(f"prob_interpolation is {prob_interpolation}; expected 0 to 1")
-        if not 0 <= interp_decay < float("inf"):
-            raise ValueError(f"interp_decay is {interp_decay}; expected 0 or more")
+        check_number("prob_interpolation", prob_interpolation, 0, 1)
+        check_number("interp_decay", interp_decay, 0)
         self.prob_interpolation, self.interp_decay = float(prob_interpolation), float(interp_decay)
         self.progress = 0.0
         self.termination_fn = as_termination_fn(termination_fn)

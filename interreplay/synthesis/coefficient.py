@@ -6,6 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
+from interreplay.argument_checks import check_number
+
 
 class Coefficient(Protocol):
     """Draws λ."""
@@ -23,8 +25,7 @@ class Beta:
     """
 
     def __init__(self, alpha: float = 0.75):
-        if not alpha > 0:
-            raise ValueError(f"alpha is {alpha}; expected a positive number")
+        check_number("alpha", alpha, 0, above_low=True)
         self.alpha = float(alpha)
 
     def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:

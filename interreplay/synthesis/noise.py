@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_without_numbers
@@ -46,8 +47,10 @@ class Noise(Synthesizer):
         action_low: float | np.ndarray = -1.0,
         action_high: float | np.ndarray = 1.0,
     ):
-        if not 0 <= sigma < float("inf"):
-            raise ValueError(f"sigma is {sigma}; expected 0 or more")
+        check_number("sigma", sigma, 0)
+        for name, value in (("action_low", action_low), ("action_high", action_high)):
+            if not isinstance(value, np.ndarray):
+                check_number(name, value)
         if not np.all(np.asarray(action_low) < np.asarray(action_high)):
             raise ValueError(f"action_low is {action_low}; expected less than action_high, {action_high}")
         self.sigma, self.multiplicative = float(sigma), multiplicative

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.part import GOALS, Context
 from interreplay.storage.columns import Columns, is_observation
 from interreplay.storage.read_views import ReadView
@@ -52,8 +53,7 @@ class Relabel(Synthesizer):
         compute_terminated: GoalFn | None = None,
         blend: Synthesizer | None = None,
     ):
-        if not 0 <= k < float("inf"):
-            raise ValueError(f"k is {k}; expected 0 or more relabeled rows per row that keeps its goal")
+        check_number("k", k, 0)
         if blend is not None and blend.recomputes_termination:
             raise ValueError("the blend has a termination_fn; expected none, compute_terminated tells what terminates")
         self.probability = k / (k + 1.0)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns, choice_columns, is_observation
 from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_without_numbers
@@ -102,10 +103,9 @@ class StateAugmentation(Synthesizer):
     def __init__(self, augmentation: str = "mixup", views: int = 1, strength: float | None = None):
         if augmentation not in KINDS:
             raise ValueError(f"augmentation is {augmentation!r}; expected one of {', '.join(KINDS)}")
-        if views < 1:
-            raise ValueError(f"views is {views}; expected 1 or more")
-        if strength is not None and not (strength > 0 or (strength == 0 and augmentation != "mixup")):
-            raise ValueError(f"strength is {strength}; expected a positive number")
+        check_number("views", views, 1, whole=True)
+        if strength is not None:
+            check_number("strength", strength, 0, above_low=augmentation == "mixup")
         self.augmentation, self.views = augmentation, int(views)
         self.change, self.strength = KINDS[augmentation]
         if strength is not None:

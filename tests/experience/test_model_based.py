@@ -317,8 +317,8 @@ def test_settings_for_configurations_are_plain_and_without_defaults():
         ({"starts": "everywhere"}, "starts is 'everywhere'; .*accepted: stored, sampled"),
         ({"real_share": 1.5}, "the share of real is 1.5; expected 0 to 1"),
         ({"termination_fn": "Hoper-v5"}, "no termination function for 'Hoper-v5'; did you mean Hopper"),
-        ({"action_noise": -1.0}, "action_noise is -1.0; expected 0 or more"),
-        ({"rollouts": 0}, "rollouts is 0; expected a number per env step"),
+        ({"action_noise": -1.0}, "action_noise is -1.0; expected a number of 0 or more"),
+        ({"rollouts": 0}, "rollouts is 0; expected a number above 0"),
     ],
 )
 def test_refused_arguments(arguments, message):

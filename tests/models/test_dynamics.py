@@ -104,8 +104,8 @@ def test_a_state_predicts_and_learns_as_it_did(learned):
     ("arguments", "message"),
     [
         ({"kind": "gaussian"}, "model is 'gaussian'; .*accepted: stochastic, deterministic"),
-        ({"elites": 8}, "elites are 8 of 7 members; expected 1 to 7"),
-        ({"dropout": 1.0}, "dropout is 1.0; expected 0 to less than 1"),
+        ({"elites": 8}, "elites is 8; expected an integer from 1 to 7"),
+        ({"dropout": 1.0}, "dropout is 1.0; expected a number from 0 and below 1"),
         ({"hiddens": (0,)}, r"model_hiddens is \(0,\); expected widths"),
     ],
 )
@@ -244,8 +244,8 @@ def test_refused_schedules(given):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ((0, None, 1, None, 1), "fit_every is 0; expected a whole number of at least 1"),
-        ((10, 1, 1, None, 1), "fit_rows is 1; expected a whole number of at least 2"),
+        ((0, None, 1, None, 1), "fit_every is 0; expected an integer of 1 or more"),
+        ((10, 1, 1, None, 1), "fit_rows is 1; expected an integer of 2 or more"),
         ((10, None, 0.01, None, 1), "rollouts is 0.01; expected a number per env step, at least one per fit"),
         ((10, None, 1, None, 0), "keep_fits is 0"),
     ],

@@ -211,10 +211,10 @@ def test_patience_with_few_rows_lasts_for_a_hundred_steps():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"holdout": 1.0}, "holdout is 1.0; expected a share of the rows"),
-        ({"patience": 0}, "patience is 0; expected a whole number of at least 1"),
-        ({"batch_size": 2.5}, "batch_size is 2.5; expected a whole number"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan; expected more than 0"),
+        ({"holdout": 1.0}, "holdout is 1.0; expected a number above 0 and below 1"),
+        ({"patience": 0}, "patience is 0; expected an integer of 1 or more"),
+        ({"batch_size": 2.5}, "batch_size is 2.5; expected an integer of 1 or more"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; expected a number above 0"),
     ],
 )
 def test_refused_settings(settings, message):

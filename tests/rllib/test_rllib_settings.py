@@ -1,5 +1,7 @@
 """RLlib's own settings on our algorithms: each is read, refused by name, or listed as harmless."""
 
+import re
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -9,10 +11,14 @@ from ray.rllib.connectors.env_to_module import FlattenObservations, MeanStdFilte
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.tune.registry import register_env
 
 from interreplay.rllib import CrossQConfig, DDPGConfig, SACConfig, TD3Config, TQCConfig
+from interreplay.rllib.algorithms.goal_functions import make_one
 from interreplay.rllib.algorithms.rllib_settings import TABLE
+from interreplay.rllib.algorithms.shell import OLD_STACK
 
 READ, REFUSED = set(TABLE["read"]), set(TABLE["refused"])
 HARMLESS = {name for names in TABLE["harmless"].values() for name in names}
@@ -70,6 +76,13 @@ class Other(TorchRLModule):
     [
         (lambda c: c.training(lr=-1.0), "lr is -1.0; expected a number above 0, or a schedule"),
         (lambda c: c.training(actor_lr=[[5, 0.1]]), r"actor_lr is \[\[5, 0.1\]\]; expected"),
+        (lambda c: c.training(train_batch_size_per_learner=0), "train_batch_size_per_learner is 0; expected a whole"),
+        (lambda c: c.training(train_batch_size_per_learner=-1), "train_batch_size_per_learner is -1; expected a whole"),
+        (
+            lambda c: c.training(train_batch_size=64),
+            "train_batch_size is 64 and train_batch_size_per_learner 16; expected one of them",
+        ),
+        (lambda c: c.training(n_step=(5, 2)), r"n_step is \(5, 2\); expected a whole number of at least 1, or two"),
         (lambda c: c.training(gamma=1.5), "gamma is 1.5; expected a number of at least 0, at most 1"),
         (lambda c: c.training(gamma=[[0, 0.9], [10, 0.99]]), "gamma is"),
         (lambda c: c.training(grad_clip=0.0), "grad_clip is 0.0"),
@@ -245,11 +258,70 @@ def test_learning_rates_of_the_configuration_win_over_a_checkpoints(kind, tmp_pa
     other.stop()
 
 
-def test_compute_single_action_is_refused_by_name():
+def test_methods_of_the_old_stack_name_their_replacements():
     algorithm = config().build_algo()
-    with pytest.raises(NotImplementedError, match=r"use act\(obs\)"):
-        algorithm.compute_single_action(np.zeros(3, np.float32))
+    for name, instead in OLD_STACK.items():
+        with pytest.raises(NotImplementedError, match=f"^{name} is of RLlib's old stack; use {re.escape(instead)}$"):
+            getattr(algorithm, name)()
     algorithm.stop()
+
+
+class Arm(Recorded):
+    """Takes keywords, as environments of Gymnasium do."""
+
+    def __init__(self, size=0.5, render_mode=None):
+        super().__init__()
+        self.size = size
+
+
+class OfMapping(Arm):
+    """Takes one mapping, as RLlib's environments do."""
+
+    def __init__(self, config=None):
+        super().__init__(config.get("size", 0.25))
+
+
+class OfKeywords(Arm):
+    def __init__(self, **options):
+        super().__init__(options.get("size", 0.75))
+
+
+class Several(MultiAgentEnv):
+    """For more than one agent."""
+
+
+@pytest.mark.parametrize(
+    ("env", "given", "size"),
+    [
+        (Arm, {"size": 0.3}, 0.3),
+        (Arm, {}, 0.5),
+        (OfMapping, {"size": 0.3}, 0.3),
+        (OfMapping, {}, 0.25),
+        (OfKeywords, {"size": 0.3}, 0.3),
+        (OfKeywords, {}, 0.75),
+    ],
+)
+def test_classes_of_environments_receive_keywords_or_one_mapping(env, given, size):
+    made = config(env=env).environment(env_config=given)
+    algorithm = made.build_algo()
+    assert algorithm.env_runner.env.unwrapped.envs[0].unwrapped.size == size
+    assert make_one(algorithm.config).size == size
+    algorithm.stop()
+
+
+@pytest.mark.parametrize(
+    ("env", "given", "message"),
+    [
+        (Arm, {"sise": 0.3}, "env_config: Arm takes no argument 'sise'; did you mean size?"),
+        (Several, {}, "the environment Several is a MultiAgentEnv: these algorithms train one policy for one agent"),
+        ("Several", {}, "the environment Several is a MultiAgentEnv: these algorithms train one policy for one agent"),
+    ],
+)
+def test_environments_that_cannot_be_made_or_used_are_rejected_in_one_line(env, given, message):
+    register_env("Several", lambda env_config: Several())
+    with pytest.raises(ValueError, match=message) as caught:
+        config(env=env).environment(env_config=given).build_algo()
+    assert "\n" not in str(caught.value)
 
 
 def test_rllibs_name_of_the_activation():

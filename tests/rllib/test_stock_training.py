@@ -8,7 +8,7 @@ import pandas
 import pytest
 import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
-from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.algorithms.sac import SAC, SACConfig
 
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.configs import (
@@ -124,6 +124,28 @@ def test_sac_and_tqc_train(cluster, config, kind, core):
             assert len(inside.selector.priorities(np.arange(60)).unique()) > 10, "TD errors arrived"
     finally:
         algorithm.stop()
+
+
+@pytest.mark.parametrize("as_dict", [False, True], ids=["config", "dict, as Tune hands it over"])
+def test_rllibs_own_sac_trains_with_our_buffer_by_its_class(cluster, as_dict):
+    buffer = {"type": ReplayBuffer, "buffer": "NMER", "capacity": 1000, "k": 3}
+    config = short(SACConfig(), "Pendulum-v1").training(replay_buffer_config=buffer)
+    assert config.replay_buffer_config == buffer, "no argument of RLlib's own buffer is merged"
+    algorithm = SAC(config=config.to_dict()) if as_dict else config.build_algo()
+    try:
+        assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
+        inside = algorithm.local_replay_buffer.buffer
+        assert type(algorithm) is SAC and isinstance(inside, NMER) and len(inside) == 60
+    finally:
+        algorithm.stop()
+
+
+def test_a_method_that_is_not_under_buffer_is_hinted_at():
+    with pytest.raises(ValueError, match="Uniform takes no argument 'alpha'.*the method's name goes under buffer"):
+        ReplayBuffer(alpha=0.6)
+    with pytest.raises(ValueError, match="PER takes no argument 'k'") as caught:
+        ReplayBuffer(buffer="PER", k=3)
+    assert "under buffer" not in str(caught.value)
 
 
 @pytest.mark.parametrize("as_dict", [False, True], ids=["config", "dict, as Tune hands it over"])

@@ -194,7 +194,7 @@ def test_kl_needs_the_behavior_column():
         (lambda: EliteSelector(strategy=5), "strategy is 5; expected 1, 2, 3 or 4"),
         (lambda: EliteSelector(distance="euclid"), "distance is 'euclid'; expected one of ln, cosine, kl"),
         (lambda: AttentiveSelector(distance="kl"), "distance is 'kl'; expected one of cosine, ln"),
-        (lambda: AttentiveSelector(multiplier=0.5), "multiplier is 0.5; expected 1 or more"),
+        (lambda: AttentiveSelector(multiplier=0.5), "multiplier is 0.5; expected a number of 1 or more"),
         (lambda: EliteSelector(alpha=0), "alpha is 0"),
         (lambda: EliteSelector(norm=0), "norm is 0"),
     ],

@@ -188,12 +188,12 @@ def test_success_is_an_extra_column():
         ({"events": ["reward"]}, "the event is 'reward'; expected 'reward > 0'"),
         ({"events": ["reward > 1.2.3"]}, "the event is 'reward > 1.2.3'"),
         ({"events": [3]}, "the event is 3"),
-        ({"events": []}, r"events are \[\] and history is 50; expected an event or more"),
+        ({"events": []}, r"events are \[\]; expected at least one event"),
         ({"history": -1}, "history is -1"),
         ({"shares": [0.5]}, r"shares are \[0.5\]; expected one of 0 or more for each of 2 events"),
         ({"shares": [0.8, 0.4]}, r"shares are \[0.8, 0.4\]; expected .* at most 1 in all"),
-        ({"shares": [-0.1, 0.4]}, "shares are"),
-        ({"default_share": 1.2}, "default_share is 1.2; expected 0 to 1"),
+        ({"shares": [-0.1, 0.4]}, "shares: a share is -0.1; expected a number from 0 to 1"),
+        ({"default_share": 1.2}, "default_share is 1.2; expected a number from 0 to 1"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments, message):

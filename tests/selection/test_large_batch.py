@@ -119,5 +119,5 @@ def test_without_a_score_it_says_what_it_needs():
         buffer.sample(4)
     with pytest.raises(ValueError, match="LaBER needs score of the algorithm; RLlib's DQN has none; expected our SAC"):
         buffer.check_offers(frozenset(), "RLlib's DQN")
-    with pytest.raises(ValueError, match="multiplier is 0.5; expected 1 or more"):
+    with pytest.raises(ValueError, match="multiplier is 0.5; expected a number of 1 or more"):
         LargeBatch(0.5)

@@ -199,10 +199,10 @@ def test_methods_that_want_no_scores_pass_them_over():
 @pytest.mark.parametrize(
     ("make_one", "message"),
     [
-        (lambda: LA3P(uniform_share=1.5), "uniform_share is 1.5; expected 0 to 1"),
-        (lambda: LA3P(alpha=2.0), "alpha is 2.0; expected 0 to 1"),
-        (lambda: LAP(alpha=-1.0), "alpha is -1.0; expected 0 or more"),
-        (lambda: ReLo(beta=3.0), "beta is 3.0; expected 0 to 1"),
+        (lambda: LA3P(uniform_share=1.5), "uniform_share is 1.5; expected a number from 0 to 1"),
+        (lambda: LA3P(alpha=2.0), "alpha is 2.0; expected a number from 0 to 1"),
+        (lambda: LAP(alpha=-1.0), "alpha is -1.0; expected a number of 0 or more"),
+        (lambda: ReLo(beta=3.0), "beta is 3.0; expected a number from 0 to 1"),
     ],
 )
 def test_arguments_out_of_range_are_refused(make_one, message):

@@ -147,11 +147,11 @@ def test_n_step_rows_and_a_full_ring():
 @pytest.mark.parametrize(
     ("make_one", "message"),
     [
-        (lambda: EmphasizedRecent(eta=0.0), "eta is 0.0; expected above 0 and at most 1"),
+        (lambda: EmphasizedRecent(eta=0.0), "eta is 0.0; expected a number above 0 and at most 1"),
         (lambda: EmphasizedRecent(eta=1.5), "eta is 1.5"),
         (lambda: EmphasizedRecent(final_eta=2.0), "final_eta is 2.0"),
-        (lambda: EmphasizedRecent(c_min=0), "c_min is 0; expected 1 or more rows"),
-        (lambda: TruncatedGeometric(0.6), "mean_age is 0.6; expected above 0 and at most 0.5"),
+        (lambda: EmphasizedRecent(c_min=0), "c_min is 0; expected a number of 1 or more"),
+        (lambda: TruncatedGeometric(0.6), "mean_age is 0.6; expected a number above 0 and at most 0.5"),
         (lambda: TruncatedGeometric(0.0), "mean_age is 0.0"),
     ],
 )

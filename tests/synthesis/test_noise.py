@@ -101,7 +101,7 @@ def test_a_number_that_never_varies_stays():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sigma": -0.1}, "sigma is -0.1; expected 0 or more"),
+        ({"sigma": -0.1}, "sigma is -0.1; expected a number of 0 or more"),
         ({"action_low": 2.0}, "action_low is 2.0; expected less than action_high, 1.0"),
     ],
 )

@@ -118,8 +118,8 @@ def test_views_differ():
     ("arguments", "message"),
     [
         ({"augmentation": "blur"}, "augmentation is 'blur'; expected one of mixup, gaussian"),
-        ({"views": 0}, "views is 0; expected 1 or more"),
-        ({"strength": 0.0}, "strength is 0.0; expected a positive number"),
+        ({"views": 0}, "views is 0; expected an integer of 1 or more"),
+        ({"strength": 0.0}, "strength is 0.0; expected a number above 0"),
     ],
 )
 def test_bad_arguments(arguments, message):

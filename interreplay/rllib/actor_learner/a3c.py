@@ -137,7 +137,7 @@ class A3CConfig(ActorLearnerConfig):
         if self.train_batch_size_per_learner != self.num_envs_per_env_runner and not self.in_evaluation:
             raise ValueError(
                 f"train_batch_size is {self.train_batch_size_per_learner}; expected {self.num_envs_per_env_runner}, "
-                "A3C's gradients are of one unroll of each environment of a runner"
+                "the number of environments of a runner, of which A3C makes one gradient; leave train_batch_size out"
             )
         if self.normalize_observations:
             raise ValueError("normalize_observations is True; expected False, A3C's learner sees no observations")

@@ -65,6 +65,10 @@ class ActorLearnerConfig(LoopConfig):
         Raises:
             ValueError: When they make no mix, with what would be accepted.
         """
+        return super().replay(kind, **arguments)
+
+    @override(LoopConfig)
+    def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         if isinstance(kind, str) and kind.isidentifier() and kind not in (FRESH, MIX):
             raise ValueError(f"{kind!r} replays no unrolls; expected {FRESH!r}, {MIX!r} or a list of sources")
         if not isinstance(kind, str) or kind not in (FRESH, MIX):
@@ -74,8 +78,7 @@ class ActorLearnerConfig(LoopConfig):
             if name not in known:
                 raise ValueError(f"{kind} takes no argument {name!r}; {accepted_names(name, known)}")
         mix = {"parameters": schema.read(arguments.get("parameters", list(STANDARD)))} if kind == MIX else {}
-        self.replay_buffer_config = {"type": kind, **mix}
-        return self
+        return {"type": kind, **mix}
 
     def make_mix(self, gaussian: bool) -> UnrollMix:
         """Return what is learned from, still empty.

@@ -6,9 +6,9 @@ from typing import Any
 
 import gymnasium as gym
 from ray.rllib.env.env_context import EnvContext
-from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
+from interreplay.rllib.env_runner.env_creation import creator_of
 from interreplay.synthesis.relabel import GoalFn
 
 
@@ -33,9 +33,8 @@ def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
 def make_one(config: Any) -> gym.Env:
     """Return one environment of a configuration, as RLlib's runners would make it."""
     context = EnvContext(config.env_config, worker_index=0)
-    if callable(config.env):
-        return config.env(context)
-    if _global_registry.contains(ENV_CREATOR, config.env):
-        return _global_registry.get(ENV_CREATOR, config.env)(context)
+    creator = creator_of(config.env)
+    if creator is not None:
+        return creator(context)
     registration.register(config.env)
     return gym.make(config.env, **config.env_config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -13,10 +14,11 @@ from interreplay.errors import accepted_names
 from interreplay.learning.architectures import CRITICS
 from interreplay.learning.setting_fields import Number, OneOf
 from interreplay.rllib.algorithms.module import OffPolicyModule
+from interreplay.rllib.env_runner.env_creation import ONE_AGENT, check_agents
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 
 MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations", *CRITICS)
-"""What networks take from ``rl_module(model_config=)``, beside RLlib's ``fcnet_hiddens`` and ``fcnet_activation``."""
+"""What networks take from ``rl_module(model_config=)``, beside RLlib's names for layers and activation."""
 
 
 def check_host(config: AlgorithmConfig) -> None:
@@ -28,7 +30,9 @@ def check_host(config: AlgorithmConfig) -> None:
     if not (config.enable_rl_module_and_learner and config.enable_env_runner_and_connector_v2):
         raise ValueError("api_stack: the old API stack is not supported; leave both new ones enabled")
     if config.is_multi_agent or config.policies_to_train is not None:
-        raise ValueError("multi_agent: these algorithms train one policy for one agent; RLlib's PPO trains several")
+        raise ValueError(f"multi_agent: {ONE_AGENT}")
+    if isinstance(config.env, type):
+        check_agents(config.env)
     if not issubclass(config.env_runner_cls, BatchEnvRunner):
         raise ValueError(f"env_runner_cls is {config.env_runner_cls.__name__}; expected BatchEnvRunner or a subclass")
     if not config.create_local_env_runner:
@@ -102,10 +106,25 @@ def model_settings(given: Any) -> dict[str, Any]:
         plain = dataclasses.asdict(DefaultModelConfig())
         given = {name: value for name, value in dataclasses.asdict(given).items() if value != plain[name]}
     given = dict(given or {})
+    initializers = [name for name in given if name.endswith(("_initializer", "_initializer_kwargs"))]
+    if initializers:
+        for name in initializers:
+            del given[name]
+        warnings.warn(
+            f"model_config: {', '.join(initializers)} has no effect; weights start as in the algorithm's paper",
+            stacklevel=2,
+        )
+    head = list(given.pop("head_fcnet_hiddens", ()))
+    head_activation = given.pop("head_fcnet_activation", None)
     if "fcnet_activation" in given:
         given["activation"] = str(given.pop("fcnet_activation")).lower()
-    if "fcnet_hiddens" in given:
-        given["hiddens"] = list(given.pop("fcnet_hiddens"))
+    if head and head_activation is not None and "activation" in given and head_activation != given["activation"]:
+        raise ValueError(
+            f"model_config: head_fcnet_activation is {head_activation!r}; expected fcnet_activation, "
+            f"{given['activation']!r}, there is one activation"
+        )
+    if "fcnet_hiddens" in given or head:
+        given["hiddens"] = [*given.pop("fcnet_hiddens", DefaultModelConfig().fcnet_hiddens), *head]
     for name in given:
         if name not in MODEL_KEYS:
             raise ValueError(f"model_config: unknown {name!r}; {accepted_names(name, ['fcnet_hiddens', *MODEL_KEYS])}")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import (
@@ -39,12 +40,15 @@ class TrainingLoop(Shell):
     """
 
     config_class: ClassVar[Any]
+    _name: ClassVar[str]
     experience: Any
     _collector: Any  # a `RunnersOfLoop`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let the configuration that the class names make algorithms of this class."""
         super().__init_subclass__(**kwargs)
+        # Tune registers a class by this name; RLlib's algorithm of the same name stays what Tuner("SAC") finds.
+        cls._name = f"interreplay.{cls.__name__}" if cls.__name__ in STOCK_ALGORITHMS else cls.__name__
         if "config_class" in vars(cls) and "algorithm_class" not in vars(cls.config_class):
             cls.config_class.algorithm_class = (cls,)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
+from ray.tune.result import TRIAL_INFO
 from ray.util.debug import log_once
 from typing_extensions import Self
 
 from interreplay.acting.actions import check_action_space
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
-from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, check_known, defaults
+from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, defaults
 from interreplay.learning.settings import LoopSettings
 from interreplay.rllib.algorithms.host_checks import (
     adopt_iteration_lengths,
@@ -23,14 +25,21 @@ from interreplay.rllib.algorithms.host_checks import (
 )
 from interreplay.rllib.algorithms.learning_rates import LearningRates
 from interreplay.rllib.algorithms.module import OffPolicyModule
+from interreplay.rllib.algorithms.rllib_names import explained, understood
 from interreplay.rllib.algorithms.rllib_settings import (
     MORE,
+    TABLE,
     check_rllib_settings,
     names_of_rllib,
+    settings_as_properties,
     training_of,
 )
 from interreplay.rllib.checkpoints.moved import settings_of_before
+from interreplay.rllib.search_spaces import choices, has_search_space, is_search_space, with_choices
 
+BATCH_SIZES = ("train_batch_size", "train_batch_size_per_learner")
+KEYS_OF_TUNE = ("multiagent", "simple_optimizer", "_enable_new_api_stack", TRIAL_INFO)
+"""Keys of configurations as dictionaries that are no attributes."""
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
 """Settings that have a name of RLlib's."""
 
@@ -93,9 +102,22 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         """Choose what is replayed.
 
         Args:
-            kind: Its name, or what else the algorithm accepts.
-            **arguments: Its arguments.
+            kind: Its name, or what else the algorithm accepts, or a search space of Tune over these.
+            **arguments: Its arguments, also as search spaces.
+
+        Raises:
+            ValueError: When the name or an argument is unknown, with the nearest valid one.
         """
+        if is_search_space(kind):
+            for choice in choices(kind):
+                self._replayed(choice, arguments)
+            self.replay_buffer_config = {"type": kind, **arguments}
+        else:
+            self.replay_buffer_config = self._replayed(kind, arguments)
+        return self
+
+    def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings ``{"type": name, **arguments}`` of what is replayed."""
         raise NotImplementedError
 
     @classmethod
@@ -116,23 +138,64 @@ class LoopConfig(LearningRates, AlgorithmConfig):
 
         ``replay_buffer_config={"type": name, **arguments}`` is the same as `replay`; `exploration` as in the class.
 
+        Settings may have RLlib's names, see `interreplay.rllib.algorithms.rllib_names`.
+
         Raises:
-            TypeError: For a setting that there is not, with the nearest name.
+            TypeError: For settings that do not exist or are rejected, all in one message.
         """
         own = self.own_settings()
-        settings = {RLLIB_NAMES.get(name, name): value for name, value in settings.items()}  # both are understood
-        of_rllib = {name: value for name, value in settings.items() if name not in own}
-        check_known(f"{type(self).__name__}.training", of_rllib, [*own, *MORE, *names_of_rllib()])
-        super().training(**of_rllib)
+        known = [*own, *MORE, *names_of_rllib()]
+        settings = {RLLIB_NAMES.get(name, name): value for name, value in settings.items()}
+        settings, unknown, rejected = understood(self, settings, known, TABLE["refused"])
+        sizes = [settings[name] for name in BATCH_SIZES if name in settings]
+        if len(sizes) == 2 and sizes[0] != sizes[1]:
+            rejected.append(f"train_batch_size={sizes[0]!r} with train_batch_size_per_learner={sizes[1]!r} (set one)")
+        if unknown or rejected:
+            raise TypeError(explained(f"{type(self).__name__}.training", unknown, rejected, known))
+        super().training(**{name: value for name, value in settings.items() if name not in own})
         for name, value in settings.items():
-            if name in own and value is not NotProvided:
+            if name in own:
                 setattr(self, name, value)
         if exploration is not NotProvided:
             self.exploration = exploration
         if replay_buffer_config is not NotProvided:
-            arguments = dict(replay_buffer_config)
-            self.replay(arguments.pop("type", self.replay_buffer_config["type"]), **arguments)
+            if is_search_space(replay_buffer_config):
+                self.replay_buffer_config = with_choices(replay_buffer_config, self._replay_settings)
+            else:
+                self.replay_buffer_config = self._replay_settings(replay_buffer_config)
         return self
+
+    def _replay_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `replay` stores for ``{"type": name, **arguments}``."""
+        if not isinstance(given, Mapping):
+            raise ValueError(f'replay_buffer_config is {given!r}; expected a mapping such as {{"type": "NMER"}}')
+        arguments = dict(given)
+        kind = arguments.pop("type", self.replay_buffer_config.get("type"))
+        if kind is None:
+            raise ValueError(f'replay_buffer_config is {given!r}; expected a "type", such as "NMER"')
+        before = self.replay_buffer_config
+        made = self.replay(kind, **arguments).replay_buffer_config
+        self.replay_buffer_config = before
+        return made
+
+    @override(AlgorithmConfig)
+    def update_from_dict(self, config_dict: Mapping[str, Any]) -> Self:
+        """Set options from a dictionary, as Tune does for each trial; names as for `training`.
+
+        Raises:
+            TypeError: For settings that do not exist or are rejected, all in one message.
+        """
+        settings = {RLLIB_NAMES.get(name, name): value for name, value in config_dict.items()}
+        replay = settings.pop("replay_buffer_config", None)
+        known = [*vars(self), *settings_as_properties(type(self)), *KEYS_OF_TUNE]
+        known += [name for name in settings if hasattr(self, self._translate_special_keys(name, False))]
+        settings, unknown, rejected = understood(self, settings, known, {})
+        if unknown or rejected:
+            title = type(self).__name__.removesuffix("Config")
+            raise TypeError(explained(title, unknown, rejected, known, list_known=False))
+        settings.pop("model", None)  # at its default, see `rllib_names`
+        super().update_from_dict(settings)
+        return self if replay is None else self.training(replay_buffer_config=replay)
 
     @override(AlgorithmConfig)
     def evaluation(self, *, evaluation_max_episode_steps: int | None | Any = NotProvided, **settings: Any) -> Self:
@@ -157,15 +220,33 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         if self.action_space is not None:
             check_action_space(self.action_space, self.module_class.architecture.acts_in)
         adopt_model_settings(self)
+        if has_search_space(self.replay_buffer_config):
+            raise ValueError(
+                f"replay_buffer_config is {self.replay_buffer_config}, which has an open search space; "
+                "expected tune.Tuner(config.algo_class, param_space=config) to choose from it"
+            )
         super().validate()
         self._check_exploration()
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
+        self._check_batch_sizes()
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
         if self.num_learners > 0:
             raise ValueError(f"num_learners is {self.num_learners}; expected 0, the learner runs beside the buffer")
+
+    def _check_batch_sizes(self) -> None:
+        """Reject batch sizes that are not positive, or two that were set and differ."""
+        field = self.own_settings()["train_batch_size"]
+        self._check_setting("train_batch_size_per_learner", accepted_by(field))
+        size = self.train_batch_size
+        per_learner = self.train_batch_size_per_learner
+        if size not in (field.default, per_learner):
+            raise ValueError(
+                f"train_batch_size is {size} and train_batch_size_per_learner {per_learner}; expected one of them, "
+                "both are the batch of the one learner"
+            )
 
     def _check_exploration(self) -> None:
         given = self.exploration
@@ -182,7 +263,8 @@ class LoopConfig(LearningRates, AlgorithmConfig):
     def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
         if not accepts.admits(value):
-            raise ValueError(f"{name} is {value!r}; expected {accepts.described}")
+            ours = {rllib: own for own, rllib in RLLIB_NAMES.items()}
+            raise ValueError(f"{ours.get(name, name)} is {value!r}; expected {accepts.described}")
 
     def make_update(self, module: RLModule) -> Any:
         """Return the update of this algorithm for a module."""

@@ -12,6 +12,7 @@ from ray.rllib.core.rl_module.apis import InferenceOnlyAPI
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.annotations import override
+from ray.util.debug import log_once
 from torch import Tensor, nn
 
 from interreplay.acting import stored_policy
@@ -46,6 +47,11 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     framework = "torch"
     architecture: Architecture
     nets: Any
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        # RLlib's constructor makes an object of a class that it deprecates, and warns of it once.
+        log_once("RLModule(config=[RLModuleConfig object])")
+        super().__init__(*args, **kwargs)
 
     @override(RLModule)
     def setup(self) -> None:

@@ -17,6 +17,9 @@ from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.learning.settings import ActorCriticSettings, ReplaySettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.loop_config import LoopConfig
+from interreplay.rllib.algorithms.rllib_names import replay_method
+from interreplay.rllib.stock.buffer import DOTTED
+from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
 
 Updates = tuple[Callable[..., Update], Callable[..., Update]]
 """An update in plain PyTorch, and a fast one."""
@@ -42,15 +45,22 @@ class OffPolicyConfig(LoopConfig):
         """Choose what is replayed.
 
         Args:
-            kind: Name in the catalogue such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`.
-            **arguments: Its arguments. ``seed``, ``n_step``, ``gamma`` and ``device`` follow this
-                configuration where they are not given.
+            kind: Name in the catalogue such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`; also
+                a search space of Tune over these. RLlib's names of episode buffers mean ``"Uniform"`` and ``"PER"``.
+            **arguments: Its arguments, also as search spaces. ``seed``, ``n_step``, ``gamma`` and ``device`` follow
+                this configuration where they are not given.
 
         Raises:
             ValueError: When the name or an argument is unknown, with the nearest valid one.
         """
-        self.replay_buffer_config = as_settings(kind, arguments)
-        return self
+        return super().replay(kind, **arguments)
+
+    @override(LoopConfig)
+    def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+        if kind is StockReplayBuffer or kind == DOTTED:
+            arguments = dict(arguments)
+            kind = arguments.pop("buffer", "Uniform")
+        return as_settings(replay_method(kind), arguments)
 
     @override(LoopConfig)
     def validate(self) -> None:

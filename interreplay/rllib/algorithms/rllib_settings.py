@@ -25,19 +25,28 @@ def check_rllib_settings(config: AlgorithmConfig) -> None:
     """Refuse settings of RLlib's that our algorithms would ignore, where they differ from RLlib's default.
 
     Raises:
-        ValueError: Naming the setting, its value, and what to use instead.
+        ValueError: Naming each setting, its value, and what to use instead.
     """
     plain = AlgorithmConfig()
     own: dict[str, Any] = getattr(config, "own_settings", dict)()
+    title = type(config).__name__.removesuffix("Config")
+    ignored = []
     for name, instead in TABLE["refused"].items():
-        if name not in own and getattr(config, name) != getattr(plain, name):
-            title = type(config).__name__.removesuffix("Config")
-            raise ValueError(f"{name.lstrip('_')} is {getattr(config, name)!r}; {title} does not read it: {instead}")
+        value = getattr(config, name)
+        if name not in own and value != getattr(plain, name):
+            ignored.append(f"{name.lstrip('_')} is {value!r}; {title} does not read it: {instead}")
+    if ignored:
+        raise ValueError("; ".join(ignored))
 
 
 def names_of_rllib() -> list[str]:
     """Return names of what RLlib's own `training` takes."""
     return [name for name in inspect.signature(AlgorithmConfig.training).parameters if name != "self"]
+
+
+def settings_as_properties(cls: type) -> list[str]:
+    """Return the names of settings of a configuration that are properties."""
+    return [name for name, value in inspect.getmembers(cls) if isinstance(value, property)]
 
 
 def training_of(cls: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -109,10 +110,27 @@ class Shell(CheckpointedAlgorithm):
             results.pop(EVALUATION_RESULTS, None)
         return results
 
-    def compute_single_action(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse what RLlib's old stack had.
 
-        Raises:
-            NotImplementedError: Always, with what to use instead.
-        """
-        raise NotImplementedError("compute_single_action is of RLlib's old stack; use act(obs)")
+def _of_old_stack(name: str, instead: str) -> Callable[..., Any]:
+    """Return a method that raises NotImplementedError with what to use instead."""
+
+    def method(self: Shell, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{name} is of RLlib's old stack; use {instead}")
+
+    method.__name__ = name
+    method.__doc__ = f"Raise NotImplementedError: use {instead}."
+    return method
+
+
+OLD_STACK = {
+    "compute_single_action": "act(obs)",
+    "compute_actions": "act(obs), which takes several observations too",
+    "get_policy": "act(obs) for actions, get_module() for the networks",
+    "export_policy_model": "save_to_path(folder), then the command interreplay export",
+    "export_policy_checkpoint": "save_to_path(folder), then interreplay.load_policy(folder)",
+    "add_policy": "one algorithm per policy; there is one agent",
+    "remove_policy": "one algorithm per policy; there is one agent",
+}
+"""Methods of algorithms that RLlib's new stack does not serve, and what to use instead."""
+for _name, _instead in OLD_STACK.items():
+    setattr(Shell, _name, _of_old_stack(_name, _instead))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,14 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils import replay_buffers as stock_buffers
 from ray.tune.search.variant_generator import generate_variants
 
-from interreplay.errors import UsageError, accepted_names, did_you_mean
+from interreplay.errors import UsageError, accepted_names
+from interreplay.rllib.algorithms.loop_config import LoopConfig
+from interreplay.rllib.algorithms.rllib_names import explained
+from interreplay.rllib.algorithms.rllib_settings import settings_as_properties
 from interreplay.rllib.command.algorithm_names import config_for, with_our_buffers
 from interreplay.rllib.command.callbacks import NamesClasses
 from interreplay.rllib.command.resources import Room, check_room
+from interreplay.rllib.search_spaces import choices, is_search_space, with_choices
 
 # What RLlib called them before, and where they are now.
 RENAMED = {
@@ -27,7 +31,7 @@ RENAMED = {
     "episode_return_mean": "env_runners/episode_return_mean",
     "sampler_results/episode_reward_mean": "env_runners/episode_return_mean",
 }
-GRID, REPLAY = "grid_search", "replay_buffer_config"
+REPLAY = "replay_buffer_config"
 MOST_CHECKED = 100
 """Points of a grid that are checked before anything starts."""
 RESULTS = ("training_iteration", "time_total_s", "num_env_steps_sampled_lifetime", *RENAMED)
@@ -100,8 +104,15 @@ class Experiment:
             verbose=verbose,
             callbacks=[NamesClasses(), *callbacks],
         )
-        tune_config = tune.TuneConfig(num_samples=self.num_samples)
+        tune_config = tune.TuneConfig(
+            num_samples=self.num_samples, trial_name_creator=partial(trial_name, config.algo_class.__name__, self.env)
+        )
         return tune.Tuner(config.algo_class, param_space=config, run_config=run_config, tune_config=tune_config)
+
+
+def trial_name(algorithm: str, env: str, trial: Any) -> str:
+    """Return the name of a trial and the beginning of its folder's name."""
+    return f"{algorithm}_{env}_{trial.trial_id}".replace("/", "_")
 
 
 def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,34 +136,49 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
     Raises:
         UsageError: For a setting that the algorithm does not have.
     """
-    properties = [name for name, value in inspect.getmembers(type(config)) if isinstance(value, property)]
-    known = [name for name in (*vars(config), *properties, "lambda") if not name.startswith("_")]
-    for name in settings:
-        if name not in known:
-            hint = did_you_mean(name, known) or "see the documentation of its configuration"
-            raise UsageError(f"{config.algo_class.__name__} has no setting {name!r}; {hint}")
     settings = dict(settings)
+    if not isinstance(config, LoopConfig):
+        _check_names(config, settings)
     replay = settings.pop(REPLAY, None)
     if _is_ours(replay):
         config = with_our_buffers(config)
     try:
+        if isinstance(config, LoopConfig):
+            config.update_from_dict(settings if replay is None else {**settings, REPLAY: replay})
+            return config
         config.update_from_dict(settings)
-        if isinstance(replay, Mapping) and GRID in replay:
+        if is_search_space(replay):
             # Tune's choice stays open; each of its points is what it would be alone.
-            points = [config.copy().training(**{REPLAY: point}).replay_buffer_config for point in replay[GRID]]
-            config.replay_buffer_config = {GRID: points}
+            config.replay_buffer_config = with_choices(
+                replay, lambda point: config.copy().training(**{REPLAY: point}).replay_buffer_config
+            )
         elif replay is not None:
             config.training(**{REPLAY: replay})
-    except (TypeError, ValueError) as error:
+    except TypeError as error:  # which begins with the algorithm's name
+        raise UsageError(str(error)) from error
+    except ValueError as error:
         raise UsageError(f"{config.algo_class.__name__}: {error}") from error
     return config
 
 
+def _check_names(config: AlgorithmConfig, settings: Mapping[str, Any]) -> None:
+    """Raise UsageError for settings that one of RLlib's own algorithms does not have, all in one message."""
+    known = [*vars(config), *settings_as_properties(type(config)), "lambda"]
+    known = [name for name in known if not name.startswith("_")]
+    unknown = [name for name in settings if name not in known]
+    if unknown:
+        raise UsageError(explained(config.algo_class.__name__, unknown, [], known, list_known=False))
+
+
 def _is_ours(replay: Any) -> bool:
     """Return whether settings of a replay buffer, or any of those to choose from, name one that RLlib lacks."""
-    points = replay.get(GRID, [replay]) if isinstance(replay, Mapping) else []
-    kinds = [point.get("type") for point in points if isinstance(point, Mapping)]
-    return any(isinstance(kind, str) and "." not in kind and not hasattr(stock_buffers, kind) for kind in kinds)
+    points = choices(replay) if is_search_space(replay) else [replay]
+    for point in points:
+        kind = point.get("type") if isinstance(point, Mapping) else None
+        for name in choices(kind) if is_search_space(kind) else [kind]:
+            if isinstance(name, str) and "." not in name and not hasattr(stock_buffers, name):
+                return True
+    return False
 
 
 def check(config: AlgorithmConfig) -> None:

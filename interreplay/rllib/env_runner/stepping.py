@@ -19,6 +19,7 @@ from interreplay.environments import registration
 from interreplay.environments.atari.learner_view import has_learner_view, learner_view
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError
+from interreplay.rllib.env_runner.env_creation import creator_of
 from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.runner_state import environments
 from interreplay.rllib.env_runner.serial_vector_env import SerialEnvs
@@ -43,7 +44,7 @@ class SteppingRunner(SingleAgentEnvRunner):
     def make_env(self) -> None:
         if isinstance(self.config.env, str):
             registration.register(self.config.env)
-        super().make_env()
+        self._make_env()
         mode = self.env.unwrapped.metadata.get("autoreset_mode")
         if mode == AutoresetMode.DISABLED:
             raise ValueError(
@@ -55,6 +56,20 @@ class SteppingRunner(SingleAgentEnvRunner):
         self._has_learner_view = bool(made) and all(map(has_learner_view, made))
         if SerialEnvs.fits(self.env):
             self.env = SerialEnvs(self.env)
+
+    def _make_env(self) -> None:
+        """Make environments as RLlib does, classes by what their constructors take."""
+        creator = creator_of(self.config.env)
+        if creator is None:
+            super().make_env()
+            return
+        config = self.config
+        self.config = config.copy(copy_frozen=False)
+        self.config.env = creator
+        try:
+            super().make_env()
+        finally:
+            self.config = config
 
     @property
     def env_name(self) -> str:

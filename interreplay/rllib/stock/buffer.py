@@ -19,15 +19,30 @@ from interreplay.rllib.stock.episode_ids import EpisodeIds
 from interreplay.rllib.stock.metrics import log_added, log_drawn
 from interreplay.storage.read_views import read_view
 
+DOTTED = "interreplay.rllib.ReplayBuffer"
+"""The name by which RLlib imports the class below."""
 KEPT = ("episode_id_to_index", "_num_timesteps_added", "_num_episodes_evicted", "sampled_timesteps", "rng", "_spaces")
 """Attributes that are saved beside the buffer inside."""
 
 
+ACCEPTED = "EpisodeReplayBuffer"
+"""A type that every stock configuration accepts, and that none has by default; the buffer below is a subclass of it."""
+
+
 class _Named(ABCMeta):
-    """Answers ``"EpisodeReplayBuffer" in cls``, which RLlib asks of a buffer's type, be it a string or a class."""
+    """Lets RLlib compare a buffer's class with names, as it does with types that are strings.
+
+    ``"EpisodeReplayBuffer" in cls`` looks for a part of the name. ``cls == "EpisodeReplayBuffer"`` is true, because
+    RLlib's SAC accepts only four names. It differs from the default type, whose arguments RLlib would merge with ours.
+    """
 
     def __contains__(cls, part: object) -> bool:
         return isinstance(part, str) and part in cls.__name__
+
+    def __eq__(cls, other: object) -> bool:
+        return cls is other or (isinstance(other, str) and other == ACCEPTED)
+
+    __hash__ = ABCMeta.__hash__
 
 
 class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=_Named):
@@ -69,7 +84,12 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=_Named):
         check_sequence(batch_length_T)
         check_recipe(recipe)
         defaults = {"seed": seed} if capacity is None else {"seed": seed, "capacity": capacity}
-        self.buffer = make_buffer(buffer, defaults, **recipe)
+        try:
+            self.buffer = make_buffer(buffer, defaults, **recipe)
+        except ValueError as error:
+            if buffer == "Uniform":
+                raise ValueError(f"{error}; the method's name goes under buffer, such as buffer='PER'") from error
+            raise
         check_method(self.buffer)
         # PrioritizedEpisodeReplayBuffer's own __init__ would allocate its segment trees; nothing here uses them.
         EpisodeReplayBuffer.__init__(

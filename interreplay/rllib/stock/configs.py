@@ -18,12 +18,10 @@ from ray.rllib.utils.serialization import deserialize_type
 from typing_extensions import Self
 
 from interreplay.buffer.catalogue import Kind, check_arguments, resolve
-from interreplay.rllib.stock.buffer import ReplayBuffer
+from interreplay.rllib.search_spaces import choices, is_search_space
+from interreplay.rllib.stock.buffer import ACCEPTED, DOTTED, ReplayBuffer
 from interreplay.rllib.stock.checks import check_recipe
 
-DOTTED = "interreplay.rllib.ReplayBuffer"
-ACCEPTED = "PrioritizedEpisodeReplayBuffer"
-"""A type that every stock configuration accepts; ours is a subclass of it."""
 COMPONENT = "replay_buffer"
 """Name of the buffer within a checkpoint."""
 
@@ -44,14 +42,15 @@ class ReplayMixin(AlgorithmConfig):
         """Learn from this replay buffer, and keep its contents in checkpoints where the algorithm can.
 
         Args:
-            kind: A name of the catalogue, a class or a factory.
-            **arguments: Its arguments, such as ``capacity`` and ``k``.
+            kind: A name of the catalogue, a class or a factory, or a search space of Tune over these.
+            **arguments: Its arguments, also as search spaces, such as ``capacity`` and ``k``.
 
         Raises:
             ValueError: When the name or an argument is unknown.
         """
         check_recipe(arguments)
-        check_arguments(resolve(kind), arguments)
+        for choice in choices(kind) if is_search_space(kind) else [kind]:
+            check_arguments(resolve(choice), arguments)
         self.replay_buffer_config = {"type": DOTTED, "buffer": kind, **arguments}
         self.store_buffer_in_checkpoints = True
         return self

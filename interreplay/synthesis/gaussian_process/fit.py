@@ -12,6 +12,7 @@ from linear_operator.utils.errors import NanError, NotPSDError
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
 from interreplay.synthesis.gaussian_process.model import Model
 
@@ -39,12 +40,10 @@ class Fit:
     priors: bool = False
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"epochs is {self.epochs}; expected 1 or more")
+        check_number("epochs", self.epochs, 1, whole=True)
         if self.method not in METHODS:
             raise ValueError(f"method is {self.method!r}; expected one of {', '.join(METHODS)}")
-        if not self.lr > 0:
-            raise ValueError(f"lr is {self.lr}; expected a positive number")
+        check_number("lr", self.lr, 0, above_low=True)
 
 
 class Fitted(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.synthesis.gaussian_process.kernels import Form
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation
 from interreplay.synthesis.gaussian_process.posterior import posterior
@@ -128,10 +129,8 @@ class HoldOut:
     """
 
     def __init__(self, split: float = 0.2, every: int = 500):
-        if not 0 < split < 1:
-            raise ValueError(f"holdout_split is {split}; expected above 0 and below 1")
-        if every < 1:
-            raise ValueError(f"every is {every}; expected 1 or more")
+        check_number("holdout_split", split, 0, 1, above_low=True, below_high=True)
+        check_number("every", every, 1, whole=True)
         self.split, self.every, self.batches = float(split), every, 0
         self.latest: dict[str, float] = {}
 

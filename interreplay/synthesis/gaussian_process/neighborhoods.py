@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.synthesis.gaussian_process.scaling import SCALINGS, SPREAD, Scale, principal_axes, scale_of
 from interreplay.transitions import Transitions, flat_parts, join_parts, observation_parts
 
@@ -61,8 +62,8 @@ class Preparation:
             raise ValueError(f"scaling is {self.scaling!r}; expected one of {', '.join(SCALINGS)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision is {self.precision!r}; expected one of {', '.join(PRECISIONS)}")
-        if self.components is not None and self.components < 1:
-            raise ValueError(f"pca_components is {self.components}; expected 1 or more")
+        if self.components is not None:
+            check_number("pca_components", self.components, 1, whole=True)
 
     @property
     def dtype(self) -> torch.dtype:

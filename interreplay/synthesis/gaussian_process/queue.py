@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.argument_checks import check_number
 from interreplay.synthesis.gaussian_process.synthesizer import GaussianProcess
 
 if TYPE_CHECKING:
@@ -39,10 +40,8 @@ class QueuedGaussianProcess(GaussianProcess):
 
     def __init__(self, depth: int = 8, rings: int = 100_000, **settings: Any):
         super().__init__(**settings)
-        if depth < 2:
-            raise ValueError(f"queue is {depth}; expected 2 or more outcomes")
-        if rings < 1:
-            raise ValueError(f"queue_rings is {rings}; expected 1 or more")
+        check_number("queue", depth, 2, whole=True)
+        check_number("queue_rings", rings, 1, whole=True)
         self.depth, self.rings = int(depth), int(rings)
         self.owner, self.key = np.full(rings, -1, np.int64), np.zeros(rings, np.int64)
         self.left, self.partner = np.zeros(rings, np.int16), np.zeros((rings, 0), np.int64)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from interreplay.argument_checks import check_number
 from interreplay.storage.read_views import ReadView
 from interreplay.synthesis.gaussian_process.fit import Fit, Fitted, fit
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
@@ -137,8 +138,7 @@ class Global(Schedule):
     """
 
     def __init__(self, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
-        if every < 1:
-            raise ValueError(f"retrain_interval is {every}; expected 1 or more")
+        check_number("retrain_interval", every, 1, whole=True)
         super().__init__(how, warm_start)
         self.every = every
 
@@ -157,8 +157,7 @@ class MonteCarlo(Global):
     """
 
     def __init__(self, count: int = 32, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
-        if count < 1:
-            raise ValueError(f"train_size is {count}; expected 1 or more")
+        check_number("train_size", count, 1, whole=True)
         super().__init__(every, how, warm_start)
         self.count = count
 
@@ -177,8 +176,7 @@ class RandomRows(Global):
     """
 
     def __init__(self, count: int = 256, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
-        if count < 2:
-            raise ValueError(f"train_size is {count}; expected 2 or more")
+        check_number("train_size", count, 2, whole=True)
         super().__init__(every, how, warm_start)
         self.count = count
         self.rows: Neighborhoods | None = None

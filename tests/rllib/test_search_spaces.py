@@ -1,0 +1,121 @@
+"""Search spaces of Tune over replay methods and their arguments: open until a trial builds, checked where they list."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from ray import tune
+from ray.tune.experiment import Experiment
+from ray.tune.registry import get_trainable_cls
+from ray.tune.search.variant_generator import generate_variants
+
+from interreplay.errors import UsageError
+from interreplay.rllib import IMPALAConfig, SACConfig, TD3Config
+from interreplay.rllib.command.algorithm_names import config_for
+from interreplay.rllib.command.experiments import configured, trial_name
+from interreplay.rllib.command.main import asked_for, make_parser
+from interreplay.rllib.stock.configs import DOTTED, StockSACConfig
+
+grid = tune.grid_search
+
+
+def of_trials(config):
+    """The replay methods of the trials that Tune makes of a configuration, resolved as Tune does it."""
+    found = []
+    for _, settings in generate_variants(config.to_dict()):
+        made = type(config)().update_from_dict(settings)
+        made.validate()
+        found.append(made.replay_buffer_config)
+    return found
+
+
+METHODS = [{"type": "NMER", "capacity": 2000}, {"type": "Uniform", "capacity": 2000}]
+
+
+@pytest.mark.parametrize(
+    ("choose", "expected"),
+    [
+        (lambda c: c.training(replay_buffer_config={"type": grid(["NMER", "Uniform"]), "capacity": 2000}), METHODS),
+        (lambda c: c.replay(grid(["NMER", "Uniform"]), capacity=2000), METHODS),
+        (lambda c: c.training(replay_buffer_config=grid(METHODS)), METHODS),
+        (
+            lambda c: c.training(
+                replay_buffer_config=grid([{"type": "NMER", "k": 3}, {"type": "PrioritizedEpisodeReplayBuffer"}])
+            ),
+            [{"type": "NMER", "k": 3}, {"type": "PER"}],
+        ),
+        (lambda c: c.replay(grid(["EpisodeReplayBuffer"])), [{"type": "Uniform"}]),
+        (lambda c: c.replay(tune.choice(["NMER"]), k=tune.choice([4])), [{"type": "NMER", "k": 4}]),
+        (lambda c: c.training(replay_buffer_config=tune.choice(METHODS[:1])), METHODS[:1]),
+        (lambda c: c.replay(tune.sample_from(lambda spec: "NMER")), [{"type": "NMER"}]),
+        (
+            lambda c: c.replay("NMER", k=grid([3, 10])),
+            [{"type": "NMER", "k": 3}, {"type": "NMER", "k": 10}],
+        ),
+    ],
+)
+def test_trials_have_the_methods_of_the_space(choose, expected):
+    assert of_trials(choose(SACConfig().environment("Pendulum-v1"))) == expected
+
+
+def test_unrolls_and_stock_algorithms_have_search_spaces_too():
+    found = of_trials(IMPALAConfig().environment("CartPole-v1").replay(grid(["Fresh", "UnrollMix"])))
+    assert [each["type"] for each in found] == ["Fresh", "UnrollMix"]
+    for made in (
+        StockSACConfig().replay(grid(["NMER", "PER"]), capacity=99),
+        StockSACConfig().training(replay_buffer_config={"type": grid(["NMER", "PER"]), "capacity": 99}),
+    ):
+        found = of_trials(made.environment("Pendulum-v1"))
+        assert found == [{"type": DOTTED, "buffer": kind, "capacity": 99} for kind in ("NMER", "PER")]
+
+
+@pytest.mark.parametrize(
+    ("choose", "message"),
+    [
+        (lambda c: c.replay(grid(["NMER", "PERR"])), "no replay buffer 'PERR'; did you mean PER?"),
+        (lambda c: c.replay(grid(["NMER", "Uniform"]), k=3), "Uniform takes no argument 'k'"),
+        (lambda c: c.training(replay_buffer_config=grid([{"type": "NMER", "kk": 1}])), "no argument 'kk'"),
+        (
+            lambda c: c.training(replay_buffer_config=grid(["NMER"])),
+            "replay_buffer_config is 'NMER'; expected a mapping",
+        ),
+        (lambda c: c.replay(grid(["NMER"])).validate(), "has an open search space; expected tune.Tuner"),
+        (lambda c: c.replay("NMER", k=tune.choice([3])).validate(), "has an open search space; expected tune.Tuner"),
+    ],
+)
+def test_what_no_trial_could_build_is_rejected_at_once(choose, message):
+    with pytest.raises(ValueError, match=message):
+        choose(SACConfig().environment("Pendulum-v1"))
+
+
+@pytest.mark.parametrize("run", ["SAC", "SAC-stock"])
+@pytest.mark.parametrize(
+    "replay",
+    [
+        {"type": grid(["NMER", "PER"]), "capacity": 500},
+        grid([{"type": "NMER", "capacity": 500}, {"type": "PER", "capacity": 500}]),
+    ],
+)
+def test_the_command_leaves_a_space_open_and_checks_its_points(run, replay, tmp_path):
+    words = ["train", "--run", run, "--env", "Pendulum-v1", "--config", str({"replay_buffer_config": replay})]
+    (experiment,) = asked_for(make_parser().parse_args(words))
+    config = configured(config_for(experiment.run, experiment.env, str), experiment.config)
+    found = of_trials(config)
+    assert [each.get("buffer", each["type"]) for each in found] == ["NMER", "PER"]
+    with pytest.raises(UsageError, match="no replay buffer 'NMERR'"):
+        configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"type": grid(["NMERR"])}})
+
+
+def test_a_tuner_of_ours_leaves_rllibs_names_to_rllib():
+    for kind in (SACConfig, IMPALAConfig, TD3Config):
+        Experiment.register_if_needed(kind().algo_class)
+    for name, module in (
+        ("SAC", "ray."),
+        ("IMPALA", "ray."),
+        ("TD3", "interreplay."),
+        ("interreplay.SAC", "interreplay."),
+    ):
+        assert get_trainable_cls(name).__module__.startswith(module)
+    trial = SimpleNamespace(trial_id="ab_00000")
+    assert trial_name("SAC", "ALE/Pong-v5", trial) == "SAC_ALE_Pong-v5_ab_00000"
