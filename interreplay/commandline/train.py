@@ -27,10 +27,11 @@ from interreplay.runs import outcome
 from interreplay.runs.checkpoints.best import best_of, inside
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
+from interreplay.runs.outcome import GREEN, colored
 from interreplay.runs.progress import Reporter
 from interreplay.runs.resume import note_changed_rates, reopen, restore, run_folder_of, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
-from interreplay.runs.signals import Interrupts
+from interreplay.runs.signals import RESUMABLE, Interrupts
 from interreplay.studies.trial_folder import STATUS
 
 if TYPE_CHECKING:
@@ -160,7 +161,15 @@ def train(
     again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
     alone = getattr(settings, "updates", None) is not None
     unit, warm_up = ("updates", 0) if alone else ("steps", getattr(settings, "learning_starts", 0))
-    reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet, unit, warm_up)
+    reporter = Reporter(
+        settings.total_env_steps,
+        algo.env_steps,
+        sys.stdout,
+        quiet=settings.quiet,
+        unit=unit,
+        warm_up=warm_up,
+        best=max(folder.returns(evaluations=True), default=math.nan),
+    )
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
     watch = HangWatch(
         folder.path, hang_timeout, training.pulse, lambda line: outcome.write_past_the_streams(f"{line}; {again}")
@@ -174,10 +183,16 @@ def train(
         raise
     finally:
         reporter.close()
-    print(reporter.summary(algo.env_steps, max(folder.evaluation_returns(), default=math.nan)))
+    summary = reporter.summary(algo.env_steps, max(folder.returns(evaluations=True), default=math.nan))
+    print(colored(summary, GREEN, sys.stdout) if training.complete else summary)
     print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}{best_told(folder)}")
     if training.complete:
+        if training.stop_reason:
+            print(f"ended before {settings.total_env_steps:,} {unit}: {training.stop_reason}")
         return 0
+    if training.timed_out:
+        print(f"--max_time {settings.max_time} is over; {again}")
+        return RESUMABLE
     print(f"stopped early; {again}")
     return interrupts.exit_code
 

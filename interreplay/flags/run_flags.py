@@ -15,7 +15,7 @@ from interreplay.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
 from interreplay.flags.part_flags import PART_FLAGS
-from interreplay.flags.values import assignment, boolean, choice, number, updates_per_step, whole
+from interreplay.flags.values import assignment, boolean, choice, duration, number, seed, updates_per_step, whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 CATALOGUE = methods_and_models()
@@ -53,7 +53,22 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _changeable(
             "total_env_steps", whole(0), 15_000, "environment steps of the whole run, those before a --resume included"
         ),
-        Flag("seed", whole(0), 0, "two runs with one seed give one result", scope="identity", in_study="seeds"),
+        _changeable(
+            "max_time", duration, None, "save and end after this time in this process; exit code 75, --resume continues"
+        ),
+        _changeable(
+            "stop_at_return",
+            number(),
+            None,
+            "end at the first evaluation with at least this mean return; without evaluations, the return in training",
+        ),
+        _changeable(
+            "stop_without_improvement",
+            whole(1),
+            None,
+            "end after this many evaluations in a row without a new best mean return",
+        ),
+        Flag("seed", seed, 0, "two runs with one seed give one result", scope="identity", in_study="seeds"),
         Flag(
             "resume",
             Path,

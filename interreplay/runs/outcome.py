@@ -10,6 +10,9 @@ from typing import Any, TextIO
 
 from interreplay.errors import InterreplayError
 
+RED, GREEN = 31, 32
+"""Colors of escape sequences."""
+
 
 def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what was saved before is kept") -> int:
     """Carry out a command; what a reader of its output does is nothing to it.
@@ -26,11 +29,25 @@ def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what
         try:
             return act()
         except InterreplayError as error:
-            sys.stderr.write(f"{prog}: error: {' '.join(str(error).split())}\n")
+            line = f"{prog}: error: {' '.join(str(error).split())}"
+            sys.stderr.write(f"{colored(line, RED, sys.stderr)}\n")
             return error.exit_code
         except KeyboardInterrupt:
             sys.stderr.write(f"{prog}: {stopped}\n")
             return 130
+
+
+def colored(text: str, color: int, stream: TextIO) -> str:
+    """Return a text in a color where a terminal shows it, unchanged elsewhere and where ``NO_COLOR`` is set.
+
+    Args:
+        text: One line or a part of one.
+        color: Code of the color in escape sequences, such as `RED`.
+        stream: Where the text will be written.
+    """
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
+        return text
+    return f"\x1b[{color}m{text}\x1b[0m"
 
 
 def first_line(error: BaseException) -> str:
