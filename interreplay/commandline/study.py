@@ -22,7 +22,6 @@ from interreplay.flags.parser import FlagParser, RaisingFlagParser, program
 from interreplay.flags.run_flags import FLAGS, GROUPS
 from interreplay.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.flags.training_flags import settings_for
-from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
 from interreplay.runs.processors import chosen_device, own_gpus
 from interreplay.runs.results.reader import curve
@@ -32,6 +31,7 @@ from interreplay.studies import inputs_file, results_table, study_file
 from interreplay.studies.entries import as_seeds
 from interreplay.studies.grid import SettingsResolver, expand, typed
 from interreplay.studies.progress import StudyReporter
+from interreplay.studies.results_table import WIDTH
 from interreplay.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FAILED, INTERRUPTED, OVER
@@ -52,8 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 when all runs are finished, 1 when some failed for good, 2 after an error in what was asked
         for, 75 after SIGTERM with everything saved (the same command resumes), 130 after Ctrl-C.
     """
-    parser = make_parser()
-    return outcome.run(parser.prog, lambda: act(parser.given(sys.argv[1:] if argv is None else argv)))
+    return make_parser().run(act, argv)
 
 
 def make_parser() -> FlagParser:
@@ -216,13 +215,12 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
-        print(
-            f"\n{results_table.aligned([head, *ranked], right={4, 5, 6})}\nthe first: {results_table.as_command(best)}"
-        )
+        print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
+        print(f"the first: {results_table.as_command(best)}")
     failed = [row for row in rows if row["state"] == FAILED]
     if failed:
         lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
-        print(f"\n{results_table.aligned(lines)}")
+        print(f"\n{results_table.aligned(lines, width=WIDTH)}")
     left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
     timed_out = any(row["state"] == INTERRUPTED for row in rows)
     again = f"{program()} --resume {shlex.quote(folder.place)}"

@@ -27,7 +27,7 @@ from interreplay.runs import outcome
 from interreplay.runs.checkpoints.best import best_of, inside
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
-from interreplay.runs.outcome import GREEN, colored
+from interreplay.runs.outcome import GREEN, colored, folded
 from interreplay.runs.progress import Reporter
 from interreplay.runs.resume import note_changed_rates, reopen, restore, run_folder_of, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
@@ -51,8 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 1 when the run failed, 2 after an error that the user can mend, 75 after SIGTERM, 130 after
         Ctrl-C.
     """
-    parser = make_parser()
-    return outcome.run(parser.prog, lambda: act(parser.given(sys.argv[1:] if argv is None else argv)))
+    return make_parser().run(act, argv)
 
 
 def act(given: Mapping[str, Any]) -> int:
@@ -102,7 +101,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     """
     with origins_named(given):
         settings, lines = prepared(given, checkpoints, home)
-    print("\n".join(line for line in lines if line), flush=True)
+    print("\n".join(folded(line, sys.stdout) for line in lines if line), flush=True)
 
     # Ray takes seconds to import: only after what can be refused without it.
     from interreplay.rllib import ray_session

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from interreplay.errors import UsageError, did_you_mean
+from interreplay.errors import InterreplayError, UsageError, did_you_mean
 from interreplay.flags.values import boolean
+from interreplay.runs import outcome
+from interreplay.runs.outcome import RED, colored
 
 SCOPES = {
     "learning": "a setting that changes what is learned",
@@ -111,11 +113,82 @@ class _Joined(argparse.Action):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, and which suggests flags in place of unknown ones."""
 
     def error(self, message: str) -> NoReturn:
         """End the program with exit code 2 and one line."""
-        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+        line = f"{self.prog}: error: {' '.join(message.split())}"
+        self.exit(2, f"{colored(line, RED, sys.stderr)}\n")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the values of all flags; an unknown one ends the program."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(self.unknown(unknown[0].split("=")[0]))
+        return found
+
+    def unknown(self, word: str) -> str:
+        """Return the error message for a word that is not a flag."""
+        options = [option for parser in self._parsers() for option in parser._option_string_actions]
+        hint = did_you_mean(word, [option for option in options if option.startswith("--")])
+        return self._unknown_message(word, hint)
+
+    def _unknown_message(self, word: str, hint: str) -> str:
+        kind = "flag" if word.startswith("-") else "argument"
+        if hint:
+            hint += " " if hint.endswith("?") else "; "
+        return f"unknown {kind} {word}; {hint}--help lists every flag"
+
+    def _parsers(self) -> list[argparse.ArgumentParser]:
+        """Return this parser and those of its subcommands."""
+        subcommands = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
+        return [self, *(parser for action in subcommands for parser in action.choices.values())]
+
+    def run(self, act: Callable[[Any], int], argv: Sequence[str] | None, **options: Any) -> int:
+        """Carry out a command with one-line errors that name flags as they were typed; return the exit code.
+
+        Args:
+            act: Takes the values of the flags and returns the exit code.
+            argv: The command line without the program's name; None for this process's own.
+            **options: As for `outcome.run`.
+        """
+        words = [underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
+        return outcome.run(self.prog, lambda: self._with_typed_names(act, words), **options)
+
+    def _with_typed_names(self, act: Callable[[Any], int], words: Sequence[str]) -> int:
+        given = self.read(words)
+        try:
+            return act(given)
+        except InterreplayError as error:
+            message = self.as_typed(str(error), words)
+            if message == str(error):
+                raise
+            raise _Renamed(message, error.exit_code) from error
+
+    def as_typed(self, message: str, words: Sequence[str]) -> str:
+        """Return an error message with the names of flags that stand on the command line."""
+        for word in words:
+            name = word.partition("=")[0]
+            action = self._action_of(name)
+            if action is not None and action.option_strings[0] != name:
+                message = re.sub(rf"{action.option_strings[0]}(?!\w)", name, message)
+        return message
+
+    def _action_of(self, name: str) -> argparse.Action | None:
+        found = (parser._option_string_actions.get(name) for parser in self._parsers())
+        return next((action for action in found if action is not None), None)
+
+    def read(self, words: Sequence[str]) -> Any:
+        """Return the values of the flags."""
+        return self.parse_args(words)
+
+
+class _Renamed(InterreplayError):
+    """An error whose message names flags as they were typed."""
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class FlagParser(OneLineParser):
@@ -146,6 +219,10 @@ class FlagParser(OneLineParser):
                 names = [f"--{name}" for name in (flag.name, *flag.aliases)]
                 group.add_argument(*names, dest=flag.name, help=_help(flag), **_reading(flag))
 
+    def read(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return the flags that were given and their values."""
+        return self.given(words)
+
     def given(self, argv: Sequence[str]) -> dict[str, Any]:
         """Return the flags in ``argv`` and their values.
 
@@ -156,7 +233,7 @@ class FlagParser(OneLineParser):
         words, assigned = self._divided(words) if self._complete else (words, [])
         known, unknown = self.parse_known_args(words)
         if unknown:
-            self.error(self._unknown(unknown[0].split("=")[0]))
+            self.error(self.unknown(unknown[0].split("=")[0]))
         return self._complete(vars(known), assigned) if self._complete else vars(known)
 
     def _divided(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -176,15 +253,13 @@ class FlagParser(OneLineParser):
                 takes = ""
         return flags, assigned
 
-    def _unknown(self, word: str) -> str:
+    def unknown(self, word: str) -> str:
+        """Return the error message for a word that is not a flag."""
         if word.startswith("--") and word[2:] in self._gone:
             return f"{word} of the original work: {self._gone[word[2:]]}"
-        options = [option for option in self._option_string_actions if option.startswith("--")]
-        hint = self._elsewhere.get(word.lstrip("-")) or did_you_mean(word, options)
-        kind = "flag" if word.startswith("-") else "argument"
-        return (
-            f"unknown {kind} {word}; {hint}{' ' if hint.endswith('?') else '; ' if hint else ''}--help lists every flag"
-        )
+        if hint := self._elsewhere.get(word.lstrip("-")):
+            return self._unknown_message(word, hint)
+        return super().unknown(word)
 
 
 class RaisingFlagParser(FlagParser):

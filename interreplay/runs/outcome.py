@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
@@ -48,6 +50,14 @@ def colored(text: str, color: int, stream: TextIO) -> str:
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
         return text
     return f"\x1b[{color}m{text}\x1b[0m"
+
+
+def folded(text: str, stream: TextIO) -> str:
+    """Return a line that breaks between words where a terminal is narrower, unchanged elsewhere."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def first_line(error: BaseException) -> str:

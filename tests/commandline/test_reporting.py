@@ -155,6 +155,14 @@ def test_the_best_evaluation_is_green_where_a_terminal_has_colors(no_color, term
     assert re.findall(r"\x1b\[32m(.*?)\x1b\[0m", written()) == (["evaluation      6.0"] if colored else [])
 
 
+def test_a_long_line_breaks_between_words_at_the_terminals_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    line = "configuration mujoco/tqc.yaml: --preset none --buffer_size 1000000 --train_batch_size 256"
+    lines = outcome.folded(line, Terminal()).splitlines()
+    assert max(map(len, lines)) <= 40 and " ".join(part.strip() for part in lines) == line
+    assert outcome.folded(line, io.StringIO()) == line
+
+
 def test_an_error_is_red_on_a_terminal(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
