@@ -110,9 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(words: Sequence[str]) -> int:
     """Train, go on, or test; return the exit code."""
-    if {"-h", "--help"} & set(words):
+    if not words or {"-h", "--help"} & set(words):
         print(usage())
-        return 0
+        return 0 if words else 2
     given = read(words)
     mode = given.get("op_mode", "train")
     if mode not in MODES:

@@ -111,7 +111,7 @@ def act(given: Mapping[str, Any]) -> int:
 
 def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """Return the study in the folder that ``--resume`` names."""
-    folder = StudyFolder.at(given["resume"])
+    folder = StudyFolder.at(given["resume"], "--resume")
     return folder.read(), folder
 
 

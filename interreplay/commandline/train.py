@@ -127,8 +127,14 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
 
 def run_name(settings: SimpleNamespace) -> str:
-    """Return the beginning of the run folder's name."""
-    return f"{settings.trainer}_{settings.env}_{short(settings.buffer)}_s{settings.seed}"
+    """Return the beginning of the run folder's name: algorithm, environment, replay method, its parts, preset, seed."""
+    method = [short(settings.buffer)]
+    parts = (value for value in settings.buffer_args.values() if isinstance(value, Mapping) and "type" in value)
+    method += [short(str(part["type"])) for part in parts]
+    shipped = settings.preset in (*presets.names(), presets.NONE)
+    if not shipped or (settings.preset != presets.NONE and not presets.load(settings.preset).automatic):
+        method.append(Path(settings.preset).stem)
+    return f"{settings.trainer}_{settings.env}_{'-'.join(method)}_s{settings.seed}"
 
 
 def train(
@@ -153,6 +159,7 @@ def train(
         The exit code.
     """
     from interreplay.rllib.run.time_estimate import describe_updates
+    from interreplay.rllib.run.trackers import offline_runs
     from interreplay.rllib.run.train_loop import Training
 
     if told := describe_updates(algo, settings):
@@ -185,6 +192,8 @@ def train(
     summary = reporter.summary(algo.env_steps, max(folder.returns(evaluations=True), default=math.nan))
     print(colored(summary, GREEN, sys.stdout) if training.complete else summary)
     print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}{best_told(folder)}")
+    if settings.wandb and (line := offline_runs(folder.path)):
+        print(line)
     if training.complete:
         if training.stop_reason:
             print(f"ended before {settings.total_env_steps:,} {unit}: {training.stop_reason}")

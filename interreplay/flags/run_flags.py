@@ -15,7 +15,17 @@ from interreplay.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
 from interreplay.flags.part_flags import PART_FLAGS
-from interreplay.flags.values import assignment, boolean, choice, duration, number, seed, updates_per_step, whole
+from interreplay.flags.values import (
+    assignment,
+    boolean,
+    choice,
+    duration,
+    method_name,
+    number,
+    seed,
+    updates_per_step,
+    whole,
+)
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 CATALOGUE = methods_and_models()
@@ -87,7 +97,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "replay": (
         Flag(
             "buffer",
-            str,
+            method_name,
             None,
             f"replay method: {', '.join(CATALOGUE)} (default: Uniform), or module:Class of your own",
             scope="method",

@@ -66,6 +66,13 @@ def duration(text: str) -> str:
 duration.metavar = "90s|30m|2h|1d|1h30m"  # type: ignore[attr-defined]
 
 
+def method_name(text: str) -> str:
+    """Read the name of a replay method; whether there is such a method is checked with its arguments."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must be the name of a replay method, got {text!r}")
+    return text
+
+
 def updates_per_step(text: str) -> float:
     """Read ``n`` (updates per environment step) or ``a,b`` (b updates per a steps)."""
     try:
