@@ -310,7 +310,8 @@ def test_a_mistyped_flag_from_the_shell():
     assert done.returncode == 2
     assert done.stdout == ""
     assert (
-        done.stderr == "custom_training.py: error: unknown flag --gama; did you mean --gamma? --help lists every flag\n"
+        done.stderr
+        == "custom_training.py: error: unknown flag --gama; did you mean --gamma? --help all lists every flag\n"
     )
 
 

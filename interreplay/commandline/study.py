@@ -19,7 +19,7 @@ from interreplay.errors import UsageError
 from interreplay.flags.config_files import completed
 from interreplay.flags.original_flags import RENAMED
 from interreplay.flags.parser import FlagParser, RaisingFlagParser, program
-from interreplay.flags.run_flags import FLAGS, GROUPS
+from interreplay.flags.run_flags import COMMON, FLAGS, GROUPS
 from interreplay.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.flags.training_flags import settings_for
 from interreplay.runs.folder_lock import held
@@ -62,6 +62,8 @@ def make_parser() -> FlagParser:
     parser = FlagParser(
         STUDY_GROUPS | settings,
         elsewhere=RENAMED | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
+        common=[*COMMON, *(flag.name for flags in STUDY_GROUPS.values() for flag in flags)],
+        usage="%(prog)s [FLAGS] [STUDY.yaml]",
         description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
@@ -77,7 +79,7 @@ def act(given: Mapping[str, Any]) -> int:
     if not WHAT & given.keys():
         raise UsageError(
             "there is nothing to run; expected a study file, or --buffers, --envs and the like, such as: "
-            f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists every flag)"
+            f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists the flags)"
         )
     if resumed and (more := sorted(WHAT & given.keys() - {"resume"})):
         raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")

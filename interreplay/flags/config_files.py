@@ -202,7 +202,9 @@ def _unknown(key: str, name: str) -> str:
         return f"{key!r} of the original work: {REMOVED[name]}"
     accepted = [name for name in (*FLAGS, *NAMES, DEFAULTS) if name not in INVOKED]
     hint = RENAMED.get(name) or did_you_mean(name, accepted)
-    return f"unknown key {key!r}; {hint}{' ' if hint.endswith('?') else '; ' if hint else ''}--help lists every flag"
+    return (
+        f"unknown key {key!r}; {hint}{' ' if hint.endswith('?') else '; ' if hint else ''}--help all lists every flag"
+    )
 
 
 def _file(name: str, asking: Path | None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -113,7 +113,13 @@ class _Joined(argparse.Action):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which suggests flags in place of unknown ones."""
+    """A parser whose errors are one line, and which suggests flags in place of unknown ones.
+
+    Attributes:
+        all_flags: The flag that prints all others.
+    """
+
+    all_flags = "--help"
 
     def error(self, message: str) -> NoReturn:
         """End the program with exit code 2 and one line."""
@@ -137,7 +143,7 @@ class OneLineParser(argparse.ArgumentParser):
         kind = "flag" if word.startswith("-") else "argument"
         if hint:
             hint += " " if hint.endswith("?") else "; "
-        return f"unknown {kind} {word}; {hint}--help lists every flag"
+        return f"unknown {kind} {word}; {hint}{self.all_flags} lists every flag"
 
     def _parsers(self) -> list[argparse.ArgumentParser]:
         """Return this parser and those of its subcommands."""
@@ -191,11 +197,20 @@ class _Renamed(InterreplayError):
         self.exit_code = exit_code
 
 
+class _Help(argparse.Action):
+    """Prints the flags that are used most, all flags, or those of one topic, and ends the program."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        sys.stdout.write(parser.help_on(values))
+        parser.exit()
+
+
 class FlagParser(OneLineParser):
     """Reads flags from tables; the result holds only the flags that were given.
 
     Args:
         groups: The flags by the title under which ``--help`` lists them.
+        common: Names of the flags that ``--help`` prints; ``--help all`` prints all of them.
         gone: Flags that other versions had, and what to do instead.
         elsewhere: Flags that other programs have for what is done otherwise here, and how it is done.
         complete: Where there may be words ``key=value``: makes the result of the flags that were given and of these.
@@ -208,9 +223,13 @@ class FlagParser(OneLineParser):
         gone: Mapping[str, str] | None = None,
         elsewhere: Mapping[str, str] | None = None,
         complete: Callable[[dict[str, Any], list[str]], dict[str, Any]] | None = None,
+        common: Iterable[str] = (),
         **kwargs: Any,
     ):
-        super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, **kwargs)
+        super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, **kwargs)
+        self._common = {*common}
+        text = "print the flags that are used most; all: every flag; TOPIC: a part of a heading, or the name of a flag"
+        self.add_argument("-h", "--help", action=_Help, nargs="?", metavar="all|TOPIC", help=text)
         self._negative_number_matcher = re.compile(r"-[\d.][\d.,e+-]*$")  # -10,10 is a value, too
         self._gone, self._elsewhere, self._complete = gone or {}, elsewhere or {}, complete
         for title, flags in groups.items():
@@ -218,6 +237,47 @@ class FlagParser(OneLineParser):
             for flag in flags:
                 names = [f"--{name}" for name in (flag.name, *flag.aliases)]
                 group.add_argument(*names, dest=flag.name, help=_help(flag), **_reading(flag))
+
+    all_flags = "--help all"
+
+    def help_on(self, topic: str | None) -> str:
+        """Return the help about a topic.
+
+        Args:
+            topic: ``all``, a part of a heading, or the name of a flag; None for the flags that are used most.
+        """
+        if topic == "all":
+            return self.format_help()
+        groups = {group.title or "": group._group_actions for group in self._action_groups if group._group_actions}
+        if topic is None:
+            groups = {title: [one for one in flags if one.dest in self._common] for title, flags in groups.items()}
+        else:
+            name = topic.lstrip("-").replace("-", "_")
+            of_title = {title: flags for title, flags in groups.items() if topic.lower() in title.lower()}
+            of_name = {
+                title: [one for one in flags if f"--{name}" in one.option_strings] for title, flags in groups.items()
+            }
+            groups = of_title or of_name
+        if not any(groups.values()):
+            headings = ", ".join(group.title for group in self._action_groups if group.title and group._group_actions)
+            self.error(
+                f"--help {topic}: expected all, the name of a flag, or a part of one of the headings: {headings}"
+            )
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, [])
+        if topic is None:
+            formatter.add_text(self.description)
+        for title, flags in groups.items():
+            if flags:
+                formatter.start_section(title)
+                formatter.add_arguments(flags)
+                formatter.end_section()
+        if topic is None:
+            formatter.add_text(
+                "These flags are used most. --help all lists every flag, --help replay those about replay,"
+                " --help gamma one flag."
+            )
+        return formatter.format_help()
 
     def read(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the flags that were given and their values."""

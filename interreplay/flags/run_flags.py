@@ -129,8 +129,6 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         loop_flag("normalize_observations", type=boolean),
     ),
     "recorded experience": OFFLINE_FLAGS,
-    "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
-    "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
     "learner": (
         Flag("gamma", number(0, 1), 0.99, "discount factor"),
         *(flag for name, flag in ALGORITHM_FLAGS.items() if name != "train_batch_size"),
@@ -195,8 +193,24 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _changeable("video_to_tensorboard", boolean, False, "a video of the first episode of every evaluation"),
         _changeable("quiet", boolean, False, "no progress; only the first lines, the summary and errors", in_study=""),
     ),
+    "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
+    "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
 }
 
+COMMON = (
+    *("trainer", "env", "preset", "config", "total_env_steps", "max_time", "stop_at_return", "seed", "resume"),
+    *("buffer", "buffer_arg", "list_buffers", "list_presets", "buffer_size", "learning_starts", "train_batch_size"),
+    *("updates_per_step", "offline_data", "gamma", "hiddens", "lr", "actor_lr", "critic_lr", "num_workers", "device"),
+    *(
+        "steps_per_iteration",
+        "evaluation_interval",
+        "evaluation_num_episodes",
+        "checkpoint_freq",
+        "output_dir",
+        "quiet",
+    ),
+)
+"""Flags that are used most, which ``--help`` prints."""
 FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
 DEFAULTS = {name: flag.default for name, flag in FLAGS.items()}
 ALIASES = {alias: name for name, flag in FLAGS.items() for alias in flag.aliases}
