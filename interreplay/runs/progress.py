@@ -17,20 +17,29 @@ class Bar(tqdm):
 
     Args:
         left: Returns the time left after a number of steps, such as ``9 min left``, or "".
-        *args: As for ``tqdm``.
-        **kwargs: As for ``tqdm``.
+        total: Steps at the end.
+        stream: Where to write.
+        steps: Steps at the beginning.
+        unit: What a step is called.
     """
 
-    def __init__(self, left: Callable[[int], str], *args: Any, **kwargs: Any):
+    def __init__(self, left: Callable[[int], str], total: int, stream: TextIO, steps: int = 0, unit: str = "step"):
         self._left = left
-        shape = "{percentage:3.0f}%|{bar}| {n:,}/{total:,} [{elapsed}, {rate_fmt}{left}]"
-        super().__init__(*args, bar_format=shape, dynamic_ncols=True, smoothing=0.05, **kwargs)
+        super().__init__(
+            total=total,
+            initial=steps,
+            unit=unit,
+            file=stream,
+            bar_format="{percentage:3.0f}%|{bar}| {n:,}/{total:,} [{elapsed}, {rate_fmt}{left}]",
+            dynamic_ncols=True,
+            smoothing=0.05,
+        )
 
     @property
     def format_dict(self) -> dict[str, Any]:
         """Return what the bar shows, by name."""
         left = self._left(int(self.n))
-        return super().format_dict | {"left": f", {left}" if left else ""}
+        return {**super().format_dict, "left": f", {left}" if left else ""}
 
 
 class Reporter:
@@ -77,9 +86,9 @@ class Reporter:
             self._bar = Bar(
                 lambda n: self._clock.left(n, total),
                 total=total,
-                initial=steps,
+                steps=steps,
                 unit=unit.removesuffix("s"),
-                file=stream,
+                stream=stream,
             )
 
     def progress(self, steps: int) -> None:

@@ -47,7 +47,7 @@ class StudyReporter:
         self.failed: dict[str, str] = {}
         self._bar = None
         if stream.isatty():
-            self._bar = Bar(lambda n: self._left, total=sum(totals.values()), unit="step", file=stream)
+            self._bar = Bar(lambda n: self._left, sum(totals.values()), stream)
 
     def note(self, line: str) -> None:
         """Write a line, above the bar if there is one."""
