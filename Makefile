@@ -10,6 +10,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP = $(BIN)/python -m pip install --disable-pip-version-check
 # Tests run in as many processes as there are cores, at most four: each starts a Ray of its own. One sees prints and breakpoints.
 TESTERS ?= logical
 PYTEST = $(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 4 --dist worksteal
@@ -30,12 +31,13 @@ $(STAMP): env/requirements.txt setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
 	  echo "interreplay needs Python 3.10 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo missing)." \
 	       "Pick another one: make install PYTHON=python3.11" >&2; exit 1; }
-	@echo "installing into $(VENV); this takes some minutes once"
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	test -z "$(TORCH)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --index-url https://download.pytorch.org/whl/$(TORCH) "$$(grep '^torch==' env/requirements.txt)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r env/requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@echo "installing into $(VENV); the first time this takes some minutes"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+ifneq ($(TORCH),)
+	@$(PIP) --index-url https://download.pytorch.org/whl/$(TORCH) "$$(grep '^torch==' env/requirements.txt)"
+endif
+	@$(PIP) -r env/requirements.txt
+	@$(PIP) --no-deps -e .
 	@touch $@
 
 train: install
@@ -62,7 +64,7 @@ smoke: install
 
 # Installs the libraries that the figures are measured against and prints the tables of benchmarks/RESULTS.md.
 bench: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	@$(PIP) -e ".[bench]"
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: install

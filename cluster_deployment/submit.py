@@ -7,6 +7,7 @@ Needs nothing but Python 3.8: it may run outside of the environment in which the
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import re
@@ -33,7 +34,19 @@ class Refusal(Exception):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, and which suggests flags in place of unknown ones."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the values of all flags; an unknown one ends the program."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            word = unknown[0].split("=")[0]
+            near = difflib.get_close_matches(word, self._option_string_actions, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}? " if near else ""
+            self.error(
+                f"unknown {'flag' if word.startswith('-') else 'argument'} {word}; {hint}--help lists every flag"
+            )
+        return found
 
     def error(self, message: str) -> Any:
         """End the program with exit code 2 and one line."""

@@ -151,6 +151,7 @@ OTHER = {
     "env_args": "a=1",
     "loss": "mean",
     "returns": "gae",
+    "max_time": "2h",
     "relevance_of": "behavior",
 }
 

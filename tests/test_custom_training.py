@@ -166,6 +166,7 @@ def test_what_a_run_leaves_on_disk(finished):
     assert len(list(folder.glob("events.out.tfevents.*"))) == 1
     assert checkpoints(folder) == ["checkpoint_00000200", "checkpoint_00000300"]
     assert [path.name for path in folder.glob(".*")] == [".lock"]
+    assert not (folder / "params.pkl").exists()
     assert not (folder / "error.txt").exists()
 
 
@@ -311,7 +312,8 @@ def test_a_mistyped_flag_from_the_shell():
     assert done.returncode == 2
     assert done.stdout == ""
     assert (
-        done.stderr == "custom_training.py: error: unknown flag --gama; did you mean --gamma? --help lists every flag\n"
+        done.stderr
+        == "custom_training.py: error: unknown flag --gama; did you mean --gamma? --help all lists every flag\n"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -14,11 +13,12 @@ from interreplay.analysis.report import Report, make_report
 from interreplay.analysis.scores import Scores, read_scores
 from interreplay.analysis.sections import MEASURES
 from interreplay.errors import UsageError
-from interreplay.flags.parser import OneLineParser
+from interreplay.flags.parser import OneLineParser, underscored
 from interreplay.flags.values import number
+from interreplay.runs.outcome import RED, colored
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> OneLineParser:
     """Return the parser."""
     parser = OneLineParser(prog="interreplay report", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
@@ -55,8 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, or 2 after an error that the user can mend.
     """
     parser = make_parser()
+    words = [underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
     try:
-        given = vars(parser.parse_args(argv))
+        given = vars(parser.parse_args(words))
     except SystemExit as stop:  # argparse has said why
         return int(stop.code or 0)
     scores, threshold = given.pop("scores"), given.pop("threshold")
@@ -69,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f'{parser.prog}: error: {error.name} is missing; pip install "interreplay[analysis]"\n')
         return 2
     except UsageError as error:
-        sys.stderr.write(f"{parser.prog}: error: {' '.join(str(error).split())}\n")
+        message = parser.as_typed(" ".join(str(error).split()), words)
+        sys.stderr.write(f"{colored(f'{parser.prog}: error: {message}', RED, sys.stderr)}\n")
         return 2
     sys.stdout.write(summary(report))
     return 0

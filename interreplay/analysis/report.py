@@ -91,7 +91,7 @@ def make_report(
             paths += draw(smooth(figure, smoothing), style, output)
     except OSError as error:
         raise UsageError(
-            f"--output {output} cannot be written: {error.strerror or error}; choose another folder"
+            f"--output_dir {output} cannot be written: {error.strerror or error}; choose another folder"
         ) from error
     return Report(runs, sections, paths)
 
@@ -106,11 +106,13 @@ def check_output(output: Path) -> None:
     if not page.exists():
         foreign = [name for name in ("runs", *TABLES) if (output / f"{name}.csv").exists()]
         if foreign:
-            raise UsageError(f"--output {output} holds a {foreign[0]}.csv that is no report's; choose another folder")
+            raise UsageError(
+                f"--output_dir {output} holds a {foreign[0]}.csv that is no report's; choose another folder"
+            )
         return
     try:
         own = OWN.search(page.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
-        raise UsageError(f"--output {page} cannot be read: {error.strerror}; choose another folder") from None
+        raise UsageError(f"--output_dir {page} cannot be read: {error.strerror}; choose another folder") from None
     if not own:
-        raise UsageError(f"--output {output} holds an {PAGE} that is no report; choose another folder")
+        raise UsageError(f"--output_dir {output} holds an {PAGE} that is no report; choose another folder")

@@ -32,6 +32,7 @@ SAME = {
     "gradient_clip_by_norm_threshold": ("grad_clip", "40"),
     "gamma": ("gamma", ".99"),
     "seed": ("seed", None),
+    **{name: (name, None) for name in ("max_time", "stop_at_return", "stop_without_improvement")},
     "rmsprop_eps": ("optimizer_eps", ".01"),
     "value_loss_weight": ("vf_loss_coeff", ".5"),
     "entropy_loss_weight": ("entropy_coeff", ".01"),
@@ -39,7 +40,9 @@ SAME = {
     "c_const": ("vtrace_pg_rho", "1"),
     "feature_out_layer_size": ("hiddens", "512"),
 }
-"""Its flags, ours that mean the same, and its defaults; ``c_const`` bounds ratios of the policy gradient there."""
+"""Its flags, ours that mean the same, and its defaults; ``c_const`` bounds ratios of the policy gradient there.
+
+Flags that end a run early are ours."""
 
 GAMES = {
     "skipped_frames": "frameskip",
@@ -107,9 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(words: Sequence[str]) -> int:
     """Train, go on, or test; return the exit code."""
-    if {"-h", "--help"} & set(words):
+    if not words or {"-h", "--help"} & set(words):
         print(usage())
-        return 0
+        return 0 if words else 2
     given = read(words)
     mode = given.get("op_mode", "train")
     if mode not in MODES:
@@ -121,11 +124,12 @@ def act(words: Sequence[str]) -> int:
     if mode == "test":
         shown = ["--render"] if _yes(given, "render") and "render" in given else []
         return evaluate.main([given["load_model_url"], "--episodes", _value(given, "test_episode_count"), *shown])
-    kept = sorted(given.keys() - {"op_mode", "load_model_url", "environment_max_steps"} - PASSED_OVER)
+    changeable = ("environment_max_steps", "max_time", "stop_at_return", "stop_without_improvement")
+    kept = sorted(given.keys() - {"op_mode", "load_model_url", *changeable} - PASSED_OVER)
     if kept:
         raise UsageError(f"--{kept[0]}: a run that goes on keeps its settings; leave it out")
-    longer = [f"--total_env_steps={given[name]}" for name in ("environment_max_steps",) if name in given]
-    return train.main(["--resume", given["load_model_url"], *longer])
+    changes = [f"--{SAME[name][0]}={given[name]}" for name in changeable if name in given]
+    return train.main(["--resume", given["load_model_url"], *changes])
 
 
 def usage() -> str:

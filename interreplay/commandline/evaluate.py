@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from interreplay.environments.rendering import choose_working_backend
 from interreplay.flags.evaluate_flags import add_evaluate_flags, check_evaluate
-from interreplay.flags.parser import OneLineParser, underscored
-from interreplay.runs import outcome
+from interreplay.flags.parser import OneLineParser
 
 
 def make_parser() -> OneLineParser:
@@ -28,9 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 when the environment failed, 2 after an error that the user can mend, 130 after Ctrl-C.
     """
-    parser = make_parser()
-    words = [underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
-    return outcome.run(parser.prog, lambda: act(parser.parse_args(words)), stopped="stopped")
+    return make_parser().run(act, argv, stopped="stopped")
 
 
 def act(given: argparse.Namespace) -> int:

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from interreplay.flags.parser import OneLineParser, underscored
+from interreplay.flags.parser import OneLineParser
 from interreplay.flags.values import whole
-from interreplay.runs import outcome
 
 OBSERVATIONS = 1000
 
@@ -39,9 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 when the file acts differently from the policy, 2 after an error that the user can mend.
     """
-    parser = make_parser()
-    words = [underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
-    return outcome.run(parser.prog, lambda: act(parser.parse_args(words)), stopped="stopped")
+    return make_parser().run(act, argv, stopped="stopped")
 
 
 def act(given: argparse.Namespace) -> int:

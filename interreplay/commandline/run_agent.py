@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from interreplay.commandline import train
 from interreplay.errors import UsageError
-from interreplay.flags.config_files import completed
+from interreplay.flags.config_files import completed, names
 from interreplay.flags.values import boolean, whole
 from interreplay.learning.algorithms_table import VARIANTS
 from interreplay.runs import outcome
@@ -97,11 +97,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code, as `interreplay.commandline.train.main` has it; 2 for a word that means nothing here.
+        The exit code, as `interreplay.commandline.train.main` has it; 2 for a word that means nothing here, or none.
     """
     words = sys.argv[1:] if argv is None else argv
     prog = sys.argv[0].rsplit("/", 1)[-1]
+    if not words:
+        print(usage(prog))
+        return 2
     return outcome.run(prog, lambda: train.main(translated(words)))
+
+
+def usage(prog: str) -> str:
+    """Return how to call it."""
+    lines = [
+        f"usage: {prog} configs=NAME [configs.hyper_params.KEY=VALUE ...] [KEY=VALUE ...] [FLAGS]",
+        "",
+        f"such as: {prog} configs=cartpole/dqn configs.hyper_params.batch_size=64",
+        f"configurations: {', '.join(names())}",
+        "--help lists the flags",
+    ]
+    return "\n".join(lines)
 
 
 def translated(words: Sequence[str]) -> list[str]:
@@ -110,12 +125,12 @@ def translated(words: Sequence[str]) -> list[str]:
     Raises:
         UsageError: RLcycle has no such setting, or it has no counterpart; RLcycle itself reads the first as None.
     """
-    names = [word.partition("=")[2] for word in words if word.startswith("configs=")]
-    if len(names) > 1:
-        raise UsageError(f"configs= is given {len(names)} times; expected one name such as {DEFAULT}")
+    asked = [word.partition("=")[2] for word in words if word.startswith("configs=")]
+    if len(asked) > 1:
+        raise UsageError(f"configs= is given {len(asked)} times; expected one name such as {DEFAULT}")
     others = [word for word in words if not word.startswith("configs=")]
     bare = all("=" in word and not word.startswith("-") for word in others)
-    config = names or ([DEFAULT] if bare else [])
+    config = asked or ([DEFAULT] if bare else [])
     trainer = [word for word in others if word.startswith("trainer=")]
     named = completed({"config": config[0]}, trainer).get("trainer") if config else None
     found = [f"--config={name}" for name in config]

@@ -19,22 +19,22 @@ from interreplay.errors import UsageError
 from interreplay.flags.config_files import completed
 from interreplay.flags.original_flags import RENAMED
 from interreplay.flags.parser import FlagParser, RaisingFlagParser, program
-from interreplay.flags.run_flags import FLAGS, GROUPS
+from interreplay.flags.run_flags import COMMON, FLAGS, GROUPS
 from interreplay.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.flags.training_flags import settings_for
-from interreplay.runs import outcome
 from interreplay.runs.folder_lock import held
 from interreplay.runs.processors import chosen_device, own_gpus
 from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import check_name
-from interreplay.runs.signals import before_anything_is_to_save
+from interreplay.runs.signals import RESUMABLE, before_anything_is_to_save
 from interreplay.studies import inputs_file, results_table, study_file
 from interreplay.studies.entries import as_seeds
 from interreplay.studies.grid import SettingsResolver, expand, typed
 from interreplay.studies.progress import StudyReporter
+from interreplay.studies.results_table import WIDTH
 from interreplay.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.studies.study_folder import StudyFolder
-from interreplay.studies.trial_folder import FAILED, OVER
+from interreplay.studies.trial_folder import FAILED, INTERRUPTED, OVER
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
@@ -50,10 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0 when all runs are finished, 1 when some failed for good, 2 after an error in what was asked
-        for, 75 after SIGTERM with everything saved (the same command goes on), 130 after Ctrl-C.
+        for, 75 after SIGTERM with everything saved (the same command resumes), 130 after Ctrl-C.
     """
-    parser = make_parser()
-    return outcome.run(parser.prog, lambda: act(parser.given(sys.argv[1:] if argv is None else argv)))
+    return make_parser().run(act, argv)
 
 
 def make_parser() -> FlagParser:
@@ -63,6 +62,8 @@ def make_parser() -> FlagParser:
     parser = FlagParser(
         STUDY_GROUPS | settings,
         elsewhere=RENAMED | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
+        common=[*COMMON, *(flag.name for flags in STUDY_GROUPS.values() for flag in flags)],
+        usage="%(prog)s [FLAGS] [STUDY.yaml]",
         description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
@@ -78,7 +79,7 @@ def act(given: Mapping[str, Any]) -> int:
     if not WHAT & given.keys():
         raise UsageError(
             "there is nothing to run; expected a study file, or --buffers, --envs and the like, such as: "
-            f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists every flag)"
+            f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists the flags)"
         )
     if resumed and (more := sorted(WHAT & given.keys() - {"resume"})):
         raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")
@@ -114,7 +115,7 @@ def act(given: Mapping[str, Any]) -> int:
 
 def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """Return the study in the folder that ``--resume`` names."""
-    folder = StudyFolder.at(given["resume"])
+    folder = StudyFolder.at(given["resume"], "--resume")
     return folder.read(), folder
 
 
@@ -174,8 +175,8 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
 
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
     uri = folder.store.uri if folder.store else ""
-    settings, say = settings_of(study, folder, run, own_gpus()), functools.partial(print, flush=True)
-    code = run_single(folder.trial(run), settings, study.execution, say, uri)
+    settings = settings_of(study, folder, run, own_gpus())
+    code = run_single(folder.trial(run), settings, study.execution, sys.stdout, uri)
     folder.fetch()
     results_table.write(folder, study.runs)
     return code
@@ -193,12 +194,15 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
 
         say = functools.partial(print, flush=True)
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
-        reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, say)
         searcher = sequential(study, folder, LANGUAGE, lambda run: settings_of(study, folder, run))
         execution = run_study.start(address, study.execution, jobs, say)
         curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
-        code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler, searcher)
+        reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, sys.stdout)
+        try:
+            code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler, searcher)
+        finally:
+            reporter.close()
         folder.fetch()
         for run in todo:
             if run.name in reporter.failed:
@@ -215,20 +219,22 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
-        print(
-            f"\n{results_table.aligned([head, *ranked], right={4, 5, 6})}\nthe first: {results_table.as_command(best)}"
-        )
+        print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
+        print(f"the first: {results_table.as_command(best)}")
     failed = [row for row in rows if row["state"] == FAILED]
     if failed:
         lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
-        print(f"\n{results_table.aligned(lines)}")
+        print(f"\n{results_table.aligned(lines, width=WIDTH)}")
     left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
+    timed_out = any(row["state"] == INTERRUPTED for row in rows)
     again = f"{program()} --resume {shlex.quote(folder.place)}"
     if left:
         print(f"{left} of {len(rows)} runs are left; go on with: {again}", flush=True)
     elif failed:
         print(f"{len(failed)} of {len(rows)} runs failed; try them again with: {again}", flush=True)
-    return code if left and code else int(bool(failed or left))
+    if left and (code or (timed_out and not failed)):
+        return code or RESUMABLE  # --max_time ends runs without a signal
+    return int(bool(failed or left))
 
 
 if __name__ == "__main__":

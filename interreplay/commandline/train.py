@@ -27,10 +27,11 @@ from interreplay.runs import outcome
 from interreplay.runs.checkpoints.best import best_of, inside
 from interreplay.runs.folder_lock import held
 from interreplay.runs.hang_watch import HangWatch
+from interreplay.runs.outcome import GREEN, colored, folded
 from interreplay.runs.progress import Reporter
 from interreplay.runs.resume import note_changed_rates, reopen, restore, run_folder_of, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
-from interreplay.runs.signals import Interrupts
+from interreplay.runs.signals import RESUMABLE, Interrupts
 from interreplay.studies.trial_folder import STATUS
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 1 when the run failed, 2 after an error that the user can mend, 75 after SIGTERM, 130 after
         Ctrl-C.
     """
-    parser = make_parser()
-    return outcome.run(parser.prog, lambda: act(parser.given(sys.argv[1:] if argv is None else argv)))
+    return make_parser().run(act, argv)
 
 
 def act(given: Mapping[str, Any]) -> int:
@@ -101,7 +101,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     """
     with origins_named(given):
         settings, lines = prepared(given, checkpoints, home)
-    print("\n".join(line for line in lines if line), flush=True)
+    print("\n".join(folded(line, sys.stdout) for line in lines if line), flush=True)
 
     # Ray takes seconds to import: only after what can be refused without it.
     from interreplay.rllib import ray_session
@@ -127,8 +127,14 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
 
 def run_name(settings: SimpleNamespace) -> str:
-    """Return the beginning of the run folder's name."""
-    return f"{settings.trainer}_{settings.env}_{short(settings.buffer)}_s{settings.seed}"
+    """Return the beginning of the run folder's name: algorithm, environment, replay method, its parts, preset, seed."""
+    method = [short(settings.buffer)]
+    parts = (value for value in settings.buffer_args.values() if isinstance(value, Mapping) and "type" in value)
+    method += [short(str(part["type"])) for part in parts]
+    shipped = settings.preset in (*presets.names(), presets.NONE)
+    if not shipped or (settings.preset != presets.NONE and not presets.load(settings.preset).automatic):
+        method.append(Path(settings.preset).stem)
+    return f"{settings.trainer}_{settings.env}_{'-'.join(method)}_s{settings.seed}"
 
 
 def train(
@@ -153,6 +159,7 @@ def train(
         The exit code.
     """
     from interreplay.rllib.run.time_estimate import describe_updates
+    from interreplay.rllib.run.trackers import offline_runs
     from interreplay.rllib.run.train_loop import Training
 
     if told := describe_updates(algo, settings):
@@ -160,7 +167,15 @@ def train(
     again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
     alone = getattr(settings, "updates", None) is not None
     unit, warm_up = ("updates", 0) if alone else ("steps", getattr(settings, "learning_starts", 0))
-    reporter = Reporter(settings.total_env_steps, algo.env_steps, sys.stdout, settings.quiet, unit, warm_up)
+    reporter = Reporter(
+        settings.total_env_steps,
+        algo.env_steps,
+        sys.stdout,
+        quiet=settings.quiet,
+        unit=unit,
+        warm_up=warm_up,
+        best=max(folder.returns(evaluations=True), default=math.nan),
+    )
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
     watch = HangWatch(
         folder.path, hang_timeout, training.pulse, lambda line: outcome.write_past_the_streams(f"{line}; {again}")
@@ -174,10 +189,18 @@ def train(
         raise
     finally:
         reporter.close()
-    print(reporter.summary(algo.env_steps, max(folder.evaluation_returns(), default=math.nan)))
+    summary = reporter.summary(algo.env_steps, max(folder.returns(evaluations=True), default=math.nan))
+    print(colored(summary, GREEN, sys.stdout) if training.complete else summary)
     print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}{best_told(folder)}")
+    if settings.wandb and (line := offline_runs(folder.path)):
+        print(line)
     if training.complete:
+        if training.stop_reason:
+            print(f"ended before {settings.total_env_steps:,} {unit}: {training.stop_reason}")
         return 0
+    if training.timed_out:
+        print(f"--max_time {settings.max_time} is over; {again}")
+        return RESUMABLE
     print(f"stopped early; {again}")
     return interrupts.exit_code
 

@@ -168,5 +168,17 @@ def _is_retired(name: str) -> bool:
 
 
 def _nearest_names(asked: str) -> str:
-    near = did_you_mean(asked, (name for name in gym.registry if not _is_retired(name)), most=3)
+    for namespace in registration.NAMESPACES:  # unknown to gymnasium until one of their ids is asked for
+        registration.register(namespace + _bare(asked))
+    names = [name for name in gym.registry if not _is_retired(name)]
+    same = [name for name in names if _bare(name).lower() == _bare(asked).lower()]
+    same.sort(key=lambda name: "/" not in name)  # Pong-v0 is ale-py's own, without our wrappers
+    if same:
+        return f"did you mean {' or '.join(same[:3])}?"
+    near = did_you_mean(asked, names, most=3)
     return near or "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"
+
+
+def _bare(name: str) -> str:
+    """Return an id without its namespace and version."""
+    return re.sub(r"-v\d+$", "", name.rpartition("/")[2])

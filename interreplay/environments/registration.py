@@ -16,6 +16,8 @@ def _has_box2d(name: str) -> bool:
     return not name.startswith(BOX2D) or all(importlib.util.find_spec(module) for module in ("Box2D", "pygame"))
 
 
+NAMESPACES = (atari.PREFIX, minatar.PREFIX, dm_control.PREFIX)
+"""Beginnings of ids of these packages."""
 EXTRAS = {
     "": own.register,
     "robotics": robotics.register,

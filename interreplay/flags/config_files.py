@@ -23,7 +23,7 @@ from interreplay.flags.original_flags import REMOVED, RENAMED
 from interreplay.flags.parser import METAVARS, PAIR
 from interreplay.flags.replay_flags import names_method
 from interreplay.flags.run_flags import ALIASES, FLAGS, METHOD
-from interreplay.flags.values import assignment, literal, read_written
+from interreplay.flags.values import assignment, literal, method_name, read_written
 
 CONFIG, DEFAULTS = "config", "defaults"
 ARGUMENTS = tuple(name for name, metavar in METAVARS.items() if metavar == PAIR and name in FLAGS)
@@ -179,7 +179,7 @@ def _read(contents: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _value(name: str, value: Any) -> Any:
-    if FLAGS[name].type is str and not isinstance(value, str | int | float):
+    if FLAGS[name].type in (str, method_name) and not isinstance(value, str | int | float):
         raise argparse.ArgumentTypeError(f"must be a name, got {value!r}")
     return read_written(FLAGS[name], value)
 
@@ -202,7 +202,9 @@ def _unknown(key: str, name: str) -> str:
         return f"{key!r} of the original work: {REMOVED[name]}"
     accepted = [name for name in (*FLAGS, *NAMES, DEFAULTS) if name not in INVOKED]
     hint = RENAMED.get(name) or did_you_mean(name, accepted)
-    return f"unknown key {key!r}; {hint}{' ' if hint.endswith('?') else '; ' if hint else ''}--help lists every flag"
+    return (
+        f"unknown key {key!r}; {hint}{' ' if hint.endswith('?') else '; ' if hint else ''}--help all lists every flag"
+    )
 
 
 def _file(name: str, asking: Path | None) -> Path:

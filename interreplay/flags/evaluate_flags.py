@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
-from interreplay.flags.values import whole
+from interreplay.flags.values import seed, whole
 
 EPISODES, VIDEO_EPISODES = 10, 3
 
@@ -27,7 +27,7 @@ def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=whole(1), metavar="N", help="environment steps; whole episodes until so many are done")
     add(
         "--seed",
-        type=whole(0),
+        type=seed,
         metavar="N",
         help="episode i begins from seed + i (default: the checkpoint's random state)",
     )

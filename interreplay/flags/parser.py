@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from interreplay.errors import UsageError, did_you_mean
+from interreplay.errors import InterreplayError, UsageError, did_you_mean
 from interreplay.flags.values import boolean
+from interreplay.runs import outcome
+from interreplay.runs.outcome import RED, colored
 
 SCOPES = {
     "learning": "a setting that changes what is learned",
@@ -111,11 +113,96 @@ class _Joined(argparse.Action):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, and which suggests flags in place of unknown ones.
+
+    Attributes:
+        all_flags: The flag that prints all others.
+    """
+
+    all_flags = "--help"
 
     def error(self, message: str) -> NoReturn:
         """End the program with exit code 2 and one line."""
-        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+        line = f"{self.prog}: error: {' '.join(message.split())}"
+        self.exit(2, f"{colored(line, RED, sys.stderr)}\n")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the values of all flags; an unknown one ends the program."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(self.unknown(unknown[0].split("=")[0]))
+        return found
+
+    def unknown(self, word: str) -> str:
+        """Return the error message for a word that is not a flag."""
+        options = [option for parser in self._parsers() for option in parser._option_string_actions]
+        hint = did_you_mean(word, [option for option in options if option.startswith("--")])
+        return self._unknown_message(word, hint)
+
+    def _unknown_message(self, word: str, hint: str) -> str:
+        kind = "flag" if word.startswith("-") else "argument"
+        if hint:
+            hint += " " if hint.endswith("?") else "; "
+        return f"unknown {kind} {word}; {hint}{self.all_flags} lists every flag"
+
+    def _parsers(self) -> list[argparse.ArgumentParser]:
+        """Return this parser and those of its subcommands."""
+        subcommands = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
+        return [self, *(parser for action in subcommands for parser in action.choices.values())]
+
+    def run(self, act: Callable[[Any], int], argv: Sequence[str] | None, **options: Any) -> int:
+        """Carry out a command with one-line errors that name flags as they were typed; return the exit code.
+
+        Args:
+            act: Takes the values of the flags and returns the exit code.
+            argv: The command line without the program's name; None for this process's own.
+            **options: As for `outcome.run`.
+        """
+        words = [underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
+        return outcome.run(self.prog, lambda: self._with_typed_names(act, words), **options)
+
+    def _with_typed_names(self, act: Callable[[Any], int], words: Sequence[str]) -> int:
+        given = self.read(words)
+        try:
+            return act(given)
+        except InterreplayError as error:
+            message = self.as_typed(str(error), words)
+            if message == str(error):
+                raise
+            raise _Renamed(message, error.exit_code) from error
+
+    def as_typed(self, message: str, words: Sequence[str]) -> str:
+        """Return an error message with the names of flags that stand on the command line."""
+        for word in words:
+            name = word.partition("=")[0]
+            action = self._action_of(name)
+            if action is not None and action.option_strings[0] != name:
+                message = re.sub(rf"{action.option_strings[0]}(?!\w)", name, message)
+        return message
+
+    def _action_of(self, name: str) -> argparse.Action | None:
+        found = (parser._option_string_actions.get(name) for parser in self._parsers())
+        return next((action for action in found if action is not None), None)
+
+    def read(self, words: Sequence[str]) -> Any:
+        """Return the values of the flags."""
+        return self.parse_args(words)
+
+
+class _Renamed(InterreplayError):
+    """An error whose message names flags as they were typed."""
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class _Help(argparse.Action):
+    """Prints the flags that are used most, all flags, or those of one topic, and ends the program."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        sys.stdout.write(parser.help_on(values))
+        parser.exit()
 
 
 class FlagParser(OneLineParser):
@@ -123,6 +210,7 @@ class FlagParser(OneLineParser):
 
     Args:
         groups: The flags by the title under which ``--help`` lists them.
+        common: Names of the flags that ``--help`` prints; ``--help all`` prints all of them.
         gone: Flags that other versions had, and what to do instead.
         elsewhere: Flags that other programs have for what is done otherwise here, and how it is done.
         complete: Where there may be words ``key=value``: makes the result of the flags that were given and of these.
@@ -135,9 +223,13 @@ class FlagParser(OneLineParser):
         gone: Mapping[str, str] | None = None,
         elsewhere: Mapping[str, str] | None = None,
         complete: Callable[[dict[str, Any], list[str]], dict[str, Any]] | None = None,
+        common: Iterable[str] = (),
         **kwargs: Any,
     ):
-        super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, **kwargs)
+        super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, **kwargs)
+        self._common = {*common}
+        text = "print the flags that are used most; all: every flag; TOPIC: a part of a heading, or the name of a flag"
+        self.add_argument("-h", "--help", action=_Help, nargs="?", metavar="all|TOPIC", help=text)
         self._negative_number_matcher = re.compile(r"-[\d.][\d.,e+-]*$")  # -10,10 is a value, too
         self._gone, self._elsewhere, self._complete = gone or {}, elsewhere or {}, complete
         for title, flags in groups.items():
@@ -145,6 +237,51 @@ class FlagParser(OneLineParser):
             for flag in flags:
                 names = [f"--{name}" for name in (flag.name, *flag.aliases)]
                 group.add_argument(*names, dest=flag.name, help=_help(flag), **_reading(flag))
+
+    all_flags = "--help all"
+
+    def help_on(self, topic: str | None) -> str:
+        """Return the help about a topic.
+
+        Args:
+            topic: ``all``, a part of a heading, or the name of a flag; None for the flags that are used most.
+        """
+        if topic == "all":
+            return self.format_help()
+        groups = {group.title or "": group._group_actions for group in self._action_groups if group._group_actions}
+        if topic is None:
+            groups = {title: [one for one in flags if one.dest in self._common] for title, flags in groups.items()}
+        else:
+            name = topic.lstrip("-").replace("-", "_")
+            of_title = {title: flags for title, flags in groups.items() if topic.lower() in title.lower()}
+            of_name = {
+                title: [one for one in flags if f"--{name}" in one.option_strings] for title, flags in groups.items()
+            }
+            groups = of_title or of_name
+        if not any(groups.values()):
+            headings = ", ".join(group.title for group in self._action_groups if group.title and group._group_actions)
+            self.error(
+                f"--help {topic}: expected all, the name of a flag, or a part of one of the headings: {headings}"
+            )
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, [])
+        if topic is None:
+            formatter.add_text(self.description)
+        for title, flags in groups.items():
+            if flags:
+                formatter.start_section(title)
+                formatter.add_arguments(flags)
+                formatter.end_section()
+        if topic is None:
+            formatter.add_text(
+                "These flags are used most. --help all lists every flag, --help replay those about replay,"
+                " --help gamma one flag."
+            )
+        return formatter.format_help()
+
+    def read(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return the flags that were given and their values."""
+        return self.given(words)
 
     def given(self, argv: Sequence[str]) -> dict[str, Any]:
         """Return the flags in ``argv`` and their values.
@@ -156,7 +293,7 @@ class FlagParser(OneLineParser):
         words, assigned = self._divided(words) if self._complete else (words, [])
         known, unknown = self.parse_known_args(words)
         if unknown:
-            self.error(self._unknown(unknown[0].split("=")[0]))
+            self.error(self.unknown(unknown[0].split("=")[0]))
         return self._complete(vars(known), assigned) if self._complete else vars(known)
 
     def _divided(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -176,15 +313,13 @@ class FlagParser(OneLineParser):
                 takes = ""
         return flags, assigned
 
-    def _unknown(self, word: str) -> str:
+    def unknown(self, word: str) -> str:
+        """Return the error message for a word that is not a flag."""
         if word.startswith("--") and word[2:] in self._gone:
             return f"{word} of the original work: {self._gone[word[2:]]}"
-        options = [option for option in self._option_string_actions if option.startswith("--")]
-        hint = self._elsewhere.get(word.lstrip("-")) or did_you_mean(word, options)
-        kind = "flag" if word.startswith("-") else "argument"
-        return (
-            f"unknown {kind} {word}; {hint}{' ' if hint.endswith('?') else '; ' if hint else ''}--help lists every flag"
-        )
+        if hint := self._elsewhere.get(word.lstrip("-")):
+            return self._unknown_message(word, hint)
+        return super().unknown(word)
 
 
 class RaisingFlagParser(FlagParser):

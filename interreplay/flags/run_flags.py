@@ -15,7 +15,17 @@ from interreplay.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.flags.original_flags import ORIGINAL_REPLAY_FLAGS
 from interreplay.flags.parser import Flag, scoped
 from interreplay.flags.part_flags import PART_FLAGS
-from interreplay.flags.values import assignment, boolean, choice, number, updates_per_step, whole
+from interreplay.flags.values import (
+    assignment,
+    boolean,
+    choice,
+    duration,
+    method_name,
+    number,
+    seed,
+    updates_per_step,
+    whole,
+)
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 CATALOGUE = methods_and_models()
@@ -53,7 +63,22 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _changeable(
             "total_env_steps", whole(0), 15_000, "environment steps of the whole run, those before a --resume included"
         ),
-        Flag("seed", whole(0), 0, "two runs with one seed give one result", scope="identity", in_study="seeds"),
+        _changeable(
+            "max_time", duration, None, "save and end after this time in this process; exit code 75, --resume continues"
+        ),
+        _changeable(
+            "stop_at_return",
+            number(),
+            None,
+            "end at the first evaluation with at least this mean return; without evaluations, the return in training",
+        ),
+        _changeable(
+            "stop_without_improvement",
+            whole(1),
+            None,
+            "end after this many evaluations in a row without a new best mean return",
+        ),
+        Flag("seed", seed, 0, "two runs with one seed give one result", scope="identity", in_study="seeds"),
         Flag(
             "resume",
             Path,
@@ -72,7 +97,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "replay": (
         Flag(
             "buffer",
-            str,
+            method_name,
             None,
             f"replay method: {', '.join(CATALOGUE)} (default: Uniform), or module:Class of your own",
             scope="method",
@@ -105,8 +130,6 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         loop_flag("scale_rewards", type=boolean),
     ),
     "recorded experience": OFFLINE_FLAGS,
-    "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
-    "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
     "learner": (
         Flag("gamma", number(0, 1), 0.99, "discount factor"),
         *(flag for name, flag in ALGORITHM_FLAGS.items() if name != "train_batch_size"),
@@ -171,8 +194,24 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _changeable("video_to_tensorboard", boolean, False, "a video of the first episode of every evaluation"),
         _changeable("quiet", boolean, False, "no progress; only the first lines, the summary and errors", in_study=""),
     ),
+    "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
+    "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
 }
 
+COMMON = (
+    *("trainer", "env", "preset", "config", "total_env_steps", "max_time", "stop_at_return", "seed", "resume"),
+    *("buffer", "buffer_arg", "list_buffers", "list_presets", "buffer_size", "learning_starts", "train_batch_size"),
+    *("updates_per_step", "offline_data", "gamma", "hiddens", "lr", "actor_lr", "critic_lr", "num_workers", "device"),
+    *(
+        "steps_per_iteration",
+        "evaluation_interval",
+        "evaluation_num_episodes",
+        "checkpoint_freq",
+        "output_dir",
+        "quiet",
+    ),
+)
+"""Flags that are used most, which ``--help`` prints."""
 FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
 DEFAULTS = {name: flag.default for name, flag in FLAGS.items()}
 ALIASES = {alias: name for name, flag in FLAGS.items() for alias in flag.aliases}

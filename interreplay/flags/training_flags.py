@@ -18,6 +18,7 @@ from interreplay.flags.replay_flags import check_rows, names_method, replay_for,
 from interreplay.flags.run_flags import (
     CATALOGUE,
     CHANGEABLE,
+    COMMON,
     DEFAULTS,
     FLAGS,
     GROUPS,
@@ -36,6 +37,7 @@ def make_parser() -> FlagParser:
         REMOVED,
         RENAMED,
         completed,
+        COMMON,
         usage="%(prog)s [--config FILE] [KEY=VALUE ...] [FLAGS]",
         description="Train an RLlib agent with a replay method. Flags are accepted with - or _ between their words.",
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
+from interreplay.runs.early_stop import seconds
 
 _OPENING, _CLOSING = "{[(", "}])"
 
@@ -34,19 +35,42 @@ def reader(accepts: Accepts) -> Callable[[str], Any]:
     return read
 
 
-def number(low: float, high: float = float("inf"), *, open_low: bool = False) -> Callable[[str], float]:
+def number(low: float = -float("inf"), high: float = float("inf"), *, open_low: bool = False) -> Callable[[str], float]:
     """Return a reader of numbers between two bounds; arguments as `Number` has them."""
     return reader(Number(low, high, open_low=open_low))
 
 
-def whole(low: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers of at least `low`, also written like ``1e6`` or ``1_000_000``."""
-    return reader(Whole(low))
+def whole(low: int, high: int | None = None) -> Callable[[str], int]:
+    """Return a reader of whole numbers between two bounds, also written like ``1e6`` or ``1_000_000``."""
+    return reader(Whole(low, high))
+
+
+seed = whole(0, 2**32 - 1)
+"""Reader of a seed, as NumPy's generators accept it."""
 
 
 def choice(*names: str) -> Callable[[str], str]:
     """Return a reader of one of some names."""
     return reader(OneOf(*names))
+
+
+def duration(text: str) -> str:
+    """Read a duration such as ``90s`` or ``1h30m``; it is stored as it was written."""
+    try:
+        seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+duration.metavar = "90s|30m|2h|1d|1h30m"  # type: ignore[attr-defined]
+
+
+def method_name(text: str) -> str:
+    """Read the name of a replay method; whether there is such a method is checked with its arguments."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must be the name of a replay method, got {text!r}")
+    return text
 
 
 def updates_per_step(text: str) -> float:

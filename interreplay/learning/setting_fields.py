@@ -87,15 +87,20 @@ class Whole(Accepts):
 
     Args:
         low: The smallest that is accepted.
+        high: The largest that is accepted, None for 10^15 - 1.
     """
 
     metavar = "N"
 
-    def __init__(self, low: int):
-        self.low, self.described = low, f"a whole number of at least {low}"
+    def __init__(self, low: int, high: int | None = None):
+        self.low = low
+        self.high = 10**15 - 1 if high is None else high
+        self.described = f"a whole number of at least {low}"
+        if high is not None:
+            self.described = f"a whole number from {low} to {high}"
 
     def admits(self, value: Any) -> bool:
-        return isinstance(value, Integral) and not isinstance(value, bool) and self.low <= int(value) < 10**15
+        return isinstance(value, Integral) and not isinstance(value, bool) and self.low <= int(value) <= self.high
 
     def parse(self, text: str) -> Any:
         value = float(text)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from interreplay.errors import InterreplayError
+
+RED, GREEN = 31, 32
+"""Colors of escape sequences."""
 
 
 def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what was saved before is kept") -> int:
@@ -26,11 +31,33 @@ def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what
         try:
             return act()
         except InterreplayError as error:
-            sys.stderr.writelines(f"{prog}: error: {line}\n" for line in error.lines())
+            for line in error.lines():
+                sys.stderr.write(f"{colored(f'{prog}: error: {line}', RED, sys.stderr)}\n")
             return error.exit_code
         except KeyboardInterrupt:
             sys.stderr.write(f"{prog}: {stopped}\n")
             return 130
+
+
+def colored(text: str, color: int, stream: TextIO) -> str:
+    """Return a text in a color where a terminal shows it, unchanged elsewhere and where ``NO_COLOR`` is set.
+
+    Args:
+        text: One line or a part of one.
+        color: Code of the color in escape sequences, such as `RED`.
+        stream: Where the text will be written.
+    """
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
+        return text
+    return f"\x1b[{color}m{text}\x1b[0m"
+
+
+def folded(text: str, stream: TextIO) -> str:
+    """Return a line that breaks between words where a terminal is narrower, unchanged elsewhere."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def first_line(error: BaseException) -> str:

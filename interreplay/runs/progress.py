@@ -1,39 +1,94 @@
-"""What a run says while it trains: a progress bar on a terminal, else one line per iteration."""
+"""Progress of a run: one line per iteration, above a progress bar where the output is a terminal."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from tqdm import tqdm
 
+from interreplay.runs.outcome import GREEN, colored
+
+
+class Bar(tqdm):
+    """A progress bar that fits the terminal and states the time left in words.
+
+    Args:
+        left: Returns the time left after a number of steps, such as ``9 min left``, or "".
+        total: Steps at the end.
+        stream: Where to write.
+        steps: Steps at the beginning.
+        unit: What a step is called.
+    """
+
+    def __init__(self, left: Callable[[int], str], total: int, stream: TextIO, steps: int = 0, unit: str = "step"):
+        self._left = left
+        super().__init__(
+            total=total,
+            initial=steps,
+            unit=unit,
+            file=stream,
+            bar_format="{percentage:3.0f}%|{bar}| {n:,}/{total:,} [{elapsed}, {rate_fmt}{left}]",
+            dynamic_ncols=True,
+            smoothing=0.05,
+        )
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """Return what the bar shows, by name."""
+        left = self._left(int(self.n))
+        return {**super().format_dict, "left": f", {left}" if left else ""}
+
 
 class Reporter:
-    """Shows steps, steps per second, return and evaluation return, and the success rate where there is one.
+    """Reports steps, steps per second, return and evaluation return, and the success rate if there is one.
+
+    On a terminal the bar states the rate and the time left, elsewhere each line does.
 
     Args:
         total: Environment steps of the whole run.
-        steps: Environment steps that are behind already.
+        steps: Environment steps at the beginning.
         stream: Where to write.
-        quiet: Show nothing but `note`.
+        quiet: Write nothing but `note`.
         unit: What steps are called.
-        warm_up: As of `Clock`.
+        warm_up: As for `Clock`.
+        best: Highest evaluation return so far, NaN if there is none.
     """
 
     def __init__(
-        self, total: int, steps: int, stream: TextIO, quiet: bool = False, unit: str = "steps", warm_up: int = 0
+        self,
+        total: int,
+        steps: int,
+        stream: TextIO,
+        quiet: bool = False,
+        unit: str = "steps",
+        warm_up: int = 0,
+        best: float = math.nan,
     ):
-        self.start_steps, self.start_time = steps, time.monotonic()
+        self.start_steps = steps
+        self.start_time = time.monotonic()
         self._clock = Clock(warm_up)
-        self._clock.left(steps, total)  # where it begins
-        self._lap_steps, self._lap_time = steps, self.start_time
-        self._total, self._stream, self._quiet, self._unit = total, stream, quiet, unit
-        self.last_return = self.last_evaluation = self.last_success = math.nan
+        self._clock.left(steps, total)  # notes the beginning
+        self._lap_steps = steps
+        self._lap_time = self.start_time
+        self._total = total
+        self._stream = stream
+        self._quiet = quiet
+        self._unit = unit
+        self._best = best
+        self.last_return = math.nan
+        self.last_evaluation = math.nan
+        self.last_success = math.nan
         self._bar = None
         if stream.isatty() and not quiet:
-            self._bar = tqdm(
-                total=total, initial=steps, unit=unit.removesuffix("s"), file=stream, dynamic_ncols=True, smoothing=0.05
+            self._bar = Bar(
+                lambda n: self._clock.left(n, total),
+                total=total,
+                steps=steps,
+                unit=unit.removesuffix("s"),
+                stream=stream,
             )
 
     def progress(self, steps: int) -> None:
@@ -53,32 +108,53 @@ class Reporter:
             result: What ``algo.train()`` returned.
         """
         evaluation = result.get("evaluation", {})
-        self.last_return = _mean(result, "episode_return_mean", self.last_return)
-        self.last_evaluation = _mean(evaluation, "episode_return_mean", self.last_evaluation)
-        # That of episodes with deterministic actions, where there are any.
-        self.last_success = _mean(evaluation or result, "success_rate", self.last_success)
-        if self._bar is not None:
-            self._bar.update(steps - self._bar.n)
-            returns = f"return {shown(self.last_return)}, evaluation {shown(self.last_evaluation)}"
-            self._bar.set_postfix_str(returns + self._success(", "))
-        elif not self._quiet:
-            self._line(steps)
-        self._lap_steps, self._lap_time = steps, time.monotonic()
-
-    def _line(self, steps: int) -> None:
-        rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
-        self.note(
-            f"{steps:>9,} / {self._total:,} {self._unit}  {rate:6.0f} {self._unit}/s  "
-            f"return {shown(self.last_return):>8}  evaluation {shown(self.last_evaluation):>8}"
-            f"{self._success('  ')}{self._clock.left(steps, self._total)}"
+        # A success rate of deterministic actions replaces the one of training.
+        self.report(
+            steps,
+            _mean(result, "episode_return_mean"),
+            _mean(evaluation, "episode_return_mean"),
+            _mean(evaluation or result, "success_rate"),
         )
 
+    def report(self, steps: int, trained: float, evaluated: float, success: float = math.nan) -> None:
+        """Report an iteration by its figures; NaN repeats the previous one.
+
+        Args:
+            steps: Environment steps so far.
+            trained: Mean return in training.
+            evaluated: Mean return of the evaluation.
+            success: Success rate.
+        """
+        best = not math.isnan(evaluated) and not evaluated <= self._best
+        if best:
+            self._best = evaluated
+        self.last_return = _newest(trained, self.last_return)
+        self.last_evaluation = _newest(evaluated, self.last_evaluation)
+        self.last_success = _newest(success, self.last_success)
+        self.progress(steps)
+        if not self._quiet:
+            self.note(self._line(steps, best))
+        self._lap_steps = steps
+        self._lap_time = time.monotonic()
+
+    def _line(self, steps: int, best: bool) -> str:
+        evaluation = f"evaluation {shown(self.last_evaluation):>8}"
+        if best:
+            evaluation = colored(evaluation, GREEN, self._stream)
+        figures = f"return {shown(self.last_return):>8}  {evaluation}{self._success('  ')}"
+        if self._bar is not None:
+            return f"{steps:>9,} {self._unit}  {figures}"
+        rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
+        left = self._clock.left(steps, self._total)
+        figures = f"{figures}  {left}" if left else figures
+        return f"{steps:>9,} / {self._total:,} {self._unit}  {rate:6.0f} {self._unit}/s  {figures}"
+
     def _success(self, separator: str) -> str:
-        """Return the success rate; nothing in environments that know no success."""
+        """Return the success rate, "" in environments without one."""
         return "" if math.isnan(self.last_success) else f"{separator}success {self.last_success:.2f}"
 
     def note(self, line: str) -> None:
-        """Write a line, above the bar where there is one."""
+        """Write a line, above the bar if there is one."""
         if self._bar is not None:
             self._bar.write(line, file=self._stream)
         else:
@@ -90,7 +166,7 @@ class Reporter:
 
         Args:
             steps: Environment steps so far.
-            best_evaluation: The highest evaluation return of the run, NaN where it was never evaluated.
+            best_evaluation: Highest evaluation return of the run, NaN if there was no evaluation.
         """
         seconds = time.monotonic() - self.start_time
         rate = (steps - self.start_steps) / max(seconds, 1e-9)
@@ -106,10 +182,10 @@ class Reporter:
 
 
 class Clock:
-    """Says how long a run will still take, at the rate since its first report after warm-up.
+    """Estimates how long a run will still take, at the rate since its first report after warm-up.
 
     Args:
-        warm_up: Steps without an update, by which nobody can tell how long the others take.
+        warm_up: Steps without an update, whose rate does not predict the later one.
     """
 
     def __init__(self, warm_up: int = 0) -> None:
@@ -117,40 +193,41 @@ class Clock:
         self._first: tuple[int, float] | None = None
 
     def left(self, steps: int, total: int) -> str:
-        """Return how long the rest would take, "" where that is not known yet; as `left_at`."""
+        """Return the time left such as ``9 min left``, "" if nothing is known or left.
+
+        Args:
+            steps: Steps so far.
+            total: Steps at the end.
+        """
         if self._first is None and steps >= self._warm_up:
-            self._first = steps, time.monotonic()
-        return left_at(steps, self._first[0], total, self._first[1]) if self._first else ""
-
-
-def left_at(steps: int, first: int, total: int, since: float) -> str:
-    """Return how long the rest would take at the rate so far, "" where nothing is behind or left.
-
-    Args:
-        steps: Those of now.
-        first: Those at the beginning of this process.
-        total: Those of the end.
-        since: When it began, by the monotonic clock.
-    """
-    behind, ahead = steps - first, total - steps
-    if behind <= 0 or ahead <= 0:
-        return ""
-    return f"  {duration(ahead / behind * (time.monotonic() - since))} left"
+            self._first = (steps, time.monotonic())
+        if self._first is None:
+            return ""
+        behind = steps - self._first[0]
+        ahead = total - steps
+        if behind <= 0 or ahead <= 0:
+            return ""
+        return f"{duration(ahead / behind * (time.monotonic() - self._first[1]))} left"
 
 
 def shown(value: float) -> str:
-    """Return a mean return with one decimal, or a dash where there is none yet."""
+    """Return a mean return with one decimal, or a dash if there is none yet."""
     return "-" if math.isnan(value) else f"{value:,.1f}"
 
 
-def _mean(part: dict[str, Any], name: str, otherwise: float) -> float:
-    value = float(part.get("env_runners", {}).get(name, math.nan))
-    return otherwise if math.isnan(value) else value
+def _mean(part: dict[str, Any], name: str) -> float:
+    return float(part.get("env_runners", {}).get(name, math.nan))
+
+
+def _newest(value: float, before: float) -> float:
+    return before if math.isnan(value) else value
 
 
 def duration(seconds: float) -> str:
-    """Return a duration such as ``2:05 h`` or ``40 s``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60}:{minutes % 60:02d} h"
+    """Return a duration in its largest fitting unit: ``40 s``, ``9 min``, ``2.5 h``, ``19 days``."""
+    units = (("s", 1, 120), ("min", 60, 120), ("h", 3_600, 48), ("days", 86_400, math.inf))
+    unit, length = next((unit, length) for unit, length, most in units if round(seconds / length) < most)
+    count = seconds / length
+    if count >= 9.95 or unit in ("s", "min"):
+        return f"{count:.0f} {unit}"
+    return f"{count:.1f}".removesuffix(".0") + f" {unit}"

@@ -19,7 +19,8 @@ from interreplay.runs.checkpoints.best import Best
 from interreplay.runs.results.rewinding import rewind_lines, rewind_table
 from interreplay.runs.state_files import manifest
 
-EVALUATION_RETURN = "evaluation/env_runners/episode_return_mean"
+TRAINING_RETURN = "env_runners/episode_return_mean"
+EVALUATION_RETURN = f"evaluation/{TRAINING_RETURN}"
 SETTINGS = "settings.json"
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)")
 
@@ -149,14 +150,15 @@ class RunFolder:
         rewind_table(self.path / "progress.csv", steps)
         rewind_lines(self.path / "result.json", steps)
 
-    def evaluation_returns(self) -> Iterator[float]:
-        """Yield the evaluation returns in ``progress.csv``."""
+    def returns(self, evaluations: bool) -> Iterator[float]:
+        """Yield the mean returns of evaluations, or else of training, in ``progress.csv``."""
+        column = EVALUATION_RETURN if evaluations else TRAINING_RETURN
         table = self.path / "progress.csv"
         if not table.exists():
             return
         with table.open(newline="") as file:
             for row in csv.DictReader(file):
-                value = float(row.get(EVALUATION_RETURN) or "nan")
+                value = float(row.get(column) or "nan")
                 if not math.isnan(value):
                     yield value
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import shlex
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +21,10 @@ from interreplay.studies.study_folder import StudyFolder
 from interreplay.studies.trial_folder import FINISHED, STATUS, write_whole
 
 RUNS, TABLE = "runs.csv", "table.csv"
+WIDTH = 100
+"""Characters of a line of the closing tables."""
+NARROW = (24, 14)
+"""Characters of columns of text, before and after columns of numbers are made narrower."""
 RUN_COLUMNS = (
     *("number", "name", "trainer", "env", "buffer", "seed", "state", "env_steps", "final_return"),
     *("mean_return", "best_return", "seconds", "starts", "failures", "last_failure"),
@@ -94,7 +100,7 @@ def as_text(table: Sequence[dict[str, Any]]) -> str:
         (t["env"], t["trainer"], t["buffer"], str(t["n"]), *(_shown(t, name) for name in ("final", "mean")))
         for t in table
     ]
-    return aligned([head, *lines], right={3, 4, 5})
+    return aligned([head, *lines], right={3, 4, 5}, width=WIDTH)
 
 
 def ranking(rows: Iterable[dict[str, Any]], sampled: Mapping[str, PlannedRun]) -> list[tuple[str, ...]]:
@@ -140,16 +146,47 @@ def _shown(line: dict[str, Any], name: str) -> str:
     value, low, high = (line[f"{name}_{part}"] for part in ("return", "low", "high"))
     if math.isnan(value):
         return "-"
-    return f"{value:,.1f}" + ("" if math.isnan(low) else f" ({low:,.1f} to {high:,.1f})")
+    return f"{value:,.1f}" + ("" if math.isnan(low) else f" [{low:,.1f}, {high:,.1f}]")
 
 
-def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """Return lines of words as aligned columns; those in ``right`` end alike."""
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = (), width: int | None = None) -> str:
+    """Return lines of words as aligned columns.
+
+    Args:
+        lines: Words of every line, as many in each.
+        right: Columns that are aligned at their right.
+        width: Characters that a line may have: long words continue on the next line. None for no limit.
+    """
     flush = set(right)
-    return "\n".join(
-        "  ".join(
-            word.rjust(w) if i in flush else word.ljust(w) for i, (word, w) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    if width is not None:
+        _narrow(lines, flush, widths, width)
+    found = []
+    for line in lines:
+        cells = [_wrapped(word, size, i in flush) for i, (word, size) in enumerate(zip(line, widths, strict=True))]
+        for row in itertools.zip_longest(*cells, fillvalue=""):
+            sized = zip(row, widths, strict=True)
+            words = [word.rjust(size) if i in flush else word.ljust(size) for i, (word, size) in enumerate(sized)]
+            found.append("  ".join(words).rstrip())
+    return "\n".join(found)
+
+
+def _narrow(lines: Sequence[Sequence[str]], flush: set[int], widths: list[int], width: int) -> None:
+    """Make columns narrower until a line fits: columns of text, then of numbers, then of text again."""
+    text = {i for i in range(len(widths)) if i not in flush}
+    numbers = {i: max(len(part) for line in lines for part in _wrapped(line[i], 1, True)) for i in flush}
+    for least in (dict.fromkeys(text, NARROW[0]), numbers, dict.fromkeys(text, NARROW[1])):
+        while sum(widths) + 2 * (len(widths) - 1) > width:
+            wide = [i for i in least if widths[i] > least[i]]
+            if not wide:
+                break
+            widths[max(wide, key=lambda i: widths[i])] -= 1
+
+
+def _wrapped(word: str, size: int, number: bool) -> list[str]:
+    """Return the lines of a cell: text breaks at spaces and commas, a number before its interval."""
+    if len(word) <= size:
+        return [word]
+    if number:
+        return word.replace(" [", "\n[").split("\n")
+    return [part.strip() for part in textwrap.wrap(word.replace(",", ", "), size, break_on_hyphens=False)]

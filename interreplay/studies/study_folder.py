@@ -30,11 +30,22 @@ class StudyFolder:
         self.path, self.store = path, store
 
     @classmethod
-    def at(cls, place: str | Path) -> StudyFolder:
-        """Return the folder of a path or a URI; of one elsewhere, what tells how far the runs are is brought here."""
+    def at(cls, place: str | Path, flag: str = "--output_dir") -> StudyFolder:
+        """Return the folder of a path or a URI; of one elsewhere, what tells how far the runs are is brought here.
+
+        Args:
+            place: The path or URI.
+            flag: The flag that names it, for the error message.
+
+        Raises:
+            UsageError: It is a file.
+        """
         place = str(place)
         if not is_elsewhere(place):
-            return cls(Path(place.removeprefix("file://")))
+            path = Path(place.removeprefix("file://"))
+            if path.exists() and not path.is_dir():
+                raise UsageError(f"{flag} {place} is a file; expected a folder")
+            return cls(path)
         store = Store(place)
         store.pull(only=SMALL)
         return cls(store.here, store)

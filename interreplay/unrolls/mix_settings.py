@@ -50,13 +50,9 @@ class ShareOf(Accepts):
 class Strategy(Whole):
     """One of the strategies of `Elite`."""
 
-    described = "1, 2, 3 or 4"
-
     def __init__(self) -> None:
-        self.low = 1
-
-    def admits(self, value: Any) -> bool:
-        return super().admits(value) and value <= 4
+        super().__init__(1, 4)
+        self.described = "1, 2, 3 or 4"
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,11 @@ TRAIN = [
     ("--gamma nan", "--gamma", "'nan'"),
     ("--tau 0", "--tau", "above 0", "'0'"),
     ("--seed x", "--seed", "whole number", "'x'"),
+    ("--seed 99999999999", "--seed", "from 0 to 4294967295", "'99999999999'"),
+    ("--buffer ''", "--buffer", "name of a replay method", "''"),
+    ("--max_time soon", "--max_time", "90s, 30m, 2h, 1d or 1h30m, got 'soon'"),
+    ("--stop_without_improvement 0", "--stop_without_improvement", "at least 1"),
+    ("--stop_at_return nan", "--stop_at_return", "'nan'"),
     ("--train_batch_size 1.5", "--train_batch_size", "whole number", "'1.5'"),
     ("--quiet maybe", "--quiet", "True or False", "'maybe'"),
     ("--round_robin_weights 1 2 3", "--updates_per_step", "1,20", "'1 2 3'"),
@@ -127,6 +132,8 @@ TRAIN = [
     ("--framework tf2", "--framework of the original work: it is always torch"),
     ("--num_workers 100000", "--num_workers 100000: each takes a CPU, available: "),
     ("--device cuda", "--device cuda: torch sees no such GPU here"),
+    ("--env Pong-v5", "unknown environment 'Pong-v5'; did you mean ALE/Pong-v5 or"),
+    ("--env breakout", "did you mean ALE/Breakout-v5 or MinAtar/Breakout-v0"),
     ("--env Hoper-v5", "unknown environment 'Hoper-v5'", "did you mean Hopper-v5"),
     ("--env ALE/Pang-v5", "unknown environment 'ALE/Pang-v5'", "did you mean ALE/Pong-v5"),
     (
@@ -150,7 +157,8 @@ TRAIN = [
     ("--buffer HER", "HER cannot store InvertedPendulum-v5"),
     ("--buffer NMER --buffer_arg k=0", "NMER: k is 0"),
     ("--buffer_size 1e14", "capacity is 100000000000000"),
-    ("--local_dir taken", "--output_dir taken cannot be written to"),
+    ("--local_dir taken", "--local_dir taken cannot be written to"),
+    ("--output_dir=taken", "--output_dir taken cannot be written to"),
     ("--resume none", "--resume none does not exist"),
     ("--resume taken", "--resume taken is not a folder"),
     ("--resume full", "holds no checkpoint_* folder"),
@@ -206,6 +214,8 @@ STUDY = [
     ("--buffers Uniform,NMRE,PER", "run 1 of 3 cannot start: unknown buffer 'NMRE'; did you mean NMER?"),
     ("--results_dir full study.yaml", "full holds 'thesis.tex' and no study"),
     ("--results_dir taken/x study.yaml", "cannot be written to"),
+    ("--dry_run --results_dir taken study.yaml", "--results_dir taken is a file; expected a folder"),
+    ("--buffers Uniform --max_time 5", "--max_time", "90s, 30m, 2h, 1d or 1h30m, got '5'"),
     ("--resume full", "full holds no study.yaml"),
     ("--resume full --gamma .9", "leave out gamma"),
     ("--inputs none.txt", "--inputs none.txt cannot be read"),
@@ -219,7 +229,9 @@ EVALUATE = [
     ("full", "no checkpoint"),
     ("full --episodes 0", "--episodes", "at least 1"),
     ("full --seed nan", "--seed", "'nan'"),
-    ("full --seeds 3", "--seeds"),
+    ("full --seeds 3", "unknown flag --seeds; did you mean --seed?"),
+    ("full --episods 1", "unknown flag --episods; did you mean --episodes?"),
+    ("full full", "unknown argument full"),
     ("full --render --video a.gif", "--render and --video"),
     ("full --video a.avi", "a.avi", ".gif or .mp4"),
     ("full --record_data noversion", "--record_data 'noversion' is not a valid dataset name", "name-vN"),
@@ -256,7 +268,8 @@ RLLIB = [
     ("train --run SAC --env Pendulum-v1 --stop '{env_steps: x}'", "env_steps 'x'; expected a number"),
     ("train --run SAC --env Pendulum-v1 --resume --local-dir none", "none/default holds no experiment to go on with"),
     ("train --run SAC --env Pendulum-v1 --experiment-name ../../x", "--experiment_name '../../x': expected the name"),
-    ("train --run SAC --env Pendulum-v1 --local_dir taken", "--output_dir taken cannot be written to"),
+    ("train --run SAC --env Pendulum-v1 --local-dir taken", "--local_dir taken cannot be written to"),
+    ("train --evn Pendulum-v1", "unknown flag --evn; did you mean --env?"),
     ("train --run SAC --env Pendulum-v1 --num_samples 0", "--num_samples", "at least 1"),
     ("train --run SAC --env Pendulum-v1 --verbose 3", "--verbose", "invalid choice: 3"),
     ("train --run PPO --env CartPole-v1 --num_cpus 2", "PPO asks for 3 CPUs, available: 2 CPUs", "--num_cpus 3"),
@@ -278,7 +291,7 @@ REPORT = [
     ("full --threshold nan", "--threshold", "above 0"),
     ("full --measure return", "--measure", "invalid choice: 'return'"),
     ("full --scores none.json", "none.json"),
-    ("full --outptu x", "--outptu"),
+    ("full --outptu x", "unknown flag --outptu; did you mean --output?"),
 ]
 SUBMIT = [
     ("single none.yaml", "none.yaml does not exist"),
@@ -295,10 +308,10 @@ SUBMIT = [
     ("", "error: "),
     ("both study.yaml", "error: "),
     ("single study.yaml --cpus 0", "error: "),
-    ("single study.yaml --partitoin x", "error: "),
+    ("single study.yaml --partitoin x", "unknown flag --partitoin; did you mean --partition?"),
 ]
 SMOKETEST = [
-    ("--clutser", "--clutser"),
+    ("--clutser", "unknown flag --clutser; did you mean --cluster?"),
     ("--results_dir", "--results_dir", "expected one argument"),
 ]
 INTERREPLAY = [
@@ -306,6 +319,7 @@ INTERREPLAY = [
     ("train --gama 1", "unknown flag --gama; did you mean --gamma?"),
     ("cluster", "there is nothing to run"),
     ("evaluate none", "none does not exist"),
+    ("export full --too policy.onnx --to policy.onnx", "unknown flag --too; did you mean --to?"),
     ("report none", "none does not exist"),
 ]
 ACTOR_LEARNER = [

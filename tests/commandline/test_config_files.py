@@ -129,7 +129,7 @@ def test_values_are_read_as_flags_read_them():
 
 def accepted(flag):
     """A value that a flag takes, as a file has it."""
-    for value in (True, 1, 0.5, [8, 8], [-1, 1], *NAMES):
+    for value in (True, 1, 0.5, [8, 8], [-1, 1], "2h", *NAMES):
         with contextlib.suppress(argparse.ArgumentTypeError):
             return value, flag.type(written(value))
     raise AssertionError(f"{flag.name} takes none of them")

@@ -87,14 +87,14 @@ def test_rewinding_drops_rows_beyond_the_checkpoint_and_half_written_ones(with_r
     assert rows(with_results) == [1000, 2000, 3000]
     lines = (with_results.path / "result.json").read_text().splitlines()
     assert [json.loads(line)[STEPS] for line in lines] == [1000, 2000, 3000]
-    assert list(with_results.evaluation_returns()) == [5.5, 9.5]
+    assert list(with_results.returns(evaluations=True)) == [5.5, 9.5]
     assert names(with_results) == ["progress.csv", "result.json"]
 
 
 def test_a_run_without_results_has_nothing_to_rewind(folder):
     folder.rewind(0)
-    assert list(folder.evaluation_returns()) == []
-    assert math.isnan(max(folder.evaluation_returns(), default=math.nan))
+    assert list(folder.returns(evaluations=True)) == []
+    assert math.isnan(max(folder.returns(evaluations=True), default=math.nan))
 
 
 def test_what_can_be_resumed(folder):

@@ -113,3 +113,33 @@ def test_python_m_interreplay_is_the_command():
         [sys.executable, "-m", "interreplay", "--version"], capture_output=True, text=True, timeout=600
     )
     assert ran.returncode == 0 and ran.stdout.startswith("interreplay 0.")
+
+
+def printed(name, capsys, *words):
+    with pytest.raises(SystemExit) as end:
+        PARSERS[name].given(["--help", *words])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["train", "study"])
+def test_help_is_short_and_all_of_it_is_there_on_request(name, capsys):
+    short, whole = printed(name, capsys), printed(name, capsys, "all")
+    assert short.count("\n") <= 140 < whole.count("\n")
+    assert "--help all" in short and "--total_env_steps" in short and "--kernel" not in short
+    assert all(option in whole for action in PARSERS[name]._actions for option in action.option_strings)
+
+
+@pytest.mark.parametrize(
+    ("topic", "there", "absent"),
+    [("replay", "--buffer", "--gamma"), ("learner", "--gamma", "--buffer_size"), ("n-step", "--n_step", "--gamma")],
+)
+def test_help_on_a_topic(topic, there, absent, capsys):
+    text = printed("train", capsys, topic)
+    assert f"  {there} " in text and f"  {absent} " not in text
+
+
+def test_an_unknown_topic_names_the_headings(capsys):
+    with pytest.raises(SystemExit):
+        PARSERS["train"].given(["--help", "zzz"])
+    assert "--help zzz: expected all, the name of a flag, or a part of one of the headings: " in capsys.readouterr().err

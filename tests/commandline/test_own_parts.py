@@ -16,6 +16,7 @@ import yaml
 from interreplay.buffer.catalogue import make_buffer
 from interreplay.commandline.study import LANGUAGE, read_new
 from interreplay.commandline.study_search import searched
+from interreplay.commandline.train import run_name
 from interreplay.errors import UsageError
 from interreplay.flags.training_flags import make_parser, settings_for, settings_resumed
 from interreplay.rllib.checkpoints.stored_config import _is_buffer
@@ -29,6 +30,31 @@ TINY = (
     "--env Pendulum-v1 --learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 "
     "--checkpoint_freq 1 --evaluation_num_episodes 1 --steps_per_iteration 100"
 ).split()
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("", "SAC_Pendulum-v1_Uniform_s0"),
+        ("--preset none --buffer NMER --buffer_arg k=3 --seed 2", "SAC_Pendulum-v1_NMER_s2"),
+        ("--preset droq", "SAC_Pendulum-v1_Uniform-droq_s0"),
+        ("--preset mine.yaml", "SAC_Pendulum-v1_Uniform-mine_s0"),
+        ("--selector parts_of_names:Recent", "SAC_Pendulum-v1_ReplayBuffer-Recent_s0"),
+        ("--selector Online --synthesizer parts_of_names:Flip", "SAC_Pendulum-v1_ReplayBuffer-Online-Flip_s0"),
+    ],
+)
+def test_the_folder_of_a_run_is_named_by_its_parts_and_its_preset(words, name, tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("about: mine\n")
+    parts = "from interreplay.selection import Uniform\nfrom interreplay.synthesis import Noise\n"
+    (tmp_path / "parts_of_names.py").write_text(
+        f"{parts}class Recent(Uniform):\n    pass\nclass Flip(Noise):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    try:
+        assert run_name(settings(*words.split())) == name
+    finally:
+        sys.modules.pop("parts_of_names", None)
 
 
 def as_a_module() -> str:

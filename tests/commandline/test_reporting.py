@@ -1,12 +1,26 @@
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import io
 import math
+import os
+import pty
+import re
+import struct
+import termios
 from types import SimpleNamespace
 
 import pytest
 
-from interreplay.runs.progress import Clock, Reporter, shown
+from interreplay.errors import UsageError
+from interreplay.runs import outcome
+from interreplay.runs.progress import Clock, Reporter, duration, shown
+
+
+@pytest.fixture(autouse=True)
+def _no_color(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
 
 
 class Terminal(io.StringIO):
@@ -52,8 +66,8 @@ def reported(reporter, now, steps, seconds):
 
 def test_a_line_says_how_long_the_rest_would_take(now):
     reporter = Reporter(10_000, 1_000, io.StringIO())
-    assert reported(reporter, now, 4_000, 600.0) == "  0:20 h left"  # 3,000 steps took ten minutes
-    assert reported(reporter, now, 7_000, 610.0) == "  0:05 h left"
+    assert reported(reporter, now, 4_000, 600.0) == "  20 min left"  # 3,000 steps took ten minutes
+    assert reported(reporter, now, 7_000, 610.0) == "  5 min left"
     assert reported(reporter, now, 10_000, 620.0) == ""
 
 
@@ -61,9 +75,9 @@ def test_steps_without_an_update_say_nothing_of_the_time_left(now):
     reporter = Reporter(10_000, 0, io.StringIO(), warm_up=2_000)
     assert reported(reporter, now, 1_000, 1.0) == ""
     assert reported(reporter, now, 2_000, 2.0) == ""
-    assert reported(reporter, now, 4_000, 302.0) == "  0:15 h left"
+    assert reported(reporter, now, 4_000, 302.0) == "  15 min left"
     resumed = Reporter(10_000, 4_000, io.StringIO(), warm_up=2_000)
-    assert reported(resumed, now, 5_000, 402.0) == "  0:08 h left"
+    assert reported(resumed, now, 5_000, 402.0) == "  8 min left"
 
 
 def test_a_run_of_a_study_says_so_from_its_second_report_on(monkeypatch):
@@ -72,7 +86,7 @@ def test_a_run_of_a_study_says_so_from_its_second_report_on(monkeypatch):
     clock = Clock(5_000)
     assert clock.left(4_000, 10_000) == ""  # random steps
     assert clock.left(5_000, 10_000) == ""  # resumed there
-    assert clock.left(6_000, 10_000) == "  0:07 h left"
+    assert clock.left(6_000, 10_000) == "7 min left"
 
 
 def test_a_bar_on_a_terminal():
@@ -83,9 +97,83 @@ def test_a_bar_on_a_terminal():
     reporter.note("a note")
     reporter.close()
     text = stream.getvalue()
-    assert "1000/2000" in text
-    assert "return 1.0, evaluation 2.0" in text
+    assert "1,000/2,000" in text
+    assert "    1,000 steps  return      1.0  evaluation      2.0\n" in text
     assert "a note\n" in text
+
+
+@pytest.fixture
+def terminal():
+    """A terminal of 80 columns: a stream, and a function that returns what was written to it."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    stream = os.fdopen(theirs, "w")
+
+    def written():
+        stream.close()
+        chunks = []
+        with contextlib.suppress(OSError):  # Linux raises this at the end
+            while chunk := os.read(ours, 65536):
+                chunks.append(chunk)
+        os.close(ours)
+        return b"".join(chunks).decode()
+
+    return stream, written
+
+
+def lines_of(text):
+    """The lines that stay on a terminal: of text after a carriage return, the last counts."""
+    return [line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[A") for line in text.split("\n")]
+
+
+def test_a_terminal_of_80_columns_keeps_a_line_per_iteration_above_a_whole_bar(terminal, now):
+    stream, written = terminal
+    reporter = Reporter(15_000_000, 0, stream)
+    for number in range(1, 5):
+        now.seconds = 600.0 * number
+        reporter.iteration(1_000_000 * number, result(-12_345.6 * number, -11_234.5 * number))
+    reporter.close()
+    text = written()
+    assert max(len(piece) for line in text.split("\n") for piece in line.split("\r")) <= 80
+    history = [line for line in lines_of(text) if "evaluation" in line]
+    assert [line.split()[0] for line in history] == ["1,000,000", "2,000,000", "3,000,000", "4,000,000"]
+    assert history[1].split()[1:] == ["steps", "return", "-24,691.2", "evaluation", "-22,469.0"]
+    assert re.search(r" 27%\|.*\| 4,000,000/15,000,000 \[\d\d:\d\d, .*step/s, 110 min left\]", text)
+
+
+@pytest.mark.parametrize(
+    ("no_color", "term", "colored"), [("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)]
+)
+def test_the_best_evaluation_is_green_where_a_terminal_has_colors(no_color, term, colored, terminal, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", term)
+    stream, written = terminal
+    reporter = Reporter(3_000, 0, stream, best=5.0)
+    for steps, value in ((1_000, 4.0), (2_000, 6.0), (3_000, 3.0)):
+        reporter.iteration(steps, result(1.0, value))
+    reporter.close()
+    assert re.findall(r"\x1b\[32m(.*?)\x1b\[0m", written()) == (["evaluation      6.0"] if colored else [])
+
+
+def test_a_long_line_breaks_between_words_at_the_terminals_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    line = "configuration mujoco/tqc.yaml: --preset none --buffer_size 1000000 --train_batch_size 256"
+    lines = outcome.folded(line, Terminal()).splitlines()
+    assert max(map(len, lines)) <= 40 and " ".join(part.strip() for part in lines) == line
+    assert outcome.folded(line, io.StringIO()) == line
+
+
+def test_an_error_is_red_on_a_terminal(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream, written = terminal
+    monkeypatch.setattr("sys.stderr", stream)
+
+    def fail():
+        raise UsageError("no")
+
+    assert outcome.run("train", fail) == 2
+    assert written() == "\x1b[31mtrain: error: no\x1b[0m\r\n"
 
 
 def test_quiet_says_only_notes():
@@ -123,7 +211,25 @@ def test_the_success_rate_where_the_environment_has_one():
     reporter = Reporter(3000, 0, bar)
     reporter.iteration(2000, evaluated)
     reporter.close()
-    assert "evaluation -10.0, success 0.75" in bar.getvalue()
+    assert "evaluation    -10.0  success 0.75" in bar.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (40, "40 s"),
+        (119.6, "2 min"),
+        (540, "9 min"),
+        (7_100, "118 min"),
+        (7_200, "2 h"),
+        (9_000, "2.5 h"),
+        (18_000, "5 h"),
+        (172_000, "2 days"),
+        (1_652_400, "19 days"),
+    ],
+)
+def test_durations_are_in_words(seconds, words):
+    assert duration(seconds) == words
 
 
 def test_numbers():

@@ -92,3 +92,10 @@ def test_it_runs_as_a_user_types_it(tmp_path):
 def test_the_body_takes_a_line(capsys):
     assert run_agent.main(["configs=cartpole/dqnn"]) == 2
     assert "there is no configuration 'cartpole/dqnn'; did you mean cartpole/dqn?" in capsys.readouterr().err
+
+
+def test_without_arguments_it_prints_how_to_call_it(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["run_agent.py"])
+    assert run_agent.main([]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("usage: run_agent.py configs=NAME") and "cartpole/dqn, " in out

@@ -72,3 +72,15 @@ def test_from_elsewhere_the_whole_path_is_named(clone, tmp_path_factory):
 def test_where_all_is_there_doors_open(door):
     done = subprocess.run([sys.executable, door, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "usage:" in done.stdout, done.stderr
+
+
+def test_make_install_shows_pips_progress_and_no_shell_lines(tmp_path):
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    words = ["make", "-B", "install", f"VENV={tmp_path / 'venv'}", f"PYTHON={sys.executable}", "TORCH="]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    pip = "-m pip install --disable-pip-version-check"
+    assert done.stdout.splitlines()[1:] == [f"{pip} -r env/requirements.txt", f"{pip} --no-deps -e ."]
+    assert (done.returncode, done.stderr) == (0, "")

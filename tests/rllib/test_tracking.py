@@ -75,8 +75,10 @@ def test_runs_in_weights_and_biases(tmp_path, monkeypatch, capsys):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert main([*LINE, "--wandb", "a-project", "--local_dir", str(tmp_path)]) == 0
-    assert "stopped" not in capsys.readouterr().out
     folder = the_run(tmp_path)
+    out = capsys.readouterr().out
+    assert "stopped" not in out
+    assert f"the run is in {folder}/wandb; upload it with: wandb sync {folder}/wandb/offline-run-" in out
     (record,) = folder.glob("wandb/offline-run-*/run-*.wandb")
     assert record.name == f"run-{folder.name}.wandb"
     content = record.read_bytes()
@@ -156,12 +158,19 @@ def test_what_cannot_be_reached_is_said(monkeypatch, tmp_path):
         trackers(None, f"{tmp_path}/file/x")
 
 
+@pytest.mark.slow
+def test_a_place_that_cannot_be_written_to_is_named():
+    pytest.importorskip("mlflow")
+    with pytest.raises(UsageError, match=r"^--mlflow file:/proc/x cannot be written to \(No such file or directory\)"):
+        trackers(None, "file:/proc/x")
+
+
 def test_without_a_key_one_line_says_what_to_do(monkeypatch, tmp_path):
     pytest.importorskip("wandb")
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(UsageError, match="--wandb p: .*WANDB_MODE=offline"):
+    with pytest.raises(UsageError, match="^--wandb p needs a key .*WANDB_API_KEY; .*WANDB_MODE=offline$"):
         trackers("p", None)
     assert trackers(None, None) == []
 

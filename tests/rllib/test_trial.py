@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -164,10 +165,10 @@ HOW = Execution(max_failures=2, hang_timeout=60)
 
 def fragile(folder: Path, times: int, nan: bool = False, at: int = 38, **more) -> tuple[int, list[str], dict]:
     Fragile.times, Fragile.nan, Fragile.at = times, nan, at
-    said: list[str] = []
+    said = io.StringIO()
     how = settings("--env", "Fragile-v0", "--buffer_arg", "k=3", "--evaluation_interval", "0") | more
-    code = run_single(TrialFolder(folder), how, HOW, said.append)
-    return code, said, TrialFolder(folder).status()
+    code = run_single(TrialFolder(folder), how, HOW, said)
+    return code, said.getvalue().splitlines(), TrialFolder(folder).status()
 
 
 def test_a_run_that_fails_is_tried_again_from_its_checkpoint(tmp_path):
@@ -226,7 +227,7 @@ def test_a_lost_env_runner_is_a_failure_like_others(tmp_path):
                     lambda runner: os.getpid(), local_env_runner=False
                 )
                 os.kill(pid, signal.SIGKILL)
-    assert run_single(TrialFolder(tmp_path / "run"), how, HOW, lambda line: None) == 0
+    assert run_single(TrialFolder(tmp_path / "run"), how, HOW, io.StringIO()) == 0
     status = TrialFolder(tmp_path / "run").status()
     assert status["starts"] == 2 and len(status["failures"]) == 1 and status["begun_at"] == 50
 

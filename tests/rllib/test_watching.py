@@ -75,7 +75,7 @@ def test_the_last_line(trained):
     seen = watch(trained, PlaybackOptions(episodes=4, seed=0))
     returns, lengths = np.array([[e.ret, e.length] for e in seen.episodes]).T
     expected = (
-        f"return {returns.mean():.1f} ± {returns.std():.1f}, length {lengths.mean():.0f} ± {lengths.std():.0f} steps"
+        f"return {returns.mean():,.1f} ± {returns.std():,.1f}, length {lengths.mean():.0f} ± {lengths.std():.0f} steps"
     )
     assert seen.summary() == f"4 episodes: {expected}"
 

@@ -10,6 +10,7 @@ import pytest
 from interreplay.commandline import study as cluster_run
 from interreplay.errors import UsageError
 from interreplay.flags.values import split
+from interreplay.studies import results_table
 from interreplay.studies.entries import entry, seeds_from
 from interreplay.studies.study_folder import StudyFolder
 
@@ -303,3 +304,19 @@ def test_the_studies_of_this_repository_are_of_so_many_runs(name, capsys):
 
 def test_all_studies_of_this_repository_are_known():
     assert {path.stem for path in (ROOT / "studies").glob("*.yaml")} == set(STUDIES)
+
+
+def test_the_closing_table_fits_100_columns():
+    returns = {f"{part}_{end}": -12_345.6 for part in ("final", "mean") for end in ("return", "low", "high")}
+    label = "NMER(k=10,alpha=0.75,selector=Prioritized(alpha=0.6))"
+    row = {"env": "HalfCheetah-v5", "trainer": "SAC", "buffer": label, "n": 10} | returns
+    text = results_table.as_text([row, row | {"buffer": "Uniform"}])
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[1].split()[:4] == ["HalfCheetah-v5", "SAC", "NMER(k=10,", "alpha=0.75,"]
+    assert lines[-2].split() == ["HalfCheetah-v5", "SAC", "Uniform", "10", "-12,345.6", "-12,345.6"]
+    assert lines[-1].split() == ["[-12,345.6,", "-12,345.6]"] * 2
+
+
+def test_a_table_that_fits_is_not_wrapped():
+    assert results_table.aligned([("a", "b, c"), ("dd", "e")], width=100) == "a   b, c\ndd  e"

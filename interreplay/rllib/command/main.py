@@ -17,7 +17,7 @@ from ray import tune
 
 from interreplay.errors import UsageError
 from interreplay.flags.evaluate_flags import add_evaluate_flags, check_evaluate
-from interreplay.flags.parser import OneLineParser, underscored
+from interreplay.flags.parser import OneLineParser
 from interreplay.flags.values import whole
 from interreplay.rllib import ray_session
 from interreplay.rllib.command.algorithm_names import names
@@ -29,7 +29,7 @@ from interreplay.rllib.command.resources import room
 from interreplay.rllib.evaluation.evaluate import evaluate
 from interreplay.rllib.ray_session import start_ray
 from interreplay.rllib.run.trackers import trackers
-from interreplay.runs import outcome
+from interreplay.runs.progress import shown
 from interreplay.runs.run_folder import check_name, ensure_writable
 from interreplay.runs.signals import Interrupts
 
@@ -37,7 +37,7 @@ _TUNE = {"TUNE_DISABLE_SIGINT_HANDLER": "1"}  # it would end without saving
 _QUIET_TUNE = {"RAY_AIR_NEW_OUTPUT": "0"}
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> OneLineParser:
     """Return the parser of both subcommands."""
     parser = OneLineParser(prog="rllib", description="Train and evaluate RLlib algorithms.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -91,8 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 1 when a trial failed, 2 after an error that the user can mend, 75 after SIGTERM with all
         trials saved, 130 after Ctrl-C.
     """
-    words = sys.argv[1:] if argv is None else argv
-    return outcome.run("rllib", lambda: act(make_parser().parse_args([underscored(word) for word in words])))
+    return make_parser().run(act, argv)
 
 
 def act(given: argparse.Namespace) -> int:
@@ -193,7 +192,7 @@ def _summary(result: tune.Result) -> str:
     steps = metrics.get("num_env_steps_sampled_lifetime", 0)
     reached = (metrics.get("env_runners") or {}).get("episode_return_mean", float("nan"))
     kept = f"; checkpoint {result.checkpoint.path}" if result.checkpoint else ""
-    return f"{int(steps):,} steps, return {reached:.1f}{kept}"
+    return f"{int(steps):,} steps, return {shown(reached)}{kept}"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from interreplay.rllib.evaluation.video import check_video
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs.checkpoints.best import best_of, read
 from interreplay.runs.checkpoints.search import find
+from interreplay.runs.progress import shown
 
 
 def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
@@ -33,7 +34,7 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
 
     def report(episode: Episode) -> None:
         success = "" if episode.success is None else f", {'success' if episode.success else 'no success'}"
-        say(f"episode {next(numbers)}: return {episode.ret:.1f} in {episode.length} steps{success}")
+        say(f"episode {next(numbers)}: return {shown(episode.ret)} in {episode.length} steps{success}")
 
     episodes = given.episodes or (None if given.steps else EPISODES)
     wanted = PlaybackOptions(

@@ -16,6 +16,7 @@ from interreplay.rllib.evaluation.load import built, restore, saved_config
 from interreplay.rllib.evaluation.minari_dataset import Recorder
 from interreplay.rllib.evaluation.video import Camera, VideoFile, check_drawing
 from interreplay.runs.checkpoints.search import find
+from interreplay.runs.progress import shown
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class PlaybackResult:
         success = f", success rate {np.mean(told):.2f}" if told else ""
         written = "".join(f"; {kind}: {what}" for kind, what in vars(self).items() if kind != "episodes" and what)
         count = f"{len(returns)} episode{'s' * (len(returns) > 1)}"
-        reached = f"return {returns.mean():.1f} ± {returns.std():.1f}"
+        reached = f"return {shown(returns.mean())} ± {shown(returns.std())}"
         return f"{count}: {reached}, length {lengths.mean():.0f} ± {lengths.std():.0f} steps{success}{written}"
 
 

@@ -142,6 +142,7 @@ class RunLog:
         self._loggers: list[LoggerCallback] = [self._table, self._lines, self._events]
         for logger in self._loggers:
             logger.log_trial_start(self._run)
+        (folder / "params.pkl").unlink(missing_ok=True)  # Tune's logger writes it; params.json has the same
         self._trackers = list(trackers)
         self._tell(lambda tracker: tracker.log_trial_start(self._run))
 

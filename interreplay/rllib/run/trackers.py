@@ -5,8 +5,12 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import shlex
+from pathlib import Path
 from typing import Any
 
+import ray
+from ray.air.util.node import _force_on_current_node
 from ray.tune.logger import LoggerCallback
 
 from interreplay.errors import UsageError
@@ -34,7 +38,27 @@ def _wandb(project: str, settings: dict[str, Any]) -> LoggerCallback:
 
     mode = os.environ.get("WANDB_MODE")  # for the process that writes, which may have begun before this was set
     callback = WandbLoggerCallback(project=project, **settings | ({"mode": mode} if mode else {}))
-    return _set_up(callback, f"--wandb {project}", "log in with: wandb login; or set WANDB_MODE=offline")
+    try:
+        _set_up(callback, f"--wandb {project}", "log in with: wandb login; or set WANDB_MODE=offline")
+    except UsageError as error:
+        if "api key" not in str(error).lower():
+            raise
+        how = "log in with: wandb login; or set WANDB_API_KEY; or keep the run on disk with WANDB_MODE=offline"
+        raise UsageError(f"--wandb {project} needs a key of Weights & Biases, and none is set; {how}") from error
+    # Ray's own class of this actor would be restarted, and warns at every start that this may fail.
+    variables = {name: value for name, value in os.environ.items() if name.startswith("WANDB_")}
+    actor = ray.remote(num_cpus=0, runtime_env={"env_vars": variables}, **_force_on_current_node())
+    callback._remote_logger_class = actor(callback._logger_actor_cls)
+    return callback
+
+
+def offline_runs(folder: Path) -> str:
+    """Return a line about the runs of Weights & Biases that are on disk only, "" if there are none."""
+    found = sorted(folder.glob("wandb/offline-run-*"))
+    if not found:
+        return ""
+    runs = " ".join(shlex.quote(str(path)) for path in found)
+    return f"Weights & Biases: the run is in {folder / 'wandb'}; upload it with: wandb sync {runs}"
 
 
 def _mlflow(place: str) -> LoggerCallback:
@@ -53,6 +77,8 @@ def _mlflow(place: str) -> LoggerCallback:
 def _set_up(callback: LoggerCallback, flag: str, hint: str) -> LoggerCallback:
     try:
         callback.setup()
+    except OSError as error:
+        raise UsageError(f"{flag} cannot be written to ({error.strerror or error}); {hint}") from error
     except Exception as error:  # whatever a client of a service raises
         raise UsageError(f"{flag}: {' '.join(str(error).split())[:300]}; {hint}") from error
     return callback

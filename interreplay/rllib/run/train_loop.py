@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +11,8 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.rllib.run.result_log import RunLog
-from interreplay.runs.checkpoints.best import found_in
+from interreplay.runs.checkpoints.best import Best, found_in
+from interreplay.runs.early_stop import EarlyStop, seconds
 from interreplay.runs.machine import versions
 from interreplay.runs.outcome import first_line
 from interreplay.runs.resume import with_unwritten
@@ -38,6 +41,8 @@ class Training:
 
     Attributes:
         checkpoint: The newest that was written here.
+        stop_reason: Which return ended the run before its last step, "" if none did.
+        timed_out: Whether ``max_time`` ended this process's part of the run.
     """
 
     def __init__(
@@ -56,6 +61,10 @@ class Training:
         self._saved, self._saves, self._unwritten = saved, 0, unwritten
         self._first: tuple[int, ...] = ()
         self.checkpoint: Path | None = None
+        self.stop_reason = ""
+        self.timed_out = False
+        limit = settings.max_time
+        self._deadline = time.monotonic() + seconds(limit) if limit else math.inf
         self._progress, self._saving, self._stopping, self._goal = progress, False, False, 0
         self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
 
@@ -75,16 +84,23 @@ class Training:
     @property
     def complete(self) -> bool:
         """Whether the run is at its end."""
-        return self.algo.env_steps >= self.settings.total_env_steps
+        return self.algo.env_steps >= self.settings.total_env_steps or bool(self.stop_reason)
 
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Train, and yield each iteration's result; a checkpoint is written at the end."""
         log = self._begin_log()
+        early_stop = self._early_stop()
+        self.stop_reason = early_stop.reason
         self.pulse()  # where it begins
         self.algo.on_progress = self._round
         try:
             while not self.complete and not self._stopping:
                 result = self._iterate()
+                if (found := self._found_in(result)) is not None:
+                    early_stop.add(found.value)
+                    self.stop_reason = early_stop.reason
+                if self.stop_reason:
+                    result |= {"done": True, "stop_reason": self.stop_reason}
                 self._write(log, result)
                 freq = self.settings.checkpoint_freq
                 if self._saving or self.complete or (freq and result["training_iteration"] % freq == 0):
@@ -160,17 +176,34 @@ class Training:
         """Keep a checkpoint of now where an iteration's result is the best one so far."""
         if not self.settings.keep_best:
             return
-        found, before = found_in(result, evaluations=bool(self.settings.evaluation_interval)), self.folder.best()
+        found = self._found_in(result)
+        before = self.folder.best()
         if found is not None and (before is None or found > before):
             self.folder.save_best(self.algo.env_steps, self.algo.save_to_path, self._settings(), found)
             self._saved()
             self._saves += 1
+
+    def _found_in(self, result: dict[str, Any]) -> Best | None:
+        return found_in(result, evaluations=bool(self.settings.evaluation_interval))
+
+    def _early_stop(self) -> EarlyStop:
+        """Return what ends the run by its returns; earlier ones are those in the run's folder."""
+        evaluations = bool(self.settings.evaluation_interval)
+        return EarlyStop(
+            target=self.settings.stop_at_return,
+            patience=self.settings.stop_without_improvement,
+            kind="evaluation" if evaluations else "training",
+            earlier=self.folder.returns(evaluations),
+        )
 
     def _settings(self) -> dict[str, Any]:
         return with_unwritten(vars(self.settings), self._unwritten)
 
     def _round(self, steps: int) -> None:
         self._progress(steps)
+        if time.monotonic() > self._deadline:
+            self.timed_out = True
+            self._stopping = True
         if self._cut and self.complete:
             self.algo.request_stop()
         if self.complete or steps >= self._goal:

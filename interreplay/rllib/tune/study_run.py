@@ -96,8 +96,12 @@ class StudyRun:
         try:
             if not self.over and self._requested != "stop":
                 training = self._prepare()
+                begun_at = training.algo.env_steps
                 for result in training.iterations():
-                    yield figures(result, training.algo.env_steps) | {"evaluations": self.settings.evaluation_interval}
+                    yield figures(result, training.algo.env_steps) | {
+                        "evaluations": self.settings.evaluation_interval,
+                        "begun_at": begun_at,
+                    }
         except (GeneratorExit, SystemExit):  # the second is how Ray ends the processes of a study that is gone
             raise
         except BaseException as error:
@@ -137,8 +141,18 @@ class StudyRun:
 
     def _note(self, state: str) -> None:
         steps = self.training.algo.env_steps if self.training is not None else self._status["env_steps"]
-        self.folder.note(state=state, seconds=self._seconds(), env_steps=steps, ended=time.time())
+        self.folder.note(
+            state=state, seconds=self._seconds(), env_steps=steps, ended=time.time(), reason=self._reason()
+        )
         self._push()
+
+    def _reason(self) -> str:
+        """Return which limit ended the run before its last step, "" if none did."""
+        if self.training is None:
+            return ""
+        if self.training.timed_out and not self.training.complete:
+            return f"--max_time {self.settings.max_time} is over"
+        return self.training.stop_reason
 
     def _saved(self) -> None:
         self.folder.note(seconds=self._seconds())  # what is left to tell of a process that is killed

@@ -40,7 +40,8 @@ class Trial(tune.Trainable):
             self._score.update(scored(self._last))
         except (StopIteration, PermanentFailure):
             self._leave()
-            self._last |= {"done": True, "env_steps": self._run.folder.status()["env_steps"]}
+            status = self._run.folder.status()
+            self._last |= {"done": True, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
         except BaseException:
             self._leave()
             raise

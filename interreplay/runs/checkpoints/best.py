@@ -32,7 +32,7 @@ class Best(NamedTuple):
     value: float
 
     def __str__(self) -> str:
-        return f"{'evaluation' if self.evaluated else 'training'} return {self.value:.1f}"
+        return f"{'evaluation' if self.evaluated else 'training'} return {self.value:,.1f}"
 
 
 def found_in(result: Mapping[str, Any], evaluations: bool) -> Best | None:
