@@ -204,7 +204,7 @@ def test_missing_folder_is_refused(tmp_path):
 
 
 def test_identity_is_readable(saved):
-    identity = json.loads((saved / "interreplay.json").read_text())
+    identity = json.loads((saved / "checkpoint.json").read_text())["fits"]
     assert identity["environment"] == "Pendulum-v1" and identity["replay buffer"] == "Uniform"
 
 

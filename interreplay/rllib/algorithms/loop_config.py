@@ -28,7 +28,6 @@ from interreplay.rllib.algorithms.rllib_settings import (
     names_of_rllib,
     training_of,
 )
-from interreplay.rllib.checkpoints.moved import settings_of_before
 
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
 """Settings that have a name of RLlib's."""
@@ -206,11 +205,6 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         # RLlib's leaves out whatever equals -1, its mark of retired settings; a target entropy may be just that.
         ours = vars(self).keys() - vars(AlgorithmConfig()).keys()
         return {name: getattr(self, name) for name in ours} | super().get_state()
-
-    @classmethod
-    @override(AlgorithmConfig)
-    def from_state(cls, state: dict[str, Any]) -> Any:
-        return super().from_state(settings_of_before(state, cls.own_settings()))
 
     @property
     @override(AlgorithmConfig)

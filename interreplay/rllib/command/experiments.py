@@ -16,7 +16,6 @@ from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.errors import UsageError, accepted_names, did_you_mean
 from interreplay.rllib.command.algorithm_names import config_for, with_our_buffers
-from interreplay.rllib.command.callbacks import NamesClasses
 from interreplay.rllib.command.resources import Room, check_room
 
 # What RLlib called them before, and where they are now.
@@ -98,7 +97,7 @@ class Experiment:
                 checkpoint_frequency=self.checkpoint_freq, checkpoint_at_end=self.checkpoint_at_end
             ),
             verbose=verbose,
-            callbacks=[NamesClasses(), *callbacks],
+            callbacks=list(callbacks),
         )
         tune_config = tune.TuneConfig(num_samples=self.num_samples)
         return tune.Tuner(config.algo_class, param_space=config, run_config=run_config, tune_config=tune_config)
