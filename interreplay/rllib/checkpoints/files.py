@@ -1,8 +1,9 @@
 """Checkpoints of our algorithms: what they store, and what they must fit when they are restored.
 
-A checkpoint is a folder of plain data: ``checkpoint.json`` (what it belongs to, the configuration and a description
-of the policy), ``state.json`` and ``arrays.safetensors`` (everything that training depends on), the same two files of the
-policy's weights in ``policy/``, and ``manifest.json`` (sizes and checksums of all files). It contains no pickle.
+A checkpoint is a folder of plain data: ``checkpoint.json`` (what it belongs to, and a description of the policy),
+``state.json`` and ``arrays.safetensors`` (the configuration and everything that training depends on), the same two
+files of the policy's weights in ``policy/``, and ``manifest.json`` (sizes and checksums of all files). It contains no
+pickle.
 """
 
 from __future__ import annotations
