@@ -1,8 +1,7 @@
-"""The policy in a checkpoint: its weights as arrays and a description of its networks, read without Ray or pickles."""
+"""The policy in a checkpoint: its weights and a description of its networks, read without Ray."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,12 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.best import best_of
-from interreplay.runs.checkpoints.search import METADATA, newest_of
+from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, newest_of, read_description
 from interreplay.runs.state_files import manifest
 
-FOLDER, DESCRIPTION, FORMAT = "policy", "policy.json", 1
+POLICY = "policy"
+"""The folder of the weights in a checkpoint, which can be read without the rest of it."""
+FORMAT = 1
 PARTS = ("encoder", "actor")
 
 
@@ -57,19 +58,16 @@ def describe(
     }
 
 
-def save(checkpoint: Path, description: Mapping[str, Any], nets: Any) -> None:
-    """Write a policy into the folder of a checkpoint.
+def weights_of(description: Mapping[str, Any], nets: Any) -> dict[str, Any]:
+    """Return the weights of a policy by part; none where its description names code of the user's own.
 
     Args:
-        checkpoint: Its folder, still open to new files.
-        description: As `describe` makes it; one with ``"own_code"``, which names it, is written without weights.
+        description: As `describe` makes it.
         nets: Networks with an ``encoder`` and an ``actor``.
     """
-    folder = checkpoint / FOLDER
-    folder.mkdir()
-    if "own_code" not in description:
-        state_files.save(folder, {part: dict(getattr(nets, part).state_dict()) for part in PARTS})
-    (folder / DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n")
+    if "own_code" in description:
+        return {}
+    return {part: dict(getattr(nets, part).state_dict()) for part in PARTS}
 
 
 def load_policy(
@@ -115,37 +113,27 @@ def described(folder: Path) -> dict[str, Any]:
     """Return the description of the policy in a checkpoint.
 
     Raises:
-        UsageError: There is none that can be loaded by itself; says what can be done.
+        UsageError: The checkpoint holds no policy that can be loaded without RLlib; the message names an alternative.
         CheckpointError: It is damaged.
     """
-    try:
-        found = json.loads((folder / FOLDER / DESCRIPTION).read_text())
-    except FileNotFoundError:
-        raise UsageError(f"{folder} holds no policy by itself: {_other_way(folder)}") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / FOLDER / DESCRIPTION} cannot be read: {error}") from None
-    manifest.check_part(folder, FOLDER)
+    if not (folder / CHECKPOINT).exists() and (folder / METADATA).exists():
+        raise UsageError(
+            f"{folder} holds no policy by itself: it is a checkpoint of RLlib's own algorithms; RLlib's "
+            "Algorithm.from_checkpoint may load it"
+        )
+    found = read_description(folder)["policy"]
+    manifest.check_part(folder, POLICY)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise CheckpointError(f"{folder / FOLDER / DESCRIPTION} is damaged, or newer: expected the format {FORMAT}")
+        raise CheckpointError(f"the policy in {folder / CHECKPOINT} is damaged, or newer: expected the format {FORMAT}")
     if "own_code" in found:
         raise UsageError(
-            f"the networks of {folder} are made by {found['own_code']}, which a checkpoint cannot hold; make the "
+            f"the networks of {folder} are defined by {found['own_code']}, which a checkpoint cannot hold; load the "
             "algorithm with its class's from_checkpoint, and call its act(obs)"
         )
     if found.get("architecture") not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise UsageError(f"{folder} is of the architecture {found.get('architecture')!r}; this version has {known}")
+        raise UsageError(f"{folder} has the architecture {found.get('architecture')!r}; this version has {known}")
     return found
-
-
-def _other_way(folder: Path) -> str:
-    if (folder / "interreplay.json").exists():
-        return (
-            "it was written before checkpoints had one; --resume the run, whose next checkpoint has it, or make the "
-            "algorithm with its class's from_checkpoint, and call its act(obs)"
-        )
-    made = "it is of an algorithm of RLlib's own" if (folder / METADATA).exists() else "it is no checkpoint of ours"
-    return f"{made}; RLlib's Algorithm.from_checkpoint may load it"
 
 
 def _networks(
@@ -156,7 +144,7 @@ def _networks(
     check_action_space(action_space, architecture.acts_in)
     encoder, width = encoder_of(observation_space, model)
     nets = assembled(architecture.make(width, flat_actions(action_space), model, True), encoder, model)
-    weights = state_files.load(folder / FOLDER)
+    weights = state_files.load(folder / POLICY)
     for part in PARTS:
         getattr(nets, part).load_state_dict({name: torch.from_numpy(array) for name, array in weights[part].items()})
     return nets.requires_grad_(False)

@@ -113,7 +113,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     algo = build(ALGORITHMS[settings.trainer].config, settings)
     timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
     try:
-        checkpoint = restore(algo, checkpoints, print, bool(given.get("trust_checkpoint"))) if checkpoints else None
+        checkpoint = restore(algo, checkpoints, print) if checkpoints else None
         if checkpoint:
             note_changed_rates(settings, checkpoint, algo.env_steps, print)
         if home and checkpoint:

@@ -11,18 +11,19 @@ import torch
 from interreplay.datasets.dataset import Dataset, readable
 from interreplay.errors import UsageError
 from interreplay.runs import state_files
+from interreplay.runs.checkpoints.search import is_checkpoint
 from interreplay.runs.run_folder import RunFolder
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
-BUFFER, STATE = "replay_buffer", "state.json"
+BUFFER = "replay_buffer"
 PORTION = 10_000
 
 
 def saved_buffer_in(folder: Path) -> Path | None:
-    """Return the folder of the buffer's state in that of a state, a checkpoint or a run; None where there is none."""
+    """Return the folder that holds a buffer's state: a state, a checkpoint, or the newest checkpoint of a run."""
     newest = next(iter(RunFolder(folder).checkpoints()), folder)
-    return next((place for place in (newest / BUFFER, newest) if (place / STATE).is_file()), None)
+    return newest if (newest / state_files.STATE).is_file() else None
 
 
 def open_saved(name: str, folder: Path) -> Dataset:
@@ -30,17 +31,17 @@ def open_saved(name: str, folder: Path) -> Dataset:
 
     Args:
         name: What was asked for.
-        folder: Of the buffer's state.
+        folder: Of the buffer's state, or a checkpoint.
 
     Raises:
         CheckpointError: It is damaged.
         UsageError: It holds no rows.
     """
-    sealed = next((place for place in (folder, folder.parent) if (place / state_files.MANIFEST).is_file()), None)
-    if sealed is not None:
-        state_files.resolve(sealed, trusted=True)
+    if (folder / state_files.MANIFEST).is_file():
+        state_files.resolve(folder, trusted=True)
+    part = [BUFFER] if is_checkpoint(folder) else []
     with readable(name):
-        state = stored_rows(state_files.load(folder))
+        state = stored_rows(state_files.load(folder, *part))
         if state is None:
             raise UsageError(f"offline data {name} holds no replayed transitions; expected a replay buffer with rows")
         storage = Storage(int(state["capacity"]))

@@ -81,7 +81,7 @@ def _opened(copy: Path) -> tuple[str, dict[str, Any]] | None:
     Sizes of files are compared with the manifest; to compare checksums would read all of it, at every start.
     """
     try:
-        entries, _ = manifest.read(copy)
+        entries = manifest.read(copy)
         if any((copy / file).stat().st_size != size for file, (size, _) in entries.items()):
             return None
         return json.loads((copy / ABOUT).read_text())["key"], state_files.load(copy / STATE)

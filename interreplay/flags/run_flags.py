@@ -90,9 +90,6 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _invocation(
             "best", boolean, False, "with --resume: go on from the best checkpoint of the run, not from its newest"
         ),
-        _invocation(
-            "trust_checkpoint", boolean, False, "load a --resume whose pickles name code; it could run anything"
-        ),
     ),
     "replay": (
         Flag(

@@ -7,10 +7,6 @@ from interreplay.environments.rendering import choose_backend
 search_last()  # before a worker of Ray's imports something that the current folder has, too
 choose_backend()  # before RLlib imports dm_control
 
-from interreplay.rllib.checkpoints.moved import find_moved_modules
-
-find_moved_modules()
-
 from interreplay.rllib.actor_learner.a3c import A3C, A3CConfig
 from interreplay.rllib.actor_learner.impala import (
     A2C,

@@ -66,14 +66,13 @@ def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
     return home
 
 
-def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any], trusted: bool = False) -> Path:
+def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -> Path:
     """Restore the first checkpoint that can be restored.
 
     Args:
         algo: A freshly built algorithm.
         checkpoints: The best first.
         say: Told in one line which one it is, and why not one before it.
-        trusted: Whether loading a checkpoint may run what it names.
 
     Raises:
         CheckpointError: None can.
@@ -82,7 +81,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any], t
     for checkpoint in checkpoints:
         try:
             read_settings(checkpoint)
-            algo.restore_from_path(str(checkpoint.absolute()), trusted=trusted)
+            algo.restore_from_path(str(checkpoint.absolute()))
         except CheckpointError as error:
             reasons.append(f"{checkpoint.name} is unusable ({error})")
             continue

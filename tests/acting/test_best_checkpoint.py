@@ -128,7 +128,7 @@ def test_none_is_kept_where_none_is_wanted(tmp_path, capsys):
 def test_files_are_shared_with_the_newest_where_both_are_of_now(tmp_path, scored):
     run = train(tmp_path, "--total_env_steps", "200")
     assert names(run) == ["best_checkpoint_00000200", "checkpoint_00000200"]
-    pair = [run / name / "replay_buffer" / "0.npy" for name in names(run)]
+    pair = [run / name / "arrays.safetensors" for name in names(run)]
     assert os.stat(pair[0]).st_ino == os.stat(pair[1]).st_ino
     interreplay.load_policy(run / "best_checkpoint_00000200")  # its manifest is its own
     shutil.rmtree(run / "checkpoint_00000200")

@@ -155,7 +155,7 @@ def test_every_flag_is_a_key(name, folder):
         ("{framework: tf}", ["a.yaml: 'framework' of the original work: it is always torch"]),
         ("{environments: {}}", ["'environments' belongs into a preset; use --preset"]),
         ("{resume: x}", ["resume is no setting of a run; give it as --resume on the command line"]),
-        ("{trust_checkpoint: true}", ["trust_checkpoint is no setting of a run"]),
+        ("{best: true}", ["best is no setting of a run"]),
         ("{config: b.yaml}", ["config is no setting of a run"]),
         ("{gamma: [1, 2]}", ["a.yaml: gamma must be a number of at least 0, at most 1, got '1,2'"]),
         ("{gamma: {a: 1}}", ["a.yaml: gamma must be a number of at least 0, at most 1, got \"{'a': 1}\""]),

@@ -126,7 +126,7 @@ class Algorithm:
     def __init__(self, damaged):
         self.damaged, self.restored = damaged, None
 
-    def restore_from_path(self, path, trusted=False):
+    def restore_from_path(self, path):
         if path in self.damaged:
             raise CheckpointError("buffer.npz is truncated")
         self.restored = path

@@ -19,7 +19,6 @@ from interreplay.commandline.study_search import searched
 from interreplay.commandline.train import run_name
 from interreplay.errors import UsageError
 from interreplay.flags.training_flags import make_parser, settings_for, settings_resumed
-from interreplay.rllib.checkpoints.stored_config import _is_buffer
 from interreplay.selection import Prioritized
 from interreplay.studies.results_table import as_command
 from interreplay.studies.study import Study
@@ -155,10 +154,7 @@ def test_a_resumed_run_keeps_its_parts(folder):
         settings_resumed(saved, make_parser().given(["--selector", "my_parts:Recent", "share=.3"]))
 
 
-def test_a_checkpoint_may_name_a_class_and_only_plain_arguments():
-    parts = {"selector": {"type": "my_parts:Recent", "share": 0.2}}
-    assert _is_buffer({"type": "my_parts:Timely", "reach": 3}) and _is_buffer({"type": "ReplayBuffer", **parts})
-    assert not _is_buffer({"type": "subprocess.getoutput"}) and not _is_buffer({"type": "m:C", "x": print})
+def test_a_class_of_pythons_own_modules_is_no_replay_buffer():
     with pytest.raises(UsageError, match="a module of Python's own"):
         make_buffer("subprocess:Popen", capacity=1)
 

@@ -25,6 +25,7 @@ from interreplay.datasets import open_rows
 from interreplay.datasets.store import COPY, cache_folder
 from interreplay.errors import UsageError
 from interreplay.runs import state_files
+from interreplay.runs.checkpoints.search import CHECKPOINT
 from replay_buffers import HER, NMER, PER, Uniform
 
 pytest.importorskip("minari")
@@ -58,6 +59,11 @@ def test_a_minari_dataset_by_id_and_by_folder_is_what_was_recorded(tmp_path):
     assert open_rows(name).key == storage.key  # the dataset knows its spaces itself
 
 
+def checkpoint_of(buffer, folder):
+    state_files.save(folder, {"replay_buffer": buffer})
+    (folder / CHECKPOINT).write_text("{}")
+
+
 def test_a_saved_buffer_that_went_round_and_a_run_s_newest_checkpoint(tmp_path):
     found = transitions(episodes(6))
     buffer = PER(capacity=100, seed=0)
@@ -66,9 +72,9 @@ def test_a_saved_buffer_that_went_round_and_a_run_s_newest_checkpoint(tmp_path):
     state_files.save(tmp_path / "state", buffer.state_dict())
     state_files.write_atomically(
         tmp_path / "run" / "checkpoint_00000150",
-        lambda folder: state_files.save(folder / "replay_buffer", {"sources": {"x": buffer.state_dict()}}),
+        lambda folder: checkpoint_of({"sources": {"x": buffer.state_dict()}}, folder),
     )
-    for path in ("state", "run", "run/checkpoint_00000150", "run/checkpoint_00000150/replay_buffer"):
+    for path in ("state", "run", "run/checkpoint_00000150"):
         storage = open_rows(str(tmp_path / path), spaces())
         identical(plain(everything(storage)), plain(found[50:]))
         assert len(storage) == 100
@@ -228,9 +234,9 @@ def test_truncated_files_are_one_line(tmp_path, cut):
     buffer = Uniform(capacity=50)
     buffer.add(transitions(episodes(1)))
     state_files.write_atomically(
-        tmp_path / "checkpoint_00000001", lambda folder: state_files.save(folder / "replay_buffer", buffer.state_dict())
+        tmp_path / "checkpoint_00000001", lambda folder: checkpoint_of(buffer.state_dict(), folder)
     )
-    (largest,) = sorted((tmp_path / "checkpoint_00000001").rglob("*.npy"), key=lambda p: p.stat().st_size)[-1:]
+    (largest,) = sorted((tmp_path / "checkpoint_00000001").rglob("*.safetensors"), key=lambda p: p.stat().st_size)[-1:]
     os.truncate(largest, int(cut * largest.stat().st_size))
     refused(tmp_path / "checkpoint_00000001", "cannot be read: .* has .* bytes; expected")
 
@@ -373,7 +379,7 @@ def test_a_damaged_copy_is_made_again_and_a_changed_dataset_is_another_one(tmp_p
     name = minari_dataset(episodes())
     storage = open_rows(name)
     (copy,) = cache_folder().glob(f"*/{COPY}")
-    os.truncate(next(copy.rglob("0.npy")), 10)
+    os.truncate(next(copy.rglob("*.safetensors")), 10)
     again = open_rows(name)
     assert again.key == storage.key
     identical(everything(again), everything(storage))

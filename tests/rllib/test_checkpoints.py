@@ -7,7 +7,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from interreplay.errors import CheckpointError
 from interreplay.rllib import SAC
@@ -99,7 +98,6 @@ def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
 
 
 def test_the_whole_algorithm_from_its_checkpoint(tmp_path):
-    from interreplay.rllib import SAC
 
     algorithm = config(buffer="NMER", k=3).build_algo()
     algorithm.train()
@@ -206,7 +204,7 @@ def test_missing_folder_is_refused(tmp_path):
 
 
 def test_identity_is_readable(saved):
-    identity = json.loads((saved / "interreplay.json").read_text())
+    identity = json.loads((saved / "checkpoint.json").read_text())["fits"]
     assert identity["environment"] == "Pendulum-v1" and identity["replay buffer"] == "Uniform"
 
 
@@ -224,18 +222,3 @@ def test_another_number_of_environments_begins_episodes_anew(count, tmp_path):
     assert len(found) > rows and not seen & set(found.episode[rows:].tolist())
     last = {episode: max(i for i in range(rows) if found.episode[i] == episode) for episode in seen}
     assert all(found.truncated[i] or found.terminated[i] for i in last.values())
-
-
-class OwnCallbacks(RLlibCallback):
-    """A class of a user's own."""
-
-
-def test_a_checkpoint_with_callbacks_of_ones_own_names_the_way_to_load_it(tmp_path):
-    algorithm = config().callbacks(OwnCallbacks).build_algo()
-    algorithm.save_to_path(tmp_path / "c")
-    algorithm.stop()
-    with pytest.raises(CheckpointError, match="trusted=True, loads it nevertheless"):
-        SAC.from_checkpoint(tmp_path / "c")
-    restored = SAC.from_checkpoint(tmp_path / "c", trusted=True)
-    assert restored.config.callbacks_class is OwnCallbacks
-    restored.stop()

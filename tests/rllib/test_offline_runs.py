@@ -19,6 +19,7 @@ from interreplay.flags.training_flags import make_parser, settings_for
 from interreplay.rllib import DQNConfig, TD3Config
 from interreplay.rllib.run.build import configure
 from interreplay.runs import state_files
+from interreplay.runs.state_files.arrays import encode
 from replay_buffers import Uniform
 from tests.rllib.small_runs import config, run, same, weights
 
@@ -45,7 +46,9 @@ def test_half_of_each_batch_is_recorded_and_a_resumed_run_is_the_same(name, tmp_
     stopped = mixed(name, (0.5, 0.25), **inside).build_algo()
     stopped.train()
     stopped.save_to_path(tmp_path / "c")
-    stored = sum(path.stat().st_size for path in (tmp_path / "c" / "replay_buffer").rglob("*.npy"))
+    arrays = {}
+    encode(state_files.load(tmp_path / "c", "replay_buffer"), arrays)
+    stored = sum(array.nbytes for array in arrays.values())
     resumed = mixed(name, (0.5, 0.25), **inside).build_algo()
     resumed.restore_from_path(tmp_path / "c")
     for _ in range(2):

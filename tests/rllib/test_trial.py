@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 
@@ -21,8 +21,10 @@ from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.rllib.tune.single_run import run_single
 from interreplay.rllib.tune.study_run import PermanentFailure, StudyRun
+from interreplay.runs import state_files
 from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import RunFolder
+from interreplay.runs.state_files.arrays import encode
 from interreplay.studies.remote_folder import Store
 from interreplay.studies.study import Execution
 from interreplay.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder
@@ -59,14 +61,14 @@ def rows(folder: Path) -> list[dict[str, str]]:
     return [{name: row[name] for name in names} for row in found]
 
 
-def weights_and_buffer(folder: Path) -> dict[str, list]:
-    """Sizes and checksums of the newest checkpoint's files with networks, optimizers and the buffer."""
-    manifest = json.loads((RunFolder(folder).checkpoints()[0] / "manifest.json").read_text())
-    return {
-        k: v
-        for k, v in manifest["files"].items()
-        if k.startswith("replay_buffer") or "rl_module" in k and "ctor" not in k
-    }
+def weights_and_buffer(folder: Path) -> dict[str, bytes]:
+    """Arrays of networks, optimizers and the replay buffer in the newest checkpoint."""
+    checkpoint = RunFolder(folder).checkpoints()[0]
+    learner = state_files.load(checkpoint, "algorithm", "learner_group", "learner")
+    arrays: dict[str, np.ndarray] = {}
+    encode({name: learner[name] for name in ("rl_module", "optimizer")}, arrays)
+    encode({"replay_buffer": state_files.load(checkpoint, "replay_buffer")}, arrays)
+    return {name: array.tobytes() for name, array in arrays.items()}
 
 
 @pytest.fixture(scope="module")

@@ -200,7 +200,7 @@ def test_a_video_that_cannot_be_written_is_refused_before_anything_is_played(tra
 def test_of_several_runs_the_newest_is_taken_and_named(trained, capsys, tmp_path):
     for i, name in enumerate(("b", "a", "c")):
         there = shutil.copytree(trained, tmp_path / name / "checkpoint_00000075")
-        os.utime(there / "rllib_checkpoint.json", (i, 1_000_000 + (i == 1)))
+        os.utime(there / "checkpoint.json", (i, 1_000_000 + (i == 1)))
     shutil.copytree(trained, tmp_path / "a" / "checkpoint_00000090.set_aside")
     assert enjoy.main([str(tmp_path), "--episodes", "1", "--seed", "0"]) == 0
     first, *_ = capsys.readouterr().out.splitlines()

@@ -34,7 +34,6 @@ from interreplay.rllib.algorithms.rllib_settings import (
     settings_as_properties,
     training_of,
 )
-from interreplay.rllib.checkpoints.moved import settings_of_before
 from interreplay.rllib.search_spaces import choices, has_search_space, is_search_space, with_choices
 
 BATCH_SIZES = ("train_batch_size", "train_batch_size_per_learner")
@@ -291,11 +290,6 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         # RLlib's leaves out whatever equals -1, its mark of retired settings; a target entropy may be just that.
         ours = vars(self).keys() - vars(AlgorithmConfig()).keys()
         return {name: getattr(self, name) for name in ours} | super().get_state()
-
-    @classmethod
-    @override(AlgorithmConfig)
-    def from_state(cls, state: dict[str, Any]) -> Any:
-        return super().from_state(settings_of_before(state, cls.own_settings()))
 
     @property
     @override(AlgorithmConfig)

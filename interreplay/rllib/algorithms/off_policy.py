@@ -197,6 +197,3 @@ class OffPolicyAlgorithm(TrainingLoop):
     @override(TrainingLoop)
     def _load_parts_state(self, state: dict[str, Any]) -> None:
         self.diagnostics.load_state_dict(state["diagnostics"])
-
-
-OffPolicy = OffPolicyAlgorithm  # its name before; subclasses of it elsewhere may use it

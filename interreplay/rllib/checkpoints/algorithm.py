@@ -1,4 +1,4 @@
-"""RLlib's methods of algorithms for checkpoints, those of this package behind them."""
+"""RLlib's methods for checkpoints, in our own format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interreplay.rllib.checkpoints import files
 
 
 class CheckpointedAlgorithm(Algorithm):
-    """An algorithm whose checkpoints hold everything, appear whole or not at all, and are checked before they load."""
+    """An algorithm whose checkpoints hold everything, appear completely or not at all, and contain no pickle."""
 
     learner: Any
     replay_buffer: Any
@@ -20,55 +20,51 @@ class CheckpointedAlgorithm(Algorithm):
     capacity: Any
 
     @override(Algorithm)
-    def save_to_path(self, path: Any = None, **kwargs: Any) -> str:
-        """Save everything, buffer and environments included; the folder appears whole or not at all.
+    def save_to_path(self, path: Any = None, *, state: dict[str, Any] | None = None, **kwargs: Any) -> str:
+        """Save everything, including the replay buffer and the environments.
 
         Args:
             path: A local folder; a temporary one for None.
-            **kwargs: RLlib's; with ``state``, RLlib's part alone is written.
+            state: The algorithm's state; the current one for None.
+            **kwargs: RLlib's options of its own format, ignored.
+
+        Returns:
+            The folder.
 
         Raises:
             TrainingDiverged: A loss or a weight is not finite; nothing is written.
         """
-        if kwargs.get("state") is not None:
-            return super().save_to_path(path, **kwargs)
-        rllib = super().save_to_path
-        return files.save(self, path, lambda folder: rllib(folder, **kwargs))
+        return files.save(self, path, state)
 
     @override(Algorithm)
-    def restore_from_path(self, path: Any, *args: Any, trusted: bool = False, **kwargs: Any) -> None:
-        """Continue where a checkpoint was saved; only of a trusted one, pickles may name more than arrays.
+    def restore_from_path(self, path: Any, *, component: str | None = None, **kwargs: Any) -> None:
+        """Continue where a checkpoint was saved.
 
         Args:
             path: A local folder.
-            *args: RLlib's.
-            trusted: Whether loading the checkpoint may run anything that it names.
-            **kwargs: RLlib's; with ``component``, the folder of this part alone.
+            component: Restore only this part, such as ``"learner_group/learner/rl_module"``.
+            **kwargs: RLlib's options of its own format, ignored.
 
         Raises:
-            CheckpointError: When it is unreadable, damaged, or of another environment, algorithm or buffer.
+            CheckpointError: The checkpoint is unreadable, damaged, or of another environment, algorithm or buffer.
         """
-        rllib = super().restore_from_path
-        if kwargs.get("component") is None:
-            return files.restore(self, path, lambda folder: rllib(folder, *args, **kwargs), trusted)
-        if not trusted:
-            files.check_part(path)
-        rllib(path, *args, **kwargs)
+        files.restore(self, path, component)
 
     @classmethod
     @override(Algorithm)
     def from_checkpoint(cls, path: Any, filesystem: None = None, **options: Any) -> Self:
-        """Make the algorithm of a checkpoint, and continue where it was saved.
+        """Build the algorithm of a checkpoint and continue where it was saved.
 
-        RLlib's own ``Algorithm.from_checkpoint`` checks nothing.
+        RLlib's own ``Algorithm.from_checkpoint`` cannot read these checkpoints; call this method of the class.
 
         Args:
-            path: A local folder, or a checkpoint of Ray Train's.
-            filesystem: None; RLlib's for folders elsewhere.
-            **options: ``config``, in place of the checkpoint's own, and ``trusted``, as in `restore_from_path`.
+            path: A local folder, or a checkpoint of Ray Train.
+            filesystem: None; remote file systems are not supported.
+            **options: ``config``, a configuration to use instead of the stored one, and ``trusted``, whether the
+                class of a user's own algorithm may be imported by the name in the checkpoint.
 
         Raises:
-            CheckpointError: It cannot be read, or names what could run anything.
+            CheckpointError: The checkpoint cannot be read, or does not store all of its settings.
             ValueError: It is of another class, or not local.
         """
         return files.make(cls, path, filesystem, **options)

@@ -1,101 +1,96 @@
-"""The configuration in a checkpoint, rebuilt from plain values: RLlib imports and calls any dotted name in one.
+"""The configuration of an algorithm as plain data in its checkpoints, and back.
 
-Settings are taken over by what they are: numbers always, words where they choose among what an algorithm knows, a few
-parts one by one. Callbacks, buffers of RLlib's, exploration, inputs and outputs and whatever else may name code stay
-as the algorithm has them by default.
+A checkpoint stores the settings that differ from the defaults of the configuration's class. Settings that are not
+plain data, such as callbacks or an environment given as a class, are listed by name; the caller passes them again.
+RLlib imports and calls dotted names in many of its settings. Those settings are stored and restored only where their
+texts are words without dots, so that a checkpoint from elsewhere cannot execute code.
 """
 
 from __future__ import annotations
 
-import io
 import pickle
 import pkgutil
 import re
-from dataclasses import is_dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
-from ray import cloudpickle
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.core.models.catalog import Catalog
-from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 
-from interreplay.buffer.catalogue import OF_PARTS, methods
+from interreplay.acting.space_records import record_of, space_of
 from interreplay.errors import CheckpointError
-from interreplay.experience.recipes import COMPOSED
-from interreplay.learning.algorithms_table import FRESH, MIX
-from interreplay.learning.exploration import Exploration
-from interreplay.rllib.checkpoints import safe_pickle
-from interreplay.rllib.checkpoints.moved import settings_of_before
-from interreplay.rllib.checkpoints.safe_pickle import ClassReference, RestrictedUnpickler
+from interreplay.learning.dqn import ConfiguredEpsilon
+from interreplay.learning.exploration import KINDS, Exploration
+from interreplay.runs.state_files.arrays import encode
 
-CONFIGS = ("ray.rllib.algorithms.", "interreplay.rllib.")
-MODULES = (*CONFIGS, "ray.rllib.core.")
-STOCK_BUFFER = "interreplay.rllib.ReplayBuffer"
-_NEW_STACK = ("enable_rl_module_and_learner", "enable_env_runner_and_connector_v2")
-NEEDED = frozenset(
-    ("env", "policies", "_rl_module_spec", "_model_config", "_env_to_module_connector", "_module_to_env_connector")
-    + _NEW_STACK
-)
-"""Settings without which a policy would act otherwise, or could not be restored."""
-_WORDS = {"framework_str", "grad_clip_by", "rollout_fragment_length", "batch_mode", "observation_filter"}
-_WORDS |= {"gym_env_vectorize_mode", "evaluation_duration_unit", "count_steps_by", "log_level", "placement_strategy"}
-_WORDS |= {"merge_env_runner_states", "num_cpus_per_learner"}
-_MODELS = {"model", "q_model_config", "policy_model_config", "optimization"}
+DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_rl_module_spec", "_run_training_always"))
+"""Attributes that RLlib computes from the settings."""
+OWN_MODULES = ("interreplay.",)
+TEXTS = frozenset(("env", "env_config", "replay_buffer_config"))
+"""Settings whose texts are no names to import, or are checked before they are imported."""
 _WORD = re.compile(r"[\w -]*")
-_LEFT_OUT = object()
 
 
-def stored_config(folder: Path, trusted: bool = False, whole: bool = False) -> AlgorithmConfig:
-    """Return the configuration that a checkpoint was made with, as far as it is needed to act.
+def stored_config(config: Any) -> dict[str, Any]:
+    """Return a configuration as plain data.
+
+    Returns:
+        ``class``, the module and name of its class; ``settings``, those that differ from the defaults; and
+        ``not_stored``, the names of those that are not plain data.
+    """
+    defaults = vars(type(config)())
+    settings = {}
+    not_stored = []
+    for name, value in vars(config).items():
+        derived = name in DERIVED or isinstance(value, ConfiguredEpsilon)
+        if derived or (name in defaults and _equal(value, defaults[name])):
+            continue
+        try:
+            settings[name] = _as_plain(config, name, value)
+        except (TypeError, ValueError):
+            not_stored.append(name)
+    cls = type(config)
+    return {"class": f"{cls.__module__}:{cls.__qualname__}", "settings": settings, "not_stored": not_stored}
+
+
+def restored_config(stored: Mapping[str, Any], trusted: bool = False) -> Any:
+    """Return the configuration that `stored_config` stored; settings that were not stored have their defaults.
 
     Args:
-        folder: The checkpoint.
-        trusted: Whether it may name anything; it is then taken over as it is.
-        whole: Whether all settings are needed, as for training; one that is not taken over is then refused.
+        stored: The plain data.
+        trusted: Whether a class outside of this package may be imported.
 
     Raises:
-        CheckpointError: It cannot be read, or a setting that is needed could run anything.
+        CheckpointError: The configuration's class cannot be found or must not be imported, or a setting could
+            execute code.
     """
-    try:
-        (state,) = safe_pickle.load(folder / safe_pickle.CONSTRUCTOR, trusted)["ctor_args_and_kwargs"][0]
-        return state["class"].from_state(state) if trusted else _rebuilt(folder, state, whole)
-    except (CheckpointError, KeyboardInterrupt):
-        raise
-    except Exception as error:  # whatever damaged bytes, or code that was trusted, lead to
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise CheckpointError(f"the checkpoint {folder} cannot be read: {reason}") from error
-
-
-def _rebuilt(folder: Path, state: dict[str, Any], whole: bool) -> AlgorithmConfig:
-    config = looked_up(state["class"], AlgorithmConfig, CONFIGS)()
-    before = _as_stored(config)
-    state = settings_of_before(state, vars(config))
-    for name in vars(config).keys() & before.keys() & state.keys() - {"class"}:
-        value = state[name]
-        if _same(value, before[name]):
-            continue
-        taken = _taken(config, name, value)
-        if taken is not _LEFT_OUT:
-            setattr(config, name, taken)
-        elif whole or name in NEEDED or (name == "replay_buffer_config" and _is_ours(config)):
-            raise CheckpointError(
-                f"the configuration in {folder} sets {name} to {str(value)[:100]}, which could run anything; "
-                "--trust_checkpoint, or trusted=True, loads it nevertheless"
-            )
+    config = _class_of(str(stored["class"]), trusted)()
+    for name, plain in stored["settings"].items():
+        if name not in vars(config):
+            raise CheckpointError(f"the checkpoint sets {name}, which {type(config).__name__} does not have")
+        value = _from_plain(plain)
+        if not (trusted or _is_harmless(config, name, value)):
+            raise CheckpointError(f"the checkpoint sets {name} to {str(value)[:100]}, which could execute code")
+        setattr(config, name, value)
     return config
 
 
-def _as_stored(config: AlgorithmConfig) -> dict[str, Any]:
-    """Return the state of a configuration as it comes out of a checkpoint, classes as references."""
-    file = io.BytesIO(cloudpickle.dumps(config.get_state()))
-    return RestrictedUnpickler(file, Path(type(config).__name__), classes=True).load()
+def _class_of(name: str, trusted: bool) -> type[AlgorithmConfig]:
+    if not trusted and not name.startswith(OWN_MODULES):
+        raise CheckpointError(
+            f"the checkpoint is of {name}, and importing it executes code; pass --trust_checkpoint or trusted=True, "
+            "or the configuration itself: from_checkpoint(path, config=...)"
+        )
+    try:
+        found = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint is of {name}, which cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, AlgorithmConfig)):
+        raise CheckpointError(f"the checkpoint is of {name}; expected a configuration of an algorithm")
+    return found
 
 
-def _same(one: Any, other: Any) -> bool:
+def _equal(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     try:
@@ -104,108 +99,62 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-def looked_up(reference: Any, base: type, modules: tuple[str, ...]) -> Any:
-    """Return the class that a checkpoint names.
+def _is_harmless(config: Any, name: str, value: Any) -> bool:
+    """Return whether a setting names nothing that RLlib could import: none of its texts has a dot or a slash."""
+    if name in TEXTS or name in config.own_settings() or isinstance(value, gym.Space | Exploration):
+        return True
+    return all(_WORD.fullmatch(text) for text in _texts_in(value))
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield every text in nested containers, the keys of dicts included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield str(key)
+            yield from _texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts_in(item)
+
+
+def _as_plain(config: Any, name: str, value: Any) -> Any:
+    """Return a setting as plain data.
 
     Raises:
-        CheckpointError: It lies elsewhere than in these modules, or is no subclass of `base`.
+        TypeError: It is not plain data, or could name code.
     """
-    if isinstance(reference, ClassReference) and reference.module.startswith(modules):
-        found = pkgutil.resolve_name(f"{reference.module}:{reference.name}")
-        if isinstance(found, type) and issubclass(found, base):
-            return found
-    raise CheckpointError(f"the checkpoint names {reference}; expected a {base.__name__} of {' or '.join(modules)}")
-
-
-def _is_ours(config: AlgorithmConfig) -> bool:
-    return type(config).__module__.startswith("interreplay.")
-
-
-def _taken(config: AlgorithmConfig, name: str, value: Any) -> Any:
-    """Return a setting as it is taken over, or `_LEFT_OUT`."""
-    ours = _is_ours(config)
-    if name in _NEW_STACK:
-        return _LEFT_OUT
-    if name == "env":
-        return value if isinstance(value, str) else _LEFT_OUT
-    if name in ("observation_space", "action_space"):
-        return value if isinstance(value, gym.Space) else _LEFT_OUT
-    if name == "_rl_module_spec":
-        return _module_spec(value)
-    if name in _MODELS or name == "_model_config":
-        return _model(value, getattr(config, name))
+    if isinstance(value, gym.Space):
+        return {"space": record_of(value)}
+    if name == "exploration" and isinstance(value, Exploration):
+        kind = type(value).__name__
+        if KINDS.get(kind) is not type(value):
+            raise TypeError(f"{kind} is not one of {', '.join(KINDS)}")
+        value = {"type": kind, "attributes": dict(vars(value))}
     if name == "evaluation_config":
-        return _overrides(config, value)
-    if name == "replay_buffer_config":
-        return value if ours and _is_buffer(value) else _LEFT_OUT
-    if ours and (isinstance(value, Exploration) or _is_settings(value)):
-        return value
-    own = ours and (name not in vars(AlgorithmConfig()) or name in config.own_settings())
-    return value if _is_plain(value, words=own or name in _WORDS, texts=name == "env_config") else _LEFT_OUT
+        # Whatever films or observes an evaluation is not part of the run.
+        value = {key: item for key, item in (value or {}).items() if _is_plain(item)}
+    encode(value, {})
+    if not _is_harmless(config, name, value):
+        raise TypeError(f"{name} names something that could be imported")
+    return {"setting": value}
 
 
-def _is_plain(value: Any, words: bool = False, texts: bool = False) -> bool:
-    """Return whether a value consists of numbers, and of words or any texts where these are allowed."""
-    if value is None or isinstance(value, bool | int | float | np.number | np.bool_):
-        return True
-    if isinstance(value, str):
-        return texts or (words and bool(_WORD.fullmatch(value)))
-    if isinstance(value, dict):
-        return all(isinstance(key, str | int) and _is_plain(item, words, texts) for key, item in value.items())
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "biuf"
-    return type(value) in (list, tuple) and all(_is_plain(item, words, texts) for item in value)
+def _from_plain(stored: Mapping[str, Any]) -> Any:
+    if "space" in stored:
+        return space_of(stored["space"])
+    value = stored["setting"]
+    if isinstance(value, dict) and value.keys() == {"type", "attributes"}:
+        exploration = object.__new__(KINDS[value["type"]])
+        vars(exploration).update(value["attributes"])
+        return exploration
+    return value
 
 
-def _is_settings(value: Any) -> bool:
-    """Return whether a value is a dataclass of ours with plain values."""
-    own = is_dataclass(value) and type(value).__module__.startswith("interreplay.learning.")
-    return own and all(_is_plain(item, words=True) for item in vars(value).values())
-
-
-def _is_buffer(value: Any) -> bool:
-    """Return whether a buffer is one of the catalogue, a mix of such by name, or a class, with plain arguments.
-
-    A class is named as ``module:Class``, as environments are: nothing but a buffer is ever made of it.
-    """
-    if not isinstance(value, dict) or not _is_plain(value, texts=True):
+def _is_plain(value: Any) -> bool:
+    try:
+        encode(value, {})
+    except TypeError:
         return False
-    kind = value.get("buffer", "Uniform") if value.get("type") == STOCK_BUFFER else value.get("type")
-    return isinstance(kind, str) and (":" in kind or kind in methods() or kind in (*COMPOSED, FRESH, MIX, OF_PARTS))
-
-
-def _model(value: Any, default: Any = None) -> Any:
-    """Lay settings of networks over the default ones, complete as RLlib expects; none of classes of one's own."""
-    if isinstance(value, DefaultModelConfig):
-        return value if _is_plain(vars(value), words=True) else _LEFT_OUT
-    if not isinstance(value, dict):
-        return _LEFT_OUT
-    given = {name: item for name, item in value.items() if not str(name).startswith("custom_")}
-    return {**(default or {}), **given} if _is_plain(given, words=True) else _LEFT_OUT
-
-
-def _module_spec(value: Any) -> Any:
-    """Return the networks; without a path that their weights would be loaded from."""
-    if not isinstance(value, RLModuleSpec):
-        return _LEFT_OUT
-    given: dict[str, Any] = {"inference_only": bool(value.inference_only), "learner_only": bool(value.learner_only)}
-    for name, base in (("module_class", RLModule), ("catalog_class", Catalog)):
-        if getattr(value, name) is not None:
-            given[name] = looked_up(getattr(value, name), base, MODULES)
-    for name in ("observation_space", "action_space"):
-        space = getattr(value, name)
-        given[name] = space if isinstance(space, gym.Space) else None
-    if value.model_config is not None:
-        given["model_config"] = _model(value.model_config)
-        if given["model_config"] is _LEFT_OUT:
-            return _LEFT_OUT
-    return RLModuleSpec(**given)
-
-
-def _overrides(config: AlgorithmConfig, value: Any) -> Any:
-    """Return settings for evaluations; without the camera that films them, which is switched off in a checkpoint."""
-    if not isinstance(value, dict):
-        return _LEFT_OUT
-    known = {name: item for name, item in value.items() if type(item).__name__ != "Camera"}
-    taken = {name: _taken(config, name, item) for name, item in known.items() if name != "evaluation_config"}
-    return _LEFT_OUT if any(item is _LEFT_OUT for item in taken.values()) else taken
+    return True

@@ -5,23 +5,11 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ray import tune
 
-from interreplay.rllib.checkpoints.safe_pickle import name_class
-
 SECONDS_BETWEEN_LINES = 5.0
-
-
-class NamesClasses(tune.Callback):
-    """Lets checkpoints of RLlib's own algorithms be checked before they are loaded; ours do so themselves."""
-
-    def on_checkpoint(
-        self, iteration: int, trials: list[Any], trial: Any, checkpoint: tune.Checkpoint, **info: Any
-    ) -> None:
-        name_class(Path(checkpoint.path))
 
 
 class ProgressTable(tune.Callback):

@@ -19,7 +19,6 @@ from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_names import explained
 from interreplay.rllib.algorithms.rllib_settings import settings_as_properties
 from interreplay.rllib.command.algorithm_names import config_for, with_our_buffers
-from interreplay.rllib.command.callbacks import NamesClasses
 from interreplay.rllib.command.resources import Room, check_room
 from interreplay.rllib.search_spaces import choices, is_search_space, with_choices
 
@@ -102,7 +101,7 @@ class Experiment:
                 checkpoint_frequency=self.checkpoint_freq, checkpoint_at_end=self.checkpoint_at_end
             ),
             verbose=verbose,
-            callbacks=[NamesClasses(), *callbacks],
+            callbacks=list(callbacks),
         )
         tune_config = tune.TuneConfig(
             num_samples=self.num_samples, trial_name_creator=partial(trial_name, config.algo_class.__name__, self.env)

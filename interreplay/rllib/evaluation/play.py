@@ -61,7 +61,7 @@ class PlaybackOptions:
         video_episodes: How many episodes it shows, the first ones.
         window: Show it on the screen.
         dataset: Name of a Minari dataset to write.
-        trusted: Whether loading the checkpoint may run what it names.
+        trusted: Whether loading the checkpoint may execute code; RLlib's own algorithms require it.
     """
 
     run: str | None = None
@@ -97,7 +97,7 @@ def watch(checkpoint: Path, wanted: PlaybackOptions, on_episode: Callable[[Episo
     algorithm = built(prepared(config, video, wanted.window))
     found: list[Episode] = []
     try:
-        restore(algorithm, folder, wanted.trusted)
+        restore(algorithm, folder)
         for episode in _play(algorithm.env_runner, wanted):
             found.append(_told(episode))
             on_episode(found[-1])

@@ -1,13 +1,16 @@
-"""States: nested dicts and lists of arrays and plain values, written to disk and read back.
+"""States on disk: nested containers of arrays and plain values, in one JSON file and one array file.
 
-No pickle is involved, so that a state from elsewhere can be read without running its code.
+``state.json`` holds the containers and the plain values. ``arrays.safetensors`` holds every array by its place in
+them, in the safetensors format (a JSON header and the bytes of the arrays), which many tools read. Neither is a
+pickle, so loading a state from elsewhere does not execute code.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,78 +22,188 @@ from interreplay.runs.state_files import manifest
 from interreplay.runs.state_files.manifest import MANIFEST
 
 STATE = "state.json"
-MAPPED = 1 << 24  # bytes from which on an array is mapped into memory, not read
+ARRAYS = "arrays.safetensors"
+MAPPED = 1 << 24
+"""Bytes from which on an array is mapped into memory instead of read."""
+ALIGNMENT = 64
+"""Bytes to which the header is padded; arrays are ordered by the size of their items, so that each is aligned."""
+DTYPES = {
+    "BOOL": np.dtype(bool),
+    **{f"I{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
+    **{f"U{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
+}
+"""Data types of the array file by their names in its header."""
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def save(directory: str | Path, state: Any) -> None:
-    """Write a state: every array a ``.npy`` file, plain values in ``state.json``.
-
-    Arrays are streamed from where they lie, without a second copy of them in memory.
+    """Write a state into a folder. Arrays are written from where they are, without a second copy in memory.
 
     Args:
-        directory: A folder, made where it does not exist.
-        state: Nested dicts with string keys and lists of arrays and JSON values.
+        directory: The folder, created if it does not exist.
+        state: Nested dicts, lists and tuples of arrays, tensors and plain values. Keys of dicts are strings or
+            integers.
+
+    Raises:
+        TypeError: A value is of another type, or an array has a data type that the array file does not support.
     """
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    names: list[str] = []
-    tree = _write_arrays(folder, state, names)
+    arrays: dict[str, np.ndarray] = {}
+    tree = encode(state, arrays)
     (folder / STATE).write_text(json.dumps(tree))
+    _write_arrays(folder / ARRAYS, arrays)
 
 
-def load(directory: str | Path) -> Any:
-    """Read what `save` wrote; large arrays come back mapped into memory from their files.
+def load(directory: str | Path, *path: str) -> Any:
+    """Read what `save` wrote. Large arrays are mapped into memory.
+
+    Args:
+        directory: The folder.
+        *path: Keys that lead to the part of the state to be read; the whole state without them.
 
     Raises:
-        CheckpointError: When a file is missing or cannot be read.
+        CheckpointError: A file is missing or cannot be read, or the state has no such part.
     """
     folder = Path(directory)
     try:
-        return _read_arrays(folder, json.loads((folder / STATE).read_text()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        node = json.loads((folder / STATE).read_text())
+        for key in path:
+            node = node["dict"][key]
+        return decode(node, _ArrayFile(folder / ARRAYS).read)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{folder} cannot be read: {' '.join(str(error).split())}") from error
 
 
-def _write_arrays(folder: Path, value: Any, names: list[str]) -> Any:
-    if isinstance(value, dict):
-        return {"dict": {key: _write_arrays(folder, item, names) for key, item in value.items()}}
+def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
+    """Return a state as JSON and collect its arrays by their places.
+
+    Raises:
+        TypeError: A value is neither a container, an array nor plain.
+    """
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {"dict": {key: encode(item, arrays, f"{place}/{key}") for key, item in value.items()}}
+        return {"items": [[key, encode(item, arrays, f"{place}/{key}")] for key, item in value.items()]}
     if isinstance(value, list | tuple):
-        return {"list": [_write_arrays(folder, item, names) for item in value]}
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [encode(item, arrays, f"{place}/{number}") for number, item in enumerate(value)]}
     if isinstance(value, Tensor):
         value = value.detach().cpu().numpy()
-    if not isinstance(value, np.ndarray):
-        return {"value": value.item() if isinstance(value, np.generic) else value}
-    names.append(f"{len(names)}.npy")
-    np.save(folder / names[-1], value, allow_pickle=False)
-    return {"array": names[-1]}
+    if isinstance(value, np.ndarray | np.generic):
+        name = place.lstrip("/") or "array"
+        if name in arrays:
+            raise TypeError(f"{name} names two arrays; keys of a state must differ as text")
+        arrays[name] = np.asarray(value)
+        return {"scalar" if isinstance(value, np.generic) else "array": name}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"value": value}
+    raise TypeError(f"{place.lstrip('/')} is a {type(value).__name__}; expected an array or a plain value")
 
 
-def _read_arrays(folder: Path, node: Any) -> Any:
-    if "dict" in node:
-        return {key: _read_arrays(folder, item) for key, item in node["dict"].items()}
-    if "list" in node:
-        return [_read_arrays(folder, item) for item in node["list"]]
-    if "value" in node:
-        return node["value"]
-    path = folder / Path(node["array"]).name
-    large = path.stat().st_size >= MAPPED
-    # "c": writing to the array, which nobody should, would change memory only, never the checkpoint.
-    return np.load(path, mmap_mode="c" if large else None, allow_pickle=False)
+def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
+    """Return the state that `encode` encoded.
+
+    Args:
+        node: The JSON.
+        array: Returns an array by its name.
+    """
+    ((kind, content),) = node.items()
+    if kind == "dict":
+        return {key: decode(item, array) for key, item in content.items()}
+    if kind == "items":
+        return {key: decode(item, array) for key, item in content}
+    if kind == "list":
+        return [decode(item, array) for item in content]
+    if kind == "tuple":
+        return tuple(decode(item, array) for item in content)
+    if kind == "array":
+        return array(content)
+    if kind == "scalar":
+        return array(content)[()]
+    if kind == "value":
+        return content
+    raise ValueError(f"{kind!r} is not a kind of value; expected dict, items, list, tuple, array, scalar or value")
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays in the safetensors format.
+
+    Raises:
+        TypeError: An array has a data type that the format does not support.
+    """
+    header = {}
+    end = 0
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
+    for name, array in ordered:
+        dtype = NAMES.get(array.dtype.newbyteorder("<"))
+        if dtype is None:
+            raise TypeError(f"{name} has the data type {array.dtype}; expected one of {', '.join(map(str, NAMES))}")
+        start = end
+        end += array.nbytes
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for _, array in ordered:
+            np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tofile(file)
+
+
+class _ArrayFile:
+    """Reads arrays from a file in the safetensors format.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is damaged.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            self._start = 8 + size
+            self._length = path.stat().st_size - self._start
+            if self._length < 0:
+                raise ValueError(f"{path} is shorter than its header states")
+            self._header = json.loads(file.read(size))
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if self._length else b""
+
+    def read(self, name: str) -> np.ndarray:
+        """Return an array. Writing to a large one changes memory only, never the file."""
+        entry = self._header[name]
+        dtype = DTYPES[entry["dtype"]]
+        shape = tuple(entry["shape"])
+        start, end = entry["data_offsets"]
+        if not 0 <= start <= end <= self._length or end - start != dtype.itemsize * np.prod(shape, dtype=object):
+            raise ValueError(f"{name} has {end - start} bytes in {self._path}; expected {shape} of {dtype}")
+        if start == end:
+            return np.empty(shape, dtype)
+        count = (end - start) // dtype.itemsize
+        array = np.frombuffer(self._bytes, dtype, count, self._start + start).reshape(shape)
+        return array if end - start >= MAPPED else array.copy()
 
 
 def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
-    """Let `writer` fill a folder that appears at `path` whole, or not at all.
+    """Fill a folder that appears at `path` completely or not at all.
 
-    It is written beside `path`, with a manifest of sizes and checksums, and renamed at the end. While a
-    folder that is there already is replaced, it is called ``path.old`` for a moment; `resolve` finds it.
+    The folder is written next to `path`, with a manifest of sizes and checksums, and renamed at the end. A folder
+    that is replaced is called ``path.old`` for a moment; `resolve` finds it there.
+
+    Args:
+        path: The folder.
+        writer: Writes the contents into the folder that it is given.
 
     Raises:
-        CheckpointError: When there is something else at `path` that would be lost.
+        CheckpointError: Something else is at `path` and would be lost.
     """
     target = Path(path)
     if target.exists() and not (target.is_dir() and ((target / MANIFEST).exists() or not any(target.iterdir()))):
-        raise CheckpointError(f"{target} holds something that is no checkpoint; choose a new or empty folder")
-    work, old = target.with_name(f".{target.name}.writing"), target.with_name(f"{target.name}.old")
+        raise CheckpointError(f"{target} exists and is not a checkpoint; choose a new or an empty folder")
+    work = target.with_name(f".{target.name}.writing")
+    old = target.with_name(f"{target.name}.old")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
@@ -115,7 +228,7 @@ def resolve(path: str | Path, trusted: bool = False) -> Path:
         trusted: Whether it may hold links, and files that the manifest does not list.
 
     Raises:
-        CheckpointError: When there is none, or one of its files is missing, damaged or was added later.
+        CheckpointError: There is none, or one of its files is missing, damaged or was added later.
     """
     target = Path(path)
     old = target.with_name(f"{target.name}.old")

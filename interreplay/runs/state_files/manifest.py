@@ -11,10 +11,8 @@ from typing import Any
 from interreplay.errors import CheckpointError
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 BLOCK = 1 << 20  # bytes read at a time for a checksum
-_UNLISTED_BEFORE = "settings.json"
-"""Written beside the manifest, not into it, while manifests had no checksum of their own."""
 
 Entry = tuple[int, int]
 """Size in bytes and checksum of a file."""
@@ -31,7 +29,7 @@ def add(folder: Path, name: str, text: str) -> None:
     """Write one more file into a folder that is sealed; one that is not becomes so."""
     (folder / name).write_text(text)
     if (folder / MANIFEST).exists():
-        _write(folder, read(folder)[0] | {name: _flushed(folder / name)})
+        _write(folder, read(folder) | {name: _flushed(folder / name)})
         sync(folder)
     else:
         seal(folder)
@@ -47,9 +45,9 @@ def check(folder: Path, trusted: bool = False) -> None:
     Raises:
         CheckpointError: A file, or the manifest, is missing or damaged, or there is one that nobody sealed.
     """
-    entries, whole = read(folder)
+    entries = read(folder)
     if not trusted:
-        known = {*entries, MANIFEST, *([] if whole else [_UNLISTED_BEFORE])}
+        known = {*entries, MANIFEST}
         check_links(folder)
         for path in _files(folder):
             relative = path.relative_to(folder)
@@ -60,15 +58,15 @@ def check(folder: Path, trusted: bool = False) -> None:
 
 
 def check_one(folder: Path, name: str) -> None:
-    """Compare one file with the manifest; those of before, which list no settings, let them pass.
+    """Compare one file with the manifest.
 
     Raises:
         CheckpointError: It, or the manifest, is missing or damaged.
     """
-    entries, whole = read(folder)
+    entries = read(folder)
     if name in entries:
         _check_file(folder / name, entries[name])
-    elif whole:
+    else:
         raise CheckpointError(f"{folder / name} is not listed in {MANIFEST}")
 
 
@@ -78,7 +76,7 @@ def check_part(folder: Path, part: str) -> None:
     Raises:
         CheckpointError: One, or the manifest, is missing or damaged.
     """
-    for name, entry in read(folder)[0].items():
+    for name, entry in read(folder).items():
         if name.startswith(f"{part}/"):
             _check_file(folder / name, entry)
 
@@ -91,8 +89,8 @@ def check_links(folder: Path) -> None:
                 raise CheckpointError(f"{path} is a symbolic link; expected a file or a folder")
 
 
-def read(folder: Path) -> tuple[dict[str, Entry], bool]:
-    """Return the files that the manifest lists, and whether it has a checksum of its own, as all have by now.
+def read(folder: Path) -> dict[str, Entry]:
+    """Return the files that the manifest lists, with their sizes and checksums.
 
     Raises:
         CheckpointError: It cannot be read, or is damaged.
@@ -105,11 +103,12 @@ def read(folder: Path) -> tuple[dict[str, Entry], bool]:
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise CheckpointError(f"{path} is damaged: expected the files of the checkpoint by name")
     if manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{folder} has the format {manifest.get('format')}; expected {FORMAT}")
-    whole = "checksum" in manifest
-    if set(manifest) - {"format", "files", "checksum"} or (whole and manifest["checksum"] != _own(manifest["files"])):
+        raise CheckpointError(
+            f"{folder} has the format {manifest.get('format')}, which this version cannot read; expected {FORMAT}"
+        )
+    if set(manifest) != {"format", "files", "checksum"} or manifest["checksum"] != _own(manifest["files"]):
         raise CheckpointError(f"{path} has another checksum than when it was saved: the checkpoint is damaged")
-    return {_inside(folder, name): _entry(path, value) for name, value in manifest["files"].items()}, whole
+    return {_inside(folder, name): _entry(path, value) for name, value in manifest["files"].items()}
 
 
 def _inside(folder: Path, name: str) -> str:

@@ -1,0 +1,254 @@
+"""Checkpoints store plain data, and loading one from elsewhere does not execute code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+from ray.rllib.algorithms.callbacks import DefaultCallbacks
+from ray.rllib.algorithms.ppo import PPOConfig
+
+import enjoy
+from interreplay import rllib
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.rllib import SAC, TD3
+from interreplay.rllib.evaluation.play import PlaybackOptions, watch
+from interreplay.runs import state_files
+from interreplay.runs.state_files import manifest
+from tests.rllib.small_runs import config, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+CODE = "subprocess.getoutput"
+
+
+class Evil:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, target: Path):
+        self.target = target
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.target}",)
+
+
+class Callbacks(DefaultCallbacks):
+    """Callbacks of a user."""
+
+
+def reseal(checkpoint: Path) -> None:
+    """Write the manifest again, as an attacker could."""
+    (checkpoint / manifest.MANIFEST).unlink(missing_ok=True)
+    manifest.seal(checkpoint)
+
+
+def configured(checkpoint: Path, **settings) -> None:
+    """Change the configuration in a checkpoint."""
+    state = state_files.load(checkpoint)
+    state["settings"] |= {name: {"setting": value} for name, value in settings.items()}
+    state_files.save(checkpoint, state)
+    reseal(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made") / "checkpoint_000001"
+    algorithm = config(buffer="NMER").build_algo()
+    algorithm.train()
+    algorithm.save_to_path(folder)
+    algorithm.stop()
+    return folder
+
+
+@pytest.fixture
+def checkpoint(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "checkpoint_000001"))
+
+
+@pytest.fixture
+def ran(tmp_path):
+    return tmp_path / "ran"
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stock") / "checkpoint_000001"
+    made = PPOConfig().environment("CartPole-v1").training(train_batch_size=64, minibatch_size=32)
+    algorithm = made.env_runners(num_env_runners=0).debugging(seed=3).build_algo()
+    algorithm.save_to_path(folder)
+    algorithm.stop()
+    return folder
+
+
+def test_a_checkpoint_is_a_few_files_without_pickles(made):
+    names = {str(path.relative_to(made)) for path in made.rglob("*") if path.is_file()}
+    assert names == {
+        "checkpoint.json",
+        "state.json",
+        "arrays.safetensors",
+        "policy/state.json",
+        "policy/arrays.safetensors",
+        "manifest.json",
+    }
+    for path in made.rglob("*.json"):
+        json.loads(path.read_text())
+
+
+def test_the_array_file_follows_the_safetensors_format(made):
+    content = (made / "arrays.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    ends = sorted(tuple(entry["data_offsets"]) for entry in header.values())
+    assert all(end == start for (_, end), (start, _) in zip(ends, ends[1:], strict=False)), "no holes"
+    assert ends[0][0] == 0 and ends[-1][1] == len(content) - 8 - size
+    weights_of_critic = header["algorithm/learner_group/learner/rl_module/default_policy/nets.critics.weights.0"]
+    assert weights_of_critic["dtype"] == "F32" and weights_of_critic["shape"] == [2, 4, 32]
+
+
+def test_a_pickle_beside_the_files_is_rejected(checkpoint, ran):
+    (checkpoint / "algorithm_state.pkl").write_bytes(pickle.dumps(Evil(ran)))
+    with pytest.raises(CheckpointError, match=r"algorithm_state\.pkl is not listed"):
+        SAC.from_checkpoint(checkpoint)
+    reseal(checkpoint)
+    SAC.from_checkpoint(checkpoint).stop()
+    assert not ran.exists(), "listed or not, it is never read"
+
+
+def test_an_old_checkpoint_is_rejected_in_one_line(checkpoint, capsys):
+    path = checkpoint / manifest.MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
+    (checkpoint / "checkpoint.json").rename(checkpoint / "rllib_checkpoint.json")
+    assert enjoy.main([str(checkpoint), "--episodes", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "has the format 1, which this version cannot read; expected 2" in error and error.count("\n") == 1
+
+
+NAMES_CODE = {
+    "callbacks_class": CODE,
+    "callbacks_on_algorithm_init": CODE,
+    "env_runner_cls": CODE,
+    "sample_collector": CODE,
+    "input_": CODE,
+    "output": "/somewhere/else",
+    "model": {"custom_model": CODE},
+    "exploration_config": {"type": CODE},
+    "evaluation_config": {"callbacks_class": CODE},
+    "_env_to_module_connector": CODE,
+    "extra_python_environs_for_driver": {"PYTHONPATH": "/somewhere"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES_CODE)
+def test_settings_that_could_execute_code_are_rejected_by_name(name, checkpoint):
+    configured(checkpoint, **{name: NAMES_CODE[name]})
+    with pytest.raises(CheckpointError, match=f"sets {name} to .*, which could execute code"):
+        SAC.from_checkpoint(checkpoint)
+    with pytest.raises(CheckpointError, match=f"sets {name} to"):
+        watch(checkpoint, PlaybackOptions(episodes=1))
+
+
+def test_a_replay_buffer_that_names_code_is_an_unknown_method(checkpoint, ran):
+    configured(checkpoint, replay_buffer_config={"type": CODE, "cmd": f"touch {ran}"})
+    with pytest.raises(ValueError, match="subprocess.getoutput"):
+        SAC.from_checkpoint(checkpoint)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (CODE, "is not registered with Gymnasium"),
+        ("antigravity:Fly-v0", "a module of Python's own"),
+        ("no_such_module:Env-v0", "no module 'no_such_module' to import.*PYTHONPATH"),
+    ],
+)
+def test_environments_that_name_code_are_rejected(env, message, checkpoint, ran, capsys):
+    configured(checkpoint, env=env, env_config={"cmd": f"touch {ran}"})
+    assert enjoy.main([str(checkpoint), "--episodes", "1"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises((CheckpointError, UsageError), match=message):
+        watch(checkpoint, PlaybackOptions(episodes=1))
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("subprocess:Popen", "importing it executes code"),
+        ("interreplay.rllib.nowhere:SACConfig", "cannot be imported"),
+        ("interreplay.rllib:SAC", "expected a configuration of an algorithm"),
+    ],
+)
+def test_other_classes_are_rejected(name, message, checkpoint):
+    path = checkpoint / "checkpoint.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"class": name}))
+    reseal(checkpoint)
+    with pytest.raises(CheckpointError, match=message):
+        SAC.from_checkpoint(checkpoint)
+
+
+def test_settings_that_are_not_plain_data_are_passed_again(tmp_path):
+    made = lambda: config().callbacks(Callbacks)
+    algorithm = made().build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path / "c")
+    with pytest.raises(CheckpointError, match=r"does not store callbacks_class.*from_checkpoint\(path, config="):
+        SAC.from_checkpoint(tmp_path / "c")
+    again = SAC.from_checkpoint(tmp_path / "c", config=made())
+    assert same(weights(algorithm), weights(again)) and again.config.callbacks_class is Callbacks
+    assert len(watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1)).episodes) == 1, "acting needs no callbacks"
+
+
+def test_checkpoints_of_rllibs_own_algorithms_require_trust(stock, tmp_path, ran, capsys):
+    assert enjoy.main([str(stock), "--episodes", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "--trust_checkpoint loads it" in error and error.count("\n") == 1
+    assert enjoy.main([str(stock), "--episodes", "1", "--trust_checkpoint"]) == 0
+
+
+# -- from Python ----------------------------------------------------------------------------------
+
+
+def test_from_checkpoint_of_another_algorithm(made):
+    with pytest.raises(ValueError, match="expected TD3"):
+        TD3.from_checkpoint(made)
+    with pytest.raises(ValueError, match="filesystem is 's3'"):
+        SAC.from_checkpoint(made, "s3")
+
+
+def test_a_component_is_restored_alone(made):
+    source = SAC.from_checkpoint(made)
+    algorithm = config(buffer="NMER", seed=1).build_algo()
+    assert not same(weights(source), weights(algorithm))
+    algorithm.restore_from_path(made, component="learner_group/learner/rl_module")
+    assert same(weights(source), weights(algorithm)) and algorithm.env_steps == 0
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        algorithm.restore_from_path(made, component="learner_group/nothing")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("trainer", "settings"),
+    [
+        ("SAC", {"actor_lr": [[0, 1e-3], [1000, 1e-4]], "grad_clip": 1.0, "target_entropy": -1, "n_step": 3}),
+        ("SAC", {"normalize_observations": True, "lr": 5e-4}),
+        ("TD3", {"exploration": {"type": "OrnsteinUhlenbeck", "sigma": 0.3}, "huber_delta": 1.0}),
+        ("DDPG", {"actor_l2": 1e-3}),
+    ],
+)
+def test_every_setting_is_restored(trainer, settings, tmp_path):
+    kind = getattr(rllib, trainer)
+    made = config(trainer=trainer).training(**settings).env_runners(num_envs_per_env_runner=2).build_algo()
+    made.train()
+    made.save_to_path(tmp_path / "c")
+    again = kind.from_checkpoint(tmp_path / "c")
+    for algorithm in (made, again):
+        algorithm.train()
+    assert same(weights(made), weights(again))
+    for algorithm in (made, again):
+        algorithm.stop()
+    assert len(watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1)).episodes) == 1
