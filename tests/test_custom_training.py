@@ -303,7 +303,7 @@ def test_bad_input(flags, parts, capsys, tmp_path, envs):
 def test_a_folder_that_cannot_be_written(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert custom_training.main(["--local_dir", str(tmp_path / "file" / "results")]) == 2
-    check_error(capsys.readouterr().err, ["--output_dir", "cannot be written"])
+    check_error(capsys.readouterr().err, ["--local_dir", "cannot be written"])
 
 
 @pytest.mark.slow

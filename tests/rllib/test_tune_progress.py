@@ -1,11 +1,13 @@
 """What is told of trials whose processes say why they fail, and of those that are lost."""
 
+import pickle
 from types import SimpleNamespace
 
 import pytest
 
 from interreplay.rllib.tune import callbacks
 from interreplay.rllib.tune.callbacks import Progress
+from interreplay.studies.progress import StudyReporter
 from interreplay.studies.trial_folder import CRASHED, TrialFolder, shortened
 
 
@@ -51,6 +53,12 @@ def test_a_killed_worker_is_told_of_without_guesses_and_from_the_beginning(told)
     told.progress.on_trial_start(0, [], told.trial)
     told.progress.on_trial_error(0, [], told.trial)
     assert told.folder.status()["failures"] == [f"its process ended: {line}"]
+
+
+def test_tune_may_pickle_it_although_it_writes_to_a_stream(tmp_path):
+    with (tmp_path / "log").open("w") as stream:
+        pickled = pickle.dumps(Progress(StudyReporter({"a": 10}, 0, stream).tell))
+    assert pickle.loads(pickled).running == set()
 
 
 def test_a_long_failure_keeps_both_ends():

@@ -27,6 +27,10 @@ class Progress(tune.Callback):
         self.running: set[str] = set()
         self._failures: dict[str, int] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what Tune may pickle: a terminal cannot be, and studies are resumed from their own folders."""
+        return {name: value for name, value in vars(self).items() if name != "_tell"}
+
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.running.add(str(trial))
         self._failures[str(trial)] = len(_folder(trial).status()["failures"])
