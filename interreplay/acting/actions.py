@@ -7,6 +7,8 @@ from typing import Protocol
 import gymnasium as gym
 import numpy as np
 
+from interreplay.environments.spaces import check_numbers
+
 
 class Actions(Protocol):
     """What a runner asks about actions.
@@ -91,5 +93,6 @@ def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> 
     if not isinstance(space, kinds):
         words = {gym.spaces.Box: "a Box of continuous actions", gym.spaces.Discrete: "Discrete ones"}
         raise ValueError(f"the action space is {space}; expected {' or '.join(words[kind] for kind in kinds)}")
+    check_numbers("action", space)
     if isinstance(space, gym.spaces.Box) and not space.is_bounded():
         raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")

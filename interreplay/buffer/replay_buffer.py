@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.buffer.answers import CHECKED_DRAWS, check_drawn, check_made, check_neighbors, has_own_code
 from interreplay.buffer.composition import Composition
 from interreplay.buffer.gathering import Gathered, read_neighbors
 from interreplay.buffer.sample import Sample
@@ -65,6 +66,8 @@ class ReplayBuffer(Composition):
         self.credit = credit if credit is not None else AnchorPriority()
         self.credit.check(self.selector)
         self.rng = np.random.default_rng(seed)
+        own = any(has_own_code(part) for part in self.parts.values())
+        self._draws_to_check = CHECKED_DRAWS if own else 0
 
     def add(self, transitions: Transitions) -> Tensor:
         """Store transitions.
@@ -103,16 +106,23 @@ class ReplayBuffer(Composition):
 
         Raises:
             ValueError: When `size` is not positive or nothing is stored.
+            PartError: A part returned something else than its contract states. Of a user's parts, the first
+                `CHECKED_DRAWS` draws are checked.
         """
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         self.check_links()
         drawn = self.selector.draw(self.storage, size, self.rng)
+        if self._draws_to_check:
+            check_drawn(self.selector, drawn, size, len(self))
         self.synthesizer.prepare(self.storage, self.rng)
         found = self._gather(drawn.slots)
         made = self.synthesizer(found.anchors, found.neighbors, self.rng)
         if not isinstance(made, Synthesized):
             raise wrong_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
+        if self._draws_to_check:
+            check_made(self.synthesizer, made, found.anchors)
+            self._draws_to_check -= 1
         rows, mix, partners = made.rows, made.mix, found.partners
         if mix is not None:
             mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
@@ -138,6 +148,8 @@ class ReplayBuffer(Composition):
         found = self.neighborhood.gather(self.storage, slots, self.rng)
         if not isinstance(found, Neighbors):
             raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")
+        if self._draws_to_check:
+            check_neighbors(self.neighborhood, found, slots, len(self))
         if found.rows is None:
             found = replace(found, slots=self.synthesizer.arrange(self.storage, slots, found.slots))
         return read_neighbors(self.view, self.storage, slots, found)
