@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.preparation import check_memory
+from interreplay.commandline.preparation import check_memory, check_networks, widths
 from interreplay.datasets import open_rows
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.flags.environment_flags import environment_of
@@ -35,13 +35,15 @@ def check(study: Study, here: bool) -> None:
             check_device(settings.device)
         elif not own_gpus():
             settings.device = "cpu"  # the machine with the GPU is another one
-        key = (settings.env, around(settings), settings.trainer, run.label, settings.buffer_size, settings.offline_data)
+        where = settings.env, around(settings), settings.trainer
+        key = (*where, run.label, settings.buffer_size, settings.offline_data, str(widths(settings)))
         if key not in seen:
             seen.add(key)
             environment = found(settings)
             if here:
                 spaces = environment.observation_space, environment.action_space
                 check_recorded(settings, functools.partial(open_rows, spaces=spaces))
+            check_networks(settings, environment)
             check_memory(settings, environment)
 
 

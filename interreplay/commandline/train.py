@@ -14,7 +14,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from interreplay.commandline.preparation import prepared
-from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, UsageError, in_words, is_request_to_end
+from interreplay.errors import (
+    EnvironmentFailure,
+    NonFiniteError,
+    RunFailure,
+    RunnerLost,
+    UsageError,
+    in_words,
+    is_request_to_end,
+)
 from interreplay.flags import presets
 from interreplay.flags.config_files import origins_named
 from interreplay.flags.parser import program
@@ -128,7 +136,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
 def run_name(settings: SimpleNamespace) -> str:
     """Return the beginning of the run folder's name."""
-    return f"{settings.trainer}_{settings.env}_{short(settings.buffer)}_s{settings.seed}"
+    return f"{short(settings.trainer)}_{settings.env}_{short(settings.buffer)}_s{settings.seed}"
 
 
 def train(

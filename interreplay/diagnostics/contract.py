@@ -174,7 +174,9 @@ def only_stored_rows(subject: Subject) -> None:
                 slots = getattr(sample, name)
                 found = f"{name} are between {int(slots.min())} and {int(slots.max())} with {rows} stored rows"
                 require(slots.min() >= least and slots.max() < rows, f"{found}; expected {least} to {rows - 1}")
-            require((sample.neighbor_slots != sample.slots).all(), "an anchor is its own neighbor; expected another row")
+            require(
+                (sample.neighbor_slots != sample.slots).all(), "an anchor is its own neighbor; expected another row"
+            )
 
 
 def frequencies(subject: Subject) -> None:
@@ -186,7 +188,9 @@ def frequencies(subject: Subject) -> None:
         counts += np.bincount(sample.slots.numpy(), minlength=rows)
         probabilities[sample.slots.numpy()] = sample.probabilities.numpy()
     if subject.ranks_rows:
-        require(np.allclose(probabilities[counts > 0], 1 / rows), f"probabilities differ from a candidate's, 1 / {rows}")
+        require(
+            np.allclose(probabilities[counts > 0], 1 / rows), f"probabilities differ from a candidate's, 1 / {rows}"
+        )
         return
     total = probabilities.sum()
     require(abs(total - 1.0) < 1e-5, f"the probabilities of all rows have the sum {total:.6g}; expected 1")
@@ -318,7 +322,9 @@ def wrong_errors(subject: Subject) -> None:
     buffer = subject.filled()
     sample = buffer.sample(16)
     for wrong in (torch.zeros(16, 1), np.zeros((1, 16)), torch.zeros(15), 0.5):
-        _rejects(lambda errors=wrong: buffer.update(sample, errors), ValueError, f"TD errors of shape {np.shape(wrong)}")
+        _rejects(
+            lambda errors=wrong: buffer.update(sample, errors), ValueError, f"TD errors of shape {np.shape(wrong)}"
+        )
 
 
 def wrong_capacity(subject: Subject) -> None:

@@ -14,7 +14,13 @@ import gymnasium as gym
 from gymnasium.wrappers import FrameStackObservation
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import check_arguments, described, import_own, own_class, unchanged_default_dtype
+from interreplay.environments.own_modules import (
+    check_arguments,
+    described,
+    import_own,
+    own_class,
+    unchanged_default_dtype,
+)
 from interreplay.errors import UsageError, exits_as_errors
 
 NAME = "interreplay/Wrapped-v0"

@@ -39,6 +39,7 @@ from interreplay.rllib.algorithms.dqn_variants import (
     Rainbow,
     RainbowConfig,
 )
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SAC, SACConfig
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.configs import ReplayMixin
@@ -70,6 +71,7 @@ __all__ = [
     "LASERConfig",
     "NoisyDQN",
     "NoisyDQNConfig",
+    "OffPolicyAlgorithm",
     "QRDQN",
     "QRDQNConfig",
     "Rainbow",

@@ -18,7 +18,7 @@ import torch
 from ray._private import ray_constants, services, worker
 
 from interreplay.environments.current_folder import LAST
-from interreplay.runs.ray_folder import private_folder
+from interreplay.runs.ray_folder import check_start, private_folder
 
 OBJECT_STORE = 256 * 1024**2
 _QUIET = {
@@ -73,8 +73,12 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
     Args:
         cpus: CPUs that it hands out; None for all of the machine.
         gpus: GPUs likewise; None for those that it finds.
+
+    Raises:
+        UsageError: Ray cannot start here.
     """
     if not ray.is_initialized():
+        check_start(OBJECT_STORE)
         if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
             # Ray asks for a token by default, one file for all its clusters that two first starts would both write.
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)

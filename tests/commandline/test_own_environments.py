@@ -176,7 +176,7 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(folder, words, parts, 
     assert not (folder / "results").exists()
 
 
-MISBEHAVING = '''
+MISBEHAVING = """
 import sys
 import gymnasium as gym
 import numpy as np
@@ -232,7 +232,7 @@ for name, fail in FAILURES.items():
     gym.register(f"{name}InEvaluation-v0", entry_point=Misbehaving, kwargs={"fail": fail, "at": 200})
     gym.register(f"{name}AtOnce-v0", entry_point=Misbehaving, kwargs={"fail": fail, "at": 0})
 gym.register("Empty-v0", entry_point=Empty)
-'''
+"""
 AT_STEP_80 = {
     "Exit": "raised SystemExit: 3",
     "GeneratorExit": "raised GeneratorExit",
@@ -249,16 +249,27 @@ def misbehaving(folder):
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize(
-    ("name", "workers"),
-    [(name, 0) for name in AT_STEP_80] + [pytest.param(name, 1, marks=pytest.mark.slow) for name in AT_STEP_80],
-)
-def test_an_environment_that_misbehaves_ends_a_run_with_one_line_and_a_checkpoint(misbehaving, name, workers, capsys):
-    words = ["--env", f"misbehaving:{name}-v0", "--num_workers", str(workers), "--evaluation_interval", "0"]
-    assert train.main([*TINY, *words]) == 1
-    line = capsys.readouterr().err.splitlines()[-1]
+@pytest.mark.parametrize("name", AT_STEP_80)
+def test_an_environment_that_misbehaves_ends_a_run_with_one_line_and_a_checkpoint(misbehaving, name, capsys):
+    assert train.main([*TINY, "--env", f"misbehaving:{name}-v0", "--evaluation_interval", "0"]) == 1
+    check_ended(misbehaving, name, capsys.readouterr().err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AT_STEP_80)
+def test_an_environment_that_misbehaves_in_another_process_ends_a_run_in_the_same_way(misbehaving, name):
+    words = ["train", *TINY, "--env", f"misbehaving:{name}-v0", "--num_workers", "1", "--evaluation_interval", "0"]
+    command, environment = [sys.executable, "-m", "interreplay", *words], os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=misbehaving, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert done.returncode == 1
+    check_ended(misbehaving, name, done.stderr)
+
+
+def check_ended(folder, name, err):
+    """Require one line, a checkpoint of all steps before the failure and the traceback in a file."""
+    (line,) = err.splitlines()
     assert f"the environment misbehaving:{name}-v0 {AT_STEP_80[name]}" in line and "at env step 80; " in line
-    (home,) = (misbehaving / "results").iterdir()
+    (home,) = (folder / "results").iterdir()
     assert (home / "error.txt").exists() and (home / "checkpoint_00000079").is_dir()
 
 
@@ -280,7 +291,7 @@ def test_an_environment_that_misbehaves_ends_an_evaluation_with_one_line(misbeha
         ("GeneratorExitAtOnce", ["cannot be made: GeneratorExit"]),
         ("HotAtOnce", ["cannot be made: Hot: the motor is hot"]),
         ("DtypeAtOnce", ["cannot be made", "default dtype was set to torch.float64"]),
-        ("Empty", ["the observation space Box(-1.0, 1.0, (0,), float32) has no numbers"]),
+        ("Empty", ["the observation space Box([], [], (0,), float32) has no numbers"]),
     ],
 )
 def test_an_environment_that_cannot_be_made_is_one_line(misbehaving, name, parts, capsys):

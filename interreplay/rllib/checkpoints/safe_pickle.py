@@ -10,6 +10,7 @@ refused, unless it is trusted.
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -57,6 +58,10 @@ _VALUES = {
 _SETTINGS = "interreplay.learning."
 """Its explorations and dataclasses are such values, too."""
 _NAMED = ("ray.rllib.", "interreplay.", "gymnasium.spaces.")
+_NOT_NEEDED = (
+    "which checkpoints do not need; loading it could run anything; --trust_checkpoint, or trusted=True, loads it "
+    "nevertheless"
+)
 _FUNCTIONS = {("ray.rllib.algorithms.algorithm_config", "AlgorithmConfig.DEFAULT_POLICY_MAPPING_FN")}
 
 
@@ -71,12 +76,13 @@ class RestrictedUnpickler(pickle.Unpickler):
     """Loads what names nothing but arrays and containers; where `classes` are expected, also their names.
 
     A class of RLlib's, Gymnasium's or ours becomes a `ClassReference`, so that the pickle cannot call it: making an
-    algorithm, say, from settings of its own choice could run anything.
+    algorithm, say, from settings of its own choice could run anything. With `others`, so does a class of a user's,
+    such as an algorithm and its configuration.
     """
 
-    def __init__(self, file: BinaryIO, path: Path, classes: bool):
+    def __init__(self, file: BinaryIO, path: Path, classes: bool, others: bool = False):
         super().__init__(file)
-        self._path, self._classes = path, classes
+        self._path, self._classes, self._others = path, classes, others
 
     def find_class(self, module: str, name: str) -> Any:
         module, name = current(module, name)
@@ -89,16 +95,16 @@ class RestrictedUnpickler(pickle.Unpickler):
                 return found
         if self._classes and ((module, name) in _FUNCTIONS or (module.startswith(_NAMED) and "." not in name)):
             return ClassReference(module, name)
-        raise CheckpointError(
-            f"{self._path} names {module}.{name}, which checkpoints do not need; loading it could run anything; "
-            "--trust_checkpoint, or trusted=True, loads it nevertheless"
-        )
+        if self._others and "." not in name and module.partition(".")[0] not in sys.stdlib_module_names:
+            return ClassReference(module, name)
+        raise CheckpointError(f"{self._path} names {module}.{name}, {_NOT_NEEDED}")
 
 
-def load(path: Path, trusted: bool = False) -> Any:
+def load(path: Path, trusted: bool = False, others: bool = False) -> Any:
     """Return the contents of a pickle that may name classes of RLlib's, Gymnasium's and ours, or anything when trusted.
 
-    Classes are `ClassReference`s, and the classes themselves where it is trusted.
+    Classes are `ClassReference`s, and the classes themselves where it is trusted. With `others`, the pickle may name
+    classes of any module that is not of Python's own; they are not imported.
 
     Raises:
         CheckpointError: It names something else, or cannot be read.
@@ -106,7 +112,7 @@ def load(path: Path, trusted: bool = False) -> Any:
     if trusted:
         with path.open("rb") as file:
             return pickle.load(file)
-    return _restricted(path, classes=True)
+    return _restricted(path, classes=True, others=others)
 
 
 def check(folder: Path) -> None:
@@ -119,10 +125,7 @@ def check(folder: Path) -> None:
     manifest.check_links(folder)
     for path in _files(folder):
         if path.suffix.lower() in MSGPACK:
-            raise CheckpointError(
-                f"{path} is MessagePack, which checkpoints do not need; loading it could run anything; "
-                "--trust_checkpoint, or trusted=True, loads it nevertheless"
-            )
+            raise CheckpointError(f"{path} is MessagePack, {_NOT_NEEDED}")
         if path.suffix in (".pkl", ".pickle") and path.name != CONSTRUCTOR:
             _restricted(path, classes=False)
 
@@ -131,10 +134,10 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _restricted(path: Path, classes: bool) -> Any:
+def _restricted(path: Path, classes: bool, others: bool = False) -> Any:
     try:
         with path.open("rb") as file:
-            return RestrictedUnpickler(file, path, classes).load()
+            return RestrictedUnpickler(file, path, classes, others).load()
     except CheckpointError:
         raise
     except Exception as error:  # whatever damaged bytes lead to

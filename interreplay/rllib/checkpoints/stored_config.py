@@ -24,6 +24,7 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 
 from interreplay.buffer.catalogue import OF_PARTS, methods
+from interreplay.environments.own_modules import own_class
 from interreplay.errors import CheckpointError
 from interreplay.experience.recipes import COMPOSED
 from interreplay.learning.algorithms_table import FRESH, MIX
@@ -61,7 +62,7 @@ def stored_config(folder: Path, trusted: bool = False, whole: bool = False) -> A
         CheckpointError: It cannot be read, or a setting that is needed could run anything.
     """
     try:
-        (state,) = safe_pickle.load(folder / safe_pickle.CONSTRUCTOR, trusted)["ctor_args_and_kwargs"][0]
+        (state,) = safe_pickle.load(folder / safe_pickle.CONSTRUCTOR, trusted, others=True)["ctor_args_and_kwargs"][0]
         return state["class"].from_state(state) if trusted else _rebuilt(folder, state, whole)
     except (CheckpointError, KeyboardInterrupt):
         raise
@@ -92,7 +93,7 @@ def _rebuilt(folder: Path, state: dict[str, Any], whole: bool) -> AlgorithmConfi
 def _as_stored(config: AlgorithmConfig) -> dict[str, Any]:
     """Return the state of a configuration as it comes out of a checkpoint, classes as references."""
     file = io.BytesIO(cloudpickle.dumps(config.get_state()))
-    return RestrictedUnpickler(file, Path(type(config).__name__), classes=True).load()
+    return RestrictedUnpickler(file, Path(type(config).__name__), classes=True, others=True).load()
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -107,9 +108,16 @@ def _same(one: Any, other: Any) -> bool:
 def looked_up(reference: Any, base: type, modules: tuple[str, ...]) -> Any:
     """Return the class that a checkpoint names.
 
+    A user's class is imported by its name, as environments and replay buffers are.
+
     Raises:
         CheckpointError: It lies elsewhere than in these modules, or is no subclass of `base`.
+        UsageError: A user's class cannot be imported, or is no subclass of `base`.
     """
+    if isinstance(reference, ClassReference) and reference.module.partition(".")[0] not in ("ray", "interreplay"):
+        found = own_class(f"{reference.module}:{reference.name}", base, "class")
+        if _derives_from_ours(found):
+            return found
     if isinstance(reference, ClassReference) and reference.module.startswith(modules):
         found = pkgutil.resolve_name(f"{reference.module}:{reference.name}")
         if isinstance(found, type) and issubclass(found, base):
@@ -118,7 +126,11 @@ def looked_up(reference: Any, base: type, modules: tuple[str, ...]) -> Any:
 
 
 def _is_ours(config: AlgorithmConfig) -> bool:
-    return type(config).__module__.startswith("interreplay.")
+    return _derives_from_ours(type(config))
+
+
+def _derives_from_ours(kind: type) -> bool:
+    return any(base.__module__.startswith("interreplay.") for base in kind.__mro__)
 
 
 def _taken(config: AlgorithmConfig, name: str, value: Any) -> Any:
