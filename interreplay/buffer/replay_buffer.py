@@ -66,8 +66,7 @@ class ReplayBuffer(Composition):
         self.credit = credit if credit is not None else AnchorPriority()
         self.credit.check(self.selector)
         self.rng = np.random.default_rng(seed)
-        own = any(has_own_code(part) for part in self.parts.values())
-        self._draws_to_check = CHECKED_DRAWS if own else 0
+        self._draws_to_check = {name: CHECKED_DRAWS for name, part in self.parts.items() if has_own_code(part)}
 
     def add(self, transitions: Transitions) -> Tensor:
         """Store transitions.
@@ -113,16 +112,15 @@ class ReplayBuffer(Composition):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
         self.check_links()
         drawn = self.selector.draw(self.storage, size, self.rng)
-        if self._draws_to_check:
+        if self._is_to_be_checked("selector"):
             check_drawn(self.selector, drawn, size, len(self))
         self.synthesizer.prepare(self.storage, self.rng)
         found = self._gather(drawn.slots)
         made = self.synthesizer(found.anchors, found.neighbors, self.rng)
         if not isinstance(made, Synthesized):
             raise wrong_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
-        if self._draws_to_check:
+        if self._is_to_be_checked("synthesizer"):
             check_made(self.synthesizer, made, found.anchors)
-            self._draws_to_check -= 1
         rows, mix, partners = made.rows, made.mix, found.partners
         if mix is not None:
             mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
@@ -140,6 +138,13 @@ class ReplayBuffer(Composition):
         known = made.variances, made.row_weights, drawn.actor_weights, drawn.critic_loss, targets, drawn.origins
         return Sample(rows, slots, weights, partners, mix, probabilities, written, *known)
 
+    def _is_to_be_checked(self, name: str) -> bool:
+        """Return whether this answer of a part is to be checked, and count it."""
+        left = self._draws_to_check.get(name, 0)
+        if left:
+            self._draws_to_check[name] = left - 1
+        return left > 0
+
     def _gather(self, slots: Tensor) -> Gathered:
         """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
         if not self.synthesizer.uses_neighbors:
@@ -148,7 +153,7 @@ class ReplayBuffer(Composition):
         found = self.neighborhood.gather(self.storage, slots, self.rng)
         if not isinstance(found, Neighbors):
             raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")
-        if self._draws_to_check:
+        if self._is_to_be_checked("neighborhood"):
             check_neighbors(self.neighborhood, found, slots, len(self))
         if found.rows is None:
             found = replace(found, slots=self.synthesizer.arrange(self.storage, slots, found.slots))

@@ -12,12 +12,6 @@ from interreplay.environments.wrapped import own_name
 from interreplay.errors import UsageError
 from interreplay.rllib.run.result_log import RunLog
 
-NAMES = {
-    "num_steps_sampled_before_learning_starts": "learning_starts",
-    "train_batch_size_per_learner": "train_batch_size",
-}
-"""Settings of the command line that have another name in a configuration, by that name."""
-
 
 def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) -> AlgorithmLog:
     """Return a log of an algorithm's results in a folder, in the form that ``interreplay train`` writes.
@@ -93,7 +87,11 @@ def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
     if total_env_steps is not None:
         found["total_env_steps"] = total_env_steps
     for name in config.own_settings():
-        found[NAMES.get(name, name)] = _plain(getattr(config, name))
+        found[name] = _plain(getattr(config, name))
+    # By the names of the command line, where RLlib has others.
+    if "num_steps_sampled_before_learning_starts" in found:
+        found["learning_starts"] = found.pop("num_steps_sampled_before_learning_starts")
+    found["train_batch_size"] = config.train_batch_size_per_learner
     return found
 
 
