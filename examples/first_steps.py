@@ -19,9 +19,9 @@ import torch
 from matplotlib import pyplot as plt
 from pictures import BLUE, GREY, show
 
+from interreplay import log_to
 from interreplay.analysis import make_report
 from interreplay.rllib import SACConfig
-from interreplay.rllib.run.result_log import RunLog
 
 warnings.filterwarnings("ignore")
 logging.getLogger("ray").setLevel(logging.ERROR)
@@ -57,14 +57,11 @@ def configured(method, seed, **arguments):
 
 
 def train(method, seed, folder, **arguments):
-    """Trains, and writes results as `custom_training.py` does, so that a report can be made of them."""
+    """Train, and write results as `interreplay train` does, so that a report can be made of them."""
     algorithm = configured(method, seed, **arguments).build_algo()
-    params = {"trainer": "SAC", "env": "Pendulum-v1", "buffer": method, "buffer_args": arguments, "seed": seed}
-    (folder / f"{method}_s{seed}").mkdir()
-    log = RunLog(folder / f"{method}_s{seed}", params | {"total_env_steps": STEPS, "learning_starts": 500})
-    while algorithm.env_steps < STEPS:
-        log.write(algorithm.train(), algorithm.env_steps)
-    log.close()
+    with log_to(algorithm, folder / f"{method}_s{seed}", total_env_steps=STEPS) as log:
+        while algorithm.env_steps < STEPS:
+            log.write(algorithm.train())
     return algorithm
 
 
@@ -74,21 +71,18 @@ algorithm = train("NMER", 0, results, k=10)
 # %% [markdown]
 # ## Watch
 #
-# An episode with deterministic actions, drawn without a screen: the pole every tenth of a second, pale at the start
-# and dark at the end, and its angle over time. With a window, or for a video, take `interreplay evaluate CHECKPOINT
-# --video pendulum.gif`.
+# `algorithm.act(obs)` returns the best action in the environment's units. Here is an episode, drawn without a screen:
+# the pole every tenth of a second, pale at the start and dark at the end, and its angle over time. With a window, or
+# for a video, take `interreplay evaluate CHECKPOINT --video pendulum.gif`.
 
 
 # %%
 def episode(algorithm, seed=0):
-    """Observations of one episode and its return."""
+    """Return the observations of one episode, and its return."""
     environment = gym.make("Pendulum-v1")
-    module = algorithm.get_module()
     seen, total = [environment.reset(seed=seed)[0]], 0.0
     while True:
-        with torch.no_grad():
-            action = module.forward_inference({"obs": torch.from_numpy(seen[-1])[None]})["actions"][0].numpy()
-        obs, reward, terminated, truncated, _ = environment.step(2.0 * action)  # networks act in [-1, 1]
+        obs, reward, terminated, truncated, _ = environment.step(algorithm.act(seen[-1]))
         seen.append(obs)
         total += float(reward)
         if terminated or truncated:

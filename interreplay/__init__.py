@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from interreplay.experience.mix import Mix
     from interreplay.experience.model_based import ModelBased
     from interreplay.experience.offline import Offline
+    from interreplay.rllib.run.algorithm_log import log_to
     from interreplay.storage.ring import Storage
     from interreplay.transitions import Transitions
 
@@ -29,6 +30,7 @@ __all__ = [
     "TrainedPolicy",
     "Transitions",
     "load_policy",
+    "log_to",
 ]
 __version__ = "0.2.0"
 
@@ -45,6 +47,7 @@ _MODULES = {
     "TrainedPolicy": "acting.trained_policy",
     "Transitions": "transitions",
     "load_policy": "acting.stored_policy",
+    "log_to": "rllib.run.algorithm_log",
 }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 class InterreplayError(Exception):
@@ -80,6 +82,10 @@ def _named_runs(numbers: Sequence[int], count: int) -> str:
     return f"run{'s' if len(numbers) > 1 else ''} {', '.join(parts)} of {count} cannot start: "
 
 
+class PartError(UsageError, TypeError):
+    """A part of a buffer returned something else than its contract states."""
+
+
 class EnvironmentFailure(InterreplayError):
     """An environment raised an error, or gave what cannot be stored.
 
@@ -141,6 +147,52 @@ class RunFailure(InterreplayError):
     """A run that failed; the message says what is kept of it and how to resume it."""
 
     exit_code = 1
+
+
+def in_words(error: BaseException) -> str:
+    """Return an error's type and message on one line; the type alone where there is no message or it cannot be read."""
+    try:
+        message = " ".join(str(error).split())
+    except Exception:  # of a `__str__` written by a user
+        message = ""
+    return f"{type(error).__name__}: {message}".removesuffix(": ")
+
+
+def copyable(error: BaseException) -> BaseException:
+    """Return an error that Ray can copy: `error`, or its words and traceback where it or one of its causes cannot be.
+
+    Exceptions are copied by calling their class with `args`. A class with more required arguments fails there.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        try:
+            copy.copy(cause)
+        except Exception:
+            return RuntimeError(in_words(error)).with_traceback(error.__traceback__)
+        cause = cause.__cause__
+    return error
+
+
+@contextlib.contextmanager
+def exits_as_errors() -> Iterator[None]:
+    """Raise what would end the program, such as ``sys.exit`` in a user's code, as an error inside the block.
+
+    Ctrl-C passes through, and so does Ray's own request to end a worker.
+
+    Raises:
+        RuntimeError: The block raised SystemExit, GeneratorExit or another exception that is not an `Exception`.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or is_request_to_end(error):
+            raise
+        raise RuntimeError(in_words(error)) from error
+
+
+def is_request_to_end(error: BaseException) -> bool:
+    """Return whether an exception is Ctrl-C, or Ray's request that a worker ends."""
+    return isinstance(error, KeyboardInterrupt) or hasattr(error, "ray_terminate_msg")
 
 
 def did_you_mean(word: str, names: Iterable[str], most: int = 1) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.errors import PartError
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import OneStep, ReadView
 from interreplay.storage.ring import Storage
@@ -136,7 +137,7 @@ def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
     return slots if len(slots) == count else None
 
 
-def wrong_answer(part: Part, answer: object, expected: type, how: str) -> TypeError:
+def wrong_answer(part: Part, answer: object, expected: type, how: str) -> PartError:
     """Return the error for a part's answer that is of another type than the contract has it.
 
     Args:
@@ -146,7 +147,7 @@ def wrong_answer(part: Part, answer: object, expected: type, how: str) -> TypeEr
         how: Its arguments, for the message.
     """
     name, given = type(part).__name__, type(answer).__name__
-    return TypeError(f"{name} returned a {given}; expected {expected.__name__}{how}")
+    return PartError(f"{name} returned a {given}; expected {expected.__name__}{how}")
 
 
 def standard_normal(shape: Sequence[int], rng: np.random.Generator, device: torch.device) -> Tensor:

@@ -23,7 +23,7 @@ def run(blocks: list[str]) -> dict[str, Any]:
 def test_the_parts_of_the_page():
     core = [block for block in BLOCKS if "rllib" not in block]
     names = run(core)
-    assert len(core) == len(BLOCKS) - 1 == 5
+    assert len(core) == len(BLOCKS) - 2 == 5
     assert {"Recent", "Contemporary", "Mirror", "Timely"} <= set(names)
 
 

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector.utils import iterate
 
-from interreplay.environments.spaces import ACTIONS, flat_actions, leaves, named_parts, nested
+from interreplay.environments.spaces import ACTIONS, check_numbers, flat_actions, leaves, named_parts, nested
 
 
 class Actions(Protocol):
@@ -131,5 +131,6 @@ def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> 
     flat = flat_actions(space)
     if not isinstance(flat, kinds):
         raise ValueError(f"the action space is {space}; expected {' or '.join(ACTIONS[kind] for kind in kinds)}")
+    check_numbers("action", flat)
     if isinstance(flat, gym.spaces.Box) and not flat.is_bounded():
         raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")

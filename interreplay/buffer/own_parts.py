@@ -9,7 +9,7 @@ from typing import Any
 
 from interreplay import neighborhood, selection, synthesis
 from interreplay.environments.own_modules import check_arguments, described, own_class
-from interreplay.errors import UsageError, accepted_names
+from interreplay.errors import UsageError, accepted_names, exits_as_errors
 from interreplay.part import Part
 
 ROOMS: dict[str, tuple[ModuleType, type]] = {
@@ -40,7 +40,8 @@ def make_part(argument: str, value: Mapping[str, Any]) -> Part:
     """
     kind = part_class(argument, value)
     try:
-        return kind(**{name: item for name, item in value.items() if name != "type"})
+        with exits_as_errors():
+            return kind(**{name: item for name, item in value.items() if name != "type"})
     except (TypeError, ValueError) as error:
         raise UsageError(f"{argument} {value['type']}: {' '.join(str(error).split())}") from error
     except Exception as error:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from interreplay.argument_checks import as_range
+from interreplay.buffer.answers import CHECKED_DRAWS, check_drawn, check_made, check_neighbors, has_own_code
 from interreplay.buffer.composition import Composition
 from interreplay.buffer.gathering import Gathered, read_neighbors
 from interreplay.buffer.sample import Sample
@@ -70,6 +71,7 @@ class ReplayBuffer(Composition):
         self.credit = credit if credit is not None else AnchorPriority()
         self.credit.check(self.selector)
         self.rng = np.random.default_rng(seed)
+        self._draws_to_check = {name: CHECKED_DRAWS for name, part in self.parts.items() if has_own_code(part)}
 
     def add(self, transitions: Transitions) -> Tensor:
         """Store transitions.
@@ -108,6 +110,8 @@ class ReplayBuffer(Composition):
 
         Raises:
             ValueError: When `size` is not positive or nothing is stored.
+            PartError: A part returned something else than its contract states. Of a user's parts, the first
+                `CHECKED_DRAWS` draws are checked.
         """
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
@@ -116,11 +120,15 @@ class ReplayBuffer(Composition):
             self._use_n_step(int(self.rng.integers(low, high, endpoint=True)))
         self.check_links()
         drawn = self.selector.draw(self.storage, size, self.rng)
+        if self._is_to_be_checked("selector"):
+            check_drawn(self.selector, drawn, size, len(self))
         self.synthesizer.prepare(self.storage, self.rng)
         found = self._gather(drawn.slots)
         made = self.synthesizer(found.anchors, found.neighbors, self.rng)
         if not isinstance(made, Synthesized):
             raise wrong_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
+        if self._is_to_be_checked("synthesizer"):
+            check_made(self.synthesizer, made, found.anchors)
         rows, mix, partners = made.rows, made.mix, found.partners
         if mix is not None:
             mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
@@ -142,6 +150,13 @@ class ReplayBuffer(Composition):
         if n_step != self.view.n_step:
             self.use_view(read_view(n_step, self.view.gamma))
 
+    def _is_to_be_checked(self, name: str) -> bool:
+        """Return whether this answer of a part is to be checked, and count it."""
+        left = self._draws_to_check.get(name, 0)
+        if left:
+            self._draws_to_check[name] = left - 1
+        return left > 0
+
     def _gather(self, slots: Tensor) -> Gathered:
         """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
         if not self.synthesizer.uses_neighbors:
@@ -150,6 +165,8 @@ class ReplayBuffer(Composition):
         found = self.neighborhood.gather(self.storage, slots, self.rng)
         if not isinstance(found, Neighbors):
             raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")
+        if self._is_to_be_checked("neighborhood"):
+            check_neighbors(self.neighborhood, found, slots, len(self))
         if found.rows is None:
             found = replace(found, slots=self.synthesizer.arrange(self.storage, slots, found.slots))
         return read_neighbors(self.view, self.storage, slots, found)

@@ -17,6 +17,7 @@ COMMANDS = {
     "export": ("interreplay.commandline.export", "a trained policy as a file: ONNX, or PyTorch's pt2"),
     "study": ("interreplay.commandline.study", "many runs at once, on one machine or many"),
     "report": ("interreplay.analysis.__main__", "figures and tables from the results of runs"),
+    "check": ("interreplay.commandline.check", "check a replay method of your own against the contract"),
     "smoketest": ("interreplay.commandline.smoketest", "is this installation sound?"),
 }
 """Modules with a function ``main(argv)`` that returns an exit code, and what they are for."""

@@ -9,22 +9,26 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.datasets import open_rows
-from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls
+from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls, network_bytes
 from interreplay.environments.lookup import Environment
 from interreplay.errors import UsageError
 from interreplay.experience import make_source
 from interreplay.flags.environment_flags import environment_of
 from interreplay.flags.offline_flags import check_recorded
 from interreplay.flags.part_flags import readable, short
+from interreplay.flags.presets import shown
 from interreplay.flags.replay_flags import replay_arguments
 from interreplay.flags.training_flags import preset_told, settings_for, settings_resumed
-from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
+from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of, check_actions
+from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.runs.machine import free_memory
 from interreplay.runs.processors import check_device, check_workers, chosen_device, own_gpus
 from interreplay.runs.resume import first_settings
 from interreplay.runs.run_folder import ensure_writable
 from interreplay.unrolls.mix_settings import make_mix
+
+WIDTHS = ("hiddens", "critic_hiddens", "lstm_cells")
 
 
 def prepared(
@@ -46,6 +50,7 @@ def prepared(
     spaces = environment.observation_space, environment.action_space
     check_actions(settings.trainer, settings.env, environment.action_space)
     recorded = check_recorded(settings, functools.partial(open_rows, spaces=spaces))
+    check_networks(settings, environment)
     memory = check_memory(settings, environment)
     ensure_writable(home or Path(settings.output_dir))
     lines = [given["config"].told()] if "config" in given else []
@@ -71,7 +76,29 @@ def describe(settings: SimpleNamespace) -> str:
         arguments["selector"] = "Prioritized"
     listed = ", ".join(f"{name}={readable(value)}" for name, value in arguments.items())
     method = f"{short(settings.buffer)}({listed})" if listed else short(settings.buffer)
-    return f"{settings.trainer} with {method} on {settings.env}, seed {settings.seed}"
+    return f"{short(settings.trainer)} with {method} on {settings.env}, seed {settings.seed}"
+
+
+def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
+    """Compare what training takes for the networks with what is free.
+
+    Raises:
+        UsageError: They will not fit.
+    """
+    spaces = environment.observation_space, environment.action_space
+    model = vars(settings)
+    count, need = network_bytes(ARCHITECTURES[architecture_of(settings.trainer)], *spaces, model)
+    free = free_memory(settings.device)
+    if need > free:
+        raise UsageError(
+            f"{shown(widths(settings))}: the networks have {count:.3g} parameters, which take {need / 1e9:.3g} GB in "
+            f"training; {free / 1e9:.3g} GB are free; expected smaller layers"
+        )
+
+
+def widths(settings: SimpleNamespace) -> dict[str, Any]:
+    """Return the settings that state how many units layers have, by name."""
+    return {name: getattr(settings, name) for name in WIDTHS if getattr(settings, name, None)}
 
 
 def check_memory(settings: SimpleNamespace, environment: Environment) -> str:

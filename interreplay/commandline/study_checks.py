@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.commandline.preparation import check_memory, replay_bytes
+from interreplay.commandline.preparation import check_memory, check_networks, replay_bytes
 from interreplay.datasets import open_rows
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import RefusedRuns, UsageError
@@ -63,6 +63,7 @@ def _reason(run: PlannedRun, execution: Execution, here: bool, memory: bool, fil
         if files:
             check_recorded(settings, functools.partial(open_rows, spaces=spaces))
         if memory:
+            check_networks(settings, environment)
             check_memory(settings, environment)
         else:
             replay_bytes(settings, environment)

@@ -14,7 +14,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from interreplay.commandline.preparation import prepared
-from interreplay.errors import EnvironmentFailure, NonFiniteError, RunFailure, RunnerLost, TrainingDiverged, UsageError
+from interreplay.errors import (
+    EnvironmentFailure,
+    NonFiniteError,
+    RunFailure,
+    RunnerLost,
+    TrainingDiverged,
+    UsageError,
+    in_words,
+    is_request_to_end,
+)
 from interreplay.flags import presets
 from interreplay.flags.config_files import origins_named
 from interreplay.flags.parser import program
@@ -134,7 +143,7 @@ def run_name(settings: SimpleNamespace) -> str:
     shipped = settings.preset in (*presets.names(), presets.NONE)
     if not shipped or (settings.preset != presets.NONE and not presets.load(settings.preset).automatic):
         method.append(Path(settings.preset).stem)
-    return f"{settings.trainer}_{settings.env}_{'-'.join(method)}_s{settings.seed}"
+    return f"{short(settings.trainer)}_{settings.env}_{'-'.join(method)}_s{settings.seed}"
 
 
 def train(
@@ -184,7 +193,9 @@ def train(
         with Interrupts(training.stop, training.save_soon) as interrupts, watch:
             for result in training.iterations():
                 reporter.iteration(algo.env_steps, result)
-    except Exception as error:
+    except BaseException as error:
+        if is_request_to_end(error):
+            raise
         rescue(error, training, again)
         raise
     finally:
@@ -210,7 +221,7 @@ def best_told(folder: RunFolder) -> str:
     return "".join(f", best {path.name}" for path in inside(folder.path)[-1:])
 
 
-def rescue(error: Exception, training: Training, again: str) -> None:
+def rescue(error: BaseException, training: Training, again: str) -> None:
     """Save what an error left whole, and raise what says so in one line in its place; a bug keeps its traceback.
 
     Args:
@@ -232,8 +243,9 @@ def rescue(error: Exception, training: Training, again: str) -> None:
         report.write_text("".join(traceback.format_exception(error)))
     if isinstance(error, TrainingDiverged):  # a resumed run would diverge again
         raise RunFailure(f"{error}; {training.last_checkpoint()}; {report} holds the traceback") from error
-    if isinstance(error, EnvironmentFailure | RunnerLost):
-        raise RunFailure(f"{error}; {training.rescue()}; {report} holds the traceback; {again}") from error
+    if isinstance(error, EnvironmentFailure | RunnerLost) or not isinstance(error, Exception):
+        reason = str(error) if isinstance(error, Exception) else f"the run was ended by {in_words(error)}"
+        raise RunFailure(f"{reason}; {training.rescue()}; {report} holds the traceback; {again}") from error
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import gymnasium as gym
 import torch
@@ -10,6 +12,7 @@ import torch
 from interreplay.datasets.env_columns import columns_of_spaces
 from interreplay.environments.spaces import leaves
 from interreplay.experience.source import RowSource
+from interreplay.learning.architectures import Architecture, encoder_of
 from interreplay.storage.columns import column_of
 from interreplay.transitions import join_parts
 from interreplay.unrolls.mixture import UnrollMix
@@ -36,6 +39,34 @@ def estimate(
     if "success" in buffer.columns_wanted:
         columns["extras.success"] = ((), torch.bool)
     return buffer.nbytes(columns)
+
+
+def network_bytes(
+    architecture: Architecture, observation_space: gym.Space, action_space: gym.Space, model: Mapping[str, Any]
+) -> tuple[float, float]:
+    """Return how many parameters the networks of an algorithm have, and bytes that training takes for them.
+
+    The networks are made without memory. A trained parameter takes four numbers: itself, its gradient and two of Adam.
+
+    Args:
+        architecture: Of the algorithm.
+        observation_space: Of one environment.
+        action_space: Of one environment.
+        model: Settings of the networks by name.
+    """
+    with torch.random.fork_rng(devices=[]):
+        encoder, inputs = encoder_of(observation_space, model)
+        try:
+            with torch.device("meta"):
+                networks = architecture.make(inputs, action_space, model, inference_only=False)
+        except NotImplementedError:
+            raise
+        except RuntimeError:  # more numbers than can be counted in 64 bits
+            return math.inf, math.inf
+    parameters = [*encoder.parameters(), *networks.parameters()]
+    count = sum(each.numel() for each in parameters)
+    trained = sum(each.numel() for each in parameters if each.requires_grad)
+    return count, 4 * (count + 3 * trained)
 
 
 def estimate_unrolls(observation_space: gym.Space, action_space: gym.Space, mix: UnrollMix, steps: int) -> int:

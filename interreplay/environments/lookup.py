@@ -13,10 +13,10 @@ import numpy as np
 from gymnasium.envs.registration import find_highest_version, load_env_creator, parse_env_id
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import described, import_own
-from interreplay.environments.spaces import leaves, named_parts
+from interreplay.environments.own_modules import described, import_own, unchanged_default_dtype
+from interreplay.environments.spaces import check_numbers, leaves, named_parts
 from interreplay.environments.wrapped import wrap
-from interreplay.errors import UsageError, accepted_names, did_you_mean
+from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors
 from interreplay.storage.frame_pool import shared
 from interreplay.transitions import as_tensor
 
@@ -68,14 +68,21 @@ def find_environment(
     env = wrap(_made(name, asked, arguments or {}), wrappers, _stackable(name, frame_stack))
     note = f"{asked} {reason}; using {name}" if name != asked else ""
     spaces = env.observation_space, env.action_space
-    stacks = _stacks(env)
-    env.close()
+    try:
+        for which, space in zip(("observation", "action"), spaces, strict=True):
+            check_numbers(which, space)
+        with exits_as_errors():
+            stacks = _stacks(env)
+            env.close()
+    except Exception as error:
+        said = str(error) if isinstance(error, ValueError) else described(error)
+        raise UsageError(f"environment {name!r}: {said}") from error
     return Environment(name, *spaces, note, stacks)
 
 
 def _made(name: str, asked: str, arguments: Mapping[str, Any]) -> gym.Env:
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), exits_as_errors(), unchanged_default_dtype():
             warnings.simplefilter("ignore")
             _check_arguments(name, arguments)
             return gym.make(name, **arguments)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from interreplay.environments.current_folder import search_here
-from interreplay.errors import UsageError, accepted_names, did_you_mean
+from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors, in_words
 
 
 def import_own(module: str, asked: str, expected: str) -> ModuleType:
@@ -32,7 +35,8 @@ def import_own(module: str, asked: str, expected: str) -> ModuleType:
         raise UsageError(f"{asked} names a module of Python's own; expected such as {expected}")
     search_here()
     try:
-        return importlib.import_module(module)
+        with exits_as_errors(), unchanged_default_dtype():
+            return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):
             raise UsageError(f"{asked}: {module} imports {error.name!r}, which is not installed") from None
@@ -44,30 +48,33 @@ def import_own(module: str, asked: str, expected: str) -> ModuleType:
         raise UsageError(f"{asked}: {module} cannot be imported: {described(error)}") from error
 
 
-def own_class(asked: str, base: type, what: str) -> Any:
+def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
     """Return the class that ``module:Class`` names.
 
     Args:
         asked: The name.
-        base: The class that it has to be derived from: nothing else is ever called, whatever a checkpoint names.
+        base: The class, or one of the classes, that it must be derived from: nothing else is ever called, whatever a
+            checkpoint names.
         what: What it is to be, the beginning of messages.
 
     Raises:
         UsageError: There is no such module, or no such class in it.
     """
     module, _, name = asked.rpartition(":")
-    found = vars(import_own(module, f"{what} {asked!r}", f"my_module:My{base.__name__}")).get(name)
+    bases = " or ".join(one.__name__ for one in (base if isinstance(base, tuple) else (base,)))
+    example = bases.partition(" ")[0]
+    found = vars(import_own(module, f"{what} {asked!r}", f"my_module:My{example}")).get(name)
     if found is None:  # also what a module makes when it is asked for
         found = getattr(sys.modules[module], name, None)
     if inspect.isclass(found) and issubclass(found, base):
         return found
     fitting = [key for key, value in vars(sys.modules[module]).items() if _is_own(value, base, module)]
     listed = f"{did_you_mean(name, fitting)} accepted: {', '.join(fitting) or 'none that is there'}".lstrip()
-    reason = f"{module} has no {name!r}" if found is None else f"{name} is no subclass of {base.__name__}"
+    reason = f"{module} has no {name!r}" if found is None else f"{name} is no subclass of {bases}"
     raise UsageError(f"{what} {asked!r}: {reason}; {listed}")
 
 
-def _is_own(value: Any, base: type, module: str) -> bool:
+def _is_own(value: Any, base: type | tuple[type, ...], module: str) -> bool:
     return inspect.isclass(value) and issubclass(value, base) and value.__module__ == module
 
 
@@ -93,7 +100,24 @@ def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Colle
             raise UsageError(f"{what} takes no argument {name!r}; {accepted_names(name, names)}")
 
 
-def described(error: Exception) -> str:
-    """Return an error with the place in somebody's code that raised it."""
+@contextlib.contextmanager
+def unchanged_default_dtype() -> Iterator[None]:
+    """Refuse a user's code that changes torch's default dtype inside the block, after restoring it.
+
+    Raises:
+        ValueError: The dtype has changed.
+    """
+    before = torch.get_default_dtype()
+    yield
+    found = torch.get_default_dtype()
+    if found is not before:
+        torch.set_default_dtype(before)
+        raise ValueError(f"torch's default dtype was set to {found}; expected that it stays {before}")
+
+
+def described(error: BaseException) -> str:
+    """Return an error with the place in a user's code that raised it."""
+    while isinstance(error.__cause__, BaseException) and not isinstance(error.__cause__, Exception):
+        error = error.__cause__  # what `exits_as_errors` replaced
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
+    return f"{in_words(error)} ({place.filename}, line {place.lineno})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -62,6 +63,21 @@ def leaves(space: gym.Space) -> dict[str, gym.Space]:
     if not found:
         raise ValueError(f"the observation space {space} has no parts")
     return found
+
+
+def check_numbers(which: str, space: gym.Space) -> None:
+    """Refuse a space without any number, such as a Box of shape (0,).
+
+    Args:
+        which: "observation" or "action", for the message.
+        space: Of one observation or action.
+
+    Raises:
+        ValueError: Naming the space.
+    """
+    parts = [part for _, part in _walk(space, "")]
+    if all(getattr(part, "shape", None) is not None and math.prod(part.shape) == 0 for part in parts):
+        raise ValueError(f"the {which} space {space} has no numbers; expected at least one")
 
 
 def named_parts(observation: Any) -> Any:

@@ -14,8 +14,14 @@ import gymnasium as gym
 from gymnasium.wrappers import FrameStackObservation
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import check_arguments, described, import_own, own_class
-from interreplay.errors import UsageError
+from interreplay.environments.own_modules import (
+    check_arguments,
+    described,
+    import_own,
+    own_class,
+    unchanged_default_dtype,
+)
+from interreplay.errors import UsageError, exits_as_errors
 
 NAME = "interreplay/Wrapped-v0"
 
@@ -98,6 +104,7 @@ def _wrapped(env: gym.Env, wrapper: Mapping[str, Any]) -> gym.Env:
     kind = own_class(name, gym.Wrapper, "wrapper")
     check_arguments(f"wrapper {name}", kind, arguments, leave_out=("env",))
     try:
-        return kind(env, **arguments)
+        with exits_as_errors(), unchanged_default_dtype():
+            return kind(env, **arguments)
     except Exception as error:
         raise UsageError(f"wrapper {name} cannot be made: {described(error)}") from error

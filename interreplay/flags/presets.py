@@ -21,7 +21,7 @@ import yaml
 from interreplay.errors import UsageError, accepted_names
 from interreplay.flags.replay_flags import names_method, replay_for
 from interreplay.flags.values import written
-from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.algorithms_table import ALGORITHMS, built_in, is_algorithm
 
 FOLDER = Path(__file__).resolve().parents[1] / "presets"
 NONE = "none"
@@ -52,6 +52,7 @@ class Preset:
         Raises:
             UsageError: It is not for this algorithm.
         """
+        trainer = built_in(trainer)
         if trainer not in self.trainers:
             raise UsageError(f"preset {self.name} is for {' and '.join(self.trainers)}, not for {trainer}")
         found: dict[str, Any] = {}
@@ -146,6 +147,9 @@ def check_needs(preset: Preset, settings: Mapping[str, Any]) -> None:
 
 def automatic(env: str, trainer: str) -> Preset:
     """Return the preset that an environment asks for, of those for an algorithm; the one without settings else."""
+    if not is_algorithm(trainer):
+        return DEFAULTS  # rejected elsewhere
+    trainer = built_in(trainer)
     fitting = (preset for preset in map(load, names()) if preset.automatic and trainer in preset.trainers)
     return next((preset for preset in fitting if preset.knows(env)), DEFAULTS)
 

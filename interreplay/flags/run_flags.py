@@ -35,7 +35,14 @@ _invocation = partial(Flag, scope="invocation", in_study="")
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "what to train": (
-        Flag("trainer", str, "SAC", f"algorithm: {', '.join(ALGORITHMS)}", scope="identity", in_study="trainers"),
+        Flag(
+            "trainer",
+            str,
+            "SAC",
+            f"algorithm: {', '.join(ALGORITHMS)}, or module:Class of your own",
+            scope="identity",
+            in_study="trainers",
+        ),
         Flag(
             "env",
             str,

@@ -27,7 +27,7 @@ from interreplay.flags.run_flags import (
     by_name,
     with_scope,
 )
-from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.algorithms_table import ALGORITHMS, is_algorithm
 
 
 def make_parser() -> FlagParser:
@@ -54,8 +54,8 @@ def settings_for(given: Mapping[str, Any]) -> SimpleNamespace:
     """
     given = by_name(given)
     trainer = given.get("trainer", DEFAULTS["trainer"])
-    if trainer not in ALGORITHMS:
-        raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}")
+    if not is_algorithm(trainer):
+        raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}, or module:Class")
     check_rows(given, trainer)
     preset, said = presets.with_method(preset_for(given), trainer), {**tuned_for(given), **given}
     settings = unsaid(trainer) | algorithm_settings(said, trainer)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium as gym
 
+from interreplay.environments.own_modules import own_class
 from interreplay.environments.spaces import ACTIONS, flat_actions
 from interreplay.errors import UsageError
 from interreplay.learning.setting_fields import defaults
@@ -37,6 +38,7 @@ class Algorithm:
         buffer_args: Arguments of this; none of "Uniform".
         unrolls: Whether it learns from unrolls, not from replayed transitions.
         of_run: Defaults of flags of the run that differ from those of other algorithms.
+        like: The built-in algorithm whose presets apply, where it is a user's own; "" for a built-in one.
     """
 
     config: str
@@ -46,6 +48,7 @@ class Algorithm:
     buffer_args: Mapping[str, Any] = field(default_factory=dict)
     unrolls: bool = False
     of_run: Mapping[str, Any] = field(default_factory=dict)
+    like: str = ""
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -70,31 +73,87 @@ def _of_unrolls(config: str, settings: type, steps: int, envs: int, *mix: Mappin
 _RESERVOIR = {"type": "uniform", "capacity": 10_000, "share": 0.5, "insertion": "reservoir"}
 _NEWEST = {"type": "uniform", "capacity": 10_000, "share": 0.75}
 
-ALGORITHMS = {
-    "SAC": Algorithm("SACConfig", SACSettings, _BOTH),
-    "TQC": Algorithm("TQCConfig", TQCSettings),
-    "CrossQ": Algorithm("CrossQConfig", CrossQSettings),
-    "TD3": Algorithm("TD3Config", TD3Settings),
-    "DDPG": Algorithm("DDPGConfig", DDPGSettings),
-    "DQN": Algorithm("DQNConfig", DQNSettings, _DISCRETE),
-    "DDQN": Algorithm("DDQNConfig", DDQNSettings, _DISCRETE),
-    "DuelingDQN": Algorithm("DuelingDQNConfig", DuelingDQNSettings, _DISCRETE),
-    "NoisyDQN": Algorithm("NoisyDQNConfig", NoisyDQNSettings, _DISCRETE),
-    "C51": Algorithm("C51Config", C51Settings, _DISCRETE),
-    "QRDQN": Algorithm("QRDQNConfig", QRDQNSettings, _DISCRETE),
-    "Rainbow": Algorithm("RainbowConfig", RainbowSettings, _DISCRETE, "PER", {"alpha": 0.5}),
-    "IMPALA": _of_unrolls("IMPALAConfig", IMPALASettings, 20, 32),
-    "CLEAR": _of_unrolls("CLEARConfig", CLEARSettings, 20, 32, {"type": "queue", "share": 0.5}, _RESERVOIR),
-    "LASER": _of_unrolls("LASERConfig", LASERSettings, 20, 32, {"type": "queue", "share": 0.25}, _NEWEST),
-    "A2C": _of_unrolls("A2CConfig", A2CSettings, 5, 16),
-    "A3C": _of_unrolls("A3CConfig", A3CSettings, 5, 1),
-}
+
+class Table(dict[str, Algorithm]):
+    """Algorithms by name; a user's own is looked up by ``module:Class`` when it is requested."""
+
+    def __missing__(self, name: str) -> Algorithm:
+        if ":" not in name:
+            raise KeyError(name)
+        return own_algorithm(name)
+
+
+ALGORITHMS = Table(
+    {
+        "SAC": Algorithm("SACConfig", SACSettings, _BOTH),
+        "TQC": Algorithm("TQCConfig", TQCSettings),
+        "CrossQ": Algorithm("CrossQConfig", CrossQSettings),
+        "TD3": Algorithm("TD3Config", TD3Settings),
+        "DDPG": Algorithm("DDPGConfig", DDPGSettings),
+        "DQN": Algorithm("DQNConfig", DQNSettings, _DISCRETE),
+        "DDQN": Algorithm("DDQNConfig", DDQNSettings, _DISCRETE),
+        "DuelingDQN": Algorithm("DuelingDQNConfig", DuelingDQNSettings, _DISCRETE),
+        "NoisyDQN": Algorithm("NoisyDQNConfig", NoisyDQNSettings, _DISCRETE),
+        "C51": Algorithm("C51Config", C51Settings, _DISCRETE),
+        "QRDQN": Algorithm("QRDQNConfig", QRDQNSettings, _DISCRETE),
+        "Rainbow": Algorithm("RainbowConfig", RainbowSettings, _DISCRETE, "PER", {"alpha": 0.5}),
+        "IMPALA": _of_unrolls("IMPALAConfig", IMPALASettings, 20, 32),
+        "CLEAR": _of_unrolls("CLEARConfig", CLEARSettings, 20, 32, {"type": "queue", "share": 0.5}, _RESERVOIR),
+        "LASER": _of_unrolls("LASERConfig", LASERSettings, 20, 32, {"type": "queue", "share": 0.25}, _NEWEST),
+        "A2C": _of_unrolls("A2CConfig", A2CSettings, 5, 16),
+        "A3C": _of_unrolls("A3CConfig", A3CSettings, 5, 1),
+    }
+)
+
+
+def own_algorithm(name: str) -> Algorithm:
+    """Return the row of a user's algorithm, which is that of the built-in one that its configuration derives from.
+
+    Args:
+        name: ``module:Class``.
+
+    Raises:
+        UsageError: There is no such class, or it is not an algorithm whose configuration derives from a built-in one.
+    """
+    found = own_class(name, object, "trainer")
+    bases = [base for base in getattr(getattr(found, "config_class", None), "__mro__", ()) if _is_ours(base)]
+    configs = {row.config: like for like, row in ALGORITHMS.items()}
+    like = next((configs[base.__name__] for base in bases if base.__name__ in configs), "")
+    if not like or not any(map(_is_ours, found.__mro__)):
+        raise UsageError(
+            f"trainer {name!r}: {found.__name__} is not an algorithm; expected a subclass of OffPolicyAlgorithm or of "
+            "another algorithm of interreplay.rllib, whose config_class derives from one of its configurations"
+        )
+    return replace(ALGORITHMS[like], config=name, settings=found.config_class.settings_class, like=like)
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("interreplay.rllib.")
+
+
+def is_algorithm(name: str) -> bool:
+    """Return whether a name is that of a built-in algorithm, or could be that of a user's own."""
+    return name in ALGORITHMS or ":" in name
+
+
+def built_in(name: str) -> str:
+    """Return the built-in algorithm that presets refer to: `name`, or what a user's own algorithm derives from."""
+    return ALGORITHMS[name].like or name
+
 
 UNROLLS = tuple(name for name, row in ALGORITHMS.items() if row.unrolls)
 """Algorithms that learn from unrolls."""
 
 VARIANTS = frozenset(name for name, row in ALGORITHMS.items() if issubclass(row.settings, DQNSettings))
 """DQN, and what differs from it in its defaults alone."""
+
+
+def architecture_of(trainer: str) -> str:
+    """Return the name in `interreplay.learning.architectures` of an algorithm's networks."""
+    name = built_in(trainer)
+    if name in VARIANTS:
+        return "DQN"
+    return "IMPALA" if ALGORITHMS[name].unrolls else name
 
 
 def check_actions(trainer: str, env: str, space: gym.Space, flag: str = "--trainer") -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 from torch import nn
 
+from interreplay.environments.spaces import check_numbers
 from interreplay.learning.crossq import CrossQNetworks
 from interreplay.learning.deterministic import DeterministicNetworks
 from interreplay.learning.discrete_sac import DiscreteSACNetworks
@@ -153,6 +154,7 @@ def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: floa
 
 def encoder_of(space: gym.Space, model: Mapping[str, Any]) -> tuple[nn.Module, int]:
     """Return what encodes observations of a space for the networks, and how many numbers it makes of one."""
+    check_numbers("observation", space)
     kind, dtype = model.get("encoder"), model.get("conv_dtype", "float32")  # only some algorithms name convolutions
     return make_encoder(space, model["normalize_observations"], kind, dtype)
 

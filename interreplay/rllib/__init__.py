@@ -35,6 +35,7 @@ from interreplay.rllib.algorithms.dqn_variants import (
     Rainbow,
     RainbowConfig,
 )
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SAC, SACConfig
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.configs import (
@@ -72,6 +73,7 @@ __all__ = [
     "LASERConfig",
     "NoisyDQN",
     "NoisyDQNConfig",
+    "OffPolicyAlgorithm",
     "QRDQN",
     "QRDQNConfig",
     "Rainbow",

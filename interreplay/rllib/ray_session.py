@@ -20,7 +20,7 @@ from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
 from interreplay.environments.checker_warnings import show_checker_warnings
 from interreplay.environments.current_folder import LAST
-from interreplay.runs.ray_folder import private_folder
+from interreplay.runs.ray_folder import check_start, private_folder
 
 OBJECT_STORE = 256 * 1024**2
 _QUIET = {
@@ -76,8 +76,12 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
     Args:
         cpus: CPUs that it hands out; None for all of the machine.
         gpus: GPUs likewise; None for those that it finds.
+
+    Raises:
+        UsageError: Ray cannot start here.
     """
     if not ray.is_initialized():
+        check_start(OBJECT_STORE)
         if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
             # Ray asks for a token by default, one file for all its clusters that two first starts would both write.
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.losses import CriticLoss
-from interreplay.part import Part
+from interreplay.part import Part, wrong_answer
 
 
 class Stored(Protocol):
@@ -87,7 +87,10 @@ class Selector(Part, ABC):
 
     def draw(self, stored: Stored, size: int, rng: np.random.Generator) -> Drawn:
         """Draw `size` stored rows, with all that there is to say of each; `select` and no more by default."""
-        return Drawn(*self.select(stored, size, rng), critic_loss=self.critic_loss)
+        selected = self.select(stored, size, rng)
+        if not isinstance(selected, tuple) or len(selected) != 2:
+            raise wrong_answer(self, selected, tuple, " of two, slots and probabilities")
+        return Drawn(*selected, critic_loss=self.critic_loss)
 
     def evict(self, storage: Stored, slots: Tensor) -> None:
         """Take leave of the rows in `slots` ``(n,)``, each once, oldest first, which are about to be overwritten."""

@@ -8,7 +8,7 @@ import pytest
 
 from cluster_deployment import submit
 from interreplay.analysis import __main__ as analysis
-from interreplay.commandline import evaluate, export, smoketest, study
+from interreplay.commandline import check, evaluate, export, smoketest, study
 from interreplay.commandline.main import COMMANDS
 from interreplay.flags.run_flags import FLAGS
 from interreplay.flags.training_flags import make_parser
@@ -24,6 +24,7 @@ def parsers():
         "evaluate": evaluate.make_parser(),
         "export": export.make_parser(),
         "report": analysis.make_parser(),
+        "check": check.make_parser(),
         "smoketest": smoketest.make_parser(),
         "submit": submit.make_parser(),
     }

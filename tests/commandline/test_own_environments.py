@@ -176,6 +176,130 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(folder, words, parts, 
     assert not (folder / "results").exists()
 
 
+MISBEHAVING = """
+import sys
+import gymnasium as gym
+import numpy as np
+import torch
+
+
+class Hot(Exception):
+    def __init__(self, part, state):
+        super().__init__(f"the {part} is {state}")
+
+
+def two_arguments():
+    raise Hot("motor", "hot")
+
+
+def generator_exit():
+    raise GeneratorExit
+
+
+class Misbehaving(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Box(-1, 1, (1,))
+    steps = 0
+
+    def __init__(self, fail=None, at=80):
+        self.fail, self.at = fail, at
+        if self.at == 0:
+            self.fail()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == self.at:
+            self.fail()
+        return np.zeros(2, np.float32), 1.0, False, self.steps % 20 == 0, {}
+
+
+class Empty(Misbehaving):
+    observation_space = gym.spaces.Box(-1, 1, (0,))
+
+
+FAILURES = {
+    "Exit": lambda: sys.exit(3),
+    "GeneratorExit": generator_exit,
+    "Hot": two_arguments,
+    "Dtype": lambda: torch.set_default_dtype(torch.float64),
+}
+for name, fail in FAILURES.items():
+    gym.register(f"{name}-v0", entry_point=Misbehaving, kwargs={"fail": fail})
+    gym.register(f"{name}InEvaluation-v0", entry_point=Misbehaving, kwargs={"fail": fail, "at": 200})
+    gym.register(f"{name}AtOnce-v0", entry_point=Misbehaving, kwargs={"fail": fail, "at": 0})
+gym.register("Empty-v0", entry_point=Empty)
+"""
+AT_STEP_80 = {
+    "Exit": "raised SystemExit: 3",
+    "GeneratorExit": "raised GeneratorExit",
+    "Hot": "raised Hot: the motor is hot",
+    "Dtype": "set torch's default dtype to torch.float64",
+}
+
+
+@pytest.fixture
+def misbehaving(folder):
+    (folder / "misbehaving.py").write_text(MISBEHAVING)
+    yield folder
+    sys.modules.pop("misbehaving", None)
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("name", AT_STEP_80)
+def test_an_environment_that_misbehaves_ends_a_run_with_one_line_and_a_checkpoint(misbehaving, name, capsys):
+    assert train.main([*TINY, "--env", f"misbehaving:{name}-v0", "--evaluation_interval", "0"]) == 1
+    check_ended(misbehaving, name, capsys.readouterr().err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AT_STEP_80)
+def test_an_environment_that_misbehaves_in_another_process_ends_a_run_in_the_same_way(misbehaving, name):
+    words = ["train", *TINY, "--env", f"misbehaving:{name}-v0", "--num_workers", "1", "--evaluation_interval", "0"]
+    command, environment = [sys.executable, "-m", "interreplay", *words], os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=misbehaving, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert done.returncode == 1
+    check_ended(misbehaving, name, done.stderr)
+
+
+def check_ended(folder, name, err):
+    """Require one line, a checkpoint of all steps before the failure and the traceback in a file."""
+    (line,) = err.splitlines()
+    assert f"the environment misbehaving:{name}-v0 {AT_STEP_80[name]}" in line and "at env step 80; " in line
+    (home,) = (folder / "results").iterdir()
+    assert (home / "error.txt").exists() and (home / "checkpoint_00000079").is_dir()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_environment_that_misbehaves_ends_an_evaluation_with_one_line(misbehaving, capsys):
+    words = ["--env", "misbehaving:ExitInEvaluation-v0", "--evaluation_interval", "0"]
+    assert train.main([*TINY, *words]) == 0
+    (home,) = (misbehaving / "results").iterdir()
+    capsys.readouterr()
+    assert evaluate.main([str(home), "--episodes", "30"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "raised SystemExit: 3" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("ExitAtOnce", ["cannot be made: SystemExit: 3", "misbehaving.py, line"]),
+        ("GeneratorExitAtOnce", ["cannot be made: GeneratorExit"]),
+        ("HotAtOnce", ["cannot be made: Hot: the motor is hot"]),
+        ("DtypeAtOnce", ["cannot be made", "default dtype was set to torch.float64"]),
+        ("Empty", ["the observation space Box([], [], (0,), float32) has no numbers"]),
+    ],
+)
+def test_an_environment_that_cannot_be_made_is_one_line(misbehaving, name, parts, capsys):
+    assert train.main([*TINY, "--env", f"misbehaving:{name}-v0"]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and all(part in line for part in parts)
+
+
 def test_games_stack_their_frames_themselves():
     pytest.importorskip("ale_py")
     with pytest.raises(UsageError, match="stacks frames itself; use --env_kwargs frame_stack=2"):

@@ -59,7 +59,9 @@ def test_the_folder_of_a_run_is_named_by_its_parts_and_its_preset(words, name, t
 def as_a_module() -> str:
     """What a reader of the page has in a file of their own: its classes, without what is tried out with them."""
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    classes = [block.partition("\n\n\none, other = ")[0] for block in blocks if "class " in block]
+    classes = [
+        block.partition("\n\n\none, other = ")[0] for block in blocks if "class " in block and "rllib" not in block
+    ]
     more = "from interreplay import ReplayBuffer\nfrom interreplay.synthesis import Mixup\n"
     return more + "from interreplay.synthesis.coefficient import Beta\n\n" + "\n\n".join(classes)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 
 
 class Counting(gym.Env):
@@ -55,6 +57,72 @@ class Parts(Counting):
 class Raises(Counting):
     def fail(self, result):
         raise RuntimeError("the motor\nburnt out")
+
+
+class TwoArguments(Exception):
+    """Ray copies exceptions by calling their class with `args`, of which this one has too few."""
+
+    def __init__(self, part, state):
+        super().__init__(f"the {part} is {state}")
+
+
+class NotPicklable(Exception):
+    def __init__(self, text):
+        super().__init__(text)
+        self.function = lambda: None
+
+
+class Unreadable(Exception):
+    def __str__(self):
+        raise RuntimeError("no message")
+
+
+class RaisesWithTwoArguments(Counting):
+    def fail(self, result):
+        raise TwoArguments("motor", "hot")
+
+
+class RaisesBecauseOfTwoArguments(Counting):
+    def fail(self, result):
+        raise RuntimeError("stopped") from TwoArguments("motor", "hot")
+
+
+class RaisesNotPicklable(Counting):
+    def fail(self, result):
+        raise NotPicklable("the motor is hot")
+
+
+class RaisesUnreadable(Counting):
+    def fail(self, result):
+        raise Unreadable
+
+
+class Exits(Counting):
+    def fail(self, result):
+        sys.exit("the license is missing")
+
+
+class ExitsInReset(Counting):
+    def reset(self, *, seed=None, options=None):
+        if self.total:
+            sys.exit(3)
+        return super().reset(seed=seed)
+
+
+class ExitsWhenClosed(Counting):
+    def close(self):
+        sys.exit(3)
+
+
+class RaisesGeneratorExit(Counting):
+    def fail(self, result):
+        raise GeneratorExit
+
+
+class ChangesDefaultDtype(Counting):
+    def fail(self, result):
+        torch.set_default_dtype(torch.float64)
+        return result
 
 
 class RaisesInReset(Counting):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import failing_envs
+import gymnasium as gym
 import pytest
 import ray
 import torch
@@ -34,6 +35,14 @@ def config(env, **env_config):
 FAILURES = [
     (failing_envs.Raises, "raised RuntimeError: the motor burnt out", 6),
     (failing_envs.RaisesInReset, "raised OSError: no contact to the robot", 5),
+    (failing_envs.RaisesWithTwoArguments, "raised TwoArguments: the motor is hot", 6),
+    (failing_envs.RaisesBecauseOfTwoArguments, "raised RuntimeError: stopped", 6),
+    (failing_envs.RaisesNotPicklable, "raised NotPicklable: the motor is hot", 6),
+    (failing_envs.RaisesUnreadable, "raised Unreadable", 6),
+    (failing_envs.Exits, "raised SystemExit: the license is missing", 6),
+    (failing_envs.ExitsInReset, "raised SystemExit: 3", 5),
+    (failing_envs.RaisesGeneratorExit, "raised GeneratorExit", 6),
+    (failing_envs.ChangesDefaultDtype, "set torch's default dtype to torch.float64; expected that it stays", 6),
     (failing_envs.ResetWithoutSeed, "unexpected keyword argument 'seed' in reset", 0),
     (failing_envs.FourValues, "gave 4 values in step; expected five", 6),
     (failing_envs.AnotherShape, r"gave an observation of shape \(3,\); its observation space has \(2,\)", 6),
@@ -53,6 +62,41 @@ def test_one_named_error_says_what_happened_and_where(env, message, rows):
     assert error.env == env.__name__ and "\n" not in str(error)
     assert algorithm.env_steps == rows == len(algorithm.replay_buffer)
     algorithm.stop()
+
+
+def test_the_default_dtype_is_restored_for_the_checkpoint():
+    algorithm = config(failing_envs.ChangesDefaultDtype).build_algo()
+    with pytest.raises(EnvironmentFailure):
+        algorithm.train()
+    assert torch.get_default_dtype() is torch.float32
+    algorithm.stop()
+
+
+def test_an_environment_that_exits_when_it_is_closed_ends_no_program():
+    algorithm = config(failing_envs.ExitsWhenClosed).build_algo()
+    algorithm.train()
+    algorithm.stop()
+
+
+def test_ctrl_c_in_a_step_passes_through():
+    class Interrupted(failing_envs.Counting):
+        def fail(self, result):
+            raise KeyboardInterrupt
+
+    algorithm = config(Interrupted).build_algo()
+    with pytest.raises(KeyboardInterrupt):
+        algorithm.train()
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("which", ["observation", "action"])
+def test_a_space_without_numbers_is_refused(which):
+    class Empty(failing_envs.Counting):
+        pass
+
+    setattr(Empty, f"{which}_space", gym.spaces.Box(-1, 1, (0,)))
+    with pytest.raises(ValueError, match=f"the {which} space Box.* has no numbers; expected at least one"):
+        config(Empty).build_algo()
 
 
 def test_the_cause_is_kept():
@@ -100,6 +144,29 @@ def test_a_failure_in_an_evaluation_is_the_same_error(setting):
     algorithm = made.build_algo()
     with pytest.raises(EnvironmentFailure, match="Raises raised RuntimeError: the motor burnt out"):
         algorithm.train()
+    algorithm.stop()
+
+
+REMOTE = [
+    failing_envs.RaisesWithTwoArguments,
+    failing_envs.RaisesNotPicklable,
+    failing_envs.RaisesUnreadable,
+    failing_envs.Exits,
+    failing_envs.RaisesGeneratorExit,
+    failing_envs.ChangesDefaultDtype,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", REMOTE, ids=[env.__name__ for env in REMOTE])
+def test_the_same_error_comes_from_a_remote_runner(env, tmp_path):
+    message = next(message for other, message, _ in FAILURES if other is env)
+    made = config(env).env_runners(num_env_runners=1).fault_tolerance(restart_failed_env_runners=False)
+    algorithm = made.build_algo()
+    with pytest.raises(EnvironmentFailure, match=message):
+        algorithm.train()
+    assert algorithm.env_steps == 6
+    algorithm.save_to_path(str(tmp_path / "checkpoint"))
     algorithm.stop()
 
 

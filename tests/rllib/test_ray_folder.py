@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from interreplay.errors import UsageError
 from interreplay.runs import ray_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,3 +111,67 @@ def test_a_ray_that_was_started_and_stopped_before_does_no_harm():
         [sys.executable, "-c", f"{before}; {ours}"], capture_output=True, text=True, env=own, cwd=ROOT
     )
     assert done.stdout.split() == ["True"], done.stderr[-2000:]
+
+
+TRAIN = (
+    "--env CartPole-v1 --trainer DQN --hiddens 8 --learning_starts 20 --train_batch_size 8 --total_env_steps 30 "
+    "--quiet --evaluation_interval 0"
+)
+REFUSED = {
+    "argument": (f"{TRAIN} --output_dir r$'\\xff'", "is not UTF-8; Ray expects UTF-8"),
+    "folder": (f"{TRAIN} --output_dir results", "is not UTF-8; Ray expects UTF-8"),
+    "locale": (f"{TRAIN} --output_dir é", "is not UTF-8; Ray expects UTF-8 (PYTHONUTF8=1"),
+    "long folder": (f"{TRAIN} --output_dir results", "bytes; expected at most"),
+    "small files": (f"{TRAIN} --output_dir results", "(ulimit -f); Ray needs at least 285 MB"),
+}
+BEFORE = {
+    "folder": "mkdir c$'\\xff'; cd c$'\\xff'",
+    "locale": "export LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0",
+    "long folder": f"export RAY_TMPDIR=$PWD/{'x' * 110}",
+    "small files": "ulimit -f 10",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_ray_cannot_start_a_run_ends_with_one_line(tmp_path, name):
+    words, message = REFUSED[name]
+    command = f"{BEFORE.get(name, ':')}; {sys.executable} -m interreplay train {words}"
+    own = {key: value for key, value in os.environ.items() if key != "RAY_TMPDIR"} | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=own, capture_output=True, timeout=300)
+    assert done.returncode == 2
+    (line,) = done.stderr.decode().splitlines()
+    assert message in line
+
+
+def test_what_ray_can_start_with_is_accepted(monkeypatch):
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    monkeypatch.setattr(sys, "argv", ["train", "--output_dir", "ergebnisse_ü"])
+    monkeypatch.setattr(ray_folder.resource, "getrlimit", lambda _: (10**9, -1))
+    ray_folder.check_start(256 * 1024**2)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_the_longest_folder_is_the_one_whose_sockets_the_system_allows(monkeypatch, over):
+    room = 107 - len(f"/ray/session_2026-01-31_12-00-00_000000_{os.getpid()}/sockets/plasma_store")
+    monkeypatch.setenv("RAY_TMPDIR", f"/{'x' * (room - 1 + over)}")
+    if not over:
+        return ray_folder.check_start(0)
+    with pytest.raises(UsageError, match=f"has {room + 1} bytes; expected at most {room}"):
+        ray_folder.check_start(0)
+
+
+@pytest.mark.parametrize("where", ["argv", "RAY_TMPDIR"])
+def test_names_that_are_not_utf_8_are_refused(monkeypatch, where):
+    if where == "argv":
+        monkeypatch.setattr(sys, "argv", ["train", "r\udcff"])
+    else:
+        monkeypatch.setenv("RAY_TMPDIR", "/r\udcff")
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        ray_folder.check_start(0)
+
+
+def test_a_limit_on_the_size_of_files_is_refused(monkeypatch):
+    monkeypatch.setattr(ray_folder.resource, "getrlimit", lambda _: (10_240, -1))
+    with pytest.raises(UsageError, match="0.0102 MB \\(ulimit -f\\)"):
+        ray_folder.check_start(256 * 1024**2)

@@ -129,7 +129,8 @@ class ActorLearnerConfig(LoopConfig):
     @override(LoopConfig)
     def make_update(self, module: RLModule) -> ImpalaUpdate:
         own = self.settings_class(**{field.name: getattr(self, field.name) for field in fields(self.settings_class)})
-        kind = FastImpalaUpdate if self.fast_updates and fits(module.nets, own) else ImpalaUpdate
+        kind: Any = FastImpalaUpdate if self.fast_updates and fits(module.nets, own) else ImpalaUpdate
+        kind = self.update or kind
         return kind(module.nets, own, self.gamma, self.rates(0)["all"], self.grad_clip_by)
 
     @override(AlgorithmConfig)

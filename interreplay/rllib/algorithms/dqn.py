@@ -65,6 +65,8 @@ class DQNConfig(OffPolicyConfig):
         return self._update_class(module)(module.nets, lr=self.rates(0)["q"], **options)
 
     def _update_class(self, module: RLModule) -> type[DQNUpdate]:
+        if self.update is not None:
+            return self.update
         if not self.fast_updates:
             return DQNUpdate
         if isinstance(module.nets.actor.layers, Streams):

@@ -79,7 +79,8 @@ class OffPolicyConfig(LoopConfig):
     @override(LoopConfig)
     def make_update(self, module: RLModule) -> Update:
         """Return the update of this algorithm for a module."""
-        return self.updates[self.fast_updates](module.nets, **self.update_settings())
+        kind = self.update or self.updates[self.fast_updates]
+        return kind(module.nets, **self.update_settings())
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:

@@ -57,7 +57,8 @@ class SACConfig(OffPolicyConfig):
     @override(OffPolicyConfig)
     def make_update(self, module: RLModule) -> Update:
         updates = self.discrete_updates if module.discrete else self.updates
-        return updates[self.fast_updates](module.nets, **self.update_settings())
+        kind = self.update or updates[self.fast_updates]
+        return kind(module.nets, **self.update_settings())
 
 
 class SAC(OffPolicyAlgorithm):

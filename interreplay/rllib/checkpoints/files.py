@@ -141,7 +141,7 @@ def config_of(folder: Path, trusted: bool = False) -> AlgorithmConfig:
     """Return the configuration in a checkpoint; settings that are not plain data have their defaults.
 
     Raises:
-        CheckpointError: The checkpoint is damaged, or its class must not be imported.
+        CheckpointError: The checkpoint is damaged, or its class cannot be imported.
     """
     about = read_description(folder)
     return restored_config({**about, "settings": state_files.load(folder, "settings")}, trusted)

@@ -18,6 +18,7 @@ import gymnasium as gym
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.acting.space_records import record_of, space_of
+from interreplay.environments.own_modules import own_class
 from interreplay.errors import CheckpointError
 from interreplay.learning.dqn import ConfiguredEpsilon
 from interreplay.learning.exploration import KINDS, Exploration
@@ -25,7 +26,6 @@ from interreplay.runs.state_files.arrays import encode
 
 DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_rl_module_spec", "_run_training_always"))
 """Attributes that RLlib computes from the settings."""
-OWN_MODULES = ("interreplay.",)
 TEXTS = frozenset(("env", "env_config", "replay_buffer_config"))
 """Settings whose texts are no names to import, or are checked before they are imported."""
 _WORD = re.compile(r"[\w -]*")
@@ -58,13 +58,13 @@ def restored_config(stored: Mapping[str, Any], trusted: bool = False) -> Any:
 
     Args:
         stored: The plain data.
-        trusted: Whether a class outside of this package may be imported.
+        trusted: Whether settings may name code.
 
     Raises:
-        CheckpointError: The configuration's class cannot be found or must not be imported, or a setting could
-            execute code.
+        CheckpointError: The configuration's class cannot be found, or a setting could execute code.
+        UsageError: A user's class cannot be imported.
     """
-    config = _class_of(str(stored["class"]), trusted)()
+    config = _class_of(str(stored["class"]))()
     for name, plain in stored["settings"].items():
         if name not in vars(config):
             raise CheckpointError(f"the checkpoint sets {name}, which {type(config).__name__} does not have")
@@ -75,19 +75,24 @@ def restored_config(stored: Mapping[str, Any], trusted: bool = False) -> Any:
     return config
 
 
-def _class_of(name: str, trusted: bool) -> type[AlgorithmConfig]:
-    if not trusted and not name.startswith(OWN_MODULES):
-        raise CheckpointError(
-            f"the checkpoint is of {name}, and importing it executes code; pass --trust_checkpoint or trusted=True, "
-            "or the configuration itself: from_checkpoint(path, config=...)"
-        )
-    try:
-        found = pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise CheckpointError(f"the checkpoint is of {name}, which cannot be imported: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, AlgorithmConfig)):
-        raise CheckpointError(f"the checkpoint is of {name}; expected a configuration of an algorithm")
-    return found
+def _class_of(name: str) -> type[Any]:
+    """Return a class of this package, or import a user's class, as environments and replay buffers are imported.
+
+    Raises:
+        CheckpointError: It is not the configuration of an algorithm of this package.
+        UsageError: A user's class cannot be imported.
+    """
+    module = name.rpartition(":")[0]
+    if module.partition(".")[0] == "interreplay":
+        try:
+            found = pkgutil.resolve_name(name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise CheckpointError(f"the checkpoint is of {name}, which cannot be imported: {error}") from error
+    else:
+        found = own_class(name, AlgorithmConfig, "the checkpoint's class")
+    if isinstance(found, type) and issubclass(found, AlgorithmConfig) and hasattr(found, "own_settings"):
+        return found
+    raise CheckpointError(f"the checkpoint is of {name}; expected a configuration of an algorithm of interreplay")
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,8 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError, accepted_names
-from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions, is_algorithm
+from interreplay.rllib.run.build import new_config
 from interreplay.rllib.stock.configs import StockDQNConfig, StockSACConfig
 
 WITH_OUR_BUFFERS = {DQNConfig: StockDQNConfig, SACConfig: StockSACConfig}
@@ -36,10 +36,10 @@ def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmCon
     """
     name, space = _environment(env, say)
     stock = run.removesuffix(STOCK)
-    if run in ALGORITHMS:
+    if is_algorithm(run):
         if space is not None:
             check_actions(run, name, space, "--run")
-        config = getattr(importlib.import_module("interreplay.rllib"), ALGORITHMS[run].config)()
+        config = new_config(ALGORITHMS[run].config)
     elif stock in STOCK_ALGORITHMS:
         config = STOCK_ALGORITHMS[stock]()[1]
     else:

@@ -7,6 +7,7 @@ import time
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 from ray.rllib.env.env_runner import ENV_STEP_FAILURE, NUM_ENV_STEP_FAILURES_LIFETIME
@@ -18,7 +19,13 @@ from interreplay.acting.batching import as_column
 from interreplay.environments import registration
 from interreplay.environments.atari.learner_view import has_learner_view, learner_view
 from interreplay.environments.wrapped import own_name
-from interreplay.errors import EnvironmentFailure, InterreplayError
+from interreplay.errors import (
+    EnvironmentFailure,
+    InterreplayError,
+    copyable,
+    in_words,
+    is_request_to_end,
+)
 from interreplay.rllib.env_runner.env_creation import creator_of
 from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.runner_state import environments
@@ -39,13 +46,20 @@ class SteppingRunner(SingleAgentEnvRunner):
     def __init__(self, *, config: Any, **kwargs: Any):
         self._step_seconds, self._timed_steps, self._failures_in_a_row = 0.0, 0, 0
         self._resets_in_same_step, self._longest, self._warned = False, None, False
+        self._default_dtype = torch.get_default_dtype()
         super().__init__(config=config, **kwargs)
 
     @override(SingleAgentEnvRunner)
     def make_env(self) -> None:
         if isinstance(self.config.env, str):
             registration.register(self.config.env)
-        self._make_env()
+        try:
+            self._make_env()
+        except BaseException as error:
+            if isinstance(error, Exception) or is_request_to_end(error):
+                raise
+            self._fail(error, "make")
+        self._check_default_dtype()
         mode = self.env.unwrapped.metadata.get("autoreset_mode")
         if mode == AutoresetMode.DISABLED:
             raise ValueError(
@@ -83,7 +97,8 @@ class SteppingRunner(SingleAgentEnvRunner):
         before = time.perf_counter()
         try:
             results = self.env.step(actions)
-        except Exception as error:
+            self._check_default_dtype()
+        except BaseException as error:  # an environment can also call sys.exit
             return self._recover(error)
         self._step_seconds += time.perf_counter() - before
         self._timed_steps += 1
@@ -96,16 +111,42 @@ class SteppingRunner(SingleAgentEnvRunner):
         while True:
             try:
                 with self.metrics.log_time(ENV_RESET_TIMER):
-                    return self.env.reset(seed=seed, options=options)
-            except Exception as error:
+                    result = self.env.reset(seed=seed, options=options)
+                self._check_default_dtype()
+                return result
+            except BaseException as error:
                 self._recover(error, "reset")
 
-    def _recover(self, error: Exception, where: str = "step") -> str:
-        """Make environments anew after an error in one, if so configured, a limited number of times in a row.
+    def _check_default_dtype(self) -> None:
+        """Refuse environments that change torch's default dtype, after restoring it.
 
         Raises:
-            EnvironmentFailure: When not, when it fails again and again, or when none can be made.
+            EnvironmentFailure: The environment has changed it.
         """
+        found = torch.get_default_dtype()
+        if found is not self._default_dtype:
+            torch.set_default_dtype(self._default_dtype)
+            cause = f"set torch's default dtype to {found}; expected that it stays {self._default_dtype}"
+            raise EnvironmentFailure(self.env_name, cause)
+
+    @override(SingleAgentEnvRunner)
+    def stop(self) -> None:
+        """Close the environments; the run is over, so an error in that is only logged."""
+        try:
+            super().stop()
+        except BaseException as error:
+            if is_request_to_end(error):
+                raise
+            logger.warning("closing %s failed: %s", self.env_name, in_words(error))
+
+    def _recover(self, error: BaseException, where: str = "step") -> str:
+        """Recreate the environments after an error in one, if so configured, a limited number of times in a row.
+
+        Raises:
+            EnvironmentFailure: Recreating is not configured, has failed too often in a row, or is impossible.
+        """
+        if is_request_to_end(error):
+            raise error
         self._needs_initial_reset = True
         if where == "step":
             self.metrics.log_value(NUM_ENV_STEP_FAILURES_LIFETIME, 1, reduce="lifetime_sum")
@@ -116,19 +157,20 @@ class SteppingRunner(SingleAgentEnvRunner):
         logger.exception("a %s of the environment failed; environments are made anew", where)
         try:
             self.make_env()
-        except Exception as made:
+        except BaseException as made:
+            if is_request_to_end(made):
+                raise
             self._fail(made, "make")
         return ENV_STEP_FAILURE
 
-    def _fail(self, error: Exception, where: str) -> NoReturn:
+    def _fail(self, error: BaseException, where: str) -> NoReturn:
         """Raise EnvironmentFailure with what the environment raised, on one line."""
         if isinstance(error, EnvironmentFailure):
             raise EnvironmentFailure(self.env_name, error.cause_text)
-        words = " ".join(str(error).split())
-        text = words if isinstance(error, InterreplayError) else f"{type(error).__name__}: {words}".removesuffix(": ")
+        text = " ".join(str(error).split()) if isinstance(error, InterreplayError) else in_words(error)
         raise EnvironmentFailure(
             self.env_name, f"raised {text}" + ("" if where == "step" else f" in {where}")
-        ) from error
+        ) from copyable(error)
 
     def _ends(self, next_obs: Any, infos: Any, over: np.ndarray) -> tuple[Any, Any]:
         """Return what episodes ended with, where the environments have already begun others in the same step.

@@ -11,7 +11,7 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
 from interreplay.environments.current_folder import search_here
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, exits_as_errors
 
 
 def check_environment(name: str, trusted: bool = False) -> None:
@@ -44,7 +44,8 @@ def _import(module: str, name: str) -> None:
         raise UsageError(f"the checkpoint's environment {name!r} names a module of Python's own; expected another")
     search_here()
     try:
-        importlib.import_module(module)
+        with exits_as_errors():
+            importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the checkpoint's environment {name!r}: there is no module {error.name!r} to import; put the folder that "

@@ -12,7 +12,7 @@ from PIL import Image
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.environments.wrapped import own_name
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, exits_as_errors
 from interreplay.rllib.algorithms.goal_functions import make_one
 from interreplay.rllib.evaluation.gif_file import MOST_FPS, GifFile
 from interreplay.runs.run_folder import ensure_writable
@@ -186,9 +186,10 @@ def check_drawing(config: AlgorithmConfig) -> float:
     frame: Any = None
     name = own_name(config.env, config.env_config)
     try:
-        env = make_one(config)
-        env.reset(seed=0)
-        frame = env.render()
+        with exits_as_errors():
+            env = make_one(config)
+            env.reset(seed=0)
+            frame = env.render()
     except Exception as error:  # whatever a library of graphics raises
         told = " ".join(str(error).split())[:200] or type(error).__name__
         raise UsageError(

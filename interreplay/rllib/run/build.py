@@ -6,6 +6,9 @@ import importlib
 from types import SimpleNamespace
 from typing import Any
 
+from ray.rllib.algorithms.algorithm import Algorithm
+
+from interreplay.environments.own_modules import own_class
 from interreplay.errors import UsageError
 from interreplay.flags.environment_flags import environment_config
 from interreplay.flags.offline_flags import rows_for
@@ -22,7 +25,7 @@ def build(config_name: str, settings: SimpleNamespace) -> Any:
     """Return the algorithm, ready to train, with the ``evaluation_video`` of its evaluations, or None.
 
     Args:
-        config_name: The name of a configuration in `interreplay.rllib`.
+        config_name: The name of a configuration in `interreplay.rllib`, or of a user's algorithm, ``module:Class``.
         settings: What ``argument_parser.settings_for`` returned.
 
     Raises:
@@ -38,6 +41,16 @@ def build(config_name: str, settings: SimpleNamespace) -> Any:
         raise UsageError(str(error)) from error
 
 
+def new_config(name: str) -> Any:
+    """Return RLlib's configuration of an algorithm, all at its defaults; argument as ``config_name`` of `build`."""
+    if ":" not in name:
+        return getattr(importlib.import_module("interreplay.rllib"), name)()
+    algorithm = own_class(name, Algorithm, "trainer")
+    config = algorithm.config_class()
+    config.algo_class = algorithm
+    return config
+
+
 def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
     """Return the settings that not all algorithms share, defaults included, as the configuration takes them."""
     own = {name: getattr(settings, name) for name in ALGORITHMS[settings.trainer].defaults}
@@ -50,7 +63,7 @@ def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
 def configure(config_name: str, settings: SimpleNamespace) -> Any:
     """Return RLlib's configuration of a job; arguments as in `build`."""
     s = settings
-    config = getattr(importlib.import_module("interreplay.rllib"), config_name)()
+    config = new_config(config_name)
     env, arguments = environment_config(vars(s))
     config.environment(env, env_config=arguments)
     of_loop = {name: getattr(s, name) for name in OF_LOOP}

@@ -1,0 +1,73 @@
+"""The public way to write the results of an algorithm that is trained in Python."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import interreplay
+from interreplay.analysis import make_report
+from interreplay.analysis.reading.settings import describe
+from interreplay.errors import UsageError
+from interreplay.rllib import IMPALAConfig, SACConfig
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def sac():
+    return (
+        SACConfig()
+        .environment("Pendulum-v1")
+        .replay("NMER", capacity=500, k=3)
+        .training(hiddens=(16,), train_batch_size_per_learner=16, num_steps_sampled_before_learning_starts=20)
+        .training(steps_per_iteration=200)
+        .evaluation(evaluation_interval=1, evaluation_duration=1)
+        .debugging(seed=4)
+    )
+
+
+def test_results_can_be_read_by_a_report(tmp_path):
+    algo = sac().build_algo()
+    with interreplay.log_to(algo, tmp_path / "results" / "run", total_env_steps=400) as log:
+        while algo.env_steps < 400:
+            log.write(algo.train())
+    algo.stop()
+    found = describe(tmp_path / "results" / "run")
+    assert (found.algorithm, found.env, found.buffer, found.seed) == ("SAC", "Pendulum-v1", "NMER", 4)
+    assert found.total == 400 and found.arguments == {"k": 3}
+    params = json.loads((tmp_path / "results" / "run" / "params.json").read_text())
+    expected = {"buffer_size": 500, "learning_starts": 20, "train_batch_size": 16, "hiddens": [16], "gamma": 0.99}
+    assert expected.items() <= params.items()
+    report = make_report([tmp_path / "results"], tmp_path / "report")
+    ((_, curves),) = report.sections[0].tasks[0].own.items()
+    assert list(curves.steps) == [200, 400]
+
+
+def test_classes_are_named(tmp_path):
+    class Mine(interreplay.ReplayBuffer):
+        pass
+
+    config = sac()
+    config.replay_buffer_config = {"type": Mine, "capacity": 100, "n_step": 1}
+    algo = config.build_algo()
+    interreplay.log_to(algo, tmp_path).close()
+    algo.stop()
+    params = json.loads((tmp_path / "params.json").read_text())
+    assert (params["buffer"], params["buffer_args"]) == ("Mine", {"n_step": 1})
+
+
+def test_algorithms_that_learn_from_unrolls_are_described(tmp_path):
+    algo = IMPALAConfig().environment("CartPole-v1").training(hiddens=(8,)).build_algo()
+    interreplay.log_to(algo, tmp_path).close()
+    algo.stop()
+    found = describe(tmp_path)
+    assert (found.algorithm, found.env) == ("IMPALA", "CartPole-v1")
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
+    algo = sac().build_algo()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="results cannot be written to .*file"):
+        interreplay.log_to(algo, tmp_path / "file")
+    algo.stop()
