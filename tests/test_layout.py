@@ -60,7 +60,7 @@ def test_only_the_bridge_imports_ray():
 LAYERS = """
 errors runs.state_files runs.results cluster_checks runs transitions storage environments learning acting
 part selection credit neighborhood synthesis buffer datasets models experience unrolls diagnostics flags studies
-analysis.reading analysis.drawing analysis rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
+analysis.reading analysis.drawing analysis rllib.host rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
 rllib.algorithms rllib.actor_learner rllib rllib.evaluation rllib.run rllib.command rllib.tune commandline __main__
 """.split()
 FILES_PER_FOLDER = 12

@@ -11,6 +11,10 @@ from interreplay.rllib.checkpoints.moved import find_moved_modules
 
 find_moved_modules()
 
+from interreplay.rllib.host import warn_if_untested
+
+warn_if_untested()
+
 from interreplay.rllib.actor_learner.a3c import A3C, A3CConfig
 from interreplay.rllib.actor_learner.impala import (
     A2C,
