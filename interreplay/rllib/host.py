@@ -8,15 +8,8 @@ from typing import Any
 
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-try:
-    from ray.rllib.algorithms.tqc.tqc import TQC, TQCConfig
-except ImportError:  # Ray 2.53 and older
-    TQC = None
-    TQCConfig = None
-
-TESTED = ("2.52", "2.53", "2.54", "2.55", "2.56", "2.57", "2.58", "2.59", "2.60")
+TESTED = ("2.54", "2.55", "2.56", "2.57", "2.58", "2.59", "2.60")
 """Minor versions of Ray that passed ``python -m benchmarks.versions``; docs/versions.md has the results."""
 
 
@@ -56,21 +49,6 @@ class WithoutResultFolder(Algorithm):
             super()._setup_logdir()
         else:
             self._logdir = tempfile.gettempdir()
-
-
-class OngoingEpisodes(SingleAgentEnvRunner):
-    """RLlib's runner, whose current episodes have one name in all versions."""
-
-    if minor_version() < (2, 54):
-
-        @property
-        def _ongoing_episodes(self) -> list[Any]:
-            """The current episode of each environment."""
-            return self._episodes
-
-        @_ongoing_episodes.setter
-        def _ongoing_episodes(self, episodes: list[Any]) -> None:
-            self._episodes = episodes
 
 
 def _no_logger(config: dict[str, Any]) -> Any:

@@ -19,11 +19,12 @@ from ray.rllib.algorithms.cql import CQL, CQLConfig
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.registry import ALGORITHMS
 from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.algorithms.tqc import TQCConfig
 from ray.rllib.connectors import connector_v2
 from ray.rllib.connectors.module_to_env import NormalizeAndClipActions
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
-from interreplay.rllib.host import TQCConfig, minor_version
+from interreplay.rllib.host import minor_version
 
 DOTTED = "ray.rllib.utils.replay_buffers.prioritized_episode_buffer.PrioritizedEpisodeReplayBuffer"
 
@@ -46,10 +47,7 @@ def built_buffer(kind):
 # --- which buffers a stock configuration accepts ---------------------------------------------------------------
 
 
-SAC_KINDS = [SACConfig] if TQCConfig is None else [SACConfig, TQCConfig]
-
-
-@pytest.mark.parametrize("config", SAC_KINDS)
+@pytest.mark.parametrize("config", [SACConfig, TQCConfig])
 @pytest.mark.parametrize("kind", [DOTTED, Foreign, PrioritizedEpisodeReplayBuffer, "Foreign"])
 def test_sac_accepts_four_literal_names_only(config, kind):
     with pytest.raises(ValueError, match="EpisodeReplayBuffer"):
@@ -116,9 +114,8 @@ def test_these_algorithms_are_not_registered(name):
     assert name not in ALGORITHMS
 
 
-def test_tqc_is_a_sac_and_exists_since_ray_2_54():
-    assert (TQCConfig is not None) == (minor_version() >= (2, 54))
-    assert all(issubclass(kind, SACConfig) for kind in SAC_KINDS)
+def test_tqc_is_importable_and_a_sac():
+    assert issubclass(TQCConfig, SACConfig)
 
 
 def test_the_rllib_command_is_gone():

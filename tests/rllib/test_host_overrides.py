@@ -31,7 +31,6 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LI
 
 import interreplay.rllib
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.rllib.host import minor_version
 
 SIGNATURES = [
     (SingleAgentEnvRunner.sample, "self num_timesteps num_episodes explore random_actions force_reset"),
@@ -119,8 +118,7 @@ def test_a_runner_has_the_attributes_that_ours_reads():
     )
     runner = SingleAgentEnvRunner(config=config, worker_index=0)
     try:
-        episodes = "_ongoing_episodes" if minor_version() >= (2, 54) else "_episodes"
-        for name in ("_device", "_callbacks", "_needs_initial_reset", episodes, "metrics"):
+        for name in ("_device", "_callbacks", "_needs_initial_reset", "_ongoing_episodes", "metrics"):
             assert hasattr(runner, name), name
         assert runner._seed is not None and runner.num_env_steps_sampled_lifetime == 0 and runner.num_envs == 2
         assert runner.env.single_action_space.shape == (1,) and len(runner.env.unwrapped.envs) == 2

@@ -30,7 +30,8 @@ def check_rllib_settings(config: AlgorithmConfig) -> None:
     plain = AlgorithmConfig()
     own: dict[str, Any] = getattr(config, "own_settings", dict)()
     for name, instead in TABLE["refused"].items():
-        if name not in own and getattr(config, name) != getattr(plain, name):
+        # Some versions of Ray lack a few of these settings.
+        if name not in own and getattr(config, name, None) != getattr(plain, name, None):
             title = type(config).__name__.removesuffix("Config")
             raise ValueError(f"{name.lstrip('_')} is {getattr(config, name)!r}; {title} does not read it: {instead}")
 

@@ -22,13 +22,12 @@ from interreplay.errors import EnvironmentFailure, InterreplayError
 from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.runner_state import environments
 from interreplay.rllib.env_runner.serial_vector_env import SerialEnvs
-from interreplay.rllib.host import OngoingEpisodes
 
 logger = logging.getLogger(__name__)
 STEPS_OF_ENDLESS_EPISODES = 10_000
 
 
-class SteppingRunner(OngoingEpisodes):
+class SteppingRunner(SingleAgentEnvRunner):
     """RLlib's runner with less around each step of its environments."""
 
     env: Any

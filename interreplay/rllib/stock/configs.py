@@ -11,12 +11,13 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.cql import CQL, CQLConfig
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.sac import SAC, SACConfig
+from ray.rllib.algorithms.tqc import TQCConfig
+from ray.rllib.algorithms.tqc.tqc import TQC
 from ray.rllib.utils import replay_buffers as stock_buffers
 from ray.rllib.utils.serialization import deserialize_type
 from typing_extensions import Self
 
 from interreplay.buffer.catalogue import Kind, check_arguments, resolve
-from interreplay.rllib.host import TQC, TQCConfig
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.checks import check_recipe
 
@@ -154,7 +155,6 @@ def with_replay(config: Any, algorithm: Any) -> tuple[Any, Any]:
 
 
 StockSACConfig, StockSAC = with_replay(SACConfig, SAC)
+StockTQCConfig, StockTQC = with_replay(TQCConfig, TQC)
 StockDQNConfig, StockDQN = with_replay(DQNConfig, DQN)
 StockCQLConfig, StockCQL = with_replay(CQLConfig, CQL)
-if TQC is not None:
-    StockTQCConfig, StockTQC = with_replay(TQCConfig, TQC)
