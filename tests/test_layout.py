@@ -59,7 +59,7 @@ def test_only_the_bridge_imports_ray():
 LAYERS = """
 errors argument_checks runs.state_files runs.results cluster_checks runs transitions storage environments
 learning acting part selection credit neighborhood synthesis buffer datasets models experience unrolls
-diagnostics flags studies analysis.reading analysis.drawing analysis rllib.ray_session rllib.search_spaces
+diagnostics flags studies analysis.reading analysis.drawing analysis rllib.host rllib.ray_session rllib.search_spaces
 rllib.stock rllib.checkpoints rllib.env_runner rllib.algorithms rllib.actor_learner rllib rllib.evaluation
 rllib.run rllib.command rllib.tune commandline __main__
 """.split()

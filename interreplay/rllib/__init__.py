@@ -7,6 +7,10 @@ from interreplay.environments.rendering import choose_backend
 search_last()  # before a worker of Ray's imports something that the current folder has, too
 choose_backend()  # before RLlib imports dm_control
 
+from interreplay.rllib.host import warn_if_untested
+
+warn_if_untested()
+
 from interreplay.rllib.actor_learner.a3c import A3C, A3CConfig
 from interreplay.rllib.actor_learner.impala import (
     A2C,

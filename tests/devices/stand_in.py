@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils import backend_registration
 from torch.utils._pytree import tree_flatten, tree_map
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 NAME = "card"
+AVAILABLE = hasattr(backend_registration, "_setup_privateuseone_for_python_backend")
+"""Whether this PyTorch has backends in Python; 2.9 and older have none."""
 HOST = torch.device("cpu")
 CROSSING = {"copy_", "_to_copy", "_copy_from"}
 """Operations that bring numbers from one device to another."""
@@ -129,7 +131,7 @@ def begin() -> None:
     """Make the device known to PyTorch, once in a process."""
     if hasattr(torch, NAME):
         return
-    _setup_privateuseone_for_python_backend(NAME)
+    backend_registration._setup_privateuseone_for_python_backend(NAME)
     libraries = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     libraries[0].fallback(run, "PrivateUse1")
     for operation in RESIZING:

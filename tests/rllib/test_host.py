@@ -24,6 +24,8 @@ from ray.rllib.connectors import connector_v2
 from ray.rllib.connectors.module_to_env import NormalizeAndClipActions
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
+from interreplay.rllib.host import minor_version
+
 DOTTED = "ray.rllib.utils.replay_buffers.prioritized_episode_buffer.PrioritizedEpisodeReplayBuffer"
 
 
@@ -132,9 +134,12 @@ def test_connectors_take_their_arguments_from_the_frame_that_made_them(kept, mon
     assert isinstance(connector_v2.inspect, SimpleNamespace) == kept
 
 
-def test_local_mode_raises():
-    with pytest.raises(RuntimeError, match="local_mode"):
-        ray.init(local_mode=True)
+def test_local_mode_raises_since_ray_2_55():
+    if minor_version() < (2, 55):
+        assert "`local_mode` is an experimental feature" in inspect.getsource(ray.init)
+    else:
+        with pytest.raises(RuntimeError, match="local_mode"):
+            ray.init(local_mode=True)
 
 
 # --- observations and networks ---------------------------------------------------------------------------------
@@ -171,6 +176,10 @@ def test_sac_and_dqn_refuse_observations_that_are_no_vectors_or_images(config, s
 @pytest.mark.parametrize("config", [SACConfig, DQNConfig])
 def test_uint8_images_build_and_then_fail(config):
     space = gym.spaces.Box(0, 255, (64, 64, 3), np.uint8)
+    if config is SACConfig and minor_version() < (2, 55):
+        with pytest.raises(ValueError, match="observation space is not supported"):
+            build_module(config, space)
+        return
     module, obs = build_module(config, space), torch.as_tensor(space.sample()[None])
     with pytest.raises(RuntimeError, match="unsigned char|same dtype"):
         module.forward_inference({"obs": obs})

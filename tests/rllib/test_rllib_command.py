@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +24,7 @@ from interreplay.rllib.command.resources import Room, check_room, request
 from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 from tests.rllib.small_runs import config
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
@@ -226,6 +230,27 @@ def test_what_a_trial_asks_for_is_known_before_it_starts(run, settings, asked):
     if asked.cpus > 1:
         with pytest.raises(UsageError, match=f"{run} asks for {asked.cpus} CPUs, available: 1 CPU;.*--num_cpus"):
             check_room(config, Room(1, 0))
+    assert check_room(config, Room(1, 0), share=True) == asked.cpus
+
+
+ON_TWO_CORES = """
+import os, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+from interreplay.rllib.command.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_the_readmes_ppo_shares_two_cores(tmp_path):
+    (line,) = re.findall(r"`rllib (train --run PPO [^`]+)`", (ROOT / "README.md").read_text())
+    short = {"train_batch_size_per_learner": 200, "minibatch_size": 50, "num_epochs": 1}
+    words = [*shlex.split(line.replace("20000", "150")), "--config", json.dumps(short), "--output_dir", str(tmp_path)]
+    command = [sys.executable, "-c", ON_TWO_CORES, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "one trial requests 3 CPUs, available: " in done.stdout and "its processes share them" in done.stdout
+    assert "200 steps, return" in done.stdout
 
 
 def test_gpus_that_are_not_there_are_refused(monkeypatch):

@@ -32,8 +32,9 @@ def check_rllib_settings(config: AlgorithmConfig) -> None:
     title = type(config).__name__.removesuffix("Config")
     ignored = []
     for name, instead in TABLE["refused"].items():
-        value = getattr(config, name)
-        if name not in own and value != getattr(plain, name):
+        # Some versions of Ray lack a few of these settings.
+        value = getattr(config, name, None)
+        if name not in own and value != getattr(plain, name, None):
             ignored.append(f"{name.lstrip('_')} is {value!r}; {title} does not read it: {instead}")
     if ignored:
         raise ValueError("; ".join(ignored))

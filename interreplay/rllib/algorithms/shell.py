@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +13,10 @@ from ray.rllib.utils.metrics import EVALUATION_RESULTS
 from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
 from interreplay.rllib.env_runner.remote import naming_losses
 from interreplay.rllib.env_runner.stepping import has_time_limit
+from interreplay.rllib.host import WithoutResultFolder
 
 
-class Shell(CheckpointedAlgorithm):
+class Shell(CheckpointedAlgorithm, WithoutResultFolder):
     """RLlib's algorithm; its evaluations can be interrupted, and its results hold only those that ran.
 
     Attributes:
@@ -45,14 +45,6 @@ class Shell(CheckpointedAlgorithm):
             raise
         finally:
             self._iteration_began = None
-
-    @override(Algorithm)
-    def _setup_logdir(self) -> None:
-        """Make no folder: outside of Tune nothing is written there, and RLlib would leave it in the home directory."""
-        if self._storage:
-            super()._setup_logdir()
-        else:
-            self._logdir = tempfile.gettempdir()
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:

@@ -60,8 +60,8 @@ class CheckpointedAlgorithm(Algorithm):
         Args:
             path: A local folder, or a checkpoint of Ray Train.
             filesystem: None; remote file systems are not supported.
-            **options: ``config``, a configuration to use instead of the stored one, and ``trusted``, whether the
-                class of a user's own algorithm may be imported by the name in the checkpoint.
+            **options: ``config``, a configuration to use instead of the stored one, and ``trusted``, whether its
+                settings may name code.
 
         Raises:
             CheckpointError: The checkpoint cannot be read, or does not store all of its settings.

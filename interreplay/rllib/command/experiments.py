@@ -61,21 +61,24 @@ class Experiment:
     checkpoint_freq: int = 0
     checkpoint_at_end: bool = True
 
-    def check(self, there: Room) -> None:
-        """Refuse an experiment that cannot be built, or would wait for ever.
+    def check(self, there: Room, share: bool = False) -> float:
+        """Return the most CPUs that one trial requests; reject an experiment that cannot be built or never starts.
 
         Args:
             there: What Ray hands out.
+            share: Whether processes may share CPUs where there are fewer than one trial requests.
 
         Raises:
-            UsageError: A point of the grid cannot be built, or asks for more than there is; or there is no such result
-                to stop at.
+            UsageError: A point of the grid cannot be built or requests more than there is, or `stop` names an
+                unknown result.
         """
         stop_criteria(self.stop)
+        cpus = 0.0
         for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
             point = configured(config_for(self.run, self.env, str), settings)
             check(point)
-            check_room(point, there)
+            cpus = max(cpus, check_room(point, there, share))
+        return cpus
 
     def tuner(
         self,

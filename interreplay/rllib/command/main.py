@@ -8,11 +8,13 @@ rllib evaluate results/default/SAC_.../checkpoint_000000 --run SAC --episodes 10
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import ray
 from ray import tune
 
 from interreplay.errors import UsageError
@@ -29,6 +31,7 @@ from interreplay.rllib.command.resources import room
 from interreplay.rllib.evaluation.evaluate import evaluate
 from interreplay.rllib.ray_session import start_ray
 from interreplay.rllib.run.trackers import trackers
+from interreplay.runs.processors import counted
 from interreplay.runs.progress import shown
 from interreplay.runs.run_folder import check_name, ensure_writable
 from interreplay.runs.signals import Interrupts
@@ -65,7 +68,12 @@ def make_parser() -> OneLineParser:
         default=Path("results"),
         help="where results go (default: %(default)s)",
     )
-    add("--num_cpus", type=whole(1), metavar="N", help="processors to use; all by default")
+    add(
+        "--num_cpus",
+        type=whole(1),
+        metavar="N",
+        help="CPUs that Ray hands out (default: all, or more if one trial requests more)",
+    )
     add("--resume", action="store_true", help="go on with the experiment of this name, as it was begun")
     add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
     add("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
@@ -118,16 +126,22 @@ def train(given: argparse.Namespace) -> int:
         folder = given.output_dir / experiments[0].name
         raise UsageError(f"{folder} holds no experiment to go on with; leave --resume out to begin one")
     there, saver = room(given.num_cpus), SavesOnSignal()
+    # Ray counts CPUs, it does not reserve them: a Ray of our own can hand out more than there are.
+    share = given.num_cpus is None and not ray.is_initialized()
+    cpus = there.cpus
     for each, again in zip(experiments, goes_on, strict=True):
         if again:
             check_unchanged(given.output_dir / each.name, each)
-        each.check(there)
+        cpus = max(cpus, each.check(there, share))
+    if cpus > there.cpus:
+        requested = counted(cpus, "CPU")
+        say(f"one trial requests {requested}, available: {counted(there.cpus, 'CPU')}; its processes share them")
     ensure_writable(given.output_dir)
     table = [ProgressTable(say)] if given.verbose == 1 else []
     logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - each experiment has its own
     detail = given.verbose if given.verbose > 1 else 0
     tuners = [each.tuner(given.output_dir, detail, say, logs()) for each in experiments]
-    start_ray(int(there.cpus))
+    start_ray(math.ceil(cpus))
     os.environ.update(_TUNE if detail else _TUNE | _QUIET_TUNE)
     failed = False
     with Interrupts(saver.stop, saver.save) as interrupts:

@@ -36,15 +36,16 @@ def request(config: AlgorithmConfig) -> Room:
     return Room(asked.get("CPU", 0.0), asked.get("GPU", 0.0))
 
 
-def check_room(config: AlgorithmConfig, there: Room) -> None:
-    """Refuse a configuration that asks for more than there is.
+def check_room(config: AlgorithmConfig, there: Room, share: bool = False) -> float:
+    """Return the CPUs that Ray must hand out for one trial, or refuse a configuration that requests more than there is.
 
     Args:
         config: Without open choices.
         there: What Ray hands out.
+        share: Whether processes may share CPUs where there are fewer than one trial requests.
 
     Raises:
-        UsageError: Naming what is asked for, what there is, and what would do.
+        UsageError: Naming what is requested, what there is, and how to request less.
     """
     asked, name = request(config), config.algo_class.__name__
     if asked.gpus > there.gpus:
@@ -52,8 +53,9 @@ def check_room(config: AlgorithmConfig, there: Room) -> None:
             f"{name} asks for {counted(asked.gpus, 'GPU')}, available: {counted(there.gpus, 'GPU')}; "
             "take num_gpus_per_learner and the like out of its config"
         )
-    if asked.cpus > there.cpus:
+    if asked.cpus > there.cpus and not share:
         raise UsageError(
             f"{name} asks for {counted(asked.cpus, 'CPU')}, available: {counted(there.cpus, 'CPU')}; let its processes "
             f"share these with --num_cpus {asked.cpus:.0f}, or have fewer with --config '{{num_env_runners: 0}}'"
         )
+    return asked.cpus

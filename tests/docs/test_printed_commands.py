@@ -1,0 +1,95 @@
+"""The commands that README and docs print are accepted by the parsers of the commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cluster_deployment import submit
+from interreplay.analysis.__main__ import make_parser as report_parser
+from interreplay.commandline import actor_learner, evaluate, export, run_agent, smoketest, study
+from interreplay.flags.parser import underscored
+from interreplay.flags.training_flags import make_parser as training_parser
+from interreplay.rllib.command import main as rllib
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "cluster_deployment" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^ *```(?!python)\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(\.venv/bin/)?(python (-m interreplay(\.analysis)?|\S+\.py)|interreplay(-train|-study)?|rllib) ")
+PLACEHOLDERS = {"N": "1", "$seed": "0"}
+SCRIPTS = {
+    "custom_training.py": "train",
+    "interreplay-train": "train",
+    "cluster_run.py": "study",
+    "interreplay-study": "study",
+    "enjoy.py": "evaluate",
+    "smoketest.py": "smoketest",
+    "interreplay.analysis": "report",
+}
+"""Other names of the parts of `interreplay`."""
+
+
+def printed_commands(text: str) -> list[str]:
+    """The commands in fenced blocks and in the tables of a page, without those that are abbreviated by an ellipsis."""
+    lines = [line for block in BLOCK.findall(text) for line in block.replace("\\\n", " ").splitlines()]
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    lines += [code for row in rows for code in re.findall(r"`([^`]+)`", row)]
+    stripped = [line.strip().removeprefix("$ ") for line in lines]
+    return [line for line in stripped if COMMAND.match(line) and " ..." not in line.partition("#")[0]]
+
+
+PRINTED = [(page, line) for page in PAGES for line in printed_commands(page.read_text())]
+
+
+def accept(words: list[str]) -> None:
+    """Parse a command, and nothing else; a rejected one raises."""
+    words = words[1:] if words[0].endswith("python") else words
+    words = words[1:] if words[0] == "-m" else words
+    name, *rest = words[1:] if words[0] == "interreplay" else words
+    name = Path(name).name
+    match SCRIPTS.get(name, name):
+        case "train":
+            training_parser().given(rest)
+        case "run_agent.py":
+            training_parser().given(run_agent.translated(rest))
+        case "main.py":
+            actor_learner.translated(actor_learner.read(rest))
+        case "study":
+            study.make_parser().given(rest)
+        case "evaluate":
+            evaluate.make_parser().parse_args([underscored(word) for word in rest])
+        case "export":
+            export.make_parser().parse_args(rest)
+        case "report":
+            report_parser().parse_args(rest)
+        case "smoketest":
+            smoketest.make_parser().parse_args(rest)
+        case "submit.py":
+            submit.make_parser().parse_args(rest)
+        case "rllib":
+            rllib.make_parser().parse_args([underscored(word) for word in rest])
+        case _:
+            raise AssertionError(f"unknown command {name!r}")
+
+
+@pytest.mark.parametrize(("page", "line"), PRINTED, ids=[f"{page.name}: {line}" for page, line in PRINTED])
+def test_a_printed_command_is_accepted(page, line, tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("env: Hopper-v5\n")
+    monkeypatch.chdir(tmp_path)
+    accept([PLACEHOLDERS.get(word, word) for word in shlex.split(line, comments=True)])
+
+
+@pytest.mark.parametrize("line", ["interreplay train --no-such-flag", "rllib train --runs SAC", "python main.py --x=1"])
+def test_an_unknown_flag_would_be_found(line):
+    assert printed_commands(f"```\n{line}\n```\n") == [line]
+    with pytest.raises((SystemExit, ValueError)):
+        accept(shlex.split(line))
+
+
+def test_all_commands_are_looked_at():
+    names = {" ".join(line.split()[:2]) for _, line in PRINTED}
+    assert len(PRINTED) > 80
+    assert {"python custom_training.py", "python cluster_run.py", "interreplay report", "rllib train"} <= names
