@@ -212,7 +212,7 @@ class ReplayBuffer(Composition):
 
     def state_view(self) -> dict[str, Any]:
         """Return `state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
-        state = {
+        state: dict[str, Any] = {
             "storage": self.storage.state_dict(),
             "rng": self.rng.bit_generator.state,
             **{name: part.state_dict() for name, part in self.parts.items()},

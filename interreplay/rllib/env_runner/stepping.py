@@ -31,6 +31,7 @@ STEPS_OF_ENDLESS_EPISODES = 10_000
 class SteppingRunner(SingleAgentEnvRunner):
     """RLlib's runner with less around each step of its environments."""
 
+    config: Any
     env: Any
     _longest: int | None
     _has_learner_view = False
