@@ -162,7 +162,6 @@ def test_bad_settings_are_refused_by_name(trainer, settings, message):
         ("TQC", {"target_subset": 1}),
         ("TQC", {"huber_delta": 1.0}),
         ("CrossQ", {"n_quantiles": 2}),
-        ("TQC", {"critic_hiddens": (8,)}),
     ],
 )
 def test_settings_of_another_algorithm_are_refused(trainer, settings):

@@ -14,6 +14,7 @@ from typing import Any
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.models.catalog import MODEL_DEFAULTS
 
+from interreplay.argument_checks import check_number
 from interreplay.errors import accepted_names, did_you_mean
 from interreplay.rllib.search_spaces import choices, is_search_space, with_choices
 
@@ -55,8 +56,7 @@ def _only(default: Any, here: str) -> Meaning:
 def _updates_per_step(value: Any, get: Lookup) -> dict[str, Any]:
     if value is None:
         return {}
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
-        raise ValueError("expected a number of 0 or more, or None")
+    check_number("training_intensity", value, 0)
     batch = get("_train_batch_size_per_learner") or get("train_batch_size")
     return {"updates_per_step": value / batch}
 
