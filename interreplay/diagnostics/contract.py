@@ -7,6 +7,7 @@ The first line of a check's docstring states what it requires.
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import tempfile
 from collections.abc import Callable, Mapping
@@ -322,15 +323,13 @@ def wrong_errors(subject: Subject) -> None:
     buffer = subject.filled()
     sample = buffer.sample(16)
     for wrong in (torch.zeros(16, 1), np.zeros((1, 16)), torch.zeros(15), 0.5):
-        _rejects(
-            lambda errors=wrong: buffer.update(sample, errors), ValueError, f"TD errors of shape {np.shape(wrong)}"
-        )
+        _rejects(functools.partial(buffer.update, sample, wrong), ValueError, f"TD errors of shape {np.shape(wrong)}")
 
 
 def wrong_capacity(subject: Subject) -> None:
     """Capacities below 1 are rejected with a ValueError."""
     for capacity in (0, -1):
-        _rejects(lambda size=capacity: subject.empty(size), ValueError, f"the capacity {capacity}")
+        _rejects(functools.partial(subject.empty, capacity), ValueError, f"the capacity {capacity}")
 
 
 def _rejects(call: Callable[[], object], expected: type[Exception], what: str) -> None:
