@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.buffer.catalogue import make_buffer
+from interreplay.buffer.catalogue import OF_PARTS, make_buffer
 from interreplay.diagnostics.contract import CHECKS, ContractError, Subject, title
 from interreplay.environments.own_modules import described, own_class
 from interreplay.errors import InterreplayError, exits_as_errors
@@ -100,23 +100,25 @@ def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
     """
     recipe: Callable[..., ReplayBuffer]
     found = own_class(name, (*KINDS.values(), ReplayBuffer), "class")
-    if issubclass(found, ReplayBuffer):
-        recipe = functools.partial(make_buffer, name, **arguments)
-    else:
+    buffer_name = name
+    parts: dict[str, Any] = dict(arguments)
+    if not issubclass(found, ReplayBuffer):
         kind = next(kind for kind, base in KINDS.items() if issubclass(found, base))
-        recipe = functools.partial(_buffer_with, kind, {"type": name, **arguments})
-    buffer = recipe({"seed": 0}, capacity=10)
+        buffer_name = OF_PARTS
+        parts = {kind: {"type": name, **arguments}}
+
+    def make(capacity: int, seed: int | None) -> ReplayBuffer:
+        further = {} if buffer_name == name else COMPLETED[kind]()
+        return make_buffer(buffer_name, {"seed": seed}, capacity=capacity, **parts, **further)
+
+    buffer = make(capacity=10, seed=0)
 
     def create(capacity: int, seed: int | None) -> ReplayBuffer:
-        made = recipe({"seed": seed}, capacity=capacity)
+        made = make(capacity, seed)
         made.connect(Context(compute_reward=_reward, score=_scores))
         return made
 
     return Subject(create, rows={"obs_shape": GOALS} if buffer.wants_goal_functions else {})
-
-
-def _buffer_with(kind: str, part: Mapping[str, Any], defaults: Mapping[str, Any], capacity: int) -> ReplayBuffer:
-    return make_buffer("ReplayBuffer", defaults, capacity=capacity, **{kind: part}, **COMPLETED[kind]())
 
 
 def _reward(achieved: Any, desired: Any, info: Any) -> Any:

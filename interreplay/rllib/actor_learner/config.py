@@ -129,8 +129,8 @@ class ActorLearnerConfig(LoopConfig):
     @override(LoopConfig)
     def make_update(self, module: RLModule) -> ImpalaUpdate:
         own = self.settings_class(**{field.name: getattr(self, field.name) for field in fields(self.settings_class)})
-        kind: Any = FastImpalaUpdate if self.fast_updates and fits(module.nets, own) else ImpalaUpdate
-        kind = self.update or kind
+        built_in = FastImpalaUpdate if self.fast_updates and fits(module.nets, own) else ImpalaUpdate
+        kind: Any = self.update or built_in
         return kind(module.nets, own, self.gamma, self.rates(0)["all"], self.grad_clip_by)
 
     @override(AlgorithmConfig)
