@@ -98,7 +98,6 @@ def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
     Raises:
         UsageError: There is no such class, or it cannot be made with these arguments.
     """
-    recipe: Callable[..., ReplayBuffer]
     found = own_class(name, (*KINDS.values(), ReplayBuffer), "class")
     buffer_name = name
     parts: dict[str, Any] = dict(arguments)
