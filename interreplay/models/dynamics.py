@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import accepted_names
-from interreplay.learning.networks import MATRIX_DTYPES
+from interreplay.learning.networks.layers import MATRIX_DTYPES
 from interreplay.models.fitting import Fit, FitSettings, fit, split
 from interreplay.models.losses import log_variances
 from interreplay.models.networks import Networks

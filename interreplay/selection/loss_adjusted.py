@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.losses import PAL, ByRows, CriticLoss, Huber
-from interreplay.learning.offers import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
+from interreplay.learning.update import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
 from interreplay.selection.base import Drawn, Stored
 from interreplay.selection.prioritized import Prioritized
 from interreplay.selection.sum_tree import SumTree

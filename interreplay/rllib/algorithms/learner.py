@@ -14,7 +14,7 @@ from ray.rllib.utils.annotations import override
 from torch import Tensor
 
 from interreplay.buffer import Sample
-from interreplay.learning.normalization import Normalized
+from interreplay.learning.networks.normalization import Normalized
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.transitions import Observation, Transitions
@@ -23,7 +23,7 @@ UPDATE_STATE = "interreplay_update"
 
 
 class RuleLearner(TorchLearner):
-    """Learner from batches of any kind, by the `Rule` that the configuration makes.
+    """Learner from batches of any kind, by the `Update` that the configuration makes.
 
     Attributes:
         updates: Made in the whole run, over resumes.
@@ -135,7 +135,7 @@ class OffPolicyLearner(RuleLearner):
 
     @property
     def offers(self) -> frozenset[str]:
-        """Names in `interreplay.learning.offers` of what the updates can do for a replay method."""
+        """Names in `interreplay.learning.update` of what the updates can do for a replay method."""
         return self._update_rule.offers
 
     def want_scores(self, names: frozenset[str]) -> None:

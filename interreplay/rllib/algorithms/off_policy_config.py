@@ -18,20 +18,17 @@ from interreplay.learning.settings import ActorCriticSettings, ReplaySettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 
-Updates = tuple[Callable[..., Update], Callable[..., Update]]
-"""An update in plain PyTorch, and a fast one."""
-
 
 class OffPolicyConfig(LoopConfig):
     """Settings shared by the off-policy algorithms; those of `LoopConfig`, and what is replayed.
 
     Attributes:
-        updates: Its update in plain PyTorch, and the one for `fast_updates`.
+        update_class: The update of the algorithm.
     """
 
     loop_class = ReplaySettings
     settings_class: ClassVar[type] = ActorCriticSettings
-    updates: ClassVar[Updates]
+    update_class: ClassVar[Callable[..., Update]]
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
@@ -69,7 +66,7 @@ class OffPolicyConfig(LoopConfig):
     @override(LoopConfig)
     def make_update(self, module: RLModule) -> Update:
         """Return the update of this algorithm for a module."""
-        return self.updates[self.fast_updates](module.nets, **self.update_settings())
+        return type(self).update_class(module.nets, **self.update_settings())
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:

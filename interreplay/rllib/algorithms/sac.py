@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import gymnasium as gym
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 
+from interreplay.learning.actor_critic.discrete_sac import DiscreteSACUpdate
+from interreplay.learning.actor_critic.sac import SACUpdate
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.discrete_sac import DiscreteSACUpdate, PlainDiscreteSACUpdate
 from interreplay.learning.exploration import Gaussian, Sampled
-from interreplay.learning.sac import PlainSACUpdate, SACUpdate
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig, Updates
+from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
 
 class SACModule(OffPolicyModule):
@@ -44,8 +45,7 @@ class SACConfig(OffPolicyConfig):
 
     settings_class: ClassVar[type] = SACSettings
     module_class = SACModule
-    updates: ClassVar[Updates] = (PlainSACUpdate, SACUpdate)
-    discrete_updates = (PlainDiscreteSACUpdate, DiscreteSACUpdate)
+    update_class: ClassVar[Callable[..., Update]] = SACUpdate
 
     @override(OffPolicyConfig)
     def validate(self) -> None:
@@ -56,8 +56,8 @@ class SACConfig(OffPolicyConfig):
 
     @override(OffPolicyConfig)
     def make_update(self, module: RLModule) -> Update:
-        updates = self.discrete_updates if module.discrete else self.updates
-        return updates[self.fast_updates](module.nets, **self.update_settings())
+        update = DiscreteSACUpdate if module.discrete else type(self).update_class
+        return update(module.nets, **self.update_settings())
 
 
 class SAC(OffPolicyAlgorithm):
