@@ -25,7 +25,7 @@ def sac_update(buffer: Any) -> Callable[[], object]:
     """Return one update of SAC with networks of 2×256 from one batch of the buffer."""
     import torch
 
-    from interreplay.learning.sac import SACNetworks, SACUpdate
+    from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 
     batch, rng = buffer.sample(256), torch.Generator().manual_seed(0)
     update = SACUpdate(SACNetworks(17, 6), target_entropy=-6.0)

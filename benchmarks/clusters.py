@@ -32,7 +32,7 @@ def sac_update(buffer: Any) -> Callable[[], object]:
     """Return one update of SAC with a batch that was drawn beforehand."""
     import torch
 
-    from interreplay.learning.sac import SACNetworks, SACUpdate
+    from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 
     update, sample = SACUpdate(SACNetworks(OBS, 6), -6.0), buffer.sample(256)
     rng = torch.Generator().manual_seed(0)

@@ -57,7 +57,6 @@ def comparisons() -> dict[str, Contenders]:
         },
         f"a round of DroQ, {ROUND} updates": {
             "ours": times(ROUND, ours("SAC", **waiting, **DROQ, actor_target="mean")),
-            "ours, plain definition": times(ROUND, ours("SAC", "Plain", **waiting, **DROQ, actor_target="mean")),
             "plain PyTorch, as its authors have it": PlainDroQ(),
         },
     }

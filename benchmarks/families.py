@@ -24,7 +24,8 @@ TURNS = 3
 
 def updates(widths: list[int], matrix_dtype: str) -> dict[str, Any]:
     """Return the updates by name, SAC's first."""
-    from interreplay.learning import crossq, networks, sac, tqc
+    from interreplay.learning.actor_critic import crossq, sac, tqc
+    from interreplay.learning.networks import layers as networks
 
     def made(kind: type, nets: Any, **settings: Any) -> Any:
         for layers in nets.modules():
@@ -35,7 +36,6 @@ def updates(widths: list[int], matrix_dtype: str) -> dict[str, Any]:
     found = {
         "SAC": made(sac.SACUpdate, sac.SACNetworks(OBS, ACTIONS)),
         "TQC, 2 × 25": made(tqc.TQCUpdate, tqc.TQCNetworks(OBS, ACTIONS)),
-        "TQC, 2 × 25, plain": made(tqc.PlainTQCUpdate, tqc.TQCNetworks(OBS, ACTIONS)),
         "TQC, 5 × 25": made(tqc.TQCUpdate, tqc.TQCNetworks(OBS, ACTIONS, critics=5)),
     }
     for width in widths:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.measure import interleaved, single_thread, table
-from interreplay.learning.convolutions import BODIES, ConvolutionBody
-from interreplay.learning.fast.optimizer import FlatAdam
+from interreplay.learning.networks.convolutions import BODIES, ConvolutionBody
+from interreplay.learning.networks.optimizers import FlatAdam
 
 SHAPE, IMAGES, PARAMETERS, REPEATS, PASSES, STEPS = (4, 84, 84), 32, 4_610, 21, 3, 50
 

@@ -187,7 +187,7 @@ def fits(rows: Any, epochs: int, repeats: int) -> str:
 def source_with_policy(rows: Any, **arguments: Any) -> Any:
     """Return a `ModelBased` of these rows for the policy of a new SAC with networks of 2×256."""
     from interreplay import ModelBased
-    from interreplay.learning.sac import SACNetworks
+    from interreplay.learning.actor_critic.sac import SACNetworks
     from interreplay.part import Context
 
     actor = SACNetworks(rows.obs.shape[1], rows.actions.shape[1]).actor

@@ -55,7 +55,7 @@ def learner() -> tuple[Any, Any]:
     """Return an update of SAC with the paper's networks, and a generator."""
     import torch
 
-    from interreplay.learning.sac import SACNetworks, SACUpdate
+    from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 
     torch.manual_seed(0)
     return SACUpdate(SACNetworks(OBS, ACTION), target_entropy=-float(ACTION)), torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""Milliseconds of one update of SAC and TD3: ours, the plain one that defines it, and plain PyTorch's, side by side.
+"""Milliseconds of one update of SAC and TD3: ours and plain PyTorch's, side by side.
 
     python -m benchmarks.updates [--compile] [--repeats 100]
     python -m benchmarks.updates --against ../another_checkout [--cpu-time]
@@ -49,29 +49,37 @@ def transitions() -> Any:
     )
 
 
-def ours(trainer: str, kind: str = "", matrix_dtype: str = "float32", **settings: Any) -> Callable[[], object]:
+def ours(trainer: str, matrix_dtype: str = "float32", **settings: Any) -> Callable[[], object]:
     """Return our update of an algorithm.
 
     Args:
-        trainer: The algorithm.
-        kind: "Plain" for the update that defines it.
-        matrix_dtype: Of the products between hidden layers.
-        **settings: Of the algorithm, by name.
+        trainer: Name of the algorithm, SAC or TD3.
+        matrix_dtype: Type of the products between hidden layers.
+        **settings: Settings of the algorithm by name.
     """
     import torch
 
-    learning = importlib.import_module(f"interreplay.learning.{trainer.lower()}")
-    wanted = (("n_critics", "critics"), ("critic_layer_norm", "layer_norm"), ("critic_dropout", "dropout"))
-    shape = {argument: settings[name] for name, argument in wanted if name in settings}
+    names = {"n_critics": "critics", "critic_layer_norm": "layer_norm", "critic_dropout": "dropout"}
+    shape = {argument: settings[name] for name, argument in names.items() if name in settings}
     if trainer == "SAC":
-        networks, settings = learning.SACNetworks(OBS, ACTIONS, **shape), settings | {"target_entropy": -ACTIONS}
+        networks = defined("actor_critic.sac", "sac").SACNetworks(OBS, ACTIONS, **shape)
+        settings = settings | {"target_entropy": -ACTIONS}
     else:
-        deterministic = importlib.import_module("interreplay.learning.deterministic")
-        networks = deterministic.DeterministicNetworks(OBS, ACTIONS, **shape)
+        networks = defined("actor_critic.td3", "deterministic").DeterministicNetworks(OBS, ACTIONS, **shape)
     for layers in networks.modules():
         if matrix_dtype != "float32" and hasattr(layers, "matrix_dtype"):
             layers.matrix_dtype = getattr(torch, matrix_dtype)
-    return called(getattr(learning, f"{kind}{trainer}Update")(networks, **settings))
+    algorithm = trainer.lower()
+    update = getattr(defined(f"actor_critic.{algorithm}", algorithm), f"{trainer}Update")
+    return called(update(networks, **settings))
+
+
+def defined(module: str, earlier: str) -> Any:
+    """Return a module of `interreplay.learning`, or in an earlier checkout the module of the name `earlier`."""
+    try:
+        return importlib.import_module(f"interreplay.learning.{module}")
+    except ModuleNotFoundError:
+        return importlib.import_module(f"interreplay.learning.{earlier}")
 
 
 def called(update: Any) -> Callable[[], object]:
@@ -185,7 +193,6 @@ def main() -> None:
             contenders[f"{trainer}, ours in {arguments.against}"] = ours_of(arguments.against, trainer)
         else:
             contenders[f"{trainer}, ours, bfloat16 products"] = ours(trainer, matrix_dtype="bfloat16")
-            contenders[f"{trainer}, its plain definition"] = ours(trainer, "Plain")
             if trainer == "SAC":
                 contenders["SAC, plain PyTorch"] = Plain(lambda loss: loss)
             if trainer == "SAC" and arguments.compile:

@@ -33,7 +33,7 @@ class Context:
         action_space: Of one environment.
         device: On which the policy computes.
         score: Rows ``(n, ...)`` with ``discounts`` and names of scores to these ``(n,)`` under the networks of now, by
-            forward passes alone; the names are in `interreplay.learning.offers`.
+            forward passes alone; the names are in `interreplay.learning.update`.
         environment: Its id, where it has one.
         environment_arguments: With which it is made.
         simulate: Rows of any kind to numbers that tell, by name, how far they are from what the simulator does.
@@ -66,7 +66,7 @@ class Part:
         columns_wanted: Names of extra columns that this part would have recorded with each row, where an algorithm can:
             ``"behavior"``, what the policy gave when it acted, and ``"success"``, whether infos speak of success.
         scores_wanted: Names of scores that this part would have with the TD errors of each batch, where an algorithm
-            can: those in `interreplay.learning.offers`.
+            can: those in `interreplay.learning.update`.
         needs: Names there of what this part cannot do without.
         wants_goal_functions: Whether `connect` should bring the environment's ``compute_reward``.
         view: How this part reads rows, where what it makes of them depends on that.

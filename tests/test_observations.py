@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 from gymnasium.spaces.utils import flatten
 
 from interreplay.environments.spaces import leaves, named_parts
-from interreplay.learning.encoders import FEATURES, Convolutions, Flat, is_image, make_encoder
+from interreplay.learning.networks.encoders import FEATURES, Convolutions, Flat, is_image, make_encoder
 from tests.rllib.spaces_envs import KINDS
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from interreplay import Transitions
-from interreplay.learning.sac import SACNetworks, SACUpdate
+from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from replay_buffers import NMER
 
 

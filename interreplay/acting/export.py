@@ -23,8 +23,8 @@ from interreplay.acting.observations import column_type
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.spaces import flat_actions, leaves
 from interreplay.errors import UsageError
-from interreplay.learning.convolutions import ConvolutionBody
-from interreplay.learning.networks import BatchedMLP
+from interreplay.learning.networks.convolutions import ConvolutionBody
+from interreplay.learning.networks.layers import BatchedMLP
 
 KINDS = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
 """Packages that a kind of file needs, all in the extra ``export``."""

@@ -13,9 +13,9 @@ from interreplay.acting.observations import column_type
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.spaces import flat_actions, leaves, nested
 from interreplay.errors import InterreplayError
-from interreplay.learning.encoders import Flat
-from interreplay.learning.networks import BatchedMLP
-from interreplay.learning.normalization import Normalized
+from interreplay.learning.networks.encoders import Flat
+from interreplay.learning.networks.layers import BatchedMLP
+from interreplay.learning.networks.normalization import Normalized
 
 ROUNDING = {False: 1e-3, True: 0.1}
 """What may differ by rounding: shares of half the range of an action, or of the largest value of a Discrete one; the

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 import torch
 from torch import Tensor
 
-from interreplay.learning.offers import CRITIC_LOSS
+from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import Neighborhood
 from interreplay.part import Context
 from interreplay.selection import Selector
@@ -127,7 +127,7 @@ class Composition:
         """Refuse an algorithm that lacks what a part cannot do without.
 
         Args:
-            offers: Names of what it has, see `interreplay.learning.offers`.
+            offers: Names of what it has, see `interreplay.learning.update`.
             algorithm: What it is called in the message.
 
         Raises:

@@ -14,7 +14,7 @@ from interreplay.datasets.dataset import Dataset, readable
 from interreplay.datasets.env_columns import columns_of_spaces
 from interreplay.environments.spaces import leaves
 from interreplay.errors import NonFiniteError, UsageError
-from interreplay.learning.offers import SUCCESS_COLUMN
+from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.storage.columns import Columns, cast, check_finite, columns_of, is_extra
 from interreplay.transitions import Observation, Transitions, map_observation
 

@@ -11,11 +11,17 @@ import gymnasium as gym
 from interreplay.environments.own_modules import own_class
 from interreplay.environments.spaces import ACTIONS, flat_actions
 from interreplay.errors import UsageError
+from interreplay.learning.actor_critic.soft_settings import CrossQSettings, TQCSettings
+from interreplay.learning.policy_gradient.unroll_settings import (
+    A2CSettings,
+    A3CSettings,
+    CLEARSettings,
+    IMPALASettings,
+    LASERSettings,
+)
 from interreplay.learning.setting_fields import defaults
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
-from interreplay.learning.soft_settings import CrossQSettings, TQCSettings
-from interreplay.learning.unroll_settings import A2CSettings, A3CSettings, CLEARSettings, IMPALASettings, LASERSettings
-from interreplay.learning.value_settings import (
+from interreplay.learning.value.value_settings import (
     C51Settings,
     DDQNSettings,
     DQNSettings,

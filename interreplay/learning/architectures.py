@@ -11,25 +11,25 @@ import gymnasium as gym
 from torch import nn
 
 from interreplay.environments.spaces import check_numbers
-from interreplay.learning.crossq import CrossQNetworks
-from interreplay.learning.deterministic import DeterministicNetworks
-from interreplay.learning.discrete_sac import DiscreteSACNetworks
-from interreplay.learning.encoders import make_encoder
-from interreplay.learning.initial_weights import make_orthogonal
-from interreplay.learning.memory import Memory
-from interreplay.learning.networks import MATRIX_DTYPES, BatchedMLP
-from interreplay.learning.policy_value import (
+from interreplay.learning.actor_critic.crossq import CrossQNetworks
+from interreplay.learning.actor_critic.discrete_sac import DiscreteSACNetworks
+from interreplay.learning.actor_critic.sac import SACNetworks
+from interreplay.learning.actor_critic.td3 import DeterministicNetworks
+from interreplay.learning.actor_critic.tqc import TQCNetworks
+from interreplay.learning.networks.encoders import make_encoder
+from interreplay.learning.networks.layers import MATRIX_DTYPES, BatchedMLP
+from interreplay.learning.networks.memory import Memory
+from interreplay.learning.policy_gradient.initial_weights import make_orthogonal
+from interreplay.learning.policy_gradient.policy_value import (
     CategoricalWithValue,
     NormalWithValue,
     PolicyValueNetworks,
     PolicyWithValue,
 )
-from interreplay.learning.q_networks import QNetworks
-from interreplay.learning.sac import SACNetworks
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
-from interreplay.learning.streams import make_layers
-from interreplay.learning.tqc import TQCNetworks
-from interreplay.learning.value_heads import Categorical, Mean, Quantiles, ValueHead
+from interreplay.learning.value.q_networks import QNetworks
+from interreplay.learning.value.streams import make_layers
+from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles, ValueHead
 
 BOX, DISCRETE = gym.spaces.Box, gym.spaces.Discrete
 COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations")

@@ -1,4 +1,4 @@
-"""Losses of the critics: what a TD error costs, and the slope of that cost."""
+"""Losses of the critics as functions of TD errors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ class CriticLoss(ABC):
 
     @abstractmethod
     def values(self, errors: Tensor) -> Tensor:
-        """Return what each error costs, ``(m, n)``; may be differentiated by autograd."""
-
-    @abstractmethod
-    def slopes(self, errors: Tensor) -> Tensor:
-        """Return the derivative of `values` by each error, ``(m, n)``."""
+        """Return the loss of each error, ``(m, n)``, differentiable."""
 
     def of_rows(self, which: slice | Tensor) -> CriticLoss:
         """Return the loss of some of the rows, a slice of them or those of a mask ``(n,)``, as a batch of their own."""
@@ -38,9 +34,6 @@ class Squared(CriticLoss):
     def values(self, errors: Tensor) -> Tensor:
         return 0.5 * errors.square()
 
-    def slopes(self, errors: Tensor) -> Tensor:
-        return errors
-
 
 @dataclass(frozen=True)
 class Huber(CriticLoss):
@@ -54,9 +47,6 @@ class Huber(CriticLoss):
 
     def values(self, errors: Tensor) -> Tensor:
         return nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=self.delta)
-
-    def slopes(self, errors: Tensor) -> Tensor:
-        return errors.clamp(-self.delta, self.delta)
 
 
 @dataclass(frozen=True)
@@ -78,10 +68,6 @@ class PAL(CriticLoss):
         beyond = size.clamp(min=1.0) ** (1.0 + self.alpha) / (1.0 + self.alpha)
         return torch.where(size < 1.0, 0.5 * errors.square(), beyond) / self._mean_priority(errors)
 
-    def slopes(self, errors: Tensor) -> Tensor:
-        beyond = errors.abs().clamp(min=1.0) ** self.alpha
-        return errors.clamp(-1.0, 1.0) * beyond / self._mean_priority(errors)
-
     def _mean_priority(self, errors: Tensor) -> Tensor:
         return (errors.detach().abs().amax(dim=0).clamp(min=1.0) ** self.alpha).mean()
 
@@ -98,9 +84,6 @@ class ByRows(CriticLoss):
 
     def values(self, errors: Tensor) -> Tensor:
         return torch.cat([loss.values(rows) for loss, rows in self._split(errors)], dim=-1)
-
-    def slopes(self, errors: Tensor) -> Tensor:
-        return torch.cat([loss.slopes(rows) for loss, rows in self._split(errors)], dim=-1)
 
     def of_rows(self, which: slice | Tensor) -> CriticLoss:
         counts = [count for count, _ in self.parts]

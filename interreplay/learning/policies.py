@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.memory import Memory
+from interreplay.learning.networks.memory import Memory
 
 POLICY_OUTPUT = "behavior"
 """Name of the column in which what the policy gave is stored."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from interreplay.learning.normalization import Moments
+from interreplay.learning.networks.normalization import Moments
 from interreplay.transitions import Transitions
 
 

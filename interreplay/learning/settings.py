@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from interreplay.learning.setting_fields import (
     Number,
@@ -37,9 +38,6 @@ class LoopSettings:
         None,
         OrWord(Whole(1), "none", None),
         "environment steps over which schedules run; none leaves them at their start",
-    )
-    fast_updates: bool = setting(
-        True, YesNo(), "gradients by hand-written code where an algorithm has it, else by autograd, which takes longer"
     )
 
 
@@ -160,8 +158,14 @@ class TD3Settings(DeterministicSettings):
 
 @dataclass(frozen=True)
 class DDPGSettings(DeterministicSettings):
-    """Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971)."""
+    """Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971).
 
+    The class variables make TD3's update DDPG's: no delay of the policy, no noise on target actions, no cloning.
+    """
+
+    policy_delay: ClassVar[int] = 1
+    target_policy_noise: ClassVar[None] = None
+    bc_alpha: ClassVar[None] = None
     train_batch_size: int = changed_default(DeterministicSettings, "train_batch_size", 64)
     tau: float = changed_default(DeterministicSettings, "tau", 0.001)
     actor_lr: float = changed_default(DeterministicSettings, "actor_lr", 1e-4)

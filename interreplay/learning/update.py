@@ -1,4 +1,4 @@
-"""What the updates of all algorithms have in common."""
+"""The interface of an update, its batch and its result, and functions that several algorithms share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,26 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.losses import CriticLoss
-from interreplay.learning.normalization import Normalized
+from interreplay.learning.networks.normalization import Normalized
 from interreplay.transitions import Transitions
+
+MEAN_ERROR = "mean_error"
+"""Score of a row: the mean of |δ| over the critics."""
+LARGEST_ERROR = "largest_error"
+"""Score of a row: the maximum of |δ| over the critics."""
+REDUCIBLE_LOSS = "reducible_loss"
+"""Score of a row: δ² minus δ'², means over the critics; δ' has the target network's value of (s, a) in place of the
+critic's (Sujit et al. 2022, arXiv:2208.10483)."""
+TARGET = "target"
+"""Target of a row: q_t, which the critics learn, computed with the current networks."""
+SCORING = "score"
+"""The update scores any rows at any time, by forward passes."""
+ACTOR_WEIGHTS = "actor_weights"
+"""The update accepts weights of rows for the losses of the actor and the temperature alone."""
+SUCCESS_COLUMN = "success"
+"""An extra column of each row: whether the environment reported success in its infos."""
+CRITIC_LOSS = "critic_loss"
+"""The update accepts a loss of the critics that comes with the rows."""
 
 
 def normal(like: Tensor, rng: torch.Generator) -> Tensor:
@@ -21,10 +39,10 @@ def normal(like: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def views(rows: Transitions, encoder: nn.Module) -> tuple[Tensor, Tensor, int]:
-    """Return observations and next observations to predict from, both ``(n·m, d)``, and m, the views of each row.
+    """Return encoded observations and next observations, both ``(n·m, d)``, and the number m of views per row.
 
-    With one view these are the encoded ones of the rows, next ones without a gradient. State augmentation puts more
-    into ``extras["views_obs"]`` and ``extras["views_next_obs"]``, ``(n, m, ...)``, numbers that are normalized at most.
+    Next observations have no gradient. State augmentation stores several views per row in ``extras["views_obs"]`` and
+    ``extras["views_next_obs"]``, ``(n, m, ...)``; these are normalized, if the encoder normalizes, but not encoded.
     """
     with torch.no_grad():
         next_obs, _ = view_tensors(rows, encoder, "next_obs")
@@ -33,11 +51,11 @@ def views(rows: Transitions, encoder: nn.Module) -> tuple[Tensor, Tensor, int]:
 
 
 def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tensor, int]:
-    """Return ``obs`` or ``next_obs`` of the rows as `views` does, alone ``(n·m, d)``, and m; by the encoder's gradient.
+    """Return encoded ``obs`` or ``next_obs`` ``(n·m, d)`` of the rows, differentiable, and the views m per row.
 
     Args:
-        rows: n of them.
-        encoder: Of their observations.
+        rows: n rows.
+        encoder: Encoder of the observations.
         name: "obs" or "next_obs".
     """
     if "views_obs" not in rows.extras:
@@ -58,25 +76,46 @@ def mean_over_views(values: Tensor, m: int) -> Tensor:
 
 
 def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the mean of values ``(..., n)`` over the rows, each times its weight ``(n,)`` where there are weights.
+    """Return the mean over the rows of values ``(..., n)`` times weights ``(n,)``; None for equal weights.
 
     Raises:
-        ValueError: When the weights are not one per row, which would broadcast.
+        ValueError: The weights do not have shape ``(n,)`` and would broadcast.
     """
     if weights is None:
         return values.mean(dim=-1)
+    return (values * checked_weights(weights, values)).mean(dim=-1)
+
+
+def checked_weights(weights: Tensor, values: Tensor) -> Tensor:
+    """Return weights ``(n,)`` for values ``(..., n)``.
+
+    Raises:
+        ValueError: The weights do not have shape ``(n,)`` and would broadcast.
+    """
     if weights.shape != values.shape[-1:]:
         raise ValueError(f"weights have shape {tuple(weights.shape)}; expected {tuple(values.shape[-1:])}")
-    return (values * weights).mean(dim=-1)
+    return weights
+
+
+def critic_weights(batch: SampleLike, values: Tensor) -> Tensor:
+    """Return the weights ``(n,)`` of the rows in the critics' loss, of the type of `values` ``(..., n)``.
+
+    Raises:
+        ValueError: The weights do not have shape ``(n,)`` and would broadcast.
+    """
+    weights = checked_weights(batch.weights, values)
+    if batch.row_weights is not None:
+        weights = weights * checked_weights(batch.row_weights, values)
+    return weights.to(values.dtype)
 
 
 def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "global_norm") -> None:
     """Bound the gradients of one optimizer's parameters, in place.
 
     Args:
-        parameters: Each with a gradient. Those of three dimensions belong to several networks ``(m, in, out)``.
-        most: The bound; None for none.
-        by: "global_norm" bounds the norm of all of them together, "norm" of each layer of each network by itself,
+        parameters: Parameters with gradients; three dimensions mean several networks ``(m, in, out)``.
+        most: The bound; None disables clipping.
+        by: "global_norm" bounds the norm of all gradients together, "norm" the norm of each layer of each network,
             "value" each number.
     """
     if most is None:
@@ -97,15 +136,15 @@ def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "
 
 
 class SampleLike(Protocol):
-    """What an update learns from; `interreplay.Sample` is one.
+    """A batch of rows; `interreplay.Sample` implements it.
 
     Attributes:
         transitions: n rows with ``discounts``.
         weights: Importance weights ``(n,)`` for the critics' loss.
-        row_weights: Weights ``(n,)`` with mean 1 for every loss, or None for equal ones.
-        actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature, or None for equal ones.
-        critic_loss: The critics' loss of these rows, or None for the algorithm's own.
-        targets: q_t ``(n,)`` under the networks of now, where they have been computed; None for not.
+        row_weights: Weights ``(n,)`` with mean 1 for every loss; None for equal weights.
+        actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature; None for equal weights.
+        critic_loss: The critics' loss for these rows; None for the algorithm's own loss.
+        targets: Targets q_t ``(n,)`` under the current networks if they have been computed, else None.
     """
 
     @property
@@ -124,7 +163,7 @@ class SampleLike(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows to learn from that come from no replay buffer; attributes as in `SampleLike`."""
+    """Rows that do not come from a replay buffer; attributes as in `SampleLike`."""
 
     transitions: Transitions
     weights: Tensor
@@ -135,7 +174,7 @@ class Batch:
 
 
 def actor_row_weights(batch: SampleLike) -> Tensor | None:
-    """Return the weights ``(n,)`` of the rows for the losses of the actor and the temperature, None for equal ones."""
+    """Return the weights ``(n,)`` of the rows for the losses of actor and temperature; None for equal weights."""
     if batch.actor_weights is None or batch.row_weights is None:
         return batch.row_weights if batch.actor_weights is None else batch.actor_weights
     return batch.actor_weights * batch.row_weights
@@ -143,12 +182,12 @@ def actor_row_weights(batch: SampleLike) -> Tensor | None:
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What an update found out.
+    """The TD errors and metrics of an update.
 
     Attributes:
-        errors: ``(n,)``, detached; their magnitudes serve as priorities. Of critics the mean of their TD errors.
-        metrics: The numbers that `Update.metrics` names, one tensor, detached.
-        scores: Columns ``(n,)`` by name, detached: those of `Update.scores_wanted`.
+        errors: ``(n,)``, detached; their magnitudes serve as priorities. The mean over the critics' TD errors.
+        metrics: The numbers that `Update.metrics` names, as one detached tensor.
+        scores: Detached columns ``(n,)`` by name, one for each name in `Update.scores_wanted`.
     """
 
     errors: Tensor
@@ -156,51 +195,46 @@ class UpdateResult:
     scores: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class Rule(ABC):  # noqa: B024 - what it updates from is its children's
-    """What the updates of all algorithms have in common, whatever they learn from.
+class Update(ABC):
+    """One gradient update of an algorithm.
 
     Attributes:
-        optimizers: By name; their state belongs into checkpoints.
-        metrics: Names of the numbers that updates report, in order.
+        optimizers: Optimizers by name; checkpoints contain their state.
+        metrics: Names of the numbers that `update` reports, in order.
+        offers: Names of the offers at the top of this module that a replay method can make use of.
+        scores_wanted: Names of the scores that every update computes; set by the caller.
     """
 
     optimizers: dict[str, torch.optim.Optimizer]
     metrics: tuple[str, ...]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the next update depends on beside networks, optimizers and `rng`."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state
-        """Continue from a state."""
-
-
-class Update(Rule):
-    """One gradient update of an algorithm that learns from rows.
-
-    Attributes:
-        offers: Names in `interreplay.learning.offers` of what it can do for a replay method.
-        scores_wanted: Names of the scores that it computes with every update; whoever wants some sets it.
-    """
-
     offers: frozenset[str] = frozenset()
     scores_wanted: frozenset[str] = frozenset()
 
     @abstractmethod
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+    def update(self, batch: Any, rng: torch.Generator) -> Any:
         """Learn from a batch.
 
         Args:
-            batch: n rows and their weights.
+            batch: n rows and their weights, a `SampleLike`; unrolls for algorithms that learn from unrolls.
             rng: Source of the policy's noise, on the device of the rows.
+
+        Returns:
+            An `UpdateResult`, or the result for unrolls.
         """
 
     def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
-        """Return scores ``(n,)`` of rows by their names, some of `offers`, by forward passes alone.
+        """Return scores ``(n,)`` of rows by name, computed by forward passes alone.
 
         Args:
             rows: n rows with ``discounts``.
-            names: Of the scores.
+            names: Names of the scores, some of `offers`.
             rng: Source of the policy's noise, on the device of the rows.
         """
-        raise NotImplementedError(f"{type(self).__name__} scores no rows")
+        raise NotImplementedError(f"{type(self).__name__} does not score rows")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next update depends on besides networks, optimizers and `rng`."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many updates have no state
+        """Continue from a state."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interreplay.argument_checks import check_number
 from interreplay.errors import accepted_names
-from interreplay.learning.networks import MATRIX_DTYPES
+from interreplay.learning.networks.layers import MATRIX_DTYPES
 from interreplay.models.fitting import Fit, FitSettings, fit, split
 from interreplay.models.losses import log_variances
 from interreplay.models.networks import Networks

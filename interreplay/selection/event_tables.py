@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.learning.offers import SUCCESS_COLUMN
+from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.selection.base import Selector, Stored
 from interreplay.selection.events import SUCCESS, event
 from interreplay.selection.slot_set import SlotSet

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.learning.offers import MEAN_ERROR, SCORING, TARGET
+from interreplay.learning.update import MEAN_ERROR, SCORING, TARGET
 from interreplay.part import Context, Score
 from interreplay.selection.base import Drawn, Selector, Stored
 from interreplay.storage.ring import Storage

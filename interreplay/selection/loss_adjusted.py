@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interreplay.argument_checks import check_number
 from interreplay.learning.losses import PAL, ByRows, CriticLoss, Huber
-from interreplay.learning.offers import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
+from interreplay.learning.update import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
 from interreplay.selection.base import Drawn, Stored
 from interreplay.selection.prioritized import Prioritized
 from interreplay.selection.sum_tree import SumTree

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from interreplay.learning.offers import REDUCIBLE_LOSS
+from interreplay.learning.update import REDUCIBLE_LOSS
 from interreplay.selection.prioritized import Prioritized
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.argument_checks import check_number
-from interreplay.learning.fast.optimizer import FastAdam
-from interreplay.learning.networks import MLP
+from interreplay.learning.networks.layers import MLP
+from interreplay.learning.networks.optimizers import FastAdam
 from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.blend import TerminationFn
 from interreplay.synthesis.coefficient import Beta
@@ -131,7 +131,7 @@ class DynamicsModel:
             How far f, before the step, leaves the line between anchor and partner at λ, ``(n,)``.
         """
         with torch.enable_grad():
-            given = self.model.passes.differentiable(inputs).squeeze(0)
+            given = self.model(inputs)
             gradients = torch.autograd.grad(nn.functional.mse_loss(given, targets), list(self.model.parameters()))
         with torch.no_grad():
             share = mix.unsqueeze(1)

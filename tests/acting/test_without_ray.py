@@ -24,7 +24,7 @@ import torch
 
 import interreplay
 import replay_buffers
-from interreplay.learning.sac import SACNetworks, SACUpdate
+from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 
 n = 200
 rng = np.random.default_rng(0)

@@ -28,8 +28,8 @@ TINY = (
     "--total_env_steps 120 --evaluation_num_episodes 1 --steps_per_iteration 60 --checkpoint_freq 1"
 ).split()
 MORE = """
-from interreplay.learning.dqn import DQNUpdate
-from interreplay.learning.impala import ImpalaUpdate
+from interreplay.learning.value.dqn import DQNUpdate
+from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.rllib import DQN, DQNConfig, IMPALA, IMPALAConfig, SAC
 
 
@@ -38,19 +38,19 @@ class Values(DQNUpdate):
 
 
 class ValuesConfig(DQNConfig):
-    update = Values
+    update_class = Values
 
 
 class MyDQN(DQN):
     config_class = ValuesConfig
 
 
-class Unrolls(ImpalaUpdate):
+class Unrolls(IMPALAUpdate):
     pass
 
 
 class UnrollsConfig(IMPALAConfig):
-    update = Unrolls
+    update_class = Unrolls
 
 
 class MyIMPALA(IMPALA):

@@ -11,18 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from interreplay.learning.dqn import DQNUpdate
-from interreplay.learning.dropout import Dropout
-from interreplay.learning.impala import ImpalaUpdate
-from interreplay.learning.unroll_settings import IMPALASettings
+from interreplay.learning.networks.between_layers import Dropout
+from interreplay.learning.policy_gradient.impala import IMPALAUpdate
+from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.update import Batch
+from interreplay.learning.value.dqn import DQNUpdate
 from tests.devices import stand_in
 from tests.devices.same_draws import HostGenerator, SameDraws
-from tests.learning import test_crossq as of_crossq
-from tests.learning import test_dqn as of_dqn
-from tests.learning import test_impala as of_impala
+from tests.learning.actor_critic import test_crossq as of_crossq
 from tests.learning.conftest import flat_float64, float64  # noqa: F401
-from tests.learning.test_plain_and_fast import (  # noqa: F401
+from tests.learning.policy_gradient import test_impala as of_impala
+from tests.learning.update_cases import (  # noqa: F401
     ALGORITHMS,
     CASES,
     WITHOUT,
@@ -31,6 +30,7 @@ from tests.learning.test_plain_and_fast import (  # noqa: F401
     make,
     state_of,
 )
+from tests.learning.value import test_dqn as of_dqn
 
 UPDATES = 6
 FEW = ("defaults", "loss extras", "views", "encoder", "clipped layers", "layer norm and dropout", "their tanh")
@@ -93,22 +93,21 @@ def without_waiting(learn: Callable[[], Any]) -> Any:
 
 
 def by_turns() -> list[Any]:
-    """All algorithms with the defaults, every other case with one of them; the rest, and what defines it, is slow."""
+    """All algorithms with the defaults, every other case with one algorithm; the rest is slow."""
     found = []
     for i, (case, algorithm) in enumerate(itertools.product(FEW, ALGORITHMS)):
         at_once = case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS)
-        for fast in (True, False):
-            marks = [] if fast and at_once else pytest.mark.slow
-            found.append(pytest.param(algorithm, case, fast, marks=marks, id=f"{algorithm}-{case}-{fast}"))
+        marks = [] if at_once else pytest.mark.slow
+        found.append(pytest.param(algorithm, case, marks=marks, id=f"{algorithm}-{case}"))
     return found
 
 
-@pytest.mark.parametrize(("algorithm", "case", "fast"), by_turns())
-def test_actors_and_critics(algorithm, case, fast, device):
+@pytest.mark.parametrize(("algorithm", "case"), by_turns())
+def test_actors_and_critics(algorithm, case, device):
     settings, views, encoder, weighted = CASES[case]
-    _, fast_kind, plain_kind, own = ALGORITHMS[algorithm]
+    _, kind, own = ALGORITHMS[algorithm]
     settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
-    activation, kind = settings.pop("activation", "relu"), fast_kind if fast else plain_kind
+    activation = settings.pop("activation", "relu")
     batches = [from_rows(*given(i, algorithm, views, weighted)) for i in range(UPDATES)]
     networks = make(algorithm, encoder, activation, settings)
     assert_same_updates(lambda nets: kind(nets, **settings), networks, batches, device)
@@ -133,4 +132,4 @@ def test_values(kind, head, device, flat_float64):  # noqa: F811
 def test_unrolls(continuous, device):
     networks = of_impala.networks(continuous)
     batches = [from_unrolls(of_impala.unrolls(continuous, seed)) for seed in range(UPDATES)]
-    assert_same_updates(lambda nets: ImpalaUpdate(nets, IMPALASettings(), 0.9), networks, batches, device)
+    assert_same_updates(lambda nets: IMPALAUpdate(nets, IMPALASettings(), 0.9), networks, batches, device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from interreplay.learning.encoders import Flat
+from interreplay.learning.networks.encoders import Flat
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from interreplay.learning.encoders import Flat
-from interreplay.learning.normalization import Normalized
+from interreplay.learning.networks.encoders import Flat
+from interreplay.learning.networks.normalization import Normalized
 from interreplay.learning.update import clip_gradients, views
 from interreplay.transitions import Transitions
 

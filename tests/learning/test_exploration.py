@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.learning.deterministic import DeterministicActor
-from interreplay.learning.discrete_sac import CategoricalActor
+from interreplay.learning.actor_critic.discrete_sac import CategoricalActor
+from interreplay.learning.actor_critic.sac import GaussianActor
+from interreplay.learning.actor_critic.td3 import DeterministicActor
 from interreplay.learning.exploration import (
     EpsilonGreedy,
     Gaussian,
@@ -18,7 +19,6 @@ from interreplay.learning.exploration import (
     Sampled,
     make_exploration,
 )
-from interreplay.learning.networks import GaussianActor
 
 INPUTS, SIZE = 4, 3
 POLICIES = {

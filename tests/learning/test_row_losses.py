@@ -7,12 +7,13 @@ import torch
 
 from interreplay.buffer.joined_sample import JoinedSample
 from interreplay.buffer.sample import Sample
-from interreplay.learning.deterministic import DeterministicNetworks
+from interreplay.learning.actor_critic.sac import SACUpdate
+from interreplay.learning.actor_critic.td3 import DeterministicNetworks
 from interreplay.learning.losses import PAL, ByRows, Huber, Squared, loss_of
-from interreplay.learning.sac import SACUpdate
 from interreplay.learning.update import Batch
 from tests.learning.batches import ACTIONS, OBS, N, batch
-from tests.learning.test_plain_and_fast import ALGORITHMS, assert_equal, keep_float64, make  # noqa: F401
+from tests.learning.plain_torch import plain_primitives
+from tests.learning.update_cases import ALGORITHMS, assert_equal, keep_float64, make  # noqa: F401
 
 ERRORS = torch.randn((2, N), generator=torch.Generator().manual_seed(5), dtype=torch.float64) * 3
 NAMES = frozenset({"mean_error", "largest_error", "reducible_loss"})
@@ -28,10 +29,10 @@ def weighed(seed=0):
     return torch.rand(N, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def updates(algorithm, **settings):
-    """The fast update and the plain one of equal networks."""
-    _, fast, plain, own = ALGORITHMS[algorithm]
-    return fast(make(algorithm), **own, **settings), plain(make(algorithm), **own, **settings)
+def made(algorithm, **settings):
+    """An update of networks that are equal for each call."""
+    _, update, own = ALGORITHMS[algorithm]
+    return update(make(algorithm), **own, **settings)
 
 
 def written_out(errors, alpha):
@@ -46,13 +47,18 @@ def test_pal_is_what_its_paper_has(alpha):
     torch.testing.assert_close(PAL(alpha).values(ERRORS), written_out(ERRORS, alpha))
 
 
-@pytest.mark.parametrize(
-    "loss", [Squared(), Huber(0.7), PAL(0.4), PAL(1.0), ByRows(((10, PAL(0.4)), (0, Squared()), (N - 10, Huber())))]
-)
-def test_slopes_are_the_gradient_of_the_values(loss):
+def test_losses_have_the_gradients_of_their_definitions():
+    """δ for ½δ², δ within ±d for Huber's loss, and PAL's with its divisor constant."""
     errors = ERRORS.clone().requires_grad_()
-    (expected,) = torch.autograd.grad(loss.values(errors).sum(), errors)
-    torch.testing.assert_close(loss.slopes(ERRORS), expected)
+    divisor = (ERRORS.abs().max(dim=0).values.clamp(min=1) ** 0.4).mean()
+    expected = {
+        Squared(): ERRORS,
+        Huber(0.7): ERRORS.clamp(-0.7, 0.7),
+        PAL(0.4): ERRORS.clamp(-1, 1) * ERRORS.abs().clamp(min=1) ** 0.4 / divisor,
+    }
+    for loss, gradient in expected.items():
+        (found,) = torch.autograd.grad(loss.values(errors).sum(), errors)
+        torch.testing.assert_close(found, gradient)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
@@ -109,29 +115,36 @@ def test_two_losses_contradict_each_other():
         loss_of(1.0, 0.4)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_fast_and_plain_updates_agree_on_rows_with_losses_and_weights_of_their_own(algorithm):
+def results_of(algorithm):
+    """The results of updates from rows with losses and weights of their own, and the update after them."""
     loss = ByRows(((10, PAL(0.4)), (12, Huber(1.0)), (10, None)))
-    both = updates(algorithm)
-    for update in both:
-        update.scores_wanted = NAMES
-    rngs = [torch.Generator().manual_seed(7) for _ in range(2)]
+    update, rng, results = made(algorithm), torch.Generator().manual_seed(7), []
+    update.scores_wanted = NAMES
     for i in range(20):
         given = Batch(rows_of(algorithm, i), weighed(i), 2 * weighed(50 + i), weighed(100 + i), loss)
-        fast, plain = (update.update(given, rng) for update, rng in zip(both, rngs, strict=True))
-        assert fast.scores.keys() == plain.scores.keys() == NAMES
-        for name, score in fast.scores.items():
-            torch.testing.assert_close(score, plain.scores[name], rtol=1e-9, atol=1e-11)
-            assert score.shape == (N,) and not plain.scores[name].requires_grad
-        torch.testing.assert_close(fast.metrics, plain.metrics, rtol=1e-9, atol=1e-11)
-    assert_equal(*both)
+        results.append(update.update(given, rng))
+    return results, update
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_losses_and_weights_of_rows_have_the_effect_that_plain_pytorch_gives_them(algorithm):
+    results, update = results_of(algorithm)
+    with plain_primitives():
+        expected, plain = results_of(algorithm)
+    for mine, theirs in zip(results, expected, strict=True):
+        assert mine.scores.keys() == theirs.scores.keys() == NAMES
+        for name, score in mine.scores.items():
+            torch.testing.assert_close(score, theirs.scores[name], rtol=1e-9, atol=1e-11)
+            assert score.shape == (N,) and not score.requires_grad
+        torch.testing.assert_close(mine.metrics, theirs.metrics, rtol=1e-9, atol=1e-11)
+    assert_equal(update, plain)
 
 
 @pytest.mark.parametrize("algorithm", OF_MEANS)
 def test_rows_loss_goes_before_the_updates_own(algorithm):
     ends = []
     for settings, loss in (({"huber_delta": 1.0}, None), ({"pal_alpha": 0.4}, Huber(1.0))):
-        update = updates(algorithm, **settings)[0]
+        update = made(algorithm, **settings)
         update.update(Batch(rows_of(algorithm), weighed(), critic_loss=loss), torch.Generator().manual_seed(7))
         ends.append(update)
     assert_equal(*ends)
@@ -140,7 +153,7 @@ def test_rows_loss_goes_before_the_updates_own(algorithm):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_actor_weights_are_for_the_actor_and_the_temperature_alone(algorithm):
     """As row weights for these, with the critics as if there were none."""
-    alone, as_rows, without = (updates(algorithm)[1] for _ in range(3))
+    alone, as_rows, without = (made(algorithm) for _ in range(3))
     weights, rows = weighed(3), rows_of(algorithm)
     for update in (alone, as_rows, without):
         update.updates = 1  # the turn of TD3's actor
@@ -158,27 +171,23 @@ def test_actor_weights_are_for_the_actor_and_the_temperature_alone(algorithm):
 def test_the_loss_of_a_distribution_stays_its_own():
     ends = []
     for loss in (None, Huber(0.1)):
-        for update in updates("TQC"):
-            update.update(Batch(rows_of("TQC"), weighed(), critic_loss=loss), torch.Generator().manual_seed(7))
-            ends.append(update)
-    assert_equal(ends[0], ends[2])
-    assert_equal(ends[1], ends[3])
+        update = made("TQC")
+        update.update(Batch(rows_of("TQC"), weighed(), critic_loss=loss), torch.Generator().manual_seed(7))
+        ends.append(update)
+    assert_equal(*ends)
 
 
 @pytest.mark.parametrize("algorithm", OF_MEANS)
 def test_targets_that_rows_bring_are_learned(algorithm):
     """With those that the update would compute it does the same, but for the random numbers that it need not draw."""
-    rows = rows_of(algorithm)
-    for kind in (0, 1):
-        twice = [updates(algorithm)[kind] for _ in range(2)]
-        targets = twice[0].score(rows, {"target"}, torch.Generator().manual_seed(7))["target"]
-        drawn = torch.Generator().manual_seed(7)
-        twice[0].update(Batch(rows, weighed()), drawn)
-        rest = torch.Generator().manual_seed(7)
-        twice[1].target_values(rows, rows.next_obs, 1, rest)
-        twice[1].update(Batch(rows, weighed(), targets=targets), rest)
-        assert torch.equal(drawn.get_state(), rest.get_state())
-        assert_equal(*twice)
+    rows, drawn, rest = rows_of(algorithm), torch.Generator().manual_seed(7), torch.Generator().manual_seed(7)
+    twice = [made(algorithm) for _ in range(2)]
+    targets = twice[0].score(rows, {"target"}, torch.Generator().manual_seed(7))["target"]
+    twice[0].update(Batch(rows, weighed()), drawn)
+    twice[1].target_values(rows, rows.next_obs, 1, rest)
+    twice[1].update(Batch(rows, weighed(), targets=targets), rest)
+    assert torch.equal(drawn.get_state(), rest.get_state())
+    assert_equal(*twice)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -186,7 +195,7 @@ def test_rows_of_weight_0_teach_nothing(algorithm):
     """What the actor's rows are to the critics, and the critics' to the actor: any other rows in their place."""
     ends, keep = [], torch.arange(N) < 20
     for seed in (1, 2):
-        fast = updates(algorithm)[0]
+        update = made(algorithm)
         rows, others = rows_of(algorithm, 1), rows_of(algorithm, seed)
         mixed = {
             name: torch.where(keep.view(-1, *[1] * (c.ndim - 1)), c, others.columns()[name])
@@ -196,14 +205,14 @@ def test_rows_of_weight_0_teach_nothing(algorithm):
         weights = keep.double()
         given = Batch(rows.replace(discounts=mixed["discounts"]), weights, None, weights)
         for _ in range(4):
-            fast.update(given, torch.Generator().manual_seed(7))
-        ends.append(fast)
+            update.update(given, torch.Generator().manual_seed(7))
+        ends.append(update)
     assert_equal(*ends)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_scores_are_what_their_names_say(algorithm):
-    for update in updates(algorithm):
+    for update in [made(algorithm)]:
         networks, rows = update.networks, rows_of(algorithm)
         for parameter in networks.targets.parameters():
             parameter.data.mul_(0.8)

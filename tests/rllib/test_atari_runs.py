@@ -11,7 +11,7 @@ import torch
 
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
-from interreplay.learning.convolutions import body_of
+from interreplay.learning.networks.convolutions import body_of
 from interreplay.rllib import DQNConfig
 from tests.rllib.test_checkpoints import assert_same_run
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.learning.fast.optimizer import FastAdam, FastAdamW
+from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
 from interreplay.rllib.run import time_estimate
 from interreplay.rllib.run.time_estimate import describe_updates, random_rows, seconds_per_update
 from interreplay.rllib.tune.cost_estimate import _keys, earlier
@@ -18,17 +18,15 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 @pytest.mark.parametrize("trainer", ["SAC", "TD3", "DDPG"])
-@pytest.mark.parametrize("fast", [True, False])
-def test_settings_reach_networks_and_updates(trainer, fast):
+def test_settings_reach_networks_and_updates(trainer):
     settings = {"n_critics": 3, "critic_layer_norm": True, "critic_dropout": 0.2, "weight_decay": 0.1, "critic_l2": 0.0}
-    algorithm = config(trainer=trainer).training(**settings, fast_updates=fast).build_algo()
+    algorithm = config(trainer=trainer).training(**settings).build_algo()
     nets, rule = algorithm.learner.single_module.nets, algorithm.learner._update_rule
     for critics in (nets.critics, nets.targets):
         assert (critics.count, len(critics.scales), critics.dropout) == (3, 2, 0.2)
     assert {name: getattr(rule.settings, name) for name in settings} == settings
-    kinds = (FastAdamW, FastAdam) if fast else (torch.optim.AdamW, torch.optim.Adam)
-    assert {type(rule.optimizers[name]) for name in ("actor", "critic")} == {kinds[0]}
-    assert trainer != "SAC" or type(rule.optimizers["alpha"]) is kinds[1]
+    assert {type(rule.optimizers[name]) for name in ("actor", "critic")} == {FastAdamW}
+    assert trainer != "SAC" or type(rule.optimizers["alpha"]) is FastAdam
     algorithm.stop()
 
 

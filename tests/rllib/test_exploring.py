@@ -1,16 +1,23 @@
-"""Explorations and plain updates in RLlib: how they are chosen, and what reaches runners and checkpoints."""
+"""Explorations and updates in RLlib: how they are chosen, and what reaches runners and checkpoints."""
 
-import numpy as np
 import pytest
 import torch
 
 from interreplay.learning.exploration import EpsilonGreedy, Gaussian, Random, Sampled
-from tests.rllib.small_runs import config, run, weights
+from tests.rllib.small_runs import config
 from tests.rllib.test_checkpoints import assert_same_run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
-PLAIN = {"SAC": "PlainSACUpdate", "TQC": "PlainTQCUpdate", "TD3": "PlainTD3Update", "DDPG": "PlainDDPGUpdate"}
+UPDATES = {
+    ("Pendulum-v1", "SAC"): ("actor_critic.sac", "SACUpdate"),
+    ("CartPole-v1", "SAC"): ("actor_critic.discrete_sac", "DiscreteSACUpdate"),
+    ("Pendulum-v1", "TQC"): ("actor_critic.tqc", "TQCUpdate"),
+    ("Pendulum-v1", "CrossQ"): ("actor_critic.crossq", "CrossQUpdate"),
+    ("Pendulum-v1", "TD3"): ("actor_critic.td3", "TD3Update"),
+    ("Pendulum-v1", "DDPG"): ("actor_critic.td3", "TD3Update"),
+    ("CartPole-v1", "DQN"): ("value.dqn", "DQNUpdate"),
+}
 
 
 def epsilon_greedy(**exploration):
@@ -79,20 +86,14 @@ def test_a_configuration_of_before_samples():
     assert type(made.build_algo().env_runner._now.exploration) is Sampled
 
 
-@pytest.mark.parametrize("trainer", PLAIN)
-def test_plain_updates_learn_the_same(trainer):
-    fast, plain = (run(config(trainer=trainer).training(fast_updates=f), 1)[0] for f in (True, False))
-    assert type(plain.learner._update_rule).__name__ == PLAIN[trainer]
-    assert type(fast.learner._update_rule).__name__ == PLAIN[trainer].replace("Plain", "Fast")
-    assert fast.learner.updates == plain.learner.updates > 20
-    for name, value in weights(fast).items():
-        np.testing.assert_allclose(value, weights(plain)[name], rtol=2e-3, atol=2e-4, err_msg=name)
-
-
-def test_discrete_sac_has_a_plain_update():
-    algorithm = config("CartPole-v1").training(fast_updates=False).build_algo()
-    assert type(algorithm.learner._update_rule).__name__ == "PlainDiscreteSACUpdate"
-    assert np.isfinite(algorithm.train()["learners"]["default_policy"]["critic_loss"])
+@pytest.mark.parametrize(("env", "trainer"), UPDATES)
+def test_every_algorithm_has_one_update(env, trainer):
+    algorithm = config(env, trainer=trainer).build_algo()
+    update = type(algorithm.learner._update_rule)
+    module, name = UPDATES[env, trainer]
+    assert (update.__module__, update.__name__) == (f"interreplay.learning.{module}", name)
+    own = [base for base in update.__mro__[1:] if base.__module__.startswith("interreplay.")]
+    assert len(own) <= 2, "base classes above it"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_discrete_sac_has_a_plain_update():
         ("Pendulum-v1", "TD3", {"exploration": "Sampled"}, "Sampled and the policy is no distribution"),
         ("Pendulum-v1", "SAC", {"exploration": "Noisy"}, "Noisy and the policy has no noisy layers"),
         ("Pendulum-v1", "SAC", {"exploration": "Sampling"}, "there is no exploration 'Sampling'; .*Sampled"),
-        ("Pendulum-v1", "SAC", {"fast_updates": "no"}, "fast_updates is 'no'; expected True or False"),
+        ("Pendulum-v1", "SAC", {"backup_entropy": "no"}, "backup_entropy is 'no'; expected True or False"),
     ],
 )
 def test_what_does_not_fit_is_refused(env, trainer, settings, message):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from ray.rllib.core.learner.torch import torch_learner
 
-from interreplay.learning.dropout import Dropout
+from interreplay.learning.networks.between_layers import Dropout
 from interreplay.rllib import DQNConfig
 from tests.devices import stand_in
 from tests.devices.conftest import device  # noqa: F401

@@ -11,7 +11,7 @@ import torch
 import interreplay
 from interreplay.acting.export import export
 from interreplay.errors import UsageError
-from interreplay.learning.memory import Memory
+from interreplay.learning.networks.memory import Memory
 from tests.rllib.test_actor_learner import ELITE, assert_same_state, config, finite
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -9,7 +9,7 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from interreplay.errors import EnvironmentFailure
-from interreplay.learning.distributions import Categorical, Normal
+from interreplay.learning.networks.distributions import Categorical, Normal
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib import A2CConfig, IMPALAConfig
 

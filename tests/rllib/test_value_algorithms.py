@@ -9,8 +9,8 @@ import torch
 
 import interreplay.rllib as ours
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.convolutions import ConvolutionBody
-from interreplay.learning.value_heads import Categorical, Mean, Quantiles
+from interreplay.learning.networks.convolutions import ConvolutionBody
+from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
 from interreplay.rllib.evaluation import load
 from tests.rllib.small_runs import weights
 from tests.rllib.spaces_envs import KINDS, Line

@@ -8,7 +8,7 @@ import torch
 from builders import identical, make
 from scipy.stats import beta, kstest
 
-from interreplay.learning.encoders import Flat
+from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.update import views
 from interreplay.transitions import observation_parts
 from replay_buffers import S4RL

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from interreplay.learning.algorithms_table import FRESH
-from interreplay.learning.impala import ImpalaUpdate
-from interreplay.learning.unroll_settings import A3CSettings
+from interreplay.learning.policy_gradient.impala import IMPALAUpdate
+from interreplay.learning.policy_gradient.unroll_settings import A3CSettings
 from interreplay.rllib.actor_learner.algorithm import ActorLearner
 from interreplay.rllib.actor_learner.collectors import UnrollCollector, make_collector
 from interreplay.rllib.actor_learner.config import ActorLearnerConfig
@@ -28,7 +28,7 @@ class Gradients(NamedTuple):
 
     Attributes:
         gradient: Of all parameters, not clipped yet, ``(P,)``.
-        metrics: The numbers that `ImpalaUpdate.metrics` names.
+        metrics: The numbers that `IMPALAUpdate.metrics` names.
         env_steps: Steps that environments made, ``()``.
         version: Updates that the weights had seen, ``()``.
     """
@@ -51,7 +51,7 @@ class Gradients(NamedTuple):
 class GradientRunner(UnrollRunner):
     """A runner that gives gradients in place of the unrolls that they are of."""
 
-    _rule: ImpalaUpdate | None = None
+    _rule: IMPALAUpdate | None = None
 
     @override(UnrollRunner)
     def make(self, steps: int, version: int) -> Gradients:
@@ -63,7 +63,7 @@ class GradientRunner(UnrollRunner):
         gradient = parameters_to_vector([parameter.grad for parameter in self._rule.parameters])
         return Gradients(gradient, metrics, torch.tensor(unrolls.env_steps), torch.tensor(version))
 
-    def use_rule(self, rule: ImpalaUpdate) -> None:
+    def use_rule(self, rule: IMPALAUpdate) -> None:
         """Make gradients by the learner's own update: the networks are the same."""
         self._rule = rule
 

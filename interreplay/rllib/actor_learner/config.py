@@ -14,10 +14,9 @@ from typing_extensions import Self
 from interreplay.errors import accepted_names
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
 from interreplay.learning.exploration import Sampled
-from interreplay.learning.fast.unrolls.impala import FastImpalaUpdate, fits
-from interreplay.learning.impala import ImpalaUpdate
+from interreplay.learning.policy_gradient.impala import IMPALAUpdate
+from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.setting_fields import Whole, rate_at
-from interreplay.learning.unroll_settings import IMPALASettings
 from interreplay.rllib.actor_learner.module import ActorLearnerModule
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.unrolls import schema
@@ -38,6 +37,7 @@ class ActorLearnerConfig(LoopConfig):
 
     settings_class: ClassVar[type] = IMPALASettings
     module_class = ActorLearnerModule
+    update_class: ClassVar[Any] = IMPALAUpdate
     trainer: ClassVar[str]
 
     def __init__(self, algo_class: type | None = None):
@@ -127,11 +127,9 @@ class ActorLearnerConfig(LoopConfig):
         return self._falls or isinstance(self.lr, list | tuple)
 
     @override(LoopConfig)
-    def make_update(self, module: RLModule) -> ImpalaUpdate:
+    def make_update(self, module: RLModule) -> IMPALAUpdate:
         own = self.settings_class(**{field.name: getattr(self, field.name) for field in fields(self.settings_class)})
-        built_in = FastImpalaUpdate if self.fast_updates and fits(module.nets, own) else ImpalaUpdate
-        kind: Any = self.update or built_in
-        return kind(module.nets, own, self.gamma, self.rates(0)["all"], self.grad_clip_by)
+        return self.update_class(module.nets, own, self.gamma, self.rates(0)["all"], self.grad_clip_by)
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:

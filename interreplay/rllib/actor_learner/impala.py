@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from interreplay.learning.unroll_settings import A2CSettings, CLEARSettings, IMPALASettings, LASERSettings
+from interreplay.learning.policy_gradient.unroll_settings import (
+    A2CSettings,
+    CLEARSettings,
+    IMPALASettings,
+    LASERSettings,
+)
 from interreplay.rllib.actor_learner.algorithm import ActorLearner
 from interreplay.rllib.actor_learner.config import ActorLearnerConfig
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from interreplay.learning.impala import ImpalaUpdate, UnrollResult
+from interreplay.learning.policy_gradient.impala import IMPALAUpdate, UnrollResult
 from interreplay.rllib.algorithms.learner import RuleLearner
 from interreplay.unrolls.unrolls import Unrolls
 
 
 class UnrollLearner(RuleLearner):
-    """Learner from `Unrolls`, by the `ImpalaUpdate` that the configuration makes."""
+    """Learner from `Unrolls`, by the `IMPALAUpdate` that the configuration makes."""
 
-    _update_rule: ImpalaUpdate
+    _update_rule: IMPALAUpdate
 
     def update_from_unrolls(self, unrolls: Unrolls) -> UnrollResult:
         """Make one gradient update."""

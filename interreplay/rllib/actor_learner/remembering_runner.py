@@ -9,7 +9,7 @@ import torch
 from ray.rllib.utils.annotations import override
 from torch import Tensor
 
-from interreplay.learning.memory import State
+from interreplay.learning.networks.memory import State
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 
 

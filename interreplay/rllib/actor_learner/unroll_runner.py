@@ -11,9 +11,9 @@ from ray.rllib.utils.annotations import override
 
 from interreplay.acting.batching import CPU, as_tensors
 from interreplay.errors import EnvironmentFailure
-from interreplay.learning.memory import State
+from interreplay.learning.networks.memory import State
 from interreplay.learning.policies import POLICY_OUTPUT
-from interreplay.learning.policy_value import VALUE_OUTPUT
+from interreplay.learning.policy_gradient.policy_value import VALUE_OUTPUT
 from interreplay.rllib.actor_learner.collectors import Answer
 from interreplay.rllib.actor_learner.remembering_runner import RememberingRunner
 from interreplay.rllib.env_runner.runner import BatchEnvRunner

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ray.rllib.utils.annotations import override
 
+from interreplay.learning.actor_critic.crossq import CrossQUpdate, critic_widths
+from interreplay.learning.actor_critic.soft_settings import CrossQSettings
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.crossq import CrossQUpdate, critic_widths
-from interreplay.learning.soft_settings import CrossQSettings
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 
@@ -30,7 +30,7 @@ class CrossQConfig(SACConfig):
 
     settings_class = CrossQSettings
     module_class = CrossQModule
-    updates = (CrossQUpdate, CrossQUpdate)
+    update_class = CrossQUpdate
 
     @property
     @override(SACConfig)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from interreplay.learning.actor_critic.td3 import TD3Update
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.ddpg import DDPGUpdate, PlainDDPGUpdate
 from interreplay.learning.settings import DDPGSettings
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig
 from interreplay.rllib.algorithms.module import OffPolicyModule
@@ -29,7 +29,7 @@ class DDPGConfig(DeterministicConfig):
 
     settings_class = DDPGSettings
     module_class = DDPGModule
-    updates = (PlainDDPGUpdate, DDPGUpdate)
+    update_class = TD3Update
 
 
 class DDPG(OffPolicyAlgorithm):

@@ -6,13 +6,10 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.dqn import ConfiguredEpsilon, DQNUpdate
-from interreplay.learning.fast.values.small_networks import FastDQNUpdate, fits
-from interreplay.learning.fast.values.streams import FastStreamsUpdate
 from interreplay.learning.setting_fields import rate_at
-from interreplay.learning.streams import Streams
 from interreplay.learning.update import Update
-from interreplay.learning.value_settings import DQNSettings
+from interreplay.learning.value.dqn import ConfiguredEpsilon, DQNUpdate
+from interreplay.learning.value.value_settings import DQNSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
@@ -34,6 +31,7 @@ class DQNConfig(OffPolicyConfig):
 
     settings_class = DQNSettings
     module_class = DQNModule
+    update_class: ClassVar[Any] = DQNUpdate
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class)
@@ -62,17 +60,7 @@ class DQNConfig(OffPolicyConfig):
     def make_update(self, module: RLModule) -> Update:
         names = ("double", "optimizer", "optimizer_eps", "tau", "target_update_period", "grad_clip", "grad_clip_by")
         options = {name: getattr(self, name) for name in names}
-        return self._update_class(module)(module.nets, lr=self.rates(0)["q"], **options)
-
-    def _update_class(self, module: RLModule) -> type[DQNUpdate]:
-        if self.update is not None:
-            return self.update
-        if not self.fast_updates:
-            return DQNUpdate
-        if isinstance(module.nets.actor.layers, Streams):
-            return FastStreamsUpdate
-        simple = self.optimizer == "Adam" and (self.grad_clip is None or self.grad_clip_by == "global_norm")
-        return FastDQNUpdate if simple and fits(module.nets) else DQNUpdate
+        return self.update_class(module.nets, lr=self.rates(0)["q"], **options)
 
 
 class DQN(OffPolicyAlgorithm):

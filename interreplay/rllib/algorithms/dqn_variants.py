@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.value_settings import (
+from interreplay.learning.value.value_settings import (
     C51Settings,
     DDQNSettings,
     DuelingDQNSettings,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from interreplay.buffer import Sample
 from interreplay.errors import TrainingDiverged
-from interreplay.learning.normalization import Normalized
+from interreplay.learning.networks.normalization import Normalized
 from interreplay.learning.reward_scale import RewardScale
 from interreplay.learning.update import Batch, Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
@@ -28,7 +28,7 @@ UPDATES_BETWEEN_CHECKS = 100
 
 
 class RuleLearner(TorchLearner):
-    """Learner from batches of any kind, by the `Rule` that the configuration makes.
+    """Learner from batches of any kind, by the `Update` that the configuration makes.
 
     Attributes:
         updates: Made in the whole run, over resumes.
@@ -188,7 +188,7 @@ class OffPolicyLearner(RuleLearner):
 
     @property
     def offers(self) -> frozenset[str]:
-        """Names in `interreplay.learning.offers` of what the updates can do for a replay method."""
+        """Names in `interreplay.learning.update` of what the updates can do for a replay method."""
         return self._update_rule.offers
 
     def want_scores(self, names: frozenset[str]) -> None:

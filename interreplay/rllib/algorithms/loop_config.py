@@ -52,7 +52,7 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         loop_class: Dataclass of the loop's settings.
         settings_class: Dataclass of the algorithm's own settings.
         module_class: RLModule with its networks.
-        update: A user's update class, in place of the algorithm's own; None for that.
+        update_class: The update of the algorithm; a user's own derives from it.
         algorithm_class: The Algorithm that names this configuration, alone in a tuple: Ray walks through classes that
             are attributes of classes, and would run in a circle.
         exploration: How the policy acts while it trains, a part of `interreplay.learning.exploration`, its name, or a
@@ -68,7 +68,7 @@ class LoopConfig(LearningRates, AlgorithmConfig):
     loop_class: ClassVar[type] = LoopSettings
     settings_class: ClassVar[type]
     module_class: ClassVar[type[OffPolicyModule]]
-    update: ClassVar[type | None] = None
+    update_class: ClassVar[Any]
     algorithm_class: ClassVar[tuple[type, ...]] = ()
 
     def __init__(self, algo_class: type | None = None):

@@ -14,7 +14,7 @@ from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import NonFiniteError
 from interreplay.experience import Replay, RowSource, make_source
-from interreplay.learning.offers import SUCCESS_COLUMN
+from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.part import Context
 from interreplay.rllib.algorithms.collectors import make_collector
 from interreplay.rllib.algorithms.goal_functions import goal_functions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -21,20 +20,13 @@ from interreplay.rllib.algorithms.rllib_names import replay_method
 from interreplay.rllib.stock.buffer import DOTTED
 from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
 
-Updates = tuple[Callable[..., Update], Callable[..., Update]]
-"""An update in plain PyTorch, and a fast one."""
-
 
 class OffPolicyConfig(LoopConfig):
-    """Settings shared by the off-policy algorithms; those of `LoopConfig`, and what is replayed.
-
-    Attributes:
-        updates: Its update in plain PyTorch, and the one for `fast_updates`.
-    """
+    """Settings shared by the off-policy algorithms; those of `LoopConfig`, and what is replayed."""
 
     loop_class = ReplaySettings
     settings_class: ClassVar[type] = ActorCriticSettings
-    updates: ClassVar[Updates]
+    update_class: ClassVar[Any]
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
@@ -79,8 +71,7 @@ class OffPolicyConfig(LoopConfig):
     @override(LoopConfig)
     def make_update(self, module: RLModule) -> Update:
         """Return the update of this algorithm for a module."""
-        kind = self.update or self.updates[self.fast_updates]
-        return kind(module.nets, **self.update_settings())
+        return self.update_class(module.nets, **self.update_settings())
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:

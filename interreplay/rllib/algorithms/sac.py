@@ -8,15 +8,15 @@ import gymnasium as gym
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 
+from interreplay.learning.actor_critic.discrete_sac import DiscreteSACUpdate
+from interreplay.learning.actor_critic.sac import SACUpdate
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.discrete_sac import DiscreteSACUpdate, PlainDiscreteSACUpdate
 from interreplay.learning.exploration import Gaussian, Sampled
-from interreplay.learning.sac import PlainSACUpdate, SACUpdate
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig, Updates
+from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
 
 
 class SACModule(OffPolicyModule):
@@ -44,8 +44,7 @@ class SACConfig(OffPolicyConfig):
 
     settings_class: ClassVar[type] = SACSettings
     module_class = SACModule
-    updates: ClassVar[Updates] = (PlainSACUpdate, SACUpdate)
-    discrete_updates = (PlainDiscreteSACUpdate, DiscreteSACUpdate)
+    update_class: ClassVar[Any] = SACUpdate
 
     @override(OffPolicyConfig)
     def validate(self) -> None:
@@ -56,8 +55,9 @@ class SACConfig(OffPolicyConfig):
 
     @override(OffPolicyConfig)
     def make_update(self, module: RLModule) -> Update:
-        updates = self.discrete_updates if module.discrete else self.updates
-        kind = self.update or updates[self.fast_updates]
+        kind = self.update_class
+        if module.discrete and kind is SACUpdate:
+            kind = DiscreteSACUpdate
         return kind(module.nets, **self.update_settings())
 
 

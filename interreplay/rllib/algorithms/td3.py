@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from interreplay.learning.actor_critic.td3 import TD3Update
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.settings import TD3Settings
-from interreplay.learning.td3 import PlainTD3Update, TD3Update
 from interreplay.rllib.algorithms.deterministic import DeterministicConfig
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
@@ -28,7 +28,7 @@ class TD3Config(DeterministicConfig):
 
     settings_class = TD3Settings
     module_class = TD3Module
-    updates = (PlainTD3Update, TD3Update)
+    update_class = TD3Update
 
 
 class TD3(OffPolicyAlgorithm):

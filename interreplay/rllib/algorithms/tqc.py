@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ray.rllib.utils.annotations import override
 
+from interreplay.learning.actor_critic.soft_settings import TQCSettings
+from interreplay.learning.actor_critic.tqc import TQCUpdate
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.soft_settings import TQCSettings
-from interreplay.learning.tqc import PlainTQCUpdate, TQCUpdate
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 
@@ -27,7 +27,7 @@ class TQCConfig(SACConfig):
 
     settings_class = TQCSettings
     module_class = TQCModule
-    updates = (PlainTQCUpdate, TQCUpdate)
+    update_class = TQCUpdate
 
     @property
     @override(SACConfig)

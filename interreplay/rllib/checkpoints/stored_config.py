@@ -20,8 +20,8 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from interreplay.acting.space_records import record_of, space_of
 from interreplay.environments.own_modules import own_class
 from interreplay.errors import CheckpointError
-from interreplay.learning.dqn import ConfiguredEpsilon
 from interreplay.learning.exploration import KINDS, Exploration
+from interreplay.learning.value.dqn import ConfiguredEpsilon
 from interreplay.runs.state_files.arrays import encode
 
 DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_rl_module_spec", "_run_training_always"))

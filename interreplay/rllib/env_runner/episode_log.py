@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from interreplay.learning.offers import SUCCESS_COLUMN
+from interreplay.learning.update import SUCCESS_COLUMN
 
 Names = Collection[str]
 """Of columns that are recorded beside the transitions: "behavior" and "success"."""

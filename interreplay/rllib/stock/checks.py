@@ -7,7 +7,7 @@ from typing import Any
 
 from interreplay.buffer import ReplayBuffer as Buffer
 from interreplay.errors import accepted_names
-from interreplay.learning.offers import LARGEST_ERROR
+from interreplay.learning.update import LARGEST_ERROR
 
 NOT_OFFERED = ("include_infos", "include_extra_model_outputs", "min_batch_length_T")
 """Options of RLlib's `sample` that must be false or 0."""

@@ -32,7 +32,6 @@ EFFORT = (
     "hiddens",
     "train_batch_size",
     "matrix_dtype",
-    "fast_updates",
 )
 """Settings beside `updates_per_step` on which the time of a step depends most."""
 Rates = dict[tuple[str, ...], list[float]]

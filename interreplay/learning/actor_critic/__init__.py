@@ -1,0 +1,1 @@
+"""Algorithms with a policy and critics: SAC, TQC, CrossQ, TD3 and DDPG."""

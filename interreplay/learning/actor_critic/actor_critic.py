@@ -1,0 +1,263 @@
+"""The base class of updates of an actor and its critics: optimizers, target networks, losses and scores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from interreplay.learning.losses import loss_of
+from interreplay.learning.networks.batched_layers import Networks
+from interreplay.learning.networks.optimizers import FastAdam, FastAdamW, polyak
+from interreplay.learning.settings import ActorCriticSettings
+from interreplay.learning.update import (
+    ACTOR_WEIGHTS,
+    CRITIC_LOSS,
+    LARGEST_ERROR,
+    MEAN_ERROR,
+    REDUCIBLE_LOSS,
+    SCORING,
+    TARGET,
+    SampleLike,
+    Update,
+    clip_gradients,
+    critic_weights,
+    mean_over_views,
+    repeat_for_views,
+    views,
+)
+from interreplay.transitions import Transitions
+
+
+class ActorCriticUpdate(Update, ABC):
+    """An update of an actor and its critics.
+
+    Args:
+        networks: Networks with ``actor``, ``critics``, ``targets`` and ``encoder``, and a method ``reset`` that draws
+            everything but the encoder again. If the encoder has parameters, which the critics' loss trains, also with
+            ``target_encoder``. Without target networks, ``targets`` has no parameters.
+        settings: Settings of the algorithm; None for its defaults. A learning rate with a schedule is its first value.
+        grad_clip: Bound of the gradients of the actor and of those of the critics, or None.
+        grad_clip_by: The quantity that `grad_clip` bounds, see `clip_gradients`.
+        **changes: Settings by name that replace those in `settings`.
+
+    Attributes:
+        betas: β₁ and β₂ of the optimizers of actor and critics.
+        standard: Default settings.
+        loss: The critics' loss of rows that do not bring a loss.
+        updates: Number of updates so far.
+        policy_metrics: Metrics of the last update of the policy.
+    """
+
+    offers = frozenset({MEAN_ERROR, LARGEST_ERROR, REDUCIBLE_LOSS, TARGET, SCORING, ACTOR_WEIGHTS, CRITIC_LOSS})
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
+    standard: ClassVar[ActorCriticSettings] = ActorCriticSettings()
+
+    def __init__(
+        self,
+        networks: Any,
+        *,
+        settings: Any = None,
+        grad_clip: float | None = None,
+        grad_clip_by: str = "global_norm",
+        **changes: Any,
+    ):
+        self.settings: Any = replace(self.standard if settings is None else settings, **changes)
+        self.networks = networks
+        self.tau = self.settings.tau
+        self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha)
+        self.grad_clip = grad_clip
+        self.grad_clip_by = grad_clip_by
+        self.encoder = list(networks.encoder.parameters())
+        self.actor = list(networks.actor.parameters())
+        self.critics = [*networks.critics.parameters(), *self.encoder]
+        self.targets: list[Tensor] = list(networks.targets.parameters())
+        if self.encoder and self.targets:
+            self.targets += networks.target_encoder.parameters()
+        self.optimizers: dict[str, torch.optim.Optimizer] = {
+            "actor": self._optimizer(self.actor, self.settings.actor_lr, self.settings.actor_l2),
+            "critic": self._optimizer(self.critics, self.settings.critic_lr, self.settings.critic_l2),
+        }
+        self.updates = 0
+        self.policy_metrics: Sequence[Tensor] = ()
+
+    def _optimizer(self, parameters: Sequence[Any], lr: float, l2: float) -> torch.optim.Optimizer:
+        """Return Adam with the gradient of an L2 term (Sander et al. 2022), or AdamW with weight decay."""
+        decay = self.settings.weight_decay
+        if decay:
+            optimizer: FastAdam = FastAdamW(parameters, lr, weight_decay=decay)
+        else:
+            optimizer = FastAdam(parameters, lr, weight_decay=l2)
+        optimizer.param_groups[0]["betas"] = self.betas
+        return optimizer
+
+    def minimize(self, **losses: Tensor) -> None:
+        """Take one step of each named optimizer down the gradient of its loss.
+
+        One backward pass computes all gradients, as no parameter belongs to two optimizers.
+        """
+        parameters: list[Any] = []
+        for name in losses:
+            parameters += self.optimizers[name].param_groups[0]["params"]
+        for parameter in parameters:
+            parameter.grad = None
+        torch.autograd.backward(list(losses.values()), inputs=parameters)
+        for name in losses:
+            optimizer: Any = self.optimizers[name]
+            if name != "alpha":
+                clip_gradients(optimizer.param_groups[0]["params"], self.grad_clip, self.grad_clip_by)
+            optimizer.apply()
+
+    def critic_loss(self, errors: Tensor, batch: SampleLike) -> Tensor:
+        """Return the sum over the critics of the mean loss of their TD errors ``(critics, n)``."""
+        loss = self.loss if batch.critic_loss is None else batch.critic_loss.or_else(self.loss)
+        weights = critic_weights(batch, errors)
+        return (loss.values(errors) @ (weights / len(weights))).sum()
+
+    def critic_inputs(self, rows: Transitions, obs: Tensor, m: int) -> tuple[Tensor, ...]:
+        """Return the blocks of the critics' inputs: encoded observations ``(n·m, d)``, and continuous actions."""
+        if self.networks.actor.discrete:
+            return (obs,)
+        return obs, repeat_for_views(rows.actions.flatten(1), m)
+
+    def values_of_taken(self, outputs: Tensor, rows: Transitions, m: int) -> Tensor:
+        """Return the values ``(critics, n)`` of the actions in the rows, means over the views.
+
+        Args:
+            outputs: Outputs ``(critics, n·m, 1)`` of critics of an action, or ``(critics, n·m, actions)``.
+            rows: n rows.
+            m: Number of views per row.
+        """
+        if self.networks.actor.discrete:
+            taken = repeat_for_views(rows.actions, m).expand(len(outputs), -1)
+            outputs = outputs.gather(-1, taken.unsqueeze(-1))
+        return mean_over_views(outputs.squeeze(-1), m)
+
+    def critic_values(self, rows: Transitions, obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return the critics' values ``(critics, n)`` of the rows for learning, with dropout."""
+        critics = self.networks.critics
+        outputs = critics.outputs(self.critic_inputs(rows, obs, m), critics.draw_dropped(obs, rng))
+        return self.values_of_taken(outputs, rows, m)
+
+    def target_views(self, rows: Transitions, next_obs: Tensor) -> Tensor:
+        """Return next observations encoded by the target encoder, or `next_obs` if there is no target encoder."""
+        if not (self.encoder and self.targets):
+            return next_obs
+        with torch.no_grad():
+            return self.networks.target_encoder(rows.next_obs)
+
+    def actor_views(self, rows: Transitions, obs: Tensor, m: int) -> Tensor:
+        """Return encoded observations ``(n, d)`` for the actor's loss, which does not train the encoder."""
+        return obs.detach() if m == 1 else self.networks.encoder(rows.obs)
+
+    def lowest_target(self, inputs: Sequence[Tensor], rng: torch.Generator) -> Tensor:
+        """Return the minimum ``(n, out)`` of the target networks' outputs.
+
+        With `target_subset`, the minimum is over networks drawn for this update (Chen et al. 2021, arXiv:2101.05982).
+
+        Args:
+            inputs: Blocks of the columns of the inputs, ``(n, columns)`` each.
+            rng: Source of the subset and of dropout.
+        """
+        targets = self.networks.targets
+        size = self.settings.target_subset
+        networks: Networks | None = None
+        if size is not None and size < targets.count:
+            drawn = torch.randperm(targets.count, generator=rng, device=rng.device)[:size]
+            networks = drawn.tolist() if drawn.device.type == "cpu" else drawn
+        dropped = targets.draw_dropped(inputs[0], rng, None if networks is None else size)
+        return targets.outputs(inputs, dropped, networks).amin(dim=0)
+
+    def values_for_actor(self, inputs: Sequence[Tensor], rng: torch.Generator) -> Tensor:
+        """Return the values ``(n, out)`` that the policy maximizes; only the inputs receive gradients.
+
+        Args:
+            inputs: Blocks of the columns of the critics' inputs, ``(n, columns)`` each.
+            rng: Source of dropout.
+        """
+        critics = self.networks.critics
+        networks = [0] if self.settings.actor_target == "first" else None
+        dropped = critics.draw_dropped(inputs[0], rng, None if networks is None else 1)
+        outputs = critics.outputs(inputs, dropped, networks, frozen=True)
+        if len(outputs) == 1:
+            return outputs[0]
+        return outputs.mean(dim=0) if self.settings.actor_target == "mean" else outputs.min(dim=0).values
+
+    def move_targets(self) -> None:
+        """Move the targets of the critics and of the encoder, if there are any, a share `tau` of the way."""
+        if self.targets:
+            polyak(self.targets, [*self.critics], self.tau)
+
+    def reset_when_due(self, rng: torch.Generator) -> None:
+        """Reset networks and optimizers after each `reset_interval` updates (Nikishin et al. 2022).
+
+        The encoder is kept, as in arXiv:2205.07802, and so are learning rates, counts and stored rows.
+        """
+        interval = self.settings.reset_interval
+        if interval is None or self.updates % interval:
+            return
+        self.networks.reset(rng)
+        for optimizer in self.optimizers.values():
+            optimizer.load_state_dict(optimizer.state_dict() | {"state": {}})
+
+    def target_for(self, batch: SampleLike, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return q_t ``(n,)``: the targets that the batch brings, or else `target_values` of its rows."""
+        return self.target_values(batch.transitions, next_obs, m, rng) if batch.targets is None else batch.targets
+
+    @abstractmethod
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return q_t ``(n,)`` without a gradient, the mean over the m views of each next observation.
+
+        Args:
+            rows: n rows.
+            next_obs: Encoded next observations ``(n·m, d)``.
+            m: Number of views per row.
+            rng: Source of the policy's noise and of dropout.
+        """
+
+    @torch.no_grad()
+    def scores(
+        self, names: Collection[str], rows: Transitions, obs: Tensor, m: int, errors: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` by name, from results of an update before it moves the targets.
+
+        Args:
+            names: Names of the scores, some of `offers`.
+            rows: n rows.
+            obs: Encoded observations ``(n·m, d)``.
+            m: Number of views per row.
+            errors: TD errors ``(critics, n)``.
+            target: q_t ``(n,)``.
+        """
+        found = {TARGET: target} if TARGET in names else {}
+        if MEAN_ERROR in names:
+            found[MEAN_ERROR] = errors.abs().mean(dim=0)
+        if LARGEST_ERROR in names:
+            found[LARGEST_ERROR] = errors.abs().amax(dim=0)
+        if REDUCIBLE_LOSS in names:
+            target_obs = self.networks.target_encoder(rows.obs) if self.encoder else obs
+            outputs = self.networks.targets.outputs(self.critic_inputs(rows, target_obs, m))
+            target_errors = self.values_of_taken(outputs, rows, m) - target
+            found[REDUCIBLE_LOSS] = (errors.square() - target_errors.square()).mean(dim=0)
+        return found
+
+    @torch.no_grad()
+    def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
+        obs, next_obs, m = views(rows, self.networks.encoder)
+        target = self.target_values(rows, next_obs, m, rng)
+        outputs = self.networks.critics.outputs(self.critic_inputs(rows, obs, m))
+        errors = self.values_of_taken(outputs, rows, m) - target
+        return self.scores(names, rows, obs, m, errors, target)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": self.updates, "policy_metrics": torch.stack(list(self.policy_metrics)).cpu().numpy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.updates = int(state.get("updates", 0))  # early checkpoints of SAC have no count
+        if "policy_metrics" in state:
+            kept = torch.as_tensor(state["policy_metrics"], device=self.actor[0].device).clone()
+            self.policy_metrics = kept.unbind()

@@ -1,0 +1,182 @@
+"""CrossQ (Bhatt et al. 2024, arXiv:1902.05605): no target networks, batch renormalization over both ends of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.sac import (
+    SOFT_METRICS,
+    GaussianActor,
+    SACNetworks,
+    choose_target_entropy,
+    next_noise,
+    soft_metrics,
+    temperature_loss,
+)
+from interreplay.learning.actor_critic.soft_settings import CrossQSettings
+from interreplay.learning.networks.batch_renorm import RenormedMLP
+from interreplay.learning.networks.distributions import SquashedGaussianSample, sample_squashed_gaussian
+from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.update import (
+    REDUCIBLE_LOSS,
+    SampleLike,
+    UpdateResult,
+    actor_row_weights,
+    mean_over_views,
+    normal,
+    views,
+    weighted_mean,
+)
+from interreplay.transitions import Transitions
+
+WIDER = 8
+"""Ratio of the default widths of the critics' and the policy's hidden layers: 2048 for 256."""
+
+
+def critic_widths(hiddens: Sequence[int], critic_hiddens: Sequence[int] | str) -> tuple[int, ...]:
+    """Return the widths of the critics' hidden layers; "auto" means `WIDER` times the policy's widths."""
+    if critic_hiddens == "auto":
+        return tuple(WIDER * width for width in hiddens)
+    return tuple(int(width) for width in critic_hiddens)
+
+
+class CrossQActor(GaussianActor):
+    """SAC's policy with batch renormalization; acting uses the running statistics.
+
+    Args:
+        inputs: Width of an observation.
+        actions: Width of an action.
+        hiddens: Widths of the hidden layers.
+        warm_up: Training passes before batches are renormalized.
+    """
+
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], warm_up: int):
+        super().__init__(inputs, actions, hiddens)
+        self.body: Any = RenormedMLP(1, [inputs, *hiddens, 2 * actions], warm_up)
+
+    def forward(self, obs: Tensor, noise: Tensor, training: bool = False) -> SquashedGaussianSample:
+        """Sample actions as `GaussianActor` does; a training pass changes the running statistics."""
+        return sample_squashed_gaussian(self.body.outputs(obs, training=training)[0], noise)
+
+
+class CrossQNetworks(SACNetworks):
+    """Actor, critics and the temperature; there are no target networks.
+
+    Args:
+        *shape: As in `SACNetworks`; `hiddens` are the policy's widths.
+        critic_hiddens: As in `critic_widths`.
+        renorm_warm_up: Training passes of each network before batches are renormalized.
+        **options: As in `SACNetworks`.
+    """
+
+    def __init__(
+        self,
+        *shape: Any,
+        critic_hiddens: Sequence[int] | str = "auto",
+        renorm_warm_up: int = CrossQSettings.renorm_warm_up,
+        **options: Any,
+    ):
+        self.critic_hiddens = critic_hiddens
+        self.warm_up = renorm_warm_up
+        super().__init__(*shape, **options)
+
+    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
+        return CrossQActor(inputs, actions, hiddens, self.warm_up)
+
+    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> RenormedMLP:
+        widths = critic_widths(hiddens, self.critic_hiddens)
+        return RenormedMLP(count, [inputs + actions, *widths, 1], self.warm_up)
+
+    def make_targets(self, *shape: Any) -> nn.Module:
+        return nn.ModuleList()
+
+
+class CrossQUpdate(ActorCriticUpdate):
+    """The update of CrossQ: critics, actor and temperature, in this order.
+
+    One training pass returns [Q_j(s, a); Q_j(s', a')] for a' ~ π(·|s') of the frozen actor. With
+    q_t = r + discounts·(min_j Q_j(s', a') − α log π(a'|s')), which has no gradient:
+
+    * critics: Σ_j mean(v·w·½(Q_j(s, a) − q_t)²);
+    * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) in a training pass of the actor; critics are frozen;
+    * temperature: as in SAC.
+
+    The statistics of a batch depend on both of its halves, and so do their gradients. β₁ of Adam is .5 for actor and
+    critics.
+
+    Args:
+        networks: `CrossQNetworks`.
+        target_entropy: Target entropy in nats; None for the setting of this name.
+        **options: Arguments of `ActorCriticUpdate`, including settings by name.
+    """
+
+    metrics = SOFT_METRICS
+    betas = (0.5, 0.999)
+    standard = CrossQSettings()
+    offers = ActorCriticUpdate.offers - {REDUCIBLE_LOSS}
+
+    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
+        super().__init__(networks, **options)
+        self.target_entropy = choose_target_entropy(target_entropy, self.settings, networks)
+        self.optimizers["alpha"] = FastAdam([networks.log_alpha], self.settings.alpha_lr)
+        self.policy_metrics = [torch.zeros_like(networks.log_alpha.detach())] * 3
+
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows = batch.transitions
+        obs, next_obs, m = views(rows, self.networks.encoder)
+        alpha = self.networks.log_alpha.detach().exp()
+
+        with torch.no_grad():
+            next_actions, next_log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
+        inputs = torch.cat(self.critic_inputs(rows, obs, m), dim=1)
+        joint = torch.cat([inputs, torch.cat([next_obs, next_actions], dim=1)])
+        values, next_values = self.networks.critics.outputs(joint, training=True).squeeze(-1).chunk(2, dim=1)
+        target = self.soft_target(rows, next_values.detach().amin(dim=0), next_log_probs, m)
+        errors = mean_over_views(values, m) - target
+        critic_loss = self.critic_loss(errors, batch)
+        errors = errors.detach()
+        q_mean = values.detach().mean()
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
+        self.minimize(critic=critic_loss)
+        self.updates += 1
+
+        if self.updates % self.settings.policy_delay == 0:
+            weights = actor_row_weights(batch)
+            actor_obs = self.actor_views(rows, obs, m)
+            noise = normal(rows.actions.flatten(1), rng)
+            actions, log_probs = self.networks.actor(actor_obs, noise, training=True)
+            values = self.values_for_actor([actor_obs, actions], rng).squeeze(-1)
+            actor_loss = weighted_mean(alpha * log_probs - values, weights)
+            log_probs = log_probs.detach()
+            alpha_loss = temperature_loss(self.networks.log_alpha, log_probs, self.target_entropy, weights)
+            self.minimize(actor=actor_loss, alpha=alpha_loss)
+            self.policy_metrics = [actor_loss.detach(), alpha_loss.detach(), log_probs.mean()]
+
+        self.reset_when_due(rng)
+        metrics = soft_metrics(self.policy_metrics, critic_loss.detach(), alpha, q_mean)
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return q_t ``(n,)`` under the running statistics, for the scores of rows that are not learned from."""
+        actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
+        values = self.networks.critics.outputs([next_obs, actions]).amin(dim=0).squeeze(-1)
+        return self.soft_target(rows, values, log_probs, m)
+
+    def soft_target(self, rows: Transitions, values: Tensor, log_probs: Tensor, m: int) -> Tensor:
+        """Return r + discounts·(values − α log π) ``(n,)``, the mean over views, without a gradient.
+
+        Args:
+            rows: n rows.
+            values: Values of the next actions ``(n·m,)``.
+            log_probs: log π of the next actions ``(n·m,)``.
+            m: Number of views per row.
+        """
+        if self.settings.backup_entropy:
+            values = values - self.networks.log_alpha.detach().exp() * log_probs
+        return rows.rewards + rows.discounts * mean_over_views(values, m)

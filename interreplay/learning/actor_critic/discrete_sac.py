@@ -1,0 +1,151 @@
+"""Soft actor-critic for discrete actions (Christodoulou 2019, arXiv:1910.07207)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.sac import (
+    SOFT_METRICS,
+    SACNetworks,
+    choose_target_entropy,
+    soft_metrics,
+    temperature_loss,
+)
+from interreplay.learning.networks.layers import MLP, BatchedMLP
+from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
+from interreplay.learning.settings import SACSettings
+from interreplay.learning.update import (
+    SampleLike,
+    UpdateResult,
+    actor_row_weights,
+    mean_over_views,
+    views,
+    weighted_mean,
+)
+from interreplay.transitions import Transitions
+
+ENTROPY_SHARE = 0.98
+"""Default target entropy as a share of the largest entropy, log|A| (Christodoulou 2019, appendix)."""
+
+
+class CategoricalActor(DiscretePolicy):
+    """A categorical policy.
+
+    Args:
+        inputs: Width of an observation.
+        actions: Number of actions A.
+        hiddens: Widths of the hidden layers.
+    """
+
+    stochastic = True
+
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int]):
+        super().__init__()
+        self.body = MLP([inputs, *hiddens, actions])
+        self.size = actions
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return log π(·|s) ``(n, A)``."""
+        return self.body(obs).log_softmax(dim=-1)
+
+    def output(self, obs: Tensor) -> Tensor:
+        """Return log probabilities ``(n, A)`` up to a constant per row."""
+        return self.body.outputs(obs)[0]
+
+    def mode(self, output: Tensor) -> Tensor:
+        return output.argmax(dim=-1)
+
+    def draw(self, output: Tensor, rng: torch.Generator) -> Tensor:
+        return torch.multinomial(output.softmax(dim=-1), 1, generator=rng).squeeze(1)
+
+    def record(self, output: Tensor) -> dict[str, Tensor]:
+        """Return the probabilities ``(n, A)``."""
+        return {POLICY_OUTPUT: output.log_softmax(dim=-1).exp()}
+
+    def record_random(self, count: int) -> dict[str, Tensor]:
+        return {POLICY_OUTPUT: torch.full((count, self.size), 1.0 / self.size)}
+
+
+class DiscreteSACNetworks(SACNetworks):
+    """`SACNetworks` with a categorical actor of `actions` actions and critics with one output per action."""
+
+    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
+        return CategoricalActor(inputs, actions, hiddens)
+
+    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
+        return BatchedMLP(count, [inputs, *hiddens, actions], *options)
+
+    def automatic_entropy(self) -> float:
+        return ENTROPY_SHARE * math.log(self.actor.size)
+
+
+class DiscreteSACUpdate(ActorCriticUpdate):
+    """The update of SAC for discrete actions, with sums over all actions where `SACUpdate` samples one.
+
+    With V(s) = Σ_a π(a|s)·(min_j Q_j(s, a) − α log π(a|s)) and q_t = r + discounts·V'(s'), V' of the target networks:
+
+    * critics: as in `SACUpdate`, Q_j(s, a) the output of the action in the row;
+    * actor: mean(−v·V(s));
+    * temperature: as in `SACUpdate`, with Σ_a π(a|s)·log π(a|s) in place of log π(a|s).
+
+    Args:
+        networks: `DiscreteSACNetworks`.
+        target_entropy: Target entropy in nats; None for the setting of this name, by default `ENTROPY_SHARE`·log A.
+        **options: Arguments of `ActorCriticUpdate`, including settings by name.
+    """
+
+    metrics = SOFT_METRICS
+    standard = SACSettings()
+
+    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
+        super().__init__(networks, **options)
+        self.target_entropy = choose_target_entropy(target_entropy, self.settings, networks)
+        self.optimizers["alpha"] = FastAdam([networks.log_alpha], self.settings.alpha_lr)
+        self.policy_metrics = [torch.zeros_like(networks.log_alpha.detach())] * 3
+
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows = batch.transitions
+        obs, next_obs, m = views(rows, self.networks.encoder)
+        alpha = self.networks.log_alpha.detach().exp()
+
+        target = self.target_for(batch, next_obs, m, rng)
+        errors = self.critic_values(rows, obs, m, rng) - target
+        critic_loss = self.critic_loss(errors, batch)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors.detach(), target)
+        self.minimize(critic=critic_loss)
+        errors = errors.detach()
+        critic_loss = critic_loss.detach()  # the activations of this pass are no longer needed
+        self.updates += 1
+
+        if self.updates % self.settings.policy_delay == 0:
+            weights = actor_row_weights(batch)
+            actor_obs = self.actor_views(rows, obs, m)
+            log_probs = self.networks.actor(actor_obs)
+            probs = log_probs.exp()
+            with torch.no_grad():
+                values = self.values_for_actor([actor_obs], rng)
+            actor_loss = weighted_mean((probs * (alpha * log_probs - values)).sum(dim=-1), weights)
+            mean_log_probs = (probs * log_probs).detach().sum(dim=-1)
+            alpha_loss = temperature_loss(self.networks.log_alpha, mean_log_probs, self.target_entropy, weights)
+            self.minimize(actor=actor_loss, alpha=alpha_loss)
+            self.policy_metrics = [actor_loss.detach(), alpha_loss.detach(), mean_log_probs.mean()]
+
+        self.move_targets()
+        self.reset_when_due(rng)
+        metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        log_probs = self.networks.actor(next_obs)
+        values = self.lowest_target([self.target_views(rows, next_obs)], rng)
+        if self.settings.backup_entropy:
+            values = values - self.networks.log_alpha.exp() * log_probs
+        return rows.rewards + rows.discounts * mean_over_views((log_probs.exp() * values).sum(dim=-1), m)

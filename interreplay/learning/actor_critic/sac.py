@@ -1,0 +1,257 @@
+"""Soft actor-critic with automatic temperature (Haarnoja et al. 2018, arXiv:1812.05905)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.networks.distributions import (
+    LOG_STD_RANGE,
+    SquashedGaussianSample,
+    sample_squashed_gaussian,
+)
+from interreplay.learning.networks.encoders import Flat
+from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
+from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
+from interreplay.learning.settings import SACSettings
+from interreplay.learning.update import (
+    SampleLike,
+    UpdateResult,
+    actor_row_weights,
+    mean_over_views,
+    normal,
+    repeat_for_views,
+    views,
+    weighted_mean,
+)
+from interreplay.transitions import Transitions
+
+SOFT_METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_mean", "log_prob_mean")
+"""Metrics of all updates with a temperature."""
+
+
+class GaussianActor(ContinuousPolicy):
+    """A Gaussian squashed by tanh into (−1, 1), SAC's policy (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
+
+    Args:
+        inputs: Width of an observation.
+        actions: Width of an action.
+        hiddens: Widths of the hidden layers.
+    """
+
+    stochastic = True
+    gaussian = True
+
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int]):
+        super().__init__()
+        self.body: Any = MLP([inputs, *hiddens, 2 * actions])
+        self.size = actions
+
+    def forward(self, obs: Tensor, noise: Tensor) -> SquashedGaussianSample:
+        """Sample actions ``(n, actions)`` and their log density for standard normal `noise` of the same shape."""
+        return sample_squashed_gaussian(self.body(obs), noise)
+
+    def output(self, obs: Tensor) -> Tensor:
+        """Return [mean; log standard deviation] ``(n, 2·actions)`` before squashing and clamping."""
+        return self.body.outputs(obs)[0]
+
+    def mode(self, output: Tensor) -> Tensor:
+        return torch.tanh(output.chunk(2, dim=-1)[0])
+
+    def draw(self, output: Tensor, rng: torch.Generator) -> Tensor:
+        mean, log_std = output.chunk(2, dim=-1)
+        return torch.tanh(mean + log_std.clamp(*LOG_STD_RANGE).exp() * normal(mean, rng))
+
+    def record(self, output: Tensor) -> dict[str, Tensor]:
+        """Return [mean; log standard deviation] ``(n, 2·actions)`` before squashing."""
+        mean, log_std = output.chunk(2, dim=-1)
+        return {POLICY_OUTPUT: torch.cat([mean, log_std.clamp(*LOG_STD_RANGE)], dim=-1)}
+
+    def record_random(self, count: int) -> dict[str, Tensor]:
+        """Return mean and log standard deviation of uniform actions."""
+        row = torch.tensor([0.0, -0.5 * math.log(3.0)]).repeat_interleave(self.size)
+        return {POLICY_OUTPUT: row.expand(count, -1)}
+
+
+class SACNetworks(nn.Module):
+    """Actor, critics, target networks of the critics, and the temperature.
+
+    Args:
+        inputs: Width of an observation.
+        actions: Width of an action.
+        hiddens: Widths of the hidden layers of all networks.
+        initial_alpha: Initial temperature, positive.
+        inference_only: Build the actor alone.
+        critics: Number of critics m.
+        layer_norm: Whether the critics' hidden layers are normalized.
+        dropout: Probability with which the critics' hidden units are dropped while learning.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        actions: int,
+        hiddens: Sequence[int] = (256, 256),
+        initial_alpha: float = 1.0,
+        inference_only: bool = False,
+        critics: int = SACSettings.n_critics,
+        layer_norm: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.encoder: nn.Module = Flat()
+        self.actor = self.make_actor(inputs, actions, hiddens)
+        if inference_only:
+            return
+        shape = (critics, inputs, actions, hiddens, layer_norm, dropout)
+        self.critics = self.make_critics(*shape)
+        self.targets = self.make_targets(*shape)
+        self.initial_alpha = initial_alpha
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
+
+    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
+        """Make the policy."""
+        return GaussianActor(inputs, actions, hiddens)
+
+    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
+        """Make `count` critics; `options` are `layer_norm` and `dropout`."""
+        return Critics(count, inputs + actions, hiddens, *options)
+
+    def make_targets(self, *shape: Any) -> nn.Module:
+        """Make the critics' target networks, equal to the critics; arguments as in `make_critics`."""
+        targets = self.make_critics(*shape).requires_grad_(False)
+        targets.load_state_dict(self.critics.state_dict())
+        return targets
+
+    def automatic_entropy(self) -> float:
+        """Return the default target entropy in nats: minus the width of an action."""
+        return -float(self.actor.size)
+
+    def reset(self, rng: torch.Generator) -> None:
+        """Draw everything but the encoder again."""
+        self.actor.body.reset(rng)
+        self.critics.reset(rng)
+        if any(True for _ in self.targets.parameters()):
+            self.targets.load_state_dict(self.critics.state_dict())
+        with torch.no_grad():
+            self.log_alpha.fill_(math.log(self.initial_alpha))
+
+
+class SACUpdate(ActorCriticUpdate):
+    """The update of SAC: critics, actor, temperature, target networks, in this order.
+
+    With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
+
+    * critics: Σ_j mean(v·w·½(Q_j(s, a) − q_t)²), w the importance weights, Q_j and q_t means over a row's views.
+      `huber_delta` replaces ½δ² by Huber's loss, `pal_alpha` by PAL; a loss that comes with the rows replaces either;
+    * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) by reparametrization;
+    * temperature: mean(−v·log α·(log π(a|s) + target entropy)).
+
+    v are the row weights, 1 by default, and for actor and temperature times the actor's weights. L2 terms are part of
+    the gradients, not of the reported losses. With `target_subset`, the minimum of the target is over critics drawn for
+    this update. `actor_target` replaces the actor's minimum by a mean or by one critic. With `policy_delay`, actor and
+    temperature are updated every so many updates. With `critic_dropout`, each pass of critics or targets draws its own
+    dropped units.
+
+    Args:
+        networks: Networks with ``log_alpha``, see `ActorCriticUpdate`.
+        target_entropy: Target entropy in nats; None for the setting of this name.
+        **options: Arguments of `ActorCriticUpdate`, including settings by name.
+    """
+
+    metrics = SOFT_METRICS
+    standard = SACSettings()
+
+    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
+        super().__init__(networks, **options)
+        self.target_entropy = choose_target_entropy(target_entropy, self.settings, networks)
+        self.optimizers["alpha"] = FastAdam([networks.log_alpha], self.settings.alpha_lr)
+        self.policy_metrics = [torch.zeros_like(networks.log_alpha.detach())] * 3
+
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows = batch.transitions
+        obs, next_obs, m = views(rows, self.networks.encoder)
+        alpha = self.networks.log_alpha.detach().exp()
+
+        target = self.target_for(batch, next_obs, m, rng)
+        errors = self.critic_values(rows, obs, m, rng) - target
+        critic_loss = self.critic_loss(errors, batch)
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors.detach(), target)
+        self.minimize(critic=critic_loss)
+        errors = errors.detach()
+        critic_loss = critic_loss.detach()  # the activations of this pass are no longer needed
+        self.updates += 1
+
+        if self.updates % self.settings.policy_delay == 0:
+            weights = actor_row_weights(batch)
+            actor_obs = self.actor_views(rows, obs, m)
+            actions, log_probs = self.networks.actor(actor_obs, normal(rows.actions.flatten(1), rng))
+            values = self.values_for_actor([actor_obs, actions], rng).squeeze(-1)
+            actor_loss = weighted_mean(alpha * log_probs - values, weights)
+            log_probs = log_probs.detach()
+            alpha_loss = temperature_loss(self.networks.log_alpha, log_probs, self.target_entropy, weights)
+            self.minimize(actor=actor_loss, alpha=alpha_loss)
+            self.policy_metrics = [actor_loss.detach(), alpha_loss.detach(), log_probs.mean()]
+
+        self.move_targets()
+        self.reset_when_due(rng)
+        metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
+
+    @torch.no_grad()
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
+        values = self.lowest_target([self.target_views(rows, next_obs), actions], rng).squeeze(-1)
+        if self.settings.backup_entropy:
+            values = values - self.networks.log_alpha.exp() * log_probs
+        return rows.rewards + rows.discounts * mean_over_views(values, m)
+
+
+def choose_target_entropy(given: float | None, settings: Any, networks: Any) -> float:
+    """Return the target entropy in nats.
+
+    Args:
+        given: The target entropy, or None for the setting ``target_entropy``.
+        settings: Settings in which "auto" means the networks' ``automatic_entropy`` and "half" half of it.
+        networks: Networks with ``automatic_entropy``.
+    """
+    chosen = settings.target_entropy if given is None else given
+    if isinstance(chosen, str):
+        return {"auto": 1.0, "half": 0.5}[chosen] * networks.automatic_entropy()
+    return float(chosen)
+
+
+def temperature_loss(log_alpha: Tensor, log_probs: Tensor, target_entropy: float, weights: Tensor | None) -> Tensor:
+    """Return the loss mean(−v·log α·(log π + target entropy)) of the temperature.
+
+    Args:
+        log_alpha: log α, with a gradient.
+        log_probs: log π ``(n,)``, without a gradient.
+        target_entropy: In nats.
+        weights: v ``(n,)``, or None for equal weights.
+    """
+    return -log_alpha * weighted_mean(log_probs + target_entropy, weights)
+
+
+def next_noise(rows: Transitions, m: int, rng: torch.Generator) -> Tensor:
+    """Draw the policy's standard normal noise ``(n·m, actions)`` for the m views of each next observation."""
+    return normal(repeat_for_views(rows.actions.flatten(1), m), rng)
+
+
+def soft_metrics(policy: Sequence[Tensor], critic_loss: Tensor, alpha: Tensor, q_mean: Tensor) -> Tensor:
+    """Return the `SOFT_METRICS` of an update as one tensor.
+
+    Args:
+        policy: Actor loss, loss of the temperature and mean log π of the last update of the policy.
+        critic_loss: The critics' loss.
+        alpha: The temperature before the update.
+        q_mean: Mean of the critics' values.
+    """
+    actor_loss, alpha_loss, log_prob_mean = policy
+    return torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob_mean])

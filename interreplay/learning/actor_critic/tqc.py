@@ -1,0 +1,203 @@
+"""Truncated quantile critics, TQC (Kuznetsov et al. 2020, arXiv:2005.04269)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.sac import (
+    SOFT_METRICS,
+    SACNetworks,
+    choose_target_entropy,
+    next_noise,
+    soft_metrics,
+    temperature_loss,
+)
+from interreplay.learning.actor_critic.soft_settings import TQCSettings
+from interreplay.learning.networks.batched_layers import Networks
+from interreplay.learning.networks.between_layers import Dropped
+from interreplay.learning.networks.layers import BatchedMLP
+from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.update import (
+    CRITIC_LOSS,
+    SampleLike,
+    UpdateResult,
+    actor_row_weights,
+    critic_weights,
+    mean_over_views,
+    normal,
+    views,
+    weighted_mean,
+)
+from interreplay.transitions import Transitions
+
+
+class QuantileCritics(BatchedMLP):
+    """Critics whose outputs are quantiles of the return of (s, a)."""
+
+    def forward(
+        self,
+        state_actions: Tensor | Sequence[Tensor],
+        dropped: Dropped | None = None,
+        networks: Networks | None = None,
+        frozen: bool = False,
+    ) -> Tensor:
+        """Return Q-values ``(m, n)``, means of the quantiles; arguments as in `outputs`."""
+        return self.outputs(state_actions, dropped, networks, frozen).mean(dim=-1)
+
+
+class TQCNetworks(SACNetworks):
+    """SAC's networks with `QuantileCritics`.
+
+    Args:
+        *shape: As in `SACNetworks`.
+        n_quantiles: Number of quantiles q of each critic.
+        **options: As in `SACNetworks`.
+    """
+
+    def __init__(self, *shape: Any, n_quantiles: int = TQCSettings.n_quantiles, **options: Any):
+        self.n_quantiles = n_quantiles
+        super().__init__(*shape, **options)
+
+    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
+        return QuantileCritics(count, [inputs + actions, *hiddens, self.n_quantiles], *options)
+
+
+class TQCUpdate(ActorCriticUpdate):
+    """The update of TQC: critics, actor, temperature, target networks, in this order.
+
+    The atoms of all C target critics at (s', a'), a' ~ π(·|s'), are sorted, and the largest C·drop atoms are dropped.
+    With the remaining atoms, z_k = r + discounts·(atom_k − α log π(a'|s')):
+
+    * critics: mean(v·w·`quantile_huber`), θ and z means over a row's views, κ the setting `kappa`;
+    * actor: mean(v·(α log π(a|s) − mean of all atoms at (s, a)));
+    * temperature: as in SAC.
+
+    TD errors, which serve as priorities, are errors of means, mean of θ_j − mean of z, in the unit of returns as for
+    all other algorithms. The quantile loss would stay large for random returns, however well they are known. Losses and
+    targets that come with rows are losses and targets of means; TQC does not use them.
+
+    Args:
+        networks: `TQCNetworks`.
+        target_entropy: Target entropy in nats; None for the setting of this name.
+        **options: Arguments of `ActorCriticUpdate`, including settings by name.
+    """
+
+    metrics = SOFT_METRICS
+    standard = TQCSettings()
+    offers = ActorCriticUpdate.offers - {CRITIC_LOSS}
+
+    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
+        super().__init__(networks, **options)
+        self.target_entropy = choose_target_entropy(target_entropy, self.settings, networks)
+        self.optimizers["alpha"] = FastAdam([networks.log_alpha], self.settings.alpha_lr)
+        self.policy_metrics = [torch.zeros_like(networks.log_alpha.detach())] * 3
+
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows = batch.transitions
+        critics = self.networks.critics
+        obs, next_obs, m = views(rows, self.networks.encoder)
+        alpha = self.networks.log_alpha.detach().exp()
+
+        atoms = self.target_atoms(rows, next_obs, m, rng)
+        quantiles = critics.outputs(self.critic_inputs(rows, obs, m), critics.draw_dropped(obs, rng))
+        quantiles = mean_over_views(quantiles.mT, m).mT
+        losses = quantile_huber(quantiles, atoms, self.settings.kappa)
+        critic_loss = (losses * critic_weights(batch, losses)).mean()
+        target = atoms.mean(dim=1)
+        errors = quantiles.detach().mean(dim=2) - target
+        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
+        self.minimize(critic=critic_loss)
+        critic_loss = critic_loss.detach()
+        del quantiles, losses  # the activations of this pass are no longer needed
+        self.updates += 1
+
+        if self.updates % self.settings.policy_delay == 0:
+            weights = actor_row_weights(batch)
+            actor_obs = self.actor_views(rows, obs, m)
+            actions, log_probs = self.networks.actor(actor_obs, normal(rows.actions.flatten(1), rng))
+            values = self.values_for_actor([actor_obs, actions], rng).mean(dim=-1)
+            actor_loss = weighted_mean(alpha * log_probs - values, weights)
+            log_probs = log_probs.detach()
+            alpha_loss = temperature_loss(self.networks.log_alpha, log_probs, self.target_entropy, weights)
+            self.minimize(actor=actor_loss, alpha=alpha_loss)
+            self.policy_metrics = [actor_loss.detach(), alpha_loss.detach(), log_probs.mean()]
+
+        self.move_targets()
+        self.reset_when_due(rng)
+        metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
+
+    @torch.no_grad()
+    def target_atoms(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        """Return the atoms z ``(n, K)``, means over the m views of each encoded next observation ``(n·m, d)``."""
+        targets = self.networks.targets
+        actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
+        inputs = [self.target_views(rows, next_obs), actions]
+        atoms = kept_atoms(targets.outputs(inputs, targets.draw_dropped(next_obs, rng)), self.settings.drop_per_critic)
+        values = atoms.mT
+        if self.settings.backup_entropy:
+            values = values - self.networks.log_alpha.exp() * log_probs
+        return (rows.rewards + rows.discounts * mean_over_views(values, m)).mT
+
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+        return self.target_atoms(rows, next_obs, m, rng).mean(dim=1)
+
+    def values_of_taken(self, outputs: Tensor, rows: Transitions, m: int) -> Tensor:
+        """Return the values ``(critics, n)`` of the actions in the rows: means over quantiles and views."""
+        return mean_over_views(outputs.mean(dim=-1), m)
+
+
+def kept_atoms(atoms: Tensor, drop: int) -> Tensor:
+    """Return the atoms ``(n, K)`` of C critics ``(C, n, q)`` in ascending order, without the C·drop largest."""
+    pooled = atoms.transpose(0, 1).flatten(1)
+    return pooled.sort(dim=1).values[:, : pooled.shape[1] - drop * len(atoms)]
+
+
+class QuantileHuber(torch.autograd.Function):
+    """`quantile_huber` with a hand-written backward pass, which needs a third of the memory of autograd's.
+
+    With c = u clipped to ±κ, H_κ(u) = c·(u − ½c), and its derivative is c. Both are weighted by τ_i where u > 0 and by
+    1 − τ_i where u < 0.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
+        """Return losses ``(n,)`` of quantiles ``(C, n, q)`` and atoms ``(n, K)``."""
+        critics, _, q = quantiles.shape
+        levels = (torch.arange(q, dtype=quantiles.dtype, device=quantiles.device) + 0.5) / q
+        errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
+        slopes = errors.clamp(-kappa, kappa)
+        errors.sub_(slopes, alpha=0.5)
+        slopes = nn.functional.prelu(slopes.flatten(0, 1), (1.0 - levels) / levels).view_as(errors)
+        scale = 1.0 / (critics * q * target.shape[-1] * kappa)
+        ctx.save_for_backward(slopes.sum(dim=-1) * levels * -scale)
+        return (errors.mul_(slopes).sum(dim=(0, 3)) * levels).sum(dim=-1) * scale
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient of the quantiles."""
+        (slopes,) = ctx.saved_tensors
+        return slopes * gradients.unsqueeze(-1), None, None
+
+
+def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
+    """Return the quantile Huber loss of each row, a mean over pairs (Dabney et al. 2018, arXiv:1710.10044, eq. 10).
+
+    With u = z_k − θ_ji for quantile i of critic j and atom k, and τ_i = (i + ½)/q: |τ_i − 1[u < 0]|·H_κ(u)/κ.
+
+    Args:
+        quantiles: θ ``(C, n, q)``.
+        target: z ``(n, K)``, without a gradient.
+        kappa: κ, the error beyond which the loss is linear.
+
+    Returns:
+        ``(n,)``.
+    """
+    return QuantileHuber.apply(quantiles, target, kappa)

@@ -1,1 +1,0 @@
-"""Passes and losses of algorithms that learn from unrolls, by hand, for small networks on the processor."""

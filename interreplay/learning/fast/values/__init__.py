@@ -1,1 +1,0 @@
-"""Updates of value networks with gradients by hand."""

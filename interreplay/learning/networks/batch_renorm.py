@@ -1,0 +1,147 @@
+"""Batch renormalization (Ioffe 2017, arXiv:1702.03275), and stacked networks with it before every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.networks.batched_layers import Networks, affine
+from interreplay.learning.networks.between_layers import Dropped
+from interreplay.learning.networks.layers import BatchedMLP
+
+
+class BatchRenorm(nn.Module):
+    """y = scale·x̂ + bias of m networks, x̂ normalized by a batch or, where nothing is learned, by running statistics.
+
+    With the mean μ_B and the deviation σ_B = √(var_B + ε) of a batch and the running μ and σ, a training pass gives
+    x̂ = (x − μ_B)/σ_B·r + d, r = σ_B/σ within [1/r_max, r_max] and d = (μ_B − μ)/σ within ±d_max without a gradient, and
+    then moves the running mean and variance by a share of the way. During warm-up r = 1 and d = 0: batch normalization.
+    Variances are divided by n, as in CrossQ's published code.
+
+    Args:
+        count: Number of networks m.
+        width: Numbers in a row.
+
+    Attributes:
+        share: Of a batch's statistics in the running ones.
+        mean: Running, ``(m, width)``.
+        variance: Running, ``(m, width)``.
+    """
+
+    share, r_max, d_max, eps = 0.01, 3.0, 5.0, 1e-3
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, count: int, width: int):
+        super().__init__()
+        self.scale, self.bias = nn.Parameter(torch.ones(count, width)), nn.Parameter(torch.zeros(count, width))
+        self.register_buffer("mean", torch.zeros(count, width))
+        self.register_buffer("variance", torch.ones(count, width))
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """Let parameters and statistics start anew."""
+        for ones, zeros in ((self.scale, self.bias), (self.variance, self.mean)):
+            ones.fill_(1.0)
+            zeros.fill_(0.0)
+
+    def frozen(self, rows: Tensor, network: int) -> Tensor:
+        """Return rows ``(n, width)`` of one network normalized by the running statistics."""
+        learned = self.scale[network], self.bias[network]
+        return nn.functional.batch_norm(rows, self.mean[network], self.variance[network], *learned, eps=self.eps)
+
+    def training_pass(self, rows: Tensor, network: int, warm: Tensor) -> Tensor:
+        """Return rows ``(n, width)`` of one network normalized by their own statistics, and count them in.
+
+        Args:
+            rows: n of at least 2.
+            network: Number of the network.
+            warm: Whether warm-up is over, ``()``.
+        """
+        scale, bias = self.scale[network], self.bias[network]
+        with torch.no_grad():
+            mean, variance = torch.batch_norm_update_stats(rows.detach(), None, None, 0.0)
+            running_mean, running_variance = self.mean[network], self.variance[network]
+            deviation = (running_variance + self.eps).sqrt()
+            r = ((variance + self.eps).sqrt() / deviation).clamp(1.0 / self.r_max, self.r_max)
+            d = ((mean - running_mean) / deviation).clamp(-self.d_max, self.d_max)
+            running_mean.lerp_(mean, self.share)
+            running_variance.lerp_(variance, self.share)
+            r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)
+        scale, bias = scale * r, bias + scale * d
+        return nn.functional.batch_norm(rows, None, None, scale, bias, training=True, eps=self.eps)
+
+
+class RenormedMLP(BatchedMLP):
+    """m networks as in `BatchedMLP` with a `BatchRenorm` before every layer: of the input and after every activation.
+
+    Args:
+        count: Number of networks m.
+        sizes: Widths from the input to the output.
+        warm_up: Training passes during which batches are normalized by their own statistics alone.
+
+    Attributes:
+        norms: One per layer.
+        trained: Training passes so far.
+    """
+
+    norms: Sequence[BatchRenorm]
+    trained: Tensor
+
+    def __init__(self, count: int, sizes: Sequence[int], warm_up: int):
+        super().__init__(count, sizes)
+        self.norms = nn.ModuleList(BatchRenorm(count, size) for size in sizes[:-1])  # type: ignore[assignment]
+        self.warm_up = warm_up
+        self.register_buffer("trained", torch.zeros((), dtype=torch.int64))
+
+    def reset(self, rng: torch.Generator | None = None) -> None:
+        super().reset(rng)
+        if hasattr(self, "norms"):  # as it has once it is made
+            self.trained.fill_(0)
+            for norm in self.norms:
+                norm.reset()
+
+    def forward(
+        self,
+        rows: Tensor | Sequence[Tensor],
+        dropped: Dropped | None = None,
+        networks: Networks | None = None,
+        frozen: bool = False,
+    ) -> Tensor:
+        """Return the only outputs ``(m, n)`` of critics; arguments as in `outputs`."""
+        return self.outputs(rows, dropped, networks, frozen).squeeze(-1)
+
+    def outputs(
+        self,
+        rows: Tensor | Sequence[Tensor],
+        dropped: Dropped | None = None,
+        networks: Networks | None = None,
+        frozen: bool = False,
+        training: bool = False,
+    ) -> Tensor:
+        """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, differentiated by autograd alone.
+
+        Args:
+            rows: Inputs of all networks, or blocks of their columns.
+            dropped: None; there is no dropout here.
+            networks: Numbers of the networks that run; None for all.
+            frozen: Without effect; the caller selects the parameters that receive gradients.
+            training: Whether this is a training pass, which changes the running statistics.
+        """
+        if not isinstance(rows, Tensor):
+            rows = torch.cat(list(rows), dim=1)
+        warm = self.trained >= self.warm_up
+        which = range(self.count) if networks is None else networks
+        found = torch.stack([self._renormed(network, rows, training, warm) for network in which])
+        self.trained += int(training)
+        return found
+
+    def _renormed(self, network: int, rows: Tensor, training: bool, warm: Tensor) -> Tensor:
+        last = len(self.weights) - 1
+        for i, (norm, weight, bias) in enumerate(zip(self.norms, self.weights, self.biases, strict=True)):
+            rows = norm.training_pass(rows, network, warm) if training else norm.frozen(rows, network)
+            rows = affine(rows, weight[network], bias[network], self.matrix_dtype if 0 < i < last else None)
+            rows = getattr(torch, self.activation)(rows) if i < last else rows
+        return rows

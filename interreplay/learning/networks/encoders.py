@@ -1,0 +1,176 @@
+"""From observations as they are stored to the numbers that networks see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from interreplay.environments.spaces import leaves
+from interreplay.learning.networks.convolutions import (
+    BODIES,
+    CONV_DTYPES,
+    ConvolutionBody,
+    body_of,
+    channels_first,
+    convolutions,
+)
+from interreplay.learning.networks.normalization import Normalized, NormalizedPixels
+from interreplay.transitions import Observation, observation_parts
+
+FEATURES = 50
+"""Numbers that an image becomes, as in SAC-AE (Yarats et al. 2021, arXiv:1910.01741)."""
+SMALLEST_IMAGE = 16
+"""Pixels along either side from which on uint8 arrays are images."""
+
+
+class Flat(nn.Module):
+    """Numbers as they are, parts side by side in the order of their names: float32 ``(n, d)``."""
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Return observations ``(n, ...)`` or named parts of such."""
+        if isinstance(obs, Tensor):
+            return obs.flatten(1).float() if obs.ndim > 1 else obs.unsqueeze(1).float()
+        parts = observation_parts(obs)
+        flat = [parts[name].reshape(parts[name].shape[0], -1).float() for name in sorted(parts)]
+        return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
+
+
+class OneHot(nn.Module):
+    """Choices as ones among zeros: Discrete ``(n,)`` and MultiDiscrete ``(n, ...)`` to ``(n, width)``.
+
+    Args:
+        space: Of one observation.
+    """
+
+    _offsets: Tensor
+
+    def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        super().__init__()
+        counts = np.atleast_1d(space.n if isinstance(space, gym.spaces.Discrete) else space.nvec).reshape(-1)
+        starts = np.broadcast_to(np.asarray(space.start).reshape(-1), counts.shape)
+        self.width = int(counts.sum())
+        ends = np.cumsum(counts)
+        self.register_buffer("_offsets", torch.from_numpy(ends - counts - starts).long(), persistent=False)
+
+    def forward(self, choices: Tensor) -> Tensor:
+        """Return ``(n, width)`` float32."""
+        index = choices.reshape(choices.shape[0], -1).long() + self._offsets
+        return torch.zeros(choices.shape[0], self.width, device=choices.device).scatter_(1, index, 1.0)
+
+
+class Convolutions(nn.Module):
+    """Images to `FEATURES` numbers in (−1, 1), its `width`.
+
+    The convolutions of Mnih et al. 2015 (Nature 518, 32 8×8/4, 64 4×4/2, 64 3×3/1), with smaller kernels where images
+    are small, then one layer, layer normalization and tanh as in Yarats et al. 2021, arXiv:1910.01741.
+
+    Args:
+        shape: Of one image, uint8: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or one of these behind k for k stacked
+            frames. The shorter one of the first and the last of three sides is the channels.
+    """
+
+    width, most = FEATURES, 255.0
+
+    def __init__(self, shape: tuple[int, ...]):
+        super().__init__()
+        self.shape = shape
+        self.normalized: NormalizedPixels | None = None
+        _, _, *sides = channels_first(torch.zeros(1, *shape), shape).shape
+        sizes = ((32, 3, 2), (64, 3, 2), (64, 3, 1)) if min(sides) < 36 else BODIES["nature"]
+        self.convolutions, inner = convolutions(shape, sizes)
+        self.head = nn.Sequential(nn.Linear(inner, FEATURES), nn.LayerNorm(FEATURES), nn.Tanh())
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return ``(n, FEATURES)`` of images ``(n, *shape)`` uint8."""
+        pixels = images.float() / self.most if self.normalized is None else self.normalized(images)
+        return self.head(self.convolutions(channels_first(pixels, self.shape)))
+
+
+def is_image(space: gym.Space) -> bool:
+    """Return whether a space is one of images, or of stacks of them: uint8, two long sides, all of 0 to 255."""
+    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8 or not 2 <= len(space.shape) <= 4:
+        return False
+    return sorted(space.shape)[-2] >= SMALLEST_IMAGE
+
+
+class Encoder(nn.Module):
+    """One encoder per part of an observation, side by side in the order of their names.
+
+    Args:
+        space: Of one observation; see `interreplay.environments.spaces.leaves` for what it may be.
+        body: Name of the convolutions for pixels, see `interreplay.learning.networks.convolutions.body_of`; None for
+            `Convolutions`.
+
+    Attributes:
+        width: Numbers d that come out.
+
+    Raises:
+        ValueError: When a part of the space is of another kind.
+    """
+
+    def __init__(self, space: gym.Space, body: str | None = None):
+        super().__init__()
+        self.parts, self._widths = nn.ModuleDict(), list[int]()
+        self._keys: dict[str, str] = {}
+        for i, (name, part) in enumerate(sorted(leaves(space).items())):
+            self._keys[name] = str(i)  # names of modules may hold no dots
+            self.parts[str(i)] = encoder = _encoder_of(part, body)
+            self._widths.append(getattr(encoder, "width", None) or gym.spaces.flatdim(part))
+        self.width = sum(self._widths)
+
+    def continuous(self) -> Tensor:
+        """Return which of the numbers that come out are measurements ``(d,)``, bool."""
+        marks = [
+            torch.full((width,), isinstance(part, Flat))
+            for part, width in zip(self.parts.values(), self._widths, strict=True)
+        ]
+        return torch.cat(marks)
+
+    def normalize_pixels(self) -> dict[str, NormalizedPixels]:
+        """Let images be normalized before they are encoded, and return what does it by the names of their parts."""
+        made = {}
+        for name, key in self._keys.items():
+            part: Any = self.parts[key]
+            if isinstance(part, ConvolutionBody | Convolutions):
+                part.normalized = made[name] = NormalizedPixels(part.shape, part.most)
+        return made
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Return observations ``(n, ...)`` or named parts of such, as they are stored, to float32 ``(n, d)``."""
+        parts = observation_parts(obs)
+        encoded = [self.parts[key](parts[name]) for name, key in self._keys.items()]
+        return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
+
+
+def make_encoder(
+    space: gym.Space, normalize: bool = False, body: str | None = None, conv_dtype: str = "float32"
+) -> tuple[nn.Module, int]:
+    """Return the encoder of an observation space, and how many numbers come out of it.
+
+    Args:
+        space: Of one observation.
+        normalize: Whether measurements and images are normalized by their running statistics.
+        body: As in `Encoder`.
+        conv_dtype: Type of the products of convolutions that `body` names, one of `CONV_DTYPES`.
+    """
+    encoder = Encoder(space, body)
+    for part in encoder.parts.values():
+        if isinstance(part, ConvolutionBody):
+            part.conv_dtype = CONV_DTYPES[conv_dtype]
+    plain = all(isinstance(part, Flat) for part in encoder.parts.values())
+    made: nn.Module = Flat() if plain else encoder
+    if normalize:
+        made = Normalized(made, encoder.continuous(), encoder.normalize_pixels())
+    return made, encoder.width
+
+
+def _encoder_of(space: gym.Space, body: str | None) -> nn.Module:
+    if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        return OneHot(space)
+    if body is not None:
+        return body_of(space, body) or Flat()
+    return Convolutions(space.shape) if is_image(space) else Flat()  # type: ignore[arg-type]

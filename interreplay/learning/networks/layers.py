@@ -1,0 +1,179 @@
+"""Fully connected networks, several of one shape at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.networks.batched_layers import (
+    BatchedLayers,
+    ForwardPass,
+    Networks,
+    ParameterMemory,
+    PassSettings,
+)
+from interreplay.learning.networks.between_layers import Dropout, Dropped
+from interreplay.learning.networks.small_layers import SmallLayers, SmallNetwork, is_small
+
+MATRIX_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
+"""Types by name in which matrices between hidden layers can be multiplied; None keeps the type of the parameters."""
+
+
+class BatchedMLP(nn.Module):
+    """m fully connected networks of one shape.
+
+    Weights start as in `nn.Linear`: uniform within ±1/√fan_in. Between a hidden layer and its activation, there may be
+    dropout followed by layer normalization (Ba et al. 2016, arXiv:1607.06450).
+
+    Args:
+        count: Number of networks m.
+        sizes: Widths from the input to the output.
+        layer_norm: Whether hidden layers are normalized.
+        dropout: Probability p with which hidden units are dropped in passes that `draw_dropped` was called for.
+
+    Attributes:
+        matrix_dtype: Type of the products between hidden layers; None for the type of the parameters.
+        activation: Name of the function between layers, "relu" or "tanh".
+    """
+
+    matrix_dtype: torch.dtype | None = None
+    activation = "relu"
+
+    def __init__(self, count: int, sizes: Sequence[int], layer_norm: bool = False, dropout: float = 0.0):
+        super().__init__()
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for fan_in, fan_out in pairwise(sizes):
+            self.weights.append(torch.empty(count, fan_in, fan_out))
+            self.biases.append(torch.empty(count, 1, fan_out))
+        self.scales = nn.ParameterList()
+        self.shifts = nn.ParameterList()
+        for width in sizes[1:-1] if layer_norm else ():
+            self.scales.append(torch.empty(count, 1, width))
+            self.shifts.append(torch.empty(count, 1, width))
+        self.count = count
+        self.dropout = dropout
+        self._draws = Dropout(dropout, sizes[1:-1])
+        self.reset()
+        self._memory = ParameterMemory()
+
+    @torch.no_grad()
+    def reset(self, rng: torch.Generator | None = None) -> None:
+        """Draw all parameters again.
+
+        Args:
+            rng: Source of randomness on the device of the parameters; None for PyTorch's global generator.
+        """
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            bound = 1.0 / math.sqrt(weight.shape[1])
+            weight.uniform_(-bound, bound, generator=rng)
+            bias.uniform_(-bound, bound, generator=rng)
+        for scale, shift in zip(self.scales, self.shifts, strict=True):
+            scale.fill_(1.0)
+            shift.fill_(0.0)
+
+    def draw_dropped(self, rows: Tensor, rng: torch.Generator, networks: int | None = None) -> Dropped | None:
+        """Draw the hidden units that a pass drops; None, and nothing is drawn, without dropout.
+
+        Args:
+            rows: ``(n, ...)``, as many rows as the pass has.
+            rng: Source of randomness.
+            networks: Number of the networks that run; None for all.
+        """
+        if not self.dropout:
+            return None
+        return self._draws.draw(self.count if networks is None else networks, len(rows), rng)
+
+    def outputs(
+        self,
+        rows: Tensor | Sequence[Tensor],
+        dropped: Dropped | None = None,
+        networks: Networks | None = None,
+        frozen: bool = False,
+    ) -> Tensor:
+        """Return the outputs of all networks, differentiable where gradients are enabled.
+
+        Args:
+            rows: Inputs of all networks ``(n, sizes[0])``, or blocks of their columns ``(n, columns)``.
+            dropped: Dropped hidden units of each network that runs; None for none.
+            networks: Numbers of the networks that run; None for all.
+            frozen: Whether parameters are constants: only the rows receive gradients.
+
+        Returns:
+            ``(m, n, sizes[-1])``.
+        """
+        blocks = (rows,) if isinstance(rows, Tensor) else tuple(rows)
+        parts = self._parts()
+        views = self._memory.views(*parts)
+        settings = PassSettings(self.matrix_dtype, self.activation, 1.0 - self.dropout, dropped, networks, frozen)
+        if torch.is_grad_enabled():
+            parameters = [] if frozen else [parameter for part in parts for parameter in part]
+            return BatchedLayers.apply(self._memory, views, settings, len(blocks), *blocks, *parameters)
+        whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
+        return ForwardPass(whole, views if networks is None else views.some(networks), settings).outputs
+
+    def _parts(self) -> list[list[nn.Parameter]]:
+        """Return weights, biases, scales and shifts."""
+        return [list(part._parameters.values()) for part in (self.weights, self.biases, self.scales, self.shifts)]
+
+
+class MLP(BatchedMLP):
+    """One fully connected network.
+
+    Args:
+        sizes: Widths from the input to the output.
+        in_numpy: Whether a small network on the processor runs in numpy, see `small_layers`.
+    """
+
+    def __init__(self, sizes: Sequence[int], in_numpy: bool = False):
+        super().__init__(1, sizes)
+        self.in_numpy = in_numpy
+        self._small: SmallNetwork | None = None
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Map ``(n, sizes[0])`` to ``(n, sizes[-1])``."""
+        if self.in_numpy:
+            weights, biases, *_ = self._parts()
+            if is_small([*weights, *biases], self.matrix_dtype):
+                return self._run_small(rows, weights, biases)
+        return self.outputs(rows).squeeze(0)
+
+    def _run_small(self, rows: Tensor, weights: list[nn.Parameter], biases: list[nn.Parameter]) -> Tensor:
+        if self._small is None or not self._small.is_of(weights):
+            self._small = SmallNetwork(weights, biases, self.activation)
+        if torch.is_grad_enabled():
+            return SmallLayers.apply(self._small, rows, *weights, *biases)
+        return torch.from_numpy(self._small.forward(rows.numpy())[-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_small": None}  # arrays of a copy would not share its memory
+
+
+class Critics(BatchedMLP):
+    """m critics Q(s, a).
+
+    Args:
+        count: Number of critics m.
+        inputs: Width of [s; a].
+        hiddens: Widths of the hidden layers.
+        layer_norm: Whether hidden layers are normalized.
+        dropout: Probability with which hidden units are dropped while learning.
+    """
+
+    def __init__(self, count: int, inputs: int, hiddens: Sequence[int], layer_norm: bool = False, dropout: float = 0.0):
+        super().__init__(count, [inputs, *hiddens, 1], layer_norm, dropout)
+
+    def forward(
+        self,
+        state_actions: Tensor | Sequence[Tensor],
+        dropped: Dropped | None = None,
+        networks: Networks | None = None,
+        frozen: bool = False,
+    ) -> Tensor:
+        """Return Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``; arguments as in `outputs`."""
+        return self.outputs(state_actions, dropped, networks, frozen).squeeze(-1)

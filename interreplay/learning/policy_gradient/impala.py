@@ -1,0 +1,206 @@
+"""IMPALA's update from unrolls, fresh and replayed, and A2C as a case of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from interreplay.learning.networks.optimizers import FastAdam, TensorFlowRMSprop
+from interreplay.learning.policy_gradient.unroll_losses import (
+    Everywhere,
+    PolicyCloning,
+    Relevance,
+    UnrollLoss,
+    UnrollsLike,
+    UnrollView,
+    ValueCloning,
+    Within,
+)
+from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
+from interreplay.learning.policy_gradient.vtrace import vtrace
+from interreplay.learning.update import Update, clip_gradients
+
+
+@dataclass(frozen=True, slots=True)
+class UnrollResult:
+    """What an update found out of B unrolls, before it changed the networks.
+
+    Attributes:
+        errors: Mean |v − V| over the live steps of each unroll, ``(B,)``, which may serve as priorities.
+        policy: What the policy gives for their observations, ``(T, B, F)``, to compare with `Unrolls.policy`.
+        metrics: The numbers that `IMPALAUpdate.metrics` names, one tensor.
+    """
+
+    errors: Tensor
+    policy: Tensor
+    metrics: Tensor
+
+
+class IMPALAUpdate(Update):
+    """One gradient step from T steps of B environments, by one pass over their (T + 1)·B observations.
+
+    With v and A of `vtrace`, keep of the `Relevance` (LASER) and sums over live steps that are kept:
+
+    * policy: −Σ log π(a|s)·A,
+    * value: `vf_loss_coeff`·½·Σ (v − V)²,
+    * entropy: −`entropy_coeff`·Σ H(π), over all live steps, with LASER over those of fresh unrolls,
+    * CLEAR's cloning losses over replayed unrolls alone.
+
+    All but the entropy of an unroll are multiplied by its importance weight, where it was drawn by priorities.
+
+    With ``loss="mean"`` all of it is divided by T·B. With ``returns="gae"``, which asks for unrolls of the policy
+    itself, ratios are left out and A = v − V: generalized advantages (Schulman et al. 2016, arXiv:1506.02438).
+
+    Args:
+        networks: `PolicyValueNetworks` with an encoder.
+        settings: The algorithm's.
+        gamma: Discount factor.
+        lr: Learning rate; that of `settings` for None.
+        grad_clip_by: What `settings.grad_clip` bounds, see `clip_gradients`.
+    """
+
+    metrics = (
+        *("loss", "policy_loss", "value_loss", "entropy", "value_error", "rho_mean", "rho_clipped_share"),
+        *("kl_to_behavior", "kept_share", "effective_sample_size", "replayed_share", "policy_cloning", "value_cloning"),
+    )
+
+    def __init__(
+        self,
+        networks: Any,
+        settings: IMPALASettings | None = None,
+        gamma: float = 0.99,
+        lr: float | None = None,
+        grad_clip_by: str = "global_norm",
+    ):
+        self.settings = settings = settings or IMPALASettings()
+        self.networks, self.gamma, self.grad_clip_by = networks, float(gamma), grad_clip_by
+        self.family = networks.actor.family
+        self.memory = networks.actor.memory
+        self.parameters = [*networks.actor.parameters(), *networks.encoder.parameters()]
+        lr = settings.lr if lr is None else lr
+        self.optimizers = {"all": self.make_optimizer(settings, lr)}
+        bound = settings.relevance_bound
+        self.relevance: Relevance = (
+            Everywhere() if bound is None else Within(bound, settings.relevance_of, settings.vtrace_rho)
+        )
+        if bound is not None and settings.relevance_of == "implied" and networks.actor.gaussian:
+            raise ValueError("relevance_of is 'implied' and actions are continuous; expected 'behavior' for these")
+        self.clones: list[UnrollLoss] = [PolicyCloning(settings.policy_cloning), ValueCloning(settings.value_cloning)]
+
+    def make_optimizer(self, settings: IMPALASettings, lr: float) -> torch.optim.Optimizer:
+        """Return the optimizer of all parameters."""
+        if settings.optimizer == "Adam":
+            return FastAdam(self.parameters, lr, eps=settings.optimizer_eps)
+        return TensorFlowRMSprop(self.parameters, lr, settings.optimizer_decay, settings.optimizer_eps)
+
+    def update(self, batch: UnrollsLike, rng: torch.Generator | None = None) -> UnrollResult:
+        """Learn from a batch of unrolls; nothing is drawn from `rng`."""
+        result = self.differentiate(batch)
+        self.step()
+        return result
+
+    def differentiate(self, unrolls: UnrollsLike) -> UnrollResult:
+        """Set ``.grad`` of all parameters to the gradient of the loss of a batch, without applying it."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        outputs = self.networks.actor.output(self._rows(unrolls))
+        loss, result = self.loss(outputs.unflatten(0, (unrolls.steps + 1, unrolls.size)), unrolls)
+        loss.backward()
+        return result
+
+    def step(self) -> None:
+        """Apply the gradients of the parameters, clipped."""
+        clip_gradients(self.parameters, self.settings.grad_clip, self.grad_clip_by)
+        optimizer: Any = self.optimizers["all"]
+        optimizer.apply()
+
+    @torch.no_grad()
+    def policy(self, unrolls: UnrollsLike) -> Tensor:
+        """Return what the policy gives for the observations of unrolls, ``(T, B, F)``, by a forward pass alone."""
+        outputs = self.networks.actor.output(self._rows(unrolls))
+        return outputs.unflatten(0, (unrolls.steps + 1, unrolls.size))[:-1, :, :-1]
+
+    def _rows(self, unrolls: UnrollsLike) -> Tensor:
+        """Return what the layers see of observations, ``((T + 1)·B, d)``."""
+        rows = self.networks.encoder(_flattened(unrolls.obs))
+        if self.memory is None:
+            return rows
+        moments = rows.unflatten(0, (unrolls.steps + 1, unrolls.size))
+        return self.memory.unrolled(moments, unrolls.state, unrolls.live).flatten(0, 1)
+
+    def loss(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
+        """Return the loss of a batch, and what is found out of it.
+
+        Args:
+            outputs: What the networks give, [numbers of the policy; value] ``(T + 1, B, F + 1)``, with gradients.
+            unrolls: The batch.
+        """
+        s, live = self.settings, unrolls.live
+        pi, values = outputs[:-1, :, :-1], outputs[..., -1]
+        log_probs = self.family.log_prob(pi, unrolls.actions)
+        with torch.no_grad():
+            log_ratios = log_probs - self.family.log_prob(unrolls.policy, unrolls.actions)
+            keep = self.relevance.keep(self.family, pi, unrolls.policy)
+            targets, advantages = self.returns(log_ratios, values, unrolls, keep)
+            counted = (live if keep is None else live & keep).to(pi.dtype)
+            weights = unrolls.weights.to(pi.dtype)
+            replayed = counted * (~unrolls.fresh).to(pi.dtype) * weights
+            rewarded = (live & unrolls.fresh if self.relevance.fresh_entropy else live).to(pi.dtype)
+        policy_loss = -(log_probs * advantages * weights).sum()
+        errors = (targets - values)[:-1]
+        value_loss = 0.5 * (errors.square() * counted * weights).sum()
+        entropies = self.family.entropy(pi)
+        total = policy_loss + s.vf_loss_coeff * value_loss - s.entropy_coeff * (entropies * rewarded).sum()
+        view = UnrollView(unrolls, self.family, pi, values, counted, replayed)
+        clones = [
+            loss(view) if loss.weight and not unrolls.fresh.all() else replayed.new_zeros(()) for loss in self.clones
+        ]
+        total = total + sum(loss.weight * found for loss, found in zip(self.clones, clones, strict=True))
+        if s.loss == "mean":
+            total = total / log_probs.numel()
+        with torch.no_grad():
+            sums = (total * (log_probs.numel() if s.loss == "mean" else 1), policy_loss, value_loss)
+            described = self._described(unrolls, pi, log_ratios, counted, entropies, errors)
+            steps, again = counted.sum().clamp(min=1.0), replayed.sum().clamp(min=1.0)
+            metrics = torch.stack([*(x / steps for x in sums), *described, *(x / again for x in clones)])
+            by_unroll = (errors.abs() * live).sum(dim=0) / live.sum(dim=0).clamp(min=1)
+        return total, UnrollResult(by_unroll.detach(), pi.detach(), metrics)
+
+    def returns(
+        self, log_ratios: Tensor, values: Tensor, unrolls: UnrollsLike, keep: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return targets ``(T + 1, B)`` of the values, and advantages ``(T, B)``."""
+        s = self.settings
+        discounts = self.gamma * (~unrolls.terminated).to(values.dtype)
+        given = (values, unrolls.rewards.to(values.dtype), discounts, unrolls.live)
+        if s.returns == "gae":
+            targets, _ = vtrace(torch.zeros_like(log_ratios), *given, lam=s.returns_lambda)
+            return targets, (targets - values)[:-1]
+        return vtrace(log_ratios, *given, keep, s.vtrace_rho, s.vtrace_c, pg_rho=s.vtrace_pg_rho, lam=s.returns_lambda)
+
+    def _described(
+        self, unrolls: UnrollsLike, pi: Tensor, log_ratios: Tensor, counted: Tensor, entropies: Tensor, errors: Tensor
+    ) -> list[Tensor]:
+        """Return the metrics between the losses and CLEAR's: means over live steps, errors over those that are kept."""
+        live = unrolls.live.to(pi.dtype)
+        steps = live.sum().clamp(min=1.0)
+        ratios = log_ratios.exp().clamp(max=self.settings.vtrace_rho) * live
+        clipped = ((log_ratios > math.log(self.settings.vtrace_rho)) & unrolls.live).sum()
+        # Kish's size of a sample that is weighted by ratios, as a share of the steps; the largest weight is 1.
+        nowhere = ~unrolls.live
+        weights = (log_ratios - log_ratios.masked_fill(nowhere, -math.inf).max()).masked_fill(nowhere, -math.inf).exp()
+        size = weights.sum().square() / weights.square().sum().clamp(min=1e-30) / steps
+        divergence = (self.family.kl(pi, unrolls.policy) * live).sum() / steps
+        error = (errors.abs() * counted).sum() / counted.sum().clamp(min=1.0)
+        replayed = (~unrolls.fresh).to(pi.dtype).mean()
+        means = [(entropies * live).sum() / steps, error, ratios.sum() / steps, clipped / steps, divergence]
+        return [*means, counted.sum() / steps, size, replayed]
+
+
+def _flattened(obs: Any) -> Any:
+    """Return observations ``(T + 1, B, ...)``, or named parts of such, as rows ``((T + 1)·B, ...)``."""
+    return {name: part.flatten(0, 1) for name, part in obs.items()} if isinstance(obs, dict) else obs.flatten(0, 1)

@@ -1,0 +1,143 @@
+"""Networks that give a policy and a value of one observation in one pass, for algorithms that learn from unrolls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from interreplay.learning.networks.distributions import Categorical, Family, Normal
+from interreplay.learning.networks.layers import MLP
+from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy, DiscretePolicy, Policy
+
+VALUE_OUTPUT = "values"
+"""Name of the column in which the value is stored that the network gave when it acted."""
+
+
+class PolicyValueLayers(nn.Module):
+    """Fully connected layers from encoded observations ``(n, inputs)`` to [numbers of a policy; value] ``(n, m + 1)``.
+
+    Args:
+        inputs: Numbers in an encoded observation.
+        numbers: m.
+        hiddens: Widths of the hidden layers.
+        shared: Whether policy and value have their hidden layers in common.
+    """
+
+    def __init__(self, inputs: int, numbers: int, hiddens: Sequence[int], shared: bool = True):
+        super().__init__()
+        self.widths = [numbers + 1] if shared else [numbers, 1]
+        self.bodies = nn.ModuleList(MLP([inputs, *hiddens, width], in_numpy=True) for width in self.widths)
+
+    def outputs(self, rows: Tensor) -> Tensor:
+        """Return outputs ``(n, m + 1)``."""
+        found = [body(rows) for body in self.bodies]
+        return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+
+
+class PolicyWithValue(Policy):
+    """A policy whose network also gives the value: `output` is [numbers of the policy; value] ``(n, F + 1)``.
+
+    Attributes:
+        family: Of its distributions.
+        layers: From encoded observations.
+    """
+
+    stochastic = True
+    family: Family
+    layers: PolicyValueLayers
+
+    def output(self, obs: Tensor) -> Tensor:
+        return self.layers.outputs(obs)
+
+    def mode(self, output: Tensor) -> Tensor:
+        return self.family.mode(output[..., :-1])
+
+    def draw(self, output: Tensor, rng: torch.Generator) -> Tensor:
+        return self.family.draw(output[..., :-1], rng)
+
+    def record(self, output: Tensor) -> dict[str, Tensor]:
+        """Return the numbers of the policy ``(n, F)``, and the values ``(n,)``."""
+        return {POLICY_OUTPUT: output[..., :-1], VALUE_OUTPUT: output[..., -1]}
+
+
+class CategoricalWithValue(PolicyWithValue, DiscretePolicy):
+    """Probabilities of actions, by their logits, and the value.
+
+    Args:
+        inputs: Numbers in an encoded observation.
+        actions: Number of actions.
+        hiddens: Widths of the hidden layers.
+        shared: Whether policy and value have these in common.
+    """
+
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], shared: bool = True):
+        super().__init__()
+        self.family, self.size = Categorical(actions), actions
+        self.layers = PolicyValueLayers(inputs, actions, hiddens, shared)
+
+    def record_random(self, count: int) -> dict[str, Tensor]:
+        return {POLICY_OUTPUT: torch.zeros(count, self.size), VALUE_OUTPUT: torch.zeros(count)}
+
+
+class NormalWithValue(PolicyWithValue, ContinuousPolicy):
+    """Independent normal actions, neither squashed nor bounded, and the value; see `Normal`.
+
+    Args:
+        inputs: Numbers in an encoded observation.
+        actions: Numbers in an action.
+        hiddens: Widths of the hidden layers.
+        shared: Whether policy and value have these in common.
+        free_log_std: Whether standard deviations are parameters of their own, the same in every state.
+        log_std: Logarithm of the standard deviations at the start, where they are.
+    """
+
+    gaussian = True
+    log_std: nn.Parameter | None
+
+    def __init__(
+        self,
+        inputs: int,
+        actions: int,
+        hiddens: Sequence[int],
+        shared: bool = True,
+        free_log_std: bool = True,
+        log_std: float = 0.0,
+    ):
+        super().__init__()
+        self.family, self.size = Normal(actions), actions
+        self.layers = PolicyValueLayers(inputs, actions if free_log_std else 2 * actions, hiddens, shared)
+        self.log_std = nn.Parameter(torch.full((actions,), float(log_std))) if free_log_std else None
+
+    def output(self, obs: Tensor) -> Tensor:
+        return self._whole(self.layers.outputs(obs), self.log_std)
+
+    def _whole(self, outputs: Tensor, log_std: Tensor | None) -> Tensor:
+        if log_std is None:
+            return outputs
+        mean, value = outputs.split([self.size, 1], dim=-1)
+        return torch.cat([mean, log_std.expand_as(mean), value], dim=-1)
+
+    def record_random(self, count: int) -> dict[str, Tensor]:
+        log_std = torch.full((count, self.size), -0.5 * math.log(3.0))
+        return {
+            POLICY_OUTPUT: torch.cat([torch.zeros_like(log_std), log_std], dim=-1),
+            VALUE_OUTPUT: torch.zeros(count),
+        }
+
+
+class PolicyValueNetworks(nn.Module):
+    """What algorithms that learn from unrolls learn: a policy with its value; there are no target networks.
+
+    Args:
+        actor: The policy.
+    """
+
+    encoder: Any
+
+    def __init__(self, actor: PolicyWithValue):
+        super().__init__()
+        self.actor, self.targets = actor, nn.Module()

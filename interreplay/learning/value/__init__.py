@@ -1,0 +1,1 @@
+"""Algorithms that act greedily by a value network: DQN and its variants."""

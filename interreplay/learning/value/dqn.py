@@ -1,0 +1,175 @@
+"""Deep Q-networks: double, dueling, noisy, and with distributions of returns, as one update."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from interreplay.learning.exploration import EpsilonGreedy
+from interreplay.learning.networks.optimizers import CenteredRMSprop, FastAdam
+from interreplay.learning.update import (
+    CRITIC_LOSS,
+    LARGEST_ERROR,
+    MEAN_ERROR,
+    SCORING,
+    SampleLike,
+    Update,
+    UpdateResult,
+    clip_gradients,
+    critic_weights,
+    mean_over_views,
+    repeat_for_views,
+    view_tensors,
+)
+from interreplay.learning.value.value_heads import Mean
+from interreplay.learning.value.value_settings import DQNSettings
+from interreplay.transitions import Transitions
+
+
+class ConfiguredEpsilon(EpsilonGreedy):
+    """`EpsilonGreedy` as DQN's settings state it."""
+
+
+class DQNUpdate(Update):
+    """The update of DQN (Mnih et al. 2015) and of what grew from it.
+
+    With z(s, a) the N outputs of an action, E their expected return and z' those of the targets:
+
+    * a* = argmax_a E z'(s', a), with `double` (van Hasselt et al. 2016, arXiv:1509.06461) argmax_a E z(s', a);
+    * target: the head's, of z'(s', a*), r and discounts, the mean over the views of s' where there are several;
+    * loss: mean(v·w·loss(z(s, a), target)), of views their mean;
+    * noise is drawn anew for z(s, ·), z(s', ·) and z'(s', ·);
+    * targets move a share `tau` of the way, every `target_update_period` updates.
+
+    Args:
+        networks: What is learned.
+        double: Whether the network chooses the action that the targets value.
+        lr: Learning rate.
+        optimizer: "Adam" or "RMSprop".
+        optimizer_eps: Its ε.
+        tau: Share of the way that targets move.
+        target_update_period: Updates from one such move to the next.
+        grad_clip: Bound of the gradients, or None.
+        grad_clip_by: What it bounds, see `clip_gradients`.
+    """
+
+    metrics = ("loss", "q_mean", "error_mean")
+    offers = frozenset({MEAN_ERROR, LARGEST_ERROR, SCORING})
+
+    def __init__(
+        self,
+        networks: Any,
+        double: bool = DQNSettings.double,
+        lr: float = DQNSettings.lr,
+        optimizer: str = DQNSettings.optimizer,
+        optimizer_eps: float = DQNSettings.optimizer_eps,
+        tau: float = DQNSettings.tau,
+        target_update_period: int = DQNSettings.target_update_period,
+        grad_clip: float | None = DQNSettings.grad_clip,
+        grad_clip_by: str = "global_norm",
+    ):
+        self.networks = networks
+        self.double = double
+        self.tau = tau
+        self.period = target_update_period
+        self.grad_clip = grad_clip
+        self.grad_clip_by = grad_clip_by
+        self.layers = networks.actor.layers
+        self.head = networks.actor.head
+        self.target_layers = networks.targets
+        self.encoder = list(networks.encoder.parameters())
+        self.parameters = [*networks.actor.parameters(), *self.encoder]
+        self.targets: list[Tensor] = list(networks.targets.parameters())
+        if self.encoder:
+            self.targets += networks.target_encoder.parameters()
+        self.optimizers = {"q": self.make_optimizer(optimizer, lr, optimizer_eps)}
+        self.since_copy = 0
+        if isinstance(self.head, Mean):
+            self.offers = self.offers | {CRITIC_LOSS}
+
+    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        rows = batch.transitions
+        target = self.target(rows, rng)
+        obs, m = view_tensors(rows, self.networks.encoder, "obs")
+        outputs = self.layers.outputs(obs, self.layers.draw_noise(rng))
+        chosen = outputs.gather(1, self.taken(rows, m)).squeeze(1)
+        losses, errors = self.head.compare(chosen, repeat_for_views(target, m), m, batch.critic_loss)
+        losses = mean_over_views(losses, m) * critic_weights(batch, rows.rewards)
+        loss = losses.mean()
+        self.minimize(loss)
+        self.move_targets()
+        errors = mean_over_views(errors, m)
+        with torch.no_grad():
+            values = self.head.values(chosen)
+        metrics = torch.stack([loss.detach(), values.mean(), errors.abs().mean()])
+        return UpdateResult(errors, metrics, self.scores(self.scores_wanted, errors))
+
+    def minimize(self, loss: Tensor) -> None:
+        """Take one step of the optimizer down the gradient of a loss."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        loss.backward()
+        clip_gradients(self.parameters, self.grad_clip, self.grad_clip_by)
+        optimizer: Any = self.optimizers["q"]
+        optimizer.apply()
+
+    def make_optimizer(self, name: str, lr: float, eps: float) -> torch.optim.Optimizer:
+        """Return the optimizer "Adam" or "RMSprop" of the parameters."""
+        if name == "RMSprop":
+            return CenteredRMSprop(self.parameters, lr, eps=eps)
+        return FastAdam(self.parameters, lr, eps=eps)
+
+    def taken(self, rows: Transitions, m: int) -> Tensor:
+        """Return the actions that were taken as an index ``(n·m, 1, N)`` of outputs."""
+        return repeat_for_views(rows.actions, m).view(-1, 1, 1).expand(-1, 1, self.head.numbers)
+
+    def scores(self, names: Collection[str], errors: Tensor) -> dict[str, Tensor]:
+        """Return scores ``(n,)`` by their names, of those that it has: there is one network, whose errors are both."""
+        return {name: errors.abs() for name in (MEAN_ERROR, LARGEST_ERROR) if name in names}
+
+    @torch.no_grad()
+    def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
+        target = self.target(rows, rng)
+        obs, m = view_tensors(rows, self.networks.encoder, "obs")
+        chosen = self.layers.outputs(obs, self.layers.draw_noise(rng)).gather(1, self.taken(rows, m)).squeeze(1)
+        errors = self.head.compare(chosen, repeat_for_views(target, m), m).errors
+        return self.scores(names, mean_over_views(errors, m))
+
+    @torch.no_grad()
+    def target(self, rows: Transitions, rng: torch.Generator) -> Tensor:
+        """Return the head's target ``(n, N)``."""
+        nets = self.networks
+        head = self.head
+        encoder = nets.target_encoder if self.encoder else nets.encoder
+        next_obs, m = view_tensors(rows, encoder, "next_obs")
+        following = self.target_layers.outputs(next_obs, self.target_layers.draw_noise(rng))
+        judged = following
+        if self.double:
+            if self.encoder:
+                next_obs, _ = view_tensors(rows, nets.encoder, "next_obs")
+            judged = self.layers.outputs(next_obs, self.layers.draw_noise(rng))
+        best = head.values(judged).argmax(dim=-1).view(-1, 1, 1).expand(-1, 1, head.numbers)
+        chosen = following.gather(1, best).squeeze(1)
+        found = head.target(chosen, repeat_for_views(rows.rewards, m), repeat_for_views(rows.discounts, m))
+        return found if m == 1 else found.unflatten(0, (-1, m)).mean(dim=1)
+
+    def move_targets(self) -> None:
+        """Count an update, and move the targets when it is time."""
+        self.since_copy += 1
+        if self.since_copy < self.period:
+            return
+        self.since_copy = 0
+        sources: list[Tensor] = [*self.parameters]
+        if self.tau == 1.0:
+            torch._foreach_copy_(self.targets, sources)
+        else:
+            torch._foreach_lerp_(self.targets, sources, self.tau)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"since_copy": self.since_copy}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.since_copy = int(state["since_copy"])

@@ -1,0 +1,220 @@
+"""The meaning of a value network's outputs: a mean, a distribution over atoms, or quantiles of returns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from interreplay.learning.losses import CriticLoss, loss_of
+
+
+class HeadLoss(NamedTuple):
+    """The losses and errors of predictions.
+
+    Attributes:
+        losses: ``(n,)``, differentiable.
+        errors: ``(n,)``; their magnitudes serve as priorities.
+    """
+
+    losses: Tensor
+    errors: Tensor
+
+
+class ValueHead(nn.Module, ABC):
+    """N numbers per action, and what they say about its return.
+
+    Attributes:
+        numbers: N.
+    """
+
+    numbers: int
+
+    @abstractmethod
+    def values(self, outputs: Tensor) -> Tensor:
+        """Return expected returns ``(...)`` of outputs ``(..., N)``."""
+
+    @abstractmethod
+    def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        """Return what to predict, of the kind that `losses` takes.
+
+        Args:
+            following: Outputs for the next observation and the action chosen there, ``(n, N)``.
+            rewards: ``(n,)``.
+            discounts: ``(n,)``.
+
+        Returns:
+            ``(n, N)``, without a gradient.
+        """
+
+    @abstractmethod
+    def compare(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> HeadLoss:
+        """Return the losses and errors of predictions.
+
+        Args:
+            chosen: Outputs for the actions taken, ``(n·m, N)``, the m views of a row one after the other.
+            target: ``(n·m, N)``, without a gradient.
+            m: Number of views per row.
+            loss: Loss that comes with the rows, which `Mean` takes in place of its own.
+        """
+
+
+class Mean(ValueHead):
+    """The expected return alone (Mnih et al. 2015, Nature 518). Errors are TD errors, prediction less target.
+
+    Args:
+        huber_delta: Error from which on the loss is linear; None for a square everywhere.
+    """
+
+    numbers = 1
+
+    def __init__(self, huber_delta: float | None = 1.0):
+        super().__init__()
+        self.huber_delta = huber_delta
+
+    def values(self, outputs: Tensor) -> Tensor:
+        return outputs.squeeze(-1)
+
+    def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        return torch.addcmul(rewards, discounts, following.squeeze(-1)).unsqueeze(-1)
+
+    def compare(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> HeadLoss:
+        errors = (chosen - target).squeeze(-1)
+        own = loss_of(self.huber_delta, None)
+        if loss is None:
+            return HeadLoss(own.values(errors), errors.detach())
+        views = errors.view(-1, m).T  # a loss takes errors ``(m, n)``
+        return HeadLoss(loss.or_else(own).values(views).T.reshape(-1), errors.detach())
+
+
+class Categorical(ValueHead):
+    """Probabilities of N returns evenly spaced over a range (C51; Bellemare et al. 2017, arXiv:1707.06887).
+
+    Outputs are logits. The loss is the cross entropy; errors are KL(target ‖ prediction), which is 0 at the optimum.
+
+    Args:
+        atoms: N, at least 2.
+        low: The smallest return.
+        high: The largest.
+
+    Raises:
+        ValueError: For fewer atoms, or a range without width.
+    """
+
+    support: Tensor
+
+    def __init__(self, atoms: int = 51, low: float = -10.0, high: float = 10.0):
+        super().__init__()
+        if atoms < 2:
+            raise ValueError(f"atoms is {atoms}; expected at least 2")
+        if not low < high:
+            raise ValueError(f"the range of values is {low} to {high}; expected the smaller one first")
+        self.numbers, self.low, self.high = atoms, float(low), float(high)
+        self.spacing = (self.high - self.low) / (atoms - 1)
+        self.register_buffer("support", torch.linspace(low, high, atoms, dtype=torch.float64), persistent=False)
+        self.support = self.support.to(torch.get_default_dtype())
+
+    def values(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(dim=-1) @ self.support
+
+    @torch.no_grad()
+    def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        """Return m_i = Σ_j [1 − |clip(r + γ z_j) − z_i| / Δz]₀¹ p_j, as probabilities."""
+        probabilities = following.softmax(dim=-1)
+        returns = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * self.support
+        places = ((returns - self.low) / self.spacing).clamp_(0.0, self.numbers - 1)
+        below = places.floor().clamp_(max=self.numbers - 2)  # a return on an atom gives the one above it nothing
+        above = (places - below) * probabilities
+        index = below.long()
+        mass = torch.zeros_like(probabilities).scatter_add_(-1, index, probabilities - above)
+        return mass.scatter_add_(-1, index + 1, above)
+
+    def compare(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> HeadLoss:
+        losses = -(target * chosen.log_softmax(dim=-1)).sum(dim=-1)
+        return HeadLoss(losses, losses.detach() + torch.xlogy(target, target).sum(dim=-1))
+
+
+class SortedQuantileHuber(torch.autograd.Function):
+    """The quantile Huber loss from sums over sorted targets: N log N numbers per row instead of N² pairs."""
+
+    @staticmethod
+    def forward(ctx: Any, chosen: Tensor, target: Tensor, levels: Tensor, kappa: float) -> Tensor:
+        """Return losses ``(n,)``.
+
+        Args:
+            ctx: Context of autograd.
+            chosen: Predicted quantiles ``(n, N)``.
+            target: ``(n, K)``, without a gradient.
+            levels: τ ``(N,)``.
+            kappa: κ.
+        """
+        many = target.shape[-1]
+        target, _ = target.sort(dim=-1)
+        bounds = torch.cat([chosen - kappa, chosen, chosen + kappa], dim=-1)
+        ends = torch.searchsorted(target, bounds)
+        exact = target.double()
+        zero = exact.new_zeros(len(exact), 1)
+        sums = torch.cat([zero, exact.cumsum(dim=-1)], dim=-1).gather(-1, ends).chunk(3, dim=-1)
+        squares = torch.cat([zero, exact.square().cumsum(dim=-1)], dim=-1).gather(-1, ends).chunk(3, dim=-1)
+        low, at, high = ends.double().chunk(3, dim=-1)
+        theta = chosen.double()
+        total = exact.sum(dim=-1, keepdim=True)
+
+        # Sums of clip(u) and of L(u) over targets below the prediction and above it.
+        below = sums[1] - sums[0] - theta * (at - low)
+        above = sums[2] - sums[1] - theta * (high - at)
+        curved_below = 0.5 * (squares[1] - squares[0]) - theta * (sums[1] - sums[0] - 0.5 * theta * (at - low))
+        curved_above = 0.5 * (squares[2] - squares[1]) - theta * (sums[2] - sums[1] - 0.5 * theta * (high - at))
+        under = curved_below + kappa * (theta * low - sums[0] - 0.5 * kappa * low)
+        over = curved_above + kappa * (total - sums[2] - (many - high) * (theta + 0.5 * kappa))
+        level = levels.double()
+        losses = ((1.0 - level) * under + level * over).sum(dim=-1) / (many * kappa)
+        slopes = (1.0 - level) * (below - kappa * low) + level * (above + kappa * (many - high))
+        ctx.save_for_backward((slopes / (-many * kappa)).to(chosen.dtype))
+        return losses.clamp_(min=0.0).to(chosen.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        """Return the gradient of the predictions."""
+        (slopes,) = ctx.saved_tensors
+        return slopes * gradients.unsqueeze(-1), None, None, None
+
+
+class Quantiles(ValueHead):
+    """The quantiles of the return at (i − ½)/N (QR-DQN; Dabney et al. 2018, arXiv:1710.10044).
+
+    The loss is Σ_i mean_j |τ_i − 1{u < 0}|·L_κ(u)/κ of all pairs u = target_j − prediction_i, L_κ Huber's; it serves as
+    the error, too.
+
+    Args:
+        quantiles: N.
+        kappa: κ, above 0.
+
+    Raises:
+        ValueError: For numbers that are not.
+    """
+
+    levels: Tensor
+
+    def __init__(self, quantiles: int = 200, kappa: float = 1.0):
+        super().__init__()
+        if quantiles < 2:
+            raise ValueError(f"atoms is {quantiles}; expected at least 2")
+        if not kappa > 0:
+            raise ValueError(f"kappa is {kappa}; expected a number above 0")
+        self.numbers, self.kappa = quantiles, float(kappa)
+        self.register_buffer("levels", (torch.arange(quantiles) + 0.5) / quantiles, persistent=False)
+
+    def values(self, outputs: Tensor) -> Tensor:
+        return outputs.mean(dim=-1)
+
+    def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        return rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * following
+
+    def compare(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> HeadLoss:
+        losses = SortedQuantileHuber.apply(chosen, target, self.levels, self.kappa)
+        return HeadLoss(losses, losses.detach())

@@ -1,0 +1,342 @@
+"""Critics in any number, normalized, with dropout; waiting policies, AdamW, resets: each against its definition."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
+from interreplay.learning.actor_critic.td3 import DeterministicNetworks, TD3Update
+from interreplay.learning.networks import batched_layers
+from interreplay.learning.networks.between_layers import Dropout
+from interreplay.learning.networks.layers import BatchedMLP, Critics
+from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
+from interreplay.learning.settings import SACSettings
+from tests.learning.actor_critic.test_sac import plain_policy, plain_q
+from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+
+ONES = torch.ones(N, dtype=torch.float64)
+WIDTHS = (16, 24)
+REDQ = {"n_critics": 5, "target_subset": 2, "actor_target": "mean"}
+DROQ = {"critic_layer_norm": True, "critic_dropout": 0.2, "actor_target": "mean"}
+
+
+def rng(seed=7):
+    return torch.Generator().manual_seed(seed)
+
+
+def networks_for(kind, settings, seed=0):
+    torch.manual_seed(seed)
+    names = {"n_critics": "critics", "critic_layer_norm": "layer_norm", "critic_dropout": "dropout"}
+    shape = {argument: settings[name] for name, argument in names.items() if name in settings}
+    made = kind(OBS, ACTIONS, WIDTHS, **shape).double()
+    for parameter in made.targets.parameters():  # of their own, so that no test passes by taking one for another
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return made
+
+
+def sac(seed=0, **settings):
+    return SACUpdate(networks_for(SACNetworks, settings, seed), target_entropy=-3.0, **settings)
+
+
+@pytest.fixture(autouse=True)
+def keep_float64(monkeypatch):
+    monkeypatch.setattr("interreplay.learning.networks.encoders.Flat.forward", lambda self, obs: obs)
+
+
+def dense(dropped, network, layer, p):
+    """The mask of one hidden layer, 1/(1 − p) where a unit is kept."""
+    mask = torch.full((N, WIDTHS[layer]), 1.0 / (1.0 - p), dtype=torch.float64)
+    for flat in dropped[network][layer].tolist():
+        mask[flat // WIDTHS[layer], flat % WIDTHS[layer]] = 0.0
+    return mask
+
+
+def droq_q(critics, j, x, masks):
+    """Linear → dropout → layer normalization → ReLU, written out."""
+    for i in range(len(WIDTHS)):
+        x = (x @ critics.weights[i][j] + critics.biases[i][j]) * masks[i]
+        centered = x - x.mean(dim=1, keepdim=True)
+        x = centered / (centered.square().mean(dim=1, keepdim=True) + 1e-5).sqrt()
+        x = (x * critics.scales[i][j] + critics.shifts[i][j]).clamp(min=0)
+    return (x @ critics.weights[-1][j] + critics.biases[-1][j])[:, 0]
+
+
+@pytest.mark.parametrize("backup_entropy", [True, False])
+def test_redqs_target_is_the_minimum_of_the_drawn_subset(backup_entropy):
+    update, rows = sac(**REDQ, backup_entropy=backup_entropy), batch()
+    before = copy.deepcopy(update.networks)
+    errors, _ = learn(update, rows, ONES, rng())
+    g = rng()
+    a2, log_probs = plain_policy(before.actor, rows.next_obs, torch.randn(N, ACTIONS, generator=g, dtype=torch.float64))
+    subset = torch.randperm(5, generator=g)[:2].tolist()
+    inputs = torch.cat([rows.next_obs, a2], 1)
+    value = torch.stack([plain_q(before.targets, j, inputs) for j in subset]).min(0).values
+    if backup_entropy:
+        value = value - before.log_alpha.exp() * log_probs
+    target = rows.rewards + rows.discounts * value
+    z = torch.cat([rows.obs, rows.actions], 1)
+    expected = torch.stack([plain_q(before.critics, j, z) - target for j in range(5)]).mean(0)
+    torch.testing.assert_close(errors, expected.detach(), rtol=1e-9, atol=1e-11)
+
+
+def test_every_subset_is_drawn_about_as_often():
+    update, inputs = sac(**REDQ), torch.zeros(4, OBS + ACTIONS, dtype=torch.float64)
+    seen, g, draws = {}, rng(), 2_000
+    original = update.networks.targets.outputs
+
+    def outputs(rows, dropped=None, networks=None):
+        key = tuple(sorted(networks))
+        seen[key] = seen.get(key, 0) + 1
+        return original(rows, dropped, networks)
+
+    update.networks.targets.outputs = outputs
+    with torch.no_grad():
+        for _ in range(draws):
+            update.lowest_target([inputs], g)
+    assert len(seen) == 10 and all(len(key) == 2 for key in seen)
+    chi_squared = sum((count - draws / 10) ** 2 / (draws / 10) for count in seen.values())
+    assert chi_squared < 27.9  # exceeded in .1 % of cases with 9 degrees of freedom
+
+
+def test_droqs_passes_have_masks_of_their_own_in_targets_critics_and_the_actors_loss():
+    update, rows, p = sac(**DROQ), batch(), DROQ["critic_dropout"]
+    before = copy.deepcopy(update.networks)
+    errors, report = learn(update, rows, ONES, rng())
+    g, noise = rng(), lambda g: torch.randn(N, ACTIONS, generator=g, dtype=torch.float64)
+    masks = lambda dropped, j: [dense(dropped, j, i, p) for i in range(2)]
+    with torch.no_grad():
+        a2, log_probs = plain_policy(before.actor, rows.next_obs, noise(g))
+        dropped = Dropout(p, WIDTHS).draw(2, N, g)
+        z2 = torch.cat([rows.next_obs, a2], 1)
+        value = torch.minimum(*(droq_q(before.targets, j, z2, masks(dropped, j)) for j in range(2)))
+        target = rows.rewards + rows.discounts * (value - before.log_alpha.exp() * log_probs)
+        dropped = Dropout(p, WIDTHS).draw(2, N, g)
+        z = torch.cat([rows.obs, rows.actions], 1)
+        delta = [droq_q(before.critics, j, z, masks(dropped, j)) - target for j in range(2)]
+        torch.testing.assert_close(errors, (delta[0] + delta[1]) / 2, rtol=1e-9, atol=1e-11)
+        # The actor's loss sees the critics after their step.
+        a, log_probs = plain_policy(before.actor, rows.obs, noise(g))
+        dropped = Dropout(p, WIDTHS).draw(2, N, g)
+        za = torch.cat([rows.obs, a], 1)
+        q = sum(droq_q(update.networks.critics, j, za, masks(dropped, j)) for j in range(2)) / 2
+    assert math.isclose(report[1].item(), (before.log_alpha.exp() * log_probs - q).mean().item(), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("masks", [False, True])
+@pytest.mark.parametrize("widths", [(3, 3), (2, 4)])
+def test_every_pattern_of_dropout_is_as_frequent_as_independent_draws_would_make_it(widths, masks):
+    units, p, draws, g = sum(widths), 0.3, 5_000, rng()
+    counts, dropout = torch.zeros(2**units), Dropout(p, widths)
+    for _ in range(draws):
+        ((first, second),) = dropout.draw_masks(1, 1, g) if masks else dropout.draw(1, 1, g)
+        if masks:
+            first, second = (mask.flatten().nonzero().squeeze(1) for mask in (first, second))
+        out = torch.cat([first, second + widths[0]]).unique()
+        counts[int((2**out).sum())] += 1
+    ones = torch.tensor([bin(i).count("1") for i in range(2**units)])
+    expected = draws * p**ones * (1 - p) ** (units - ones)
+    large = expected > 5
+    assert ((counts - expected)[large].square() / expected[large]).sum() < 100  # .1 % of cases with some 60
+
+
+@pytest.mark.parametrize("p", [1e-4, 0.01, 0.5, 0.99])
+@pytest.mark.parametrize("widths", [(40, 60), (50, 50)])
+def test_dropout_reaches_all_units_alike(p, widths):
+    dropped = Dropout(p, widths).draw(3, 100, rng())
+    assert [len(each) for each in dropped] == [2, 2, 2]
+    left_out = [units.unique() for each in dropped for units in each]
+    for units, width in zip(left_out, widths * 3, strict=True):
+        assert not len(units) or (units.min() >= 0 and units.max() < 100 * width)
+    count, trials = sum(map(len, left_out)), 3 * 100 * 100
+    assert abs(count - p * trials) < 4 * math.sqrt(p * (1 - p) * trials) + 1
+    thirds = torch.histc(torch.cat(left_out[::2]).double(), 3, 0, 100 * widths[0])
+    assert p < 0.01 or (thirds - thirds.mean()).abs().max() < 5 * math.sqrt(p * (1 - p) * 100 * widths[0]) + 1
+    # Networks leave out different units.
+    assert p < 0.01 or not torch.equal(left_out[0], left_out[2])
+
+
+@pytest.fixture(params=["one after the other", "all at once"])
+def grouping(request, monkeypatch):
+    if request.param == "all at once":
+        monkeypatch.setattr(batched_layers, "at_once", lambda device: True)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("networks", [None, [2, 0], [0]])
+@pytest.mark.parametrize(("norm", "p"), [(True, 0.0), (False, 0.3), (True, 0.3)])
+def test_hidden_layers_and_their_gradients_are_torchs(norm, p, networks, activation, grouping):
+    """Against `nn.LayerNorm`, `nn.Linear` and a mask, differentiated by autograd."""
+    torch.manual_seed(0)
+    layers = BatchedMLP(3, (5, *WIDTHS, 1), norm, p).double()
+    layers.activation = activation
+    for parameter in (*layers.scales, *layers.shifts):
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    x = torch.randn(N, 5, dtype=torch.float64, requires_grad=True)
+    which = range(3) if networks is None else networks
+    dropped = layers.draw_dropped(x, rng(), len(which))
+    outputs = []
+    for i, j in enumerate(which):
+        h = x
+        for layer, width in enumerate(WIDTHS):
+            h = nn.functional.linear(h, layers.weights[layer][j].T, layers.biases[layer][j, 0])
+            h = h if dropped is None else h * dense(dropped, i, layer, p)
+            if norm:
+                h = nn.functional.layer_norm(h, (width,), layers.scales[layer][j, 0], layers.shifts[layer][j, 0])
+            h = getattr(torch, activation)(h)
+        outputs.append(h @ layers.weights[-1][j] + layers.biases[-1][j])
+    expected = torch.stack(outputs)
+    with torch.no_grad():
+        torch.testing.assert_close(layers.outputs(x, dropped, networks), expected)
+    found = layers.outputs(x, dropped, networks)
+    torch.testing.assert_close(found, expected)
+    gradients = torch.randn(expected.shape, generator=rng(), dtype=torch.float64)
+    gradients[0, : N // 2] = 0.0  # rows without a gradient may be left out
+    theirs = torch.autograd.grad(expected, [x, *layers.parameters()], gradients, allow_unused=networks is not None)
+    ours = torch.autograd.grad(found, [x, *layers.parameters()], gradients)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other)
+    frozen = layers.outputs([x[:, :1].detach(), x[:, 1:]], dropped, networks, frozen=True)
+    (of_rows,) = torch.autograd.grad(frozen, [x], gradients)
+    torch.testing.assert_close(of_rows[:, 1:], theirs[0][:, 1:])
+
+
+def test_without_dropped_units_nothing_is_dropped_and_nothing_drawn():
+    torch.manual_seed(0)
+    critics, x, g = Critics(2, 5, WIDTHS, dropout=0.5), torch.randn(N, 5), rng()
+    assert torch.equal(critics(x), critics(x)) and Critics(2, 5, WIDTHS).draw_dropped(x, g) is None
+    assert torch.equal(g.get_state(), rng().get_state())
+
+
+@pytest.mark.parametrize("decay", [0.01, 0.3])
+def test_weight_decay_is_torchs_adamw(decay):
+    torch.manual_seed(0)
+    mine = [nn.Parameter(torch.randn(4, 3, dtype=torch.float64)), nn.Parameter(torch.randn(5, dtype=torch.float64))]
+    theirs = copy.deepcopy(mine)
+    optimizers = FastAdamW(mine, 1e-2, weight_decay=decay), torch.optim.AdamW(theirs, 1e-2, weight_decay=decay)
+    for i in range(20):
+        for pair in zip(mine, theirs, strict=True):
+            pair[0].grad = torch.randn(pair[0].shape, generator=rng(i), dtype=torch.float64)
+            pair[1].grad = pair[0].grad.clone()
+        optimizers[0].apply()
+        optimizers[1].step()
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_weight_decay_shrinks_policy_and_critics_and_not_the_temperature():
+    update = sac(weight_decay=0.1)
+    kinds = {"actor": FastAdamW, "critic": FastAdamW, "alpha": FastAdam}
+    assert {name: type(optimizer) for name, optimizer in update.optimizers.items()} == kinds
+    assert [o.param_groups[0]["weight_decay"] for o in update.optimizers.values()] == [0.1, 0.1, 0]
+
+
+@pytest.mark.parametrize("delay", [1, 3])
+def test_sacs_policy_and_temperature_wait_for_their_turn(delay):
+    update = sac(policy_delay=delay)
+    moved, reports = [], []
+    for i in range(6):
+        before = copy.deepcopy(update.networks)
+        reports.append(learn(update, batch(i), ONES, rng(i))[1])
+        pairs = zip(update.networks.named_parameters(), before.parameters(), strict=True)
+        moved.append({name.partition(".")[0] for (name, mine), theirs in pairs if not torch.equal(mine, theirs)})
+    always, late = {"critics", "targets"}, {"actor", "log_alpha"}
+    assert moved == [always | (late if (i + 1) % delay == 0 else set()) for i in range(6)]
+    # Between its turns what is reported of the policy is that of the last one.
+    for i in range(1, 6):
+        assert torch.equal(reports[i][[1, 2, 5]], reports[i - 1][[1, 2, 5]]) == ((i + 1) % delay != 0)
+
+
+def test_all_options_off_are_sac_bit_for_bit():
+    """Two critics, the target over both of them, a policy that never waits, no dropout, no decay, no reset."""
+    said = {"n_critics": 2, "target_subset": 2, "critic_layer_norm": False, "critic_dropout": 0.0, "policy_delay": 1}
+    said |= {"actor_target": "min", "weight_decay": 0.0, "reset_interval": None, "backup_entropy": True}
+    one, other = sac(), sac(**said)
+    rngs = rng(), rng()
+    for i in range(5):
+        results = [learn(update, batch(i), ONES, g) for update, g in zip((one, other), rngs, strict=True)]
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    states = one.networks.state_dict(), other.networks.state_dict()
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+CASES = [
+    (SACNetworks, SACUpdate),
+    (DeterministicNetworks, TD3Update),
+]
+
+
+@pytest.mark.parametrize(("networks", "kind"), CASES)
+def test_a_reset_makes_networks_and_optimizers_anew_and_keeps_counts_and_rates(networks, kind):
+    settings = {"reset_interval": 4, "critic_layer_norm": True, "actor_lr": 0.02}
+    made = networks_for(networks, settings)
+    made.encoder = nn.Linear(OBS, OBS).double()
+    made.target_encoder = copy.deepcopy(made.encoder).requires_grad_(False)
+    update, g = kind(made, **settings), rng()
+    for i in range(3):
+        learn(update, batch(i), ONES, g)
+    before, encoder = copy.deepcopy(made), None
+    learn(update, batch(3), ONES, g)
+    encoder = {name: value for name, value in made.encoder.state_dict().items()}
+    assert update.updates == 4 and not any(optimizer.state for optimizer in update.optimizers.values())
+    assert update.optimizers["actor"].param_groups[0]["lr"] == 0.02
+    for name in ("critics", "actor"):
+        layers = getattr(made, name) if name == "critics" else made.actor.body
+        for weight, old in zip(layers.weights, getattr(before, name, None).parameters(), strict=False):
+            assert weight.abs().max() <= 1 / math.sqrt(weight.shape[1]) and not torch.equal(weight, old)
+    assert all(torch.equal(scale, torch.ones_like(scale)) for scale in made.critics.scales)
+    for target, source in zip(made.targets.parameters(), made.critics.parameters(), strict=True):
+        assert torch.equal(target, source)
+    if networks is SACNetworks:
+        assert made.log_alpha == 0.0
+    else:
+        assert all(map(torch.equal, made.target_actor.parameters(), made.actor.parameters()))
+    old = before.encoder.state_dict()
+    assert all((encoder[name] - old[name]).abs().max() < 0.01 for name in old), "the encoder learned one step more"
+    # What follows is what networks that begin so learn.
+    fresh, twin = copy.deepcopy(made), torch.Generator()
+    twin.set_state(g.get_state())
+    other = kind(fresh, **settings)
+    other.updates = 4
+    for i in range(2):
+        mine, theirs = learn(update, batch(9 + i), ONES, g), learn(other, batch(9 + i), ONES, twin)
+        assert torch.equal(mine[0], theirs[0])
+    assert all(map(torch.equal, made.parameters(), fresh.parameters()))
+
+
+@pytest.mark.parametrize(("networks", "kind"), CASES)
+def test_resets_are_repeated_after_a_resume(networks, kind):
+    settings = {"reset_interval": 3, "policy_delay": 2, **DROQ}
+    straight, g = kind(networks_for(networks, settings), **settings), rng()
+    for i in range(8):
+        learn(straight, batch(i), ONES, g)
+        if i == 3:
+            saved = copy.deepcopy([straight.networks.state_dict(), straight.state_dict(), g.get_state()])
+            saved.append({name: copy.deepcopy(o.state_dict()) for name, o in straight.optimizers.items()})
+    resumed, again = kind(networks_for(networks, settings, seed=5), **settings), torch.Generator()
+    resumed.networks.load_state_dict(saved[0])
+    resumed.load_state_dict(saved[1])
+    again.set_state(saved[2])
+    for name, state in saved[3].items():
+        resumed.optimizers[name].load_state_dict(state)
+    for i in range(4, 8):
+        result = learn(resumed, batch(i), ONES, again)
+    assert all(map(torch.equal, resumed.networks.parameters(), straight.networks.parameters()))
+    assert resumed.updates == 8 and torch.isfinite(result[1]).all()
+
+
+def sac_of_half():
+    return SACUpdate(networks_for(SACNetworks, {}), settings=SACSettings(target_entropy="half")).target_entropy
+
+
+def test_settings_come_as_a_dataclass_and_by_name():
+    made = SACUpdate(networks_for(SACNetworks, {}), settings=SACSettings(tau=0.5, actor_lr=0.1), actor_lr=0.2)
+    assert (made.tau, made.settings.actor_lr, made.target_entropy) == (0.5, 0.2, -3.0)
+    assert sac_of_half() == -1.5
+    with pytest.raises(TypeError, match="actor_rate"):
+        SACUpdate(networks_for(SACNetworks, {}), actor_rate=0.2)
+    with pytest.raises(ValueError, match="target_subset is 3; expected at most n_critics, 2"):
+        SACSettings(target_subset=3)

@@ -1,0 +1,115 @@
+"""The plain update of discrete SAC against the paper's formulas, written anew in float64, and the actor's draws."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from interreplay.learning.actor_critic.discrete_sac import (
+    CategoricalActor,
+    DiscreteSACNetworks,
+    DiscreteSACUpdate,
+)
+from interreplay.learning.networks.optimizers import polyak
+from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+
+TAU, TARGET = 0.01, 0.9
+
+
+@pytest.fixture(autouse=True)
+def keep_float64(monkeypatch):
+    monkeypatch.setattr("interreplay.learning.networks.encoders.Flat.forward", lambda self, obs: obs)
+
+
+def make(seed=0, **settings):
+    torch.manual_seed(seed)
+    networks = DiscreteSACNetworks(OBS, ACTIONS, (16, 8), initial_alpha=0.3).double()
+    return networks, DiscreteSACUpdate(networks, target_entropy=TARGET, tau=TAU, **settings)
+
+
+def plain(layers, j, x):
+    last = len(layers.weights) - 1
+    for i in range(last + 1):
+        x = x @ layers.weights[i][j] + layers.biases[i][j]
+        x = x.clamp(min=0) if i < last else x
+    return x
+
+
+def plain_losses(networks, before, rows, weights, v):
+    """Losses of the critics, by the networks `before`, and of actor and temperature with the critics of `networks`."""
+    alpha = before.log_alpha.exp().detach()
+    with torch.no_grad():
+        p2 = plain(before.actor.body, 0, rows.next_obs).softmax(1)
+        q2 = torch.minimum(*(plain(before.targets, j, rows.next_obs) for j in (0, 1)))
+        target = rows.rewards + rows.discounts * (p2 * (q2 - alpha * p2.log())).sum(1)
+    q = [plain(before.critics, j, rows.obs)[torch.arange(N), rows.actions] for j in (0, 1)]
+    critic = sum((v * weights * 0.5 * (values - target) ** 2).mean() for values in q)
+    p = plain(before.actor.body, 0, rows.obs).softmax(1)
+    with torch.no_grad():
+        lowest = torch.minimum(*(plain(networks.critics, j, rows.obs) for j in (0, 1)))
+    actor = (v * (p * (alpha * p.log() - lowest)).sum(1)).mean()
+    entropy_term = (p * p.log()).sum(1).detach()
+    temperature = -(before.log_alpha * v * (entropy_term + TARGET)).mean()
+    return critic, actor, temperature, torch.stack(q) - target
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses_and_steps_equal_adam_on_plain_formulas(weighted):
+    networks, update = make(actor_lr=1e-3, critic_lr=2e-3, alpha_lr=3e-3)
+    before, rows, g = copy.deepcopy(networks), batch(discrete=True), torch.Generator().manual_seed(3)
+    weights = torch.rand(N, generator=g, dtype=torch.float64)
+    row_weights = torch.rand(N, generator=g, dtype=torch.float64) if weighted else None
+    errors, report = learn(update, rows, weights, torch.Generator(), row_weights)
+    v = torch.ones(N, dtype=torch.float64) if row_weights is None else row_weights
+    critic, actor, temperature, plain_errors = plain_losses(networks, before, rows, weights, v)
+    torch.testing.assert_close(report[:3], torch.stack([critic, actor, temperature]).detach())
+    torch.testing.assert_close(errors, plain_errors.mean(0).detach())
+    stepped = copy.deepcopy(before)
+    for loss, part, lr in ((critic, "critics", 2e-3), (actor, "actor", 1e-3), (temperature, "log_alpha", 3e-3)):
+        of = lambda networks, part=part: (
+            [networks.log_alpha] if part == "log_alpha" else list(getattr(networks, part).parameters())
+        )
+        for p, gradient in zip(of(stepped), torch.autograd.grad(loss, of(before)), strict=True):
+            p.grad = gradient
+        torch.optim.Adam(of(stepped), lr=lr).step()
+    polyak(list(stepped.targets.parameters()), list(stepped.critics.parameters()), TAU)
+    for (name, mine), theirs in zip(networks.named_parameters(), stepped.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_equal_views_change_nothing():
+    networks, update = make()
+    other = copy.deepcopy(networks)
+    rows = batch(discrete=True)
+    pair = lambda x: torch.stack([x, x], dim=1)
+    twice = rows.replace(extras={"views_obs": pair(rows.obs).float(), "views_next_obs": pair(rows.next_obs).float()})
+    one = rows.replace(obs=rows.obs.float(), next_obs=rows.next_obs.float())
+    networks.float(), other.float()
+    weights = torch.ones(N)
+    twice, one = (r.replace(rewards=r.rewards.float(), discounts=r.discounts.float()) for r in (twice, one))
+    learn(DiscreteSACUpdate(networks, TARGET), one, weights, torch.Generator())
+    learn(DiscreteSACUpdate(other, TARGET), twice.replace(obs=one.obs), weights, torch.Generator())
+    for mine, theirs in zip(networks.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, atol=2e-6, rtol=1e-4)
+
+
+def test_draws_have_the_policy_s_probabilities():
+    torch.manual_seed(0)
+    actor = CategoricalActor(2, 4, (8,))
+    obs = torch.tensor([[3.0, -2.0]])
+    probabilities = actor(obs).exp()[0]
+    n = 200_000
+    drawn = actor.sample(obs.expand(n, -1), torch.Generator().manual_seed(0))
+    shares = torch.bincount(drawn, minlength=4) / n
+    assert (shares - probabilities).abs().max() < 4 * 0.5 / math.sqrt(n)
+    assert actor.act(obs).item() == int(probabilities.argmax())
+
+
+def test_a_temperature_follows_the_entropy():
+    networks, update = make(alpha_lr=1e-2)
+    rows, weights = batch(discrete=True), torch.ones(N, dtype=torch.float64)
+    first = networks.log_alpha.item()
+    *_, log_prob = learn(update, rows, weights, torch.Generator())[1]
+    # The policy is almost uniform at first: its entropy of about log 3 is above the target of 0.9.
+    assert log_prob < -TARGET and networks.log_alpha.item() < first

@@ -1,0 +1,281 @@
+"""The SAC update against the paper's formulas, written again in float64."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal
+
+from interreplay.learning.actor_critic.sac import GaussianActor, SACNetworks, SACUpdate
+from interreplay.learning.networks.layers import Critics
+from interreplay.learning.networks.optimizers import polyak
+from tests.learning.batches import ACTIONS, GAMMA, OBS, N, batch, learn
+
+TAU = 0.01
+
+
+def make(seed=0, **settings):
+    torch.manual_seed(seed)
+    networks = SACNetworks(OBS, ACTIONS, (16, 8), initial_alpha=0.3).double()
+    return networks, SACUpdate(networks, target_entropy=-3.0, tau=TAU, **settings)
+
+
+@pytest.fixture(autouse=True)
+def keep_float64(monkeypatch):
+    monkeypatch.setattr("interreplay.learning.networks.encoders.Flat.forward", lambda self, obs: obs)
+
+
+def plain_q(critics, j, x):
+    last = len(critics.weights) - 1
+    for i in range(last + 1):
+        x = x @ critics.weights[i][j] + critics.biases[i][j]
+        x = x.clamp(min=0) if i < last else x
+    return x[:, 0]
+
+
+def plain_policy(actor, obs, noise):
+    x = obs
+    for i, (weight, bias) in enumerate(zip(actor.body.weights, actor.body.biases, strict=True)):
+        x = x @ weight[0] + bias[0]
+        x = x.clamp(min=0) if i < len(actor.body.weights) - 1 else x
+    mean, log_std = x[:, :ACTIONS], x[:, ACTIONS:].clamp(-20, 2)
+    u = mean + log_std.exp() * noise
+    a = torch.tanh(u)
+    log_prob = Normal(mean, log_std.exp()).log_prob(u).sum(1) - torch.log1p(-(a**2)).sum(1)
+    return a, log_prob
+
+
+def noises(rng_seed):
+    g = torch.Generator().manual_seed(rng_seed)
+    return [torch.randn((N, ACTIONS), generator=g, dtype=torch.float64) for _ in range(2)]
+
+
+def test_losses_equal_the_plain_formulas():
+    networks, update = make()
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    obs, next_obs, noise = rows.obs.double(), rows.next_obs.double(), noises(7)
+    alpha = networks.log_alpha.exp().item()
+    before = copy.deepcopy(networks)
+    errors, report = learn(update, rows, weights, torch.Generator().manual_seed(7))
+
+    a2, logp2 = plain_policy(before.actor, next_obs, noise[0])
+    z2 = torch.cat([next_obs, a2], 1)
+    value = torch.minimum(plain_q(before.targets, 0, z2), plain_q(before.targets, 1, z2)) - alpha * logp2
+    target = rows.rewards + GAMMA * (~rows.terminated).double() * value
+    z = torch.cat([obs, rows.actions], 1)
+    delta = [plain_q(before.critics, j, z) - target for j in range(2)]
+    critic_loss = sum((weights * 0.5 * d**2).mean() for d in delta)
+    assert torch.allclose(errors, (delta[0] + delta[1]) / 2, rtol=1e-9)
+    assert math.isclose(report[0].item(), critic_loss.item(), rel_tol=1e-9)
+
+    # The actor's loss sees the critics after their step.
+    a, logp = plain_policy(before.actor, obs, noise[1])
+    za = torch.cat([obs, a], 1)
+    q = torch.minimum(plain_q(networks.critics, 0, za), plain_q(networks.critics, 1, za))
+    assert math.isclose(report[1].item(), (alpha * logp - q).mean().item(), rel_tol=1e-9)
+    assert math.isclose(report[2].item(), (-math.log(alpha) * (logp - 3.0)).mean().item(), rel_tol=1e-9)
+
+
+def plain_loss(errors, huber_delta):
+    """Huber's loss of errors, written out."""
+    if huber_delta is None:
+        return 0.5 * errors**2
+    return torch.where(errors.abs() <= huber_delta, 0.5 * errors**2, huber_delta * (errors.abs() - 0.5 * huber_delta))
+
+
+@pytest.mark.parametrize("huber_delta", [None, 0.5])
+def test_steps_equal_adam_on_plain_gradients(huber_delta):
+    rates = {"actor_lr": 1e-2, "critic_lr": 2e-2, "alpha_lr": 3e-2}
+    networks, update = make(huber_delta=huber_delta, **rates)
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    reference = copy.deepcopy(networks)
+    learn(update, rows, weights, torch.Generator().manual_seed(7))
+    obs, next_obs, noise = rows.obs.double(), rows.next_obs.double(), noises(7)
+    alpha = reference.log_alpha.exp().detach()
+
+    with torch.no_grad():
+        a2, logp2 = plain_policy(reference.actor, next_obs, noise[0])
+        z2 = torch.cat([next_obs, a2], 1)
+        value = torch.minimum(plain_q(reference.targets, 0, z2), plain_q(reference.targets, 1, z2)) - alpha * logp2
+        target = rows.rewards + rows.discounts * value
+    optimizer = torch.optim.Adam(reference.critics.parameters(), lr=2e-2)
+    z = torch.cat([obs, rows.actions], 1)
+    errors = [plain_q(reference.critics, j, z) - target for j in range(2)]
+    sum((weights * plain_loss(e, huber_delta)).mean() for e in errors).backward()
+    optimizer.step()
+    critic_gradients = {q: q.grad.clone() for q in reference.critics.parameters()}
+    optimizer = torch.optim.Adam(reference.actor.parameters(), lr=1e-2)
+    a, logp = plain_policy(reference.actor, obs, noise[1])
+    za = torch.cat([obs, a], 1)
+    q = torch.minimum(plain_q(reference.critics, 0, za), plain_q(reference.critics, 1, za))
+    (alpha * logp - q).mean().backward()
+    optimizer.step()
+    optimizer = torch.optim.Adam([reference.log_alpha], lr=3e-2)
+    reference.log_alpha.grad = None
+    (-reference.log_alpha * (logp.detach() - 3.0)).mean().backward()
+    optimizer.step()
+    for t, s in zip(reference.targets.parameters(), reference.critics.parameters(), strict=True):
+        t.data.mul_(1 - TAU).add_(TAU * s.data)
+    for (name, mine), theirs in zip(networks.named_parameters(), reference.parameters(), strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-12), name
+    # A step of Adam says nothing of how long a gradient is; its first moment is a tenth of it.
+    for mine, theirs in ((networks.critics, reference.critics), (networks.actor, reference.actor)):
+        optimizer = update.optimizers["critic" if mine is networks.critics else "actor"]
+        for p, q in zip(mine.parameters(), theirs.parameters(), strict=True):
+            gradient = critic_gradients.get(q, q.grad)
+            assert torch.allclose(optimizer.state[p]["exp_avg"], 0.1 * gradient, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(("part", "setting"), [("actor", "actor_l2"), ("critic", "critic_l2")])
+def test_l2_terms_are_in_the_gradients_and_not_in_the_losses(part, setting):
+    rows, weights, c = batch(), torch.rand(N, dtype=torch.float64), 0.3
+    (_, plain), (networks, update) = make(), make(**{setting: c})
+    before = copy.deepcopy({"actor": networks.actor, "critic": networks.critics}[part])
+    reports = [learn(each, rows, weights, torch.Generator().manual_seed(7))[1] for each in (plain, update)]
+    assert reports[0][0].item() == reports[1][0].item()
+    ours, theirs = (each.optimizers[part] for each in (update, plain))
+    for p, q, first in zip(
+        ours.param_groups[0]["params"], theirs.param_groups[0]["params"], before.parameters(), strict=True
+    ):
+        # After the first step Adam's first moment is a tenth of the gradient.
+        with_term, without = ours.state[p]["exp_avg"] / 0.1, theirs.state[q]["exp_avg"] / 0.1
+        assert torch.allclose(with_term, without + c * first, rtol=1e-9, atol=1e-12)
+
+
+def test_huber_with_a_large_delta_is_the_squared_error():
+    weights = torch.rand(N, dtype=torch.float64)
+    reports = [
+        learn(make(huber_delta=d)[1], batch(), weights, torch.Generator().manual_seed(1))[1] for d in (None, 1e6)
+    ]
+    assert torch.allclose(*reports, rtol=1e-12)
+
+
+def test_a_temperature_without_a_learning_rate_stays():
+    networks, update = make(alpha_lr=0.0)
+    learn(update, batch(), torch.ones(N, dtype=torch.float64), torch.Generator().manual_seed(1))
+    assert networks.log_alpha.exp().item() == pytest.approx(0.3)
+
+
+def test_a_zero_weight_removes_a_row_from_the_critics_loss():
+    rows = batch()
+    weights = torch.zeros(N, dtype=torch.float64)
+    weights[3] = N
+    (_, one), (_, other) = make(), make()
+    changed = rows.replace(rewards=torch.where(torch.arange(N) == 3, rows.rewards, rows.rewards + 100))
+    _, report = learn(one, rows, weights, torch.Generator().manual_seed(2))
+    _, altered = learn(other, changed, weights, torch.Generator().manual_seed(2))
+    assert report[0].item() == altered[0].item()
+
+
+def test_equal_row_weights_change_nothing():
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    (first, one), (second, other) = make(), make()
+    plain = learn(one, rows, weights, torch.Generator().manual_seed(2))
+    weighted = learn(other, rows, weights, torch.Generator().manual_seed(2), torch.ones(N, dtype=torch.float64))
+    for mine, theirs in zip(plain, weighted, strict=True):
+        assert torch.equal(mine, theirs)
+    for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
+    """Critic, actor and temperature step as if the batch held nothing else, whatever the other rows are."""
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    only = torch.zeros(N, dtype=torch.float64)
+    only[5] = N
+    other = batch(seed=9).where(torch.arange(N) != 5, rows)
+    alone = rows.map(lambda column: column[5:6].expand(N, *column.shape[1:]))
+    noise = {}
+
+    def same_noise(like, rng):  # that of row 5 for all
+        if like.shape not in noise:
+            noise[like.shape] = torch.randn(like.shape[1:], generator=rng, dtype=like.dtype)
+        return noise[like.shape].expand(like.shape)
+
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interreplay.learning.actor_critic.sac.normal", same_noise)
+        for given, row_weights in ((rows, only), (other, only), (alone, None)):
+            networks, update = make()
+            importance = weights if row_weights is not None else weights[5].expand(N)
+            _, report = learn(update, given, importance, torch.Generator().manual_seed(2), row_weights)
+            found.append((networks, report[:3]))
+    for networks, losses in found[1:]:
+        assert torch.allclose(losses, found[0][1], rtol=1e-9)
+        for mine, theirs in zip(networks.parameters(), found[0][0].parameters(), strict=True):
+            assert torch.allclose(mine, theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_row_weights_of_shape_n_1_are_refused():
+    _, update = make()
+    with pytest.raises(ValueError, match=r"weights have shape \(32, 1\); expected \(32,\)"):
+        learn(update, batch(), torch.ones(N), torch.Generator(), torch.ones(N, 1))
+
+
+def test_log_density_stays_finite_far_out():
+    actor = GaussianActor(OBS, ACTIONS, (8,)).double()
+    with torch.no_grad():
+        actor.body.biases[-1][..., :ACTIONS] = 40.0
+    sample = actor(torch.zeros(4, OBS, dtype=torch.float64), torch.zeros(4, ACTIONS, dtype=torch.float64))
+    assert torch.isfinite(sample.log_probs).all()
+
+
+def test_critics_equal_separate_networks():
+    torch.manual_seed(0)
+    critics = Critics(2, 7, (16, 16))
+    x = torch.randn(9, 7)
+    for j in range(2):
+        assert torch.allclose(critics(x)[j], plain_q(critics, j, x), atol=1e-6)
+
+
+def test_polyak_moves_a_share_of_the_way():
+    a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    expected = 0.75 * a.weight.detach() + 0.25 * b.weight.detach()
+    polyak(list(a.parameters()), list(b.parameters()), 0.25)
+    assert torch.allclose(a.weight, expected)
+
+
+def test_grad_clip_bounds_the_step():
+    networks, update = make(grad_clip=1e-3)
+    learn(update, batch(), torch.full((N,), 1e6, dtype=torch.float64), torch.Generator().manual_seed(0))
+    norm = math.sqrt(sum(p.grad.square().sum().item() for p in networks.critics.parameters()))
+    assert norm <= 1.001e-3
+
+
+def test_views_are_averaged_in_predictions_and_targets():
+    rows, m = batch(), 3
+    g = torch.Generator().manual_seed(5)
+    views = {f"views_{k}": torch.randn(N, m, OBS, generator=g) for k in ("obs", "next_obs")}
+    networks, update = make()
+    networks.float()
+    rows = rows.map(lambda c: c.float() if c.is_floating_point() else c).replace(extras=views)
+    before = copy.deepcopy(networks)
+    errors, _ = learn(update, rows, torch.ones(N), torch.Generator().manual_seed(7))
+    noise = torch.randn((N * m, ACTIONS), generator=torch.Generator().manual_seed(7)).reshape(N, m, ACTIONS)
+    alpha = before.log_alpha.exp().detach()
+    expected = []
+    for i in range(N):
+        a2, logp = plain_policy(before.actor, views["views_next_obs"][i], noise[i])
+        z2 = torch.cat([views["views_next_obs"][i], a2], 1)
+        value = torch.minimum(plain_q(before.targets, 0, z2), plain_q(before.targets, 1, z2)) - alpha * logp
+        target = rows.rewards[i] + rows.discounts[i] * value.mean()
+        z = torch.cat([views["views_obs"][i], rows.actions[i].expand(m, -1)], 1)
+        expected.append(torch.stack([plain_q(before.critics, j, z).mean() - target for j in range(2)]).mean())
+    assert torch.allclose(errors, torch.stack(expected), atol=1e-5)
+
+
+def test_equal_views_change_nothing():
+    rows = batch().map(lambda c: c.float() if c.is_floating_point() else c)
+    copies = {f"views_{k}": getattr(rows, k)[:, None].expand(-1, 2, -1) for k in ("obs", "next_obs")}
+    losses = []
+    for given in (rows, rows.replace(extras=copies)):
+        networks, update = make()
+        networks.float()
+        with torch.no_grad():
+            networks.actor.body.biases[-1][..., ACTIONS:] = -20.0  # no noise, so that both draw the same actions
+            networks.actor.body.weights[-1][..., ACTIONS:] = 0.0
+            networks.log_alpha.fill_(-40.0)  # nor any entropy, which depends on the noise drawn
+        losses.append(learn(update, given, torch.ones(N), torch.Generator().manual_seed(0))[1])
+    assert torch.allclose(losses[0][[0, 4]], losses[1][[0, 4]], atol=1e-5)

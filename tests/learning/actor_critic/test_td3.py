@@ -1,0 +1,325 @@
+"""The updates of TD3 and DDPG against the papers' formulas, written again."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from interreplay.learning.actor_critic.td3 import (
+    DeterministicActor,
+    DeterministicNetworks,
+    TD3Update,
+)
+from interreplay.learning.losses import Huber
+from interreplay.learning.settings import DDPGSettings, TD3Settings
+from tests.learning.actor_critic.test_sac import plain_q
+from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+
+TAU = 0.01
+ALL = torch.ones(N, dtype=torch.float64)
+KINDS = {"TD3": TD3Settings(), "DDPG": DDPGSettings(critic_l2=0.0)}
+
+
+def make(kind="TD3", seed=0, **settings):
+    torch.manual_seed(seed)
+    networks = DeterministicNetworks(OBS, ACTIONS, (16, 8), critics=2 if kind == "TD3" else 1).double()
+    # Targets of their own, so that no test passes by taking one network for another.
+    for parameter in [*networks.targets.parameters(), *networks.target_actor.parameters()]:
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return networks, TD3Update(networks, settings=KINDS[kind], **{"tau": TAU} | settings)
+
+
+def rng(seed=7):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(autouse=True)
+def keep_float64(monkeypatch):
+    monkeypatch.setattr("interreplay.learning.networks.encoders.Flat.forward", lambda self, obs: obs)
+
+
+def plain_policy(actor, obs):
+    x = obs
+    for i, (weight, bias) in enumerate(zip(actor.body.weights, actor.body.biases, strict=True)):
+        x = x @ weight[0] + bias[0]
+        x = x.clamp(min=0) if i < len(actor.body.weights) - 1 else x
+    return torch.tanh(x)
+
+
+def plain_target(kind, networks, rows, seed=7):
+    """r + discounts·min_j Q'_j(s', a'), a' with TD3's clipped noise."""
+    actions = plain_policy(networks.target_actor, rows.next_obs)
+    if kind == "TD3":
+        noise = 0.2 * torch.randn((N, ACTIONS), generator=rng(seed), dtype=torch.float64)
+        actions = (actions + noise.clamp(-0.5, 0.5)).clamp(-1, 1)
+    z = torch.cat([rows.next_obs, actions], 1)
+    values = torch.stack([plain_q(networks.targets, j, z) for j in range(networks.critics.count)]).min(0).values
+    return rows.rewards + rows.discounts * values
+
+
+def plain_errors(kind, networks, rows, seed=7):
+    target = plain_target(kind, networks, rows, seed).detach()
+    z = torch.cat([rows.obs, rows.actions], 1)
+    return [plain_q(networks.critics, j, z) - target for j in range(networks.critics.count)]
+
+
+def plain_huber(errors, delta):
+    return nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=delta)
+
+
+def plain_actor_loss(networks, rows):
+    return -plain_q(networks.critics, 0, torch.cat([rows.obs, plain_policy(networks.actor, rows.obs)], 1)).mean()
+
+
+@pytest.mark.parametrize("kind", ["TD3", "DDPG"])
+def test_losses_equal_the_plain_formulas(kind):
+    networks, update = make(kind, **({"policy_delay": 1} if kind == "TD3" else {}))
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    before = copy.deepcopy(networks)
+    errors, report = learn(update, rows, weights, rng())
+    delta = plain_errors(kind, before, rows)
+    assert torch.allclose(errors, sum(delta) / len(delta), rtol=1e-9)
+    losses = dict(zip(update.metrics, report.tolist(), strict=True))
+    assert math.isclose(losses["critic_loss"], sum((weights * d**2).mean() for d in delta).item(), rel_tol=1e-9)
+    target = plain_target(kind, before, rows)
+    assert math.isclose(losses["q_mean"], torch.stack([d + target for d in delta]).mean().item(), rel_tol=1e-9)
+    # The actor's loss sees the critics after their step, and itself before its own.
+    seen = copy.deepcopy(networks)
+    seen.actor.load_state_dict(before.actor.state_dict())
+    assert math.isclose(losses["actor_loss"], plain_actor_loss(seen, rows).item(), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("huber_delta", [None, 0.3])
+@pytest.mark.parametrize("kind", ["TD3", "DDPG"])
+def test_four_steps_equal_adam_on_plain_gradients(kind, huber_delta):
+    """With TD3 the actor and all targets move in the second and the fourth; L2 terms are gradients c·θ."""
+    settings = {"actor_lr": 1e-2, "critic_lr": 2e-2, "actor_l2": 0.03, "critic_l2": 0.05}
+    networks, update = make(kind, huber_delta=huber_delta, **settings)
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    reference = copy.deepcopy(networks)
+    critic = torch.optim.Adam(reference.critics.parameters(), lr=2e-2)
+    actor = torch.optim.Adam(reference.actor.parameters(), lr=1e-2)
+    for i in range(4):
+        learn(update, rows, weights, rng(i))
+        squared = (lambda d: d**2) if huber_delta is None else (lambda d: 2 * plain_huber(d, huber_delta))
+        loss = sum((weights * squared(d)).mean() for d in plain_errors(kind, reference, rows, i))
+        squares = sum(p.square().sum() for p in reference.critics.parameters())
+        critic.zero_grad()
+        (loss + 0.05 * 0.5 * squares).backward()
+        critic.step()
+        if i == 0:  # Adam's first moment is a tenth of the first gradient, L2 term included
+            for mine, theirs in zip(networks.critics.parameters(), reference.critics.parameters(), strict=True):
+                assert torch.allclose(update.optimizers["critic"].state[mine]["exp_avg"], 0.1 * theirs.grad, rtol=1e-9)
+        if kind == "TD3" and i % 2 == 0:
+            continue
+        squares = sum(p.square().sum() for p in reference.actor.parameters())
+        actor.zero_grad()
+        (plain_actor_loss(reference, rows) + 0.03 * 0.5 * squares).backward()
+        actor.step()
+        if i == (1 if kind == "TD3" else 0):
+            for mine, theirs in zip(networks.actor.parameters(), reference.actor.parameters(), strict=True):
+                assert torch.allclose(update.optimizers["actor"].state[mine]["exp_avg"], 0.1 * theirs.grad, rtol=1e-6)
+        for targets, sources in ((reference.targets, reference.critics), (reference.target_actor, reference.actor)):
+            for t, s in zip(targets.parameters(), sources.parameters(), strict=True):
+                t.data.mul_(1 - TAU).add_(TAU * s.data)
+    for (name, mine), theirs in zip(networks.named_parameters(), reference.parameters(), strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-11), name
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_behavior_cloning_is_the_loss_of_td3_bc(weighted):
+    """−λ·mean(v·Q) + mean(v·(π(s) − a)²), λ = α / mean|Q| a constant: loss and four steps of Adam, in float64."""
+    networks, update = make(policy_delay=1, bc_alpha=2.5, actor_lr=1e-2)
+    rows, v = batch(), 0.5 + torch.rand(N, dtype=torch.float64)
+    v = v / v.mean() if weighted else None
+    reference = copy.deepcopy(networks.actor)
+    optimizer = torch.optim.Adam(reference.parameters(), lr=1e-2)
+    for i in range(4):
+        _, report = learn(update, rows, ALL, rng(i), v)
+        actions = plain_policy(reference, rows.obs)
+        values = plain_q(networks.critics, 0, torch.cat([rows.obs, actions], 1))
+        scale = 2.5 / (sum(abs(value) for value in values.tolist()) / N)
+        share = torch.ones(N, dtype=torch.float64) if v is None else v
+        loss = (share.unsqueeze(1) * (actions - rows.actions) ** 2).mean() - scale * (share * values).mean()
+        assert math.isclose(report[update.metrics.index("actor_loss")].item(), loss.item(), rel_tol=1e-9)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        for mine, theirs in zip(networks.actor.parameters(), reference.parameters(), strict=True):
+            assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-11)
+
+
+def test_ddpg_draws_nothing_and_td3_with_settings_of_ddpg_is_ddpg():
+    networks, update = make("DDPG")
+    other, twin = copy.deepcopy(networks), rng()
+    td3 = TD3Update(other, settings=TD3Settings(n_critics=1, policy_delay=1, target_policy_noise=0.0), tau=TAU)
+    for optimizer in (*update.optimizers.values(), *td3.optimizers.values()):
+        optimizer.param_groups[0]["lr"] = 1e-3
+    for i in range(3):
+        learn(update, batch(i), ALL, twin)
+        learn(td3, batch(i), ALL, rng(i))
+    assert torch.equal(twin.get_state(), rng().get_state())
+    assert all(map(torch.equal, networks.parameters(), other.parameters()))
+
+
+def test_without_behavior_cloning_the_rows_actions_do_not_matter_to_the_actor():
+    moved = []
+    for settings in ({}, {"bc_alpha": 2.5}):
+        networks, update = make(policy_delay=1, **settings)
+        learn(update, batch(), ALL, rng())
+        moved.append(networks)
+    assert all(map(torch.equal, moved[0].critics.parameters(), moved[1].critics.parameters()))
+    assert not torch.equal(next(moved[0].actor.parameters()), next(moved[1].actor.parameters()))
+
+
+@pytest.mark.parametrize("delay", [1, 2, 3])
+def test_policy_and_targets_wait_for_their_turn(delay):
+    networks, update = make(policy_delay=delay)
+    moved = []
+    for i in range(6):
+        before = copy.deepcopy(networks)
+        learn(update, batch(i), ALL, rng(i))
+        pairs = zip(networks.named_parameters(), before.parameters(), strict=True)
+        moved.append({name.partition(".")[0] for (name, mine), theirs in pairs if not torch.equal(mine, theirs)})
+    late = {"critics", "targets", "actor", "target_actor"}
+    assert moved == [late if (i + 1) % delay == 0 else {"critics"} for i in range(6)]
+
+
+def test_the_count_of_updates_is_state():
+    """After a resume the policy's turn comes when it would have come."""
+    (_, update), (_, other) = make(), make()
+    learn(update, batch(), ALL, rng())
+    other.load_state_dict(update.state_dict())
+    assert other.updates == 1 and other.settings.policy_delay == 2
+    before = copy.deepcopy(other.networks.actor.state_dict())
+    learn(other, batch(), ALL, rng())
+    assert not torch.equal(before["body.weights.0"], other.networks.actor.body.weights[0])
+
+
+def test_target_smoothing_is_clipped_and_of_the_given_scale():
+    networks, update = make(target_policy_noise=0.3, target_noise_clip=0.4)
+    with torch.no_grad():
+        for parameter in networks.target_actor.parameters():
+            parameter.zero_()
+    actions = update.target_actions(torch.zeros(20_000, OBS, dtype=torch.float64), rng())
+    assert actions.abs().max().item() == 0.4
+    # P(|N(0, .3)| > .4) = .1824, and half of them at each end.
+    assert (actions == 0.4).double().mean().item() == pytest.approx(0.0912, abs=0.004)
+    inside = actions[actions.abs() < 0.1]
+    assert len(inside) / actions.numel() == pytest.approx(math.erf(0.1 / 0.3 / math.sqrt(2)), abs=0.01)
+    with torch.no_grad():
+        networks.target_actor.body.biases[-1].fill_(20.0)
+    actions = update.target_actions(torch.zeros(500, OBS, dtype=torch.float64), rng())
+    assert actions.max().item() == 1.0 and actions.min().item() >= 1.0 - 0.4
+
+
+def test_td3_without_its_three_changes_is_ddpg():
+    (one, td3), (other, ddpg) = make("TD3", policy_delay=1, target_policy_noise=0.0), make("DDPG")
+    # Twin critics that agree are one critic twice.
+    for twins, single in ((one.critics, other.critics), (one.targets, other.targets)):
+        for two, first in zip(twins.parameters(), single.parameters(), strict=True):
+            two.data.copy_(first.data.expand_as(two))
+    for name in ("actor", "target_actor"):
+        getattr(one, name).load_state_dict(getattr(other, name).state_dict())
+    for update, networks in ((td3, one), (ddpg, other)):
+        for optimizer in update.optimizers.values():
+            optimizer.param_groups[0]["lr"] = 1e-3
+        for i in range(3):
+            errors, _ = learn(update, batch(i), ALL, rng(i))
+        networks.errors = errors
+    assert torch.allclose(one.errors, other.errors, rtol=1e-9)
+    for mine, theirs in zip(one.actor.parameters(), other.actor.parameters(), strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-11)
+
+
+def test_huber_is_square_within_delta_and_linear_beyond():
+    errors = torch.tensor([[0.2, -0.5, 2.0, -3.0]], dtype=torch.float64)
+    expected = torch.tensor([[0.2**2 / 2, 0.5**2 / 2, 0.5 * 2.0 - 0.5**2 / 2, 0.5 * 3.0 - 0.5**2 / 2]]).double()
+    assert torch.allclose(Huber(0.5).values(errors), expected, rtol=1e-7)
+
+
+def test_huber_with_a_large_delta_is_the_squared_error():
+    reports = [learn(make(huber_delta=delta)[1], batch(), ALL, rng())[1] for delta in (None, 1e6)]
+    assert torch.allclose(*reports, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["TD3", "DDPG"])
+def test_equal_row_weights_change_nothing(kind):
+    (first, one), (second, other) = make(kind), make(kind)
+    for i in range(2):
+        plain = learn(one, batch(i), ALL, rng(i))
+        weighted = learn(other, batch(i), ALL, rng(i), ALL)
+        for mine, theirs in zip(plain, weighted, strict=True):
+            assert torch.equal(mine, theirs)
+    for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("kind", ["TD3", "DDPG"])
+def test_a_one_hot_row_weight_is_an_update_from_that_row_alone(kind, monkeypatch):
+    """Critics and actor step as if the batch held nothing else, whatever the other rows are."""
+    monkeypatch.setattr("interreplay.learning.actor_critic.td3.normal", lambda like, rng: torch.full_like(like, 0.7))
+    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
+    only = torch.zeros(N, dtype=torch.float64)
+    only[5] = N
+    other = batch(seed=9).where(torch.arange(N) != 5, rows)
+    alone = rows.map(lambda column: column[5:6].expand(N, *column.shape[1:]))
+    found = []
+    for given, row_weights in ((rows, only), (other, only), (alone, None)):
+        networks, update = make(kind)
+        importance = weights if row_weights is not None else weights[5].expand(N)
+        for _ in range(2):
+            _, report = learn(update, given, importance, rng(), row_weights)
+        found.append((networks, report[:2]))
+    for networks, losses in found[1:]:
+        assert torch.allclose(losses, found[0][1], rtol=1e-7)
+        for mine, theirs in zip(networks.parameters(), found[0][0].parameters(), strict=True):
+            assert torch.allclose(mine, theirs, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["TD3", "DDPG"])
+def test_a_zero_importance_weight_removes_a_row_from_the_critics_loss(kind):
+    rows, weights = batch(), torch.zeros(N, dtype=torch.float64)
+    weights[3] = N
+    changed = rows.replace(rewards=torch.where(torch.arange(N) == 3, rows.rewards, rows.rewards + 100))
+    reports = [learn(make(kind)[1], given, weights, rng())[1][0].item() for given in (rows, changed)]
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("kind", ["TD3", "DDPG"])
+def test_views_are_averaged_in_predictions_and_targets(kind):
+    rows, m = batch(), 3
+    g = torch.Generator().manual_seed(5)
+    views = {f"views_{k}": torch.randn(N, m, OBS, generator=g) for k in ("obs", "next_obs")}
+    networks, update = make(kind, **({"target_policy_noise": 0.0} if kind == "TD3" else {}))
+    networks.float()
+    rows = rows.map(lambda c: c.float() if c.is_floating_point() else c).replace(extras=views)
+    before = copy.deepcopy(networks)
+    errors, _ = learn(update, rows, torch.ones(N), rng())
+    expected = []
+    for i in range(N):
+        next_obs, obs = views["views_next_obs"][i], views["views_obs"][i]
+        z2 = torch.cat([next_obs, plain_policy(before.target_actor, next_obs)], 1)
+        value = torch.stack([plain_q(before.targets, j, z2) for j in range(before.critics.count)]).min(0).values
+        target = rows.rewards[i] + rows.discounts[i] * value.mean()
+        z = torch.cat([obs, rows.actions[i].expand(m, -1)], 1)
+        q = torch.stack([plain_q(before.critics, j, z).mean() for j in range(before.critics.count)])
+        expected.append((q - target).mean())
+    assert torch.allclose(errors, torch.stack(expected), atol=1e-5)
+
+
+def test_greedy_actions_are_the_networks():
+    actor, obs = DeterministicActor(OBS, ACTIONS, (8,)), torch.randn(50, OBS)
+    torch.testing.assert_close(actor.act(obs), plain_policy(actor, obs))
+
+
+def test_small_last_layers():
+    networks = DeterministicNetworks(OBS, ACTIONS, (400, 300), critics=1, last_bound=3e-3)
+    obs = torch.randn(100, OBS)
+    actions = networks.actor(obs)
+    values = networks.critics(torch.cat([obs, actions], 1))
+    assert actions.abs().max() < 0.1 and values.abs().max() < 0.1
+    assert 2e-3 < networks.actor.body.weights[-1].abs().max() <= 3e-3
+    assert torch.equal(networks.targets.weights[-1], networks.critics.weights[-1])

@@ -1,0 +1,216 @@
+"""Stacked networks and the squashed Gaussian: values and gradients against plain PyTorch in float64."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+from torch.distributions import Normal
+
+from interreplay.learning.networks import batched_layers
+from interreplay.learning.networks.distributions import sample_squashed_gaussian
+from interreplay.learning.networks.layers import BatchedMLP, Critics
+from tests.learning.plain_torch import plain_outputs, plain_sample
+
+ROWS, SIZES, COUNT = 7, (4, 6, 5, 1), 3
+
+
+def float64(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def stacked(**options):
+    """Networks with parameters of float64, and γ and β of their own where hidden layers are normalized."""
+    torch.manual_seed(0)
+    layers = BatchedMLP(COUNT, SIZES, **options).double()
+    for parameter in (*layers.scales, *layers.shifts):
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return layers
+
+
+@pytest.fixture(params=["one after the other", "all at once"])
+def grouping(request, monkeypatch):
+    if request.param == "all at once":
+        monkeypatch.setattr(batched_layers, "at_once", lambda device: True)
+
+
+OPTIONS = [{}, {"layer_norm": True}, {"dropout": 0.3}, {"layer_norm": True, "dropout": 0.3}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("networks", [None, [2, 0], [1]], ids=str)
+def test_outputs_and_gradients_are_those_of_plain_networks(options, networks, grouping):
+    layers = stacked(**options)
+    x, count = float64(ROWS, SIZES[0]).requires_grad_(), COUNT if networks is None else len(networks)
+    dropped = layers.draw_dropped(x, torch.Generator().manual_seed(1), count)
+    gradients = float64(count, ROWS, 1, seed=5)
+    gradients[0, :3] = 0.0  # rows without a gradient are skipped
+    expected = plain_outputs(layers, x, dropped, networks)
+    found = layers.outputs(x, dropped, networks)
+    torch.testing.assert_close(found, expected)
+    with torch.no_grad():
+        torch.testing.assert_close(layers.outputs(x, dropped, networks), expected)
+    wanted = [x, *layers.parameters()]
+    for ours, theirs in zip(
+        torch.autograd.grad(found, wanted, gradients), torch.autograd.grad(expected, wanted, gradients), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_gradcheck(options, grouping):
+    layers, x = stacked(**options), float64(ROWS, SIZES[0]).requires_grad_()
+    dropped = layers.draw_dropped(x, torch.Generator().manual_seed(1))
+    assert gradcheck(lambda x, *_: layers.outputs(x, dropped), (x, *layers.parameters()))
+
+
+def test_frozen_networks_and_blocks_of_columns(grouping):
+    layers, x = stacked(), float64(ROWS, SIZES[0])
+    fixed, learned = x[:, :1], x[:, 1:].clone().requires_grad_()
+    found = layers.outputs([fixed, learned], frozen=True)
+    gradients = torch.zeros_like(found).scatter_(0, found.min(dim=0, keepdim=True).indices, 1.0)
+    found.backward(gradients)
+    (expected,) = torch.autograd.grad(plain_outputs(layers, [fixed, learned]).amin(dim=0).sum(), [learned])
+    torch.testing.assert_close(learned.grad, expected)
+    assert all(parameter.grad is None for parameter in layers.parameters())
+
+
+def test_without_any_gradient_rows_get_zeros(grouping):
+    x = float64(ROWS, SIZES[0]).requires_grad_()
+    (0.0 * stacked().outputs(x, frozen=True)).sum().backward()
+    assert x.grad.shape == x.shape and not x.grad.any()
+
+
+@pytest.mark.parametrize("change", ["copied", "moved", "loaded", "pickled"])
+def test_views_follow_the_parameters(change, grouping):
+    torch.manual_seed(0)
+    layers, x = BatchedMLP(2, SIZES), torch.randn(ROWS, SIZES[0])
+    gradients = torch.randn(2, ROWS, 1)
+    layers.outputs(x).backward(gradients)
+    if change == "copied":
+        layers = copy.deepcopy(layers)
+    elif change == "moved":
+        layers, x = layers.double(), x.double()
+    elif change == "pickled":
+        layers = pickle.loads(pickle.dumps(layers))
+    else:
+        layers.load_state_dict({name: 2 * value for name, value in layers.state_dict().items()})
+    with torch.no_grad():
+        for parameter in layers.parameters():
+            parameter.mul_(0.5)
+    found, expected = layers.outputs(x), plain_outputs(layers, x)
+    torch.testing.assert_close(found, expected)
+    wanted = list(layers.parameters())
+    gradients = gradients.to(x)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, wanted, gradients), torch.autograd.grad(expected, wanted, gradients), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_gradients_that_are_kept_are_not_overwritten(grouping):
+    """Their memory is used again only when no tensor shares it: neither a gradient nor a view of one."""
+    layers, x = stacked(), float64(ROWS, SIZES[0])
+    wanted = list(layers.parameters())
+
+    def gradients(factor):
+        return torch.autograd.grad((factor * layers.outputs(x)).sum(), wanted)
+
+    addresses = {gradients(1.0)[0].data_ptr() for _ in range(3)}
+    assert len(addresses) == 1
+    kept = gradients(1.0)
+    before = [gradient.clone() for gradient in kept]
+    gradients(2.0)
+    assert all(map(torch.equal, kept, before))
+    kept = [gradient.detach() for gradient in kept]
+    gradients(3.0)
+    assert all(map(torch.equal, kept, before))
+    view = kept[0][0]
+    del kept
+    gradients(4.0)
+    assert torch.equal(view, before[0][0])
+
+
+def test_two_passes_in_one_graph_add_up(grouping):
+    layers, x, y = stacked(), float64(ROWS, SIZES[0]), float64(ROWS, SIZES[0], seed=1)
+    wanted = list(layers.parameters())
+    found = torch.autograd.grad((layers.outputs(x) * layers.outputs(y)).sum(), wanted)
+    expected = torch.autograd.grad((plain_outputs(layers, x) * plain_outputs(layers, y)).sum(), wanted)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_parameters_that_change_before_the_backward_pass_are_an_error(frozen, grouping):
+    layers, x = stacked(), float64(ROWS, SIZES[0]).requires_grad_()
+    loss = layers.outputs(x, frozen=frozen).sum()
+    with torch.no_grad():
+        layers.weights[1].add_(1.0)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        loss.backward()
+
+
+def test_gradients_reach_what_made_the_rows():
+    torch.manual_seed(0)
+    critics, encoder, x = Critics(2, 3, (8,)).double(), torch.nn.Linear(4, 3).double(), float64(ROWS, 4)
+    gradients = float64(2, ROWS, 1, seed=5)
+    critics.outputs(encoder(x)).backward(gradients)
+    learned = [encoder.weight, *critics.parameters()]
+    expected = torch.autograd.grad(plain_outputs(critics, encoder(x)), learned, gradients)
+    for parameter, gradient in zip(learned, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+@pytest.mark.parametrize("sizes", [(4, 64, 64, 1), (4, 64, 64, 64, 6), (4, 64, 1)])
+def test_bfloat16_products_stay_near_float32(grouping, sizes):
+    torch.manual_seed(0)
+    layers, x = BatchedMLP(2, sizes), torch.randn(ROWS, 4, requires_grad=True)
+    gradients = torch.randn(2, ROWS, sizes[-1])
+    wanted = [x, *layers.parameters()]
+    exact = layers.outputs(x)
+    exact_gradients = torch.autograd.grad(exact, wanted, gradients)
+    layers.matrix_dtype = torch.bfloat16
+    rough = layers.outputs(x)
+    assert rough.dtype == torch.float32
+    rough_gradients = torch.autograd.grad(rough, wanted, gradients)
+    for ours, theirs in zip([rough, *rough_gradients], [exact, *exact_gradients], strict=True):
+        assert (ours - theirs).norm() <= 0.1 * theirs.norm()
+    assert torch.equal(rough, exact) == (len(sizes) == 3)
+
+
+def test_the_squashed_gaussian_has_the_gradients_of_autograd():
+    given, noise = float64(ROWS, 6).requires_grad_(), float64(ROWS, 3, seed=1)
+    gradients = [float64(ROWS, 3, seed=2), float64(ROWS, seed=3)]
+    found, expected = sample_squashed_gaussian(given, noise), plain_sample(given, noise)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    (ours,), (theirs,) = (torch.autograd.grad(list(each), [given], gradients) for each in (found, expected))
+    torch.testing.assert_close(ours, theirs)
+    assert gradcheck(lambda parameters: sample_squashed_gaussian(parameters, noise), (given,))
+
+
+def test_the_squashed_gaussian_is_the_transformed_normal():
+    given, noise = 0.5 * float64(ROWS, 6), float64(ROWS, 3, seed=1)
+    sample = sample_squashed_gaussian(given, noise)
+    mean, log_std = given.chunk(2, dim=-1)
+    raw = mean + log_std.exp() * noise
+    torch.testing.assert_close(sample.actions, raw.tanh())
+    expected = Normal(mean, log_std.exp()).log_prob(raw) - torch.log(1 - raw.tanh().square())
+    torch.testing.assert_close(sample.log_probs, expected.sum(dim=-1))
+
+
+def test_a_clamped_standard_deviation_gets_no_gradient():
+    given = torch.tensor([[0.3, -0.2, 3.0, -25.0]], dtype=torch.float64, requires_grad=True)
+    sample = sample_squashed_gaussian(given, float64(1, 2))
+    (sample.actions.sum() + sample.log_probs.sum()).backward()
+    assert given.grad[0, :2].all() and not given.grad[0, 2:].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_density_stays_finite_far_out(dtype):
+    given = torch.tensor([[60.0, -60.0, 0.0, 0.0]], dtype=dtype, requires_grad=True)
+    sample = sample_squashed_gaussian(given, float64(1, 2).to(dtype))
+    sample.log_probs.sum().backward()
+    assert torch.isfinite(sample.log_probs).all() and torch.isfinite(given.grad).all()
+    assert sample.actions.abs().max() <= 1

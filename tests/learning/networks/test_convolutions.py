@@ -1,0 +1,77 @@
+"""Convolutions by name: the layout of their memory and the type of their products change speed alone, or nearly so."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from interreplay.learning.networks.convolutions import BODIES, SEVERAL, ConvolutionBody
+from interreplay.learning.networks.optimizers import FastAdam
+
+SHAPES = {"nature": (4, 84, 84), "shallow": (4, 84, 84), "minatar": (10, 10, 4)}
+
+
+def made(name, n=SEVERAL):
+    torch.manual_seed(0)
+    return ConvolutionBody(SHAPES[name], BODIES[name]), torch.randint(0, 256, (n, *SHAPES[name]), dtype=torch.uint8)
+
+
+def plain(body, images):
+    """The definition, on memory in the usual order."""
+    pixels = images.float() / 255 if images.shape[-1] > 4 else images.movedim(-1, 1).float() / 255
+    for layer in body.layers:
+        if isinstance(layer, nn.Conv2d):
+            weight, bias = layer.weight.contiguous(), layer.bias
+            pixels = torch.relu(nn.functional.conv2d(pixels.contiguous(), weight, bias, layer.stride))
+    return pixels.flatten(1)
+
+
+def gradients(body, outputs):
+    torch.manual_seed(1)
+    return torch.autograd.grad((outputs * torch.randn_like(outputs)).sum(), list(body.parameters()))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_layout_of_memory_changes_nothing(name):
+    body, images = made(name)
+    ours, theirs = body(images), plain(body, images)
+    assert ours.shape == (SEVERAL, body.width)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    for mine, definition in zip(gradients(body, ours), gradients(body, theirs), strict=True):
+        torch.testing.assert_close(mine, definition, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_narrow_products_are_near_and_policies_see_none(name):
+    body, images = made(name)
+    exact = body(images)
+    wanted = gradients(body, exact)
+    alone = body(images[:1])
+    body.conv_dtype = torch.bfloat16
+    near = body(images)
+    assert near.dtype == torch.float32 and not torch.equal(near, exact)
+    assert (near - exact).abs().max() < 0.02 * exact.abs().max()
+    for mine, definition in zip(gradients(body, near), wanted, strict=True):
+        assert nn.functional.cosine_similarity(mine.flatten(), definition.flatten(), dim=0) > 0.99
+    assert torch.equal(body(images[:1]), alone)
+
+
+def test_adam_steps_parameters_in_this_layout_as_in_any():
+    body, images = made("nature")
+    other = copy.deepcopy(body)
+    usual = [
+        nn.Parameter(parameter.detach().clone(memory_format=torch.contiguous_format))
+        for parameter in other.parameters()
+    ]
+    ours, theirs = FastAdam(list(body.parameters()), 1e-2), torch.optim.Adam(usual, 1e-2)
+    for _ in range(3):
+        found = gradients(body, body(images))
+        for parameter, same, gradient in zip(body.parameters(), usual, found, strict=True):
+            parameter.grad, same.grad = gradient, gradient.contiguous()
+        ours.apply()
+        theirs.step()
+    for parameter, same in zip(body.parameters(), usual, strict=True):
+        torch.testing.assert_close(parameter, same)

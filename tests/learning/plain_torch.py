@@ -1,0 +1,96 @@
+"""The primitives in `interreplay.learning.networks` written in plain PyTorch: the oracles of their tests."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+from torch import nn
+
+from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample
+from interreplay.learning.networks.layers import BatchedMLP
+from interreplay.learning.networks.small_layers import SMALL
+
+
+def plain_outputs(self, rows, dropped=None, networks=None, frozen=False):
+    """Outputs of `BatchedMLP`: one network and one layer at a time, differentiated by autograd."""
+    rows = rows if isinstance(rows, torch.Tensor) else torch.cat(list(rows), dim=1)
+    found = []
+    for i, network in enumerate(range(self.count) if networks is None else networks):
+        values = rows
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if frozen:
+                weight, bias = weight.detach(), bias.detach()
+            values = values @ weight[network] + bias[network]
+            if layer == len(self.weights) - 1:
+                break
+            if dropped is not None:
+                values = values * kept_units(dropped[i][layer], values) / (1.0 - self.dropout)
+            if len(self.scales):
+                scale, shift = self.scales[layer][network, 0], self.shifts[layer][network, 0]
+                values = nn.functional.layer_norm(values, values.shape[-1:], scale, shift)
+            values = getattr(torch, self.activation)(values)
+        found.append(values)
+    return torch.stack(found)
+
+
+def kept_units(dropped, values):
+    """A mask ``(n, width)``: 1 where a unit is kept, 0 where it is dropped."""
+    kept = torch.ones_like(values)
+    if dropped.dtype is torch.bool:
+        return kept.masked_fill(dropped, 0.0)
+    return kept.flatten().index_fill(0, dropped, 0.0).view_as(values)
+
+
+def plain_sample(parameters, noise):
+    """A sample of the squashed Gaussian, differentiated by autograd."""
+    mean, log_std = parameters.chunk(2, dim=-1)
+    log_std = log_std.clamp(*LOG_STD_RANGE)
+    raw = mean + log_std.exp() * noise
+    log_probs = torch.distributions.Normal(mean, log_std.exp()).log_prob(raw)
+    squash = 2.0 * (nn.functional.softplus(-2.0 * raw) + raw - torch.log(torch.tensor(2.0, dtype=raw.dtype)))
+    return SquashedGaussianSample(torch.tanh(raw), (log_probs + squash).sum(dim=-1))
+
+
+def plain_quantile_huber(quantiles, target, kappa):
+    """The quantile Huber loss of all pairs, differentiated by autograd."""
+    q = quantiles.shape[-1]
+    levels = (torch.arange(q, dtype=quantiles.dtype) + 0.5).to(quantiles.device) / q
+    errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
+    weights = (levels.unsqueeze(-1) - (errors.detach() < 0).to(errors)).abs()
+    huber = nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=kappa)
+    return (weights * huber).mean(dim=(0, 2, 3)) / kappa
+
+
+class PlainAdam(torch.optim.Adam):
+    def apply(self):
+        self.step()
+
+
+class PlainAdamW(torch.optim.AdamW):
+    def apply(self):
+        self.step()
+
+
+@contextlib.contextmanager
+def plain_primitives():
+    """Let updates of actors and critics compute with the primitives of this file."""
+    family = "interreplay.learning.actor_critic"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchedMLP, "outputs", plain_outputs)
+        patch.setattr(f"{family}.sac.sample_squashed_gaussian", plain_sample)
+        patch.setattr(f"{family}.tqc.quantile_huber", plain_quantile_huber)
+        patch.setattr(f"{family}.actor_critic.FastAdamW", PlainAdamW)
+        for module in ("actor_critic", "sac", "tqc", "discrete_sac"):
+            patch.setattr(f"{family}.{module}.FastAdam", PlainAdam)
+        yield
+
+
+@contextlib.contextmanager
+def without_numpy():
+    """Let small networks run in PyTorch, as large ones do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interreplay.learning.networks.small_layers.SMALL", -1)
+        assert SMALL > 0
+        yield

@@ -1,0 +1,123 @@
+"""DQN's update of small networks, which run in numpy, against networks that run in PyTorch."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from interreplay.learning.losses import Huber
+from interreplay.learning.networks.encoders import Flat
+from interreplay.learning.networks.small_layers import SMALL
+from interreplay.learning.update import Batch
+from interreplay.learning.value.dqn import DQNUpdate
+from interreplay.learning.value.q_networks import QNetworks
+from interreplay.learning.value.streams import make_layers
+from interreplay.learning.value.value_heads import Mean
+from tests.learning.batches import ACTIONS, OBS, N, batch
+from tests.learning.plain_torch import without_numpy
+
+pytestmark = pytest.mark.usefixtures("flat_float64")
+
+
+def networks(huber_delta=1.0, hiddens=(16, 8), head=None, activation="relu", **kind):
+    torch.manual_seed(0)
+    made = Mean(huber_delta) if head is None else head
+    nets = QNetworks(make_layers(OBS, ACTIONS, made.numbers, hiddens, activation=activation, **kind), made, ACTIONS)
+    nets.encoder = Flat()
+    return nets
+
+
+def made(**options):
+    """An update of networks that are equal for each call."""
+    nets = networks(options.pop("huber_delta", 1.0), activation=options.pop("activation", "relu"))
+    return DQNUpdate(nets, **{"lr": 0.05, "target_update_period": 7} | options)
+
+
+def drawn(i, loss=None):
+    weights = torch.rand(N, generator=torch.Generator().manual_seed(i)) + 0.5
+    return Batch(batch(i, discrete=True), weights, None if i % 2 else weights.flip(0), critic_loss=loss)
+
+
+def same(plain, fast):
+    for a, b in zip(plain.networks.parameters(), fast.networks.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+    moments = [update.optimizers["q"].state_dict()["state"] for update in (plain, fast)]
+    for i, state in moments[0].items():
+        for name, value in state.items():
+            torch.testing.assert_close(value, moments[1][i][name], rtol=0, atol=1e-9)
+
+
+def rng():
+    return torch.Generator().manual_seed(0)
+
+
+def learned(options, updates=50, loss=None):
+    """The results of some updates, every third from rows with a loss, and the update after them."""
+    update, results = made(**options), []
+    update.scores_wanted = update.offers & {"mean_error", "largest_error"}
+    for i in range(updates):
+        results.append(update.update(drawn(i, loss if i % 3 == 1 else None), rng()))
+    return results, update
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("huber_delta", [None, 0.3])
+@pytest.mark.parametrize("grad_clip", [None, 0.2])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_updates_equal_those_of_networks_in_pytorch(double, huber_delta, grad_clip, activation):
+    options = {"double": double, "huber_delta": huber_delta, "grad_clip": grad_clip, "activation": activation}
+    found, update = learned(options, loss=Huber(0.1))
+    with without_numpy():
+        wanted, plain = learned(options, loss=Huber(0.1))
+    for mine, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine.errors, theirs.errors, rtol=0, atol=1e-9)
+        torch.testing.assert_close(mine.metrics, theirs.metrics, rtol=0, atol=1e-9)
+        assert set(mine.scores) == set(theirs.scores) == {"mean_error", "largest_error"}
+        for name, value in theirs.scores.items():
+            torch.testing.assert_close(mine.scores[name], value, rtol=0, atol=1e-9)
+    same(plain, update)
+
+
+def test_it_goes_on_from_its_state_bit_for_bit():
+    straight = made()
+    for i in range(5):
+        straight.update(drawn(i), rng())
+    resumed = made()
+    resumed.networks.load_state_dict(copy.deepcopy(straight.networks.state_dict()))
+    resumed.load_state_dict(straight.state_dict())
+    resumed.optimizers["q"].load_state_dict(copy.deepcopy(straight.optimizers["q"].state_dict()))
+    for i in range(5, 15):
+        straight.update(drawn(i), rng())
+        resumed.update(drawn(i), rng())
+    for a, b in zip(straight.networks.parameters(), resumed.networks.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_parameters_that_were_given_other_memory_are_found():
+    one, other = made(), made()
+    for i in range(8):
+        if i == 4:
+            for parameter in other.networks.parameters():
+                parameter.data = parameter.data.clone()
+        one.update(drawn(i), rng())
+        other.update(drawn(i), rng())
+    same(one, other)
+
+
+def test_weights_are_one_per_row():
+    update = made()
+    with pytest.raises(ValueError, match="weights have shape"):
+        update.update(Batch(batch(1, discrete=True), torch.ones(N, 1), None), rng())
+
+
+def test_which_networks_run_in_numpy():
+    rows = torch.randn(3, OBS)
+    for options, in_numpy in (({}, True), ({"hiddens": (SMALL // ACTIONS, 8)}, False)):
+        body = networks(**options).actor.layers.body
+        name = body(rows).grad_fn.name()
+        assert name == ("SmallLayersBackward" if in_numpy else "SqueezeBackward1")
+    body = networks().actor.layers.body
+    body.matrix_dtype = torch.bfloat16
+    assert body(rows).grad_fn.name() == "SqueezeBackward1"
