@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import gymnasium as gym
 from ray.rllib.core.rl_module.rl_module import RLModule
