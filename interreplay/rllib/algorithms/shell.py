@@ -24,6 +24,10 @@ class Shell(CheckpointedAlgorithm):
 
     stop_requested: bool
 
+    def __repr__(self) -> str:
+        """Return RLlib's description; the class where a configuration was rejected, so that Ray shows why."""
+        return type(self).__name__ if self.config is None else super().__repr__()
+
     @override(Algorithm)
     def _setup_logdir(self) -> None:
         """Make no folder: outside of Tune nothing is written there, and RLlib would leave it in the home directory."""
