@@ -11,10 +11,10 @@ from ray.tune.registry import get_trainable_cls
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.errors import UsageError
-from interreplay.rllib import IMPALAConfig, SACConfig, TD3Config
+from interreplay.rllib import SAC, IMPALAConfig, SACConfig, TD3Config
 from interreplay.rllib.command.algorithm_names import config_for
 from interreplay.rllib.command.experiments import configured, trial_name
-from interreplay.rllib.command.main import asked_for, make_parser
+from interreplay.rllib.command.main import asked_for, main, make_parser
 from interreplay.rllib.stock.configs import DOTTED, StockSACConfig
 
 grid = tune.grid_search
@@ -24,7 +24,7 @@ def of_trials(config):
     """The replay methods of the trials that Tune makes of a configuration, resolved as Tune does it."""
     found = []
     for _, settings in generate_variants(config.to_dict()):
-        made = type(config)().update_from_dict(settings)
+        made = type(config)().update_from_dict(settings | {"__stdout_file__": None, "__stderr_file__": None})
         made.validate()
         found.append(made.replay_buffer_config)
     return found
@@ -119,3 +119,23 @@ def test_a_tuner_of_ours_leaves_rllibs_names_to_rllib():
         assert get_trainable_cls(name).__module__.startswith(module)
     trial = SimpleNamespace(trial_id="ab_00000")
     assert trial_name("SAC", "ALE/Pong-v5", trial) == "SAC_ALE_Pong-v5_ab_00000"
+
+
+@pytest.mark.slow
+def test_trials_of_a_grid_over_methods_train(cluster, tmp_path, capsys):
+    replay = {"type": grid(["NMER", "PrioritizedEpisodeReplayBuffer"]), "capacity": 500}
+    settings = {"learning_starts": 50, "steps_per_iteration": 100, "hiddens": [8, 8], "n_step": [2, 3]}
+    words = ["train", "--run", "SAC", "--env", "Pendulum-v1", "--verbose", "0", "--num-cpus", "1"]
+    words += ["--stop", "{env_steps: 200}", "--output_dir", str(tmp_path)]
+    words += ["--config", str(settings | {"replay_buffer_config": replay})]
+    assert main(words) == 0
+    assert capsys.readouterr().out.count("200 steps, return") == 2
+    assert len(list(tmp_path.glob("default/SAC_Pendulum-v1_*/checkpoint_*"))) == 2
+
+
+def test_a_trial_whose_configuration_is_rejected_shows_why(cluster):
+    with pytest.raises(TypeError, match="SAC has no setting 'taau'; did you mean tau"):
+        SAC(config={"env": "Pendulum-v1", "taau": 1})
+    rejected = SAC.__new__(SAC)
+    rejected.config = None
+    assert repr(rejected) == "SAC"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
-from ray.tune.result import TRIAL_INFO
+from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 from ray.util.debug import log_once
 from typing_extensions import Self
 
@@ -37,8 +37,8 @@ from interreplay.rllib.algorithms.rllib_settings import (
 from interreplay.rllib.search_spaces import choices, has_search_space, is_search_space, with_choices
 
 BATCH_SIZES = ("train_batch_size", "train_batch_size_per_learner")
-KEYS_OF_TUNE = ("multiagent", "simple_optimizer", "_enable_new_api_stack", TRIAL_INFO)
-"""Keys of configurations as dictionaries that are no attributes."""
+KEYS_OF_DICTIONARIES = ("multiagent", "simple_optimizer", "_enable_new_api_stack", TRIAL_INFO, STDOUT_FILE, STDERR_FILE)
+"""Keys that RLlib and Tune add to configurations as dictionaries, and that are not attributes."""
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
 """Settings that have a name of RLlib's."""
 
@@ -188,7 +188,7 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         """
         settings = {RLLIB_NAMES.get(name, name): value for name, value in config_dict.items()}
         replay = settings.pop("replay_buffer_config", None)
-        known = [*vars(self), *settings_as_properties(type(self)), *KEYS_OF_TUNE]
+        known = [*vars(self), *settings_as_properties(type(self)), *KEYS_OF_DICTIONARIES]
         known += [name for name in settings if hasattr(self, self._translate_special_keys(name, False))]
         settings, unknown, rejected = understood(self, settings, known, {})
         if unknown or rejected:

@@ -34,6 +34,10 @@ class Shell(CheckpointedAlgorithm, WithoutResultFolder):
             return self._time_total
         return self._time_total + time.monotonic() - self._iteration_began
 
+    def __repr__(self) -> str:
+        """Return RLlib's description; the class where a configuration was rejected, so that Ray shows why."""
+        return type(self).__name__ if self.config is None else super().__repr__()
+
     @override(Algorithm)
     def train(self) -> dict[str, Any]:
         """Return the result of one iteration; the time of an interrupted iteration counts in the next result."""
