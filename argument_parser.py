@@ -1,12 +1,12 @@
-"""Every flag of the command line, and the settings that they make; the body is `interreplay.flags`."""
+"""Every flag of the command line, and the settings that they make; the body is `interreplay.experiments.flags`."""
 
-from interreplay.commandline.installation import check_installation
+from interreplay.experiments.commands.installation import check_installation
 
 check_installation(__file__)
 
-from interreplay.flags.algorithm_flags import TRAINERS  # noqa: E402
-from interreplay.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS  # noqa: E402
-from interreplay.flags.training_flags import (  # noqa: E402
+from interreplay.experiments.flags.algorithm_flags import TRAINERS  # noqa: E402
+from interreplay.experiments.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAULTS, FLAGS, GROUPS  # noqa: E402
+from interreplay.experiments.flags.training_flags import (  # noqa: E402
     make_parser,
     preset_for,
     preset_told,

@@ -1,16 +1,16 @@
-"""Run a study, many runs at once; its body is `interreplay.commandline.study`."""
+"""Run a study, many runs at once; its body is `interreplay.experiments.commands.study`."""
 
 import sys
 
-from interreplay.commandline.installation import check_installation
+from interreplay.experiments.commands.installation import check_installation
 
 check_installation(__file__)
 
-from interreplay.commandline.main import cluster  # noqa: E402
+from interreplay.experiments.commands.main import cluster  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(cluster())  # holds signals back while it imports what takes seconds
 
-from interreplay.commandline.study import main  # noqa: E402
+from interreplay.experiments.commands.study import main  # noqa: E402
 
 __all__ = ["main"]

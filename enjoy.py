@@ -1,12 +1,12 @@
-"""Watch a trained policy; its body is `interreplay.commandline.evaluate`."""
+"""Watch a trained policy; its body is `interreplay.experiments.commands.evaluate`."""
 
 import sys
 
-from interreplay.commandline.installation import check_installation
+from interreplay.experiments.commands.installation import check_installation
 
 check_installation(__file__)
 
-from interreplay.commandline.evaluate import main  # noqa: E402
+from interreplay.experiments.commands.evaluate import main  # noqa: E402
 
 __all__ = ["main"]
 

@@ -1,12 +1,12 @@
-"""Is this installation sound? Its body is `interreplay.commandline.smoketest`."""
+"""Is this installation sound? Its body is `interreplay.experiments.commands.smoketest`."""
 
 import sys
 
-from interreplay.commandline.installation import check_installation
+from interreplay.experiments.commands.installation import check_installation
 
 check_installation(__file__, reports_itself=True)
 
-from interreplay.commandline.smoketest import main  # noqa: E402
+from interreplay.experiments.commands.smoketest import main  # noqa: E402
 
 __all__ = ["main"]
 

@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--buffer-arg", action="append", default=[], help="argument of BIER such as kernel=rbf")
     arguments = parser.parse_args()
     single_thread()
-    from interreplay.flags.values import assignment
+    from interreplay.experiments.flags.values import assignment
 
     buffer = load(arguments.data, **dict(assignment(text) for text in arguments.buffer_arg))
     buffer.sample(ROWS)  # brings the first fit

@@ -28,7 +28,7 @@ START = 500
 
 def ours(**settings: Any) -> Callable[[], Any]:
     """Return the preset's algorithm after some learning."""
-    from interreplay.flags.presets import load
+    from interreplay.experiments.flags.presets import load
     from interreplay.rllib import SACConfig
 
     preset = load("droq").settings("SAC", ENV) | {"learning_starts": START} | settings

@@ -21,7 +21,7 @@ from benchmarks.ratio_statistics import improvement
 from benchmarks.replay_explained import CORRELATION, ERROR, explained, ratio
 from benchmarks.study_curves import draw_curves
 from benchmarks.study_report import Found, tell
-from interreplay.analysis.reading.results import REPLAY, read_results
+from interreplay.experiments.report.reading.results import REPLAY, read_results
 
 MEASURES = ("td_error_mean", "state_cosine", "time_gap", "age_ess", "same_episode_share")
 COLORS = {

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from interreplay.studies.trial_folder import FAILED, OVER, TrialFolder
+from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
 
 PLAIN = ("status.json",)
 STUDY = ("study.yaml", "random_returns.json")

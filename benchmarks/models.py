@@ -44,7 +44,7 @@ def standardized(rows: Any) -> tuple[Any, Any]:
     """Return inputs and targets of a model, standardized."""
     import torch
 
-    from interreplay.models.scales import Scale
+    from interreplay.experience.learned_models.scales import Scale
 
     inputs = torch.cat([rows.obs, rows.actions], 1)
     targets = torch.cat([rows.rewards.unsqueeze(1), rows.next_obs - rows.obs], 1)
@@ -53,8 +53,8 @@ def standardized(rows: Any) -> tuple[Any, Any]:
 
 def ours(inputs: Any, targets: Any, held: Any, epochs: int, model: str, dtype: Any = None) -> Callable[[], Any]:
     """Return a fit of so many epochs, from new weights; matrices between hidden layers are multiplied in `dtype`."""
-    from interreplay.models.fitting import FitSettings, fit
-    from interreplay.models.networks import Networks
+    from interreplay.experience.learned_models.fitting import FitSettings, fit
+    from interreplay.experience.learned_models.networks import Networks
 
     settings = FitSettings(BATCH, patience=epochs + 1, max_epochs=epochs)
     bounds, dropout = (targets.shape[1], 0.0) if model == "stochastic" else (0, 0.05)
@@ -163,7 +163,7 @@ def fits(rows: Any, epochs: int, repeats: int) -> str:
     """Return a table of the processor time of an epoch."""
     import torch
 
-    from interreplay.models.fitting import split
+    from interreplay.experience.learned_models.fitting import split
 
     inputs, targets = standardized(rows)
     held = split(len(inputs), 0.2, np.random.default_rng(0))[1]

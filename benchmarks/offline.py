@@ -25,7 +25,7 @@ from benchmarks.measure import interleaved, single_thread, table
 READER = """
 import sys
 from pathlib import Path
-from interreplay.datasets import open_rows
+from interreplay.experience.offline_data import open_rows
 storage = open_rows(sys.argv[1])
 rows = storage.records.rows
 rows.sum(dtype=int)
@@ -56,7 +56,7 @@ def saved_buffer(folder: Path, rows: int) -> Path:
 
 def openings(data: Path) -> str:
     """Return how long it takes to open the data the first time, and the second time in another process's place."""
-    from interreplay.datasets import open_rows
+    from interreplay.experience.offline_data import open_rows
 
     seconds = []
     for _ in range(2):

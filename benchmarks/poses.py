@@ -27,7 +27,7 @@ def policy_of(run: Path) -> Callable[[np.ndarray], np.ndarray]:
     """Return the deterministic policy of a run's newest checkpoint, from an observation to an action."""
     import torch
 
-    from interreplay.rllib.evaluation.load import built, restore, saved_config
+    from interreplay.experiments.evaluation.load import built, restore, saved_config
     from interreplay.runs.checkpoints.search import find
 
     checkpoint = find(run)[0]

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from benchmarks.measure import table
 from benchmarks.ratio_statistics import Contrast, Estimate, Task, areas_of, bootstrapped, effect, improvement, reading
 from benchmarks.study_curves import draw_curves, draw_ratios, each_run, ended
-from interreplay.analysis.reading.planned_runs import planned
+from interreplay.experiments.report.reading.planned_runs import planned
 
 CLAIMS = {"TD3": 1.94, "SAC": 1.29}
 """Sander et al. 2022 (arXiv:2205.09117): NMER's return beside uniform replay's."""

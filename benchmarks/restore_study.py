@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.keep_study import PLAIN, STUDY
-from interreplay.studies.trial_folder import OVER, TrialFolder
+from interreplay.experiments.studies.trial_folder import OVER, TrialFolder
 
 
 def restore(run: Path, folder: Path) -> bool:

@@ -12,8 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.ndimage import uniform_filter1d
 
-from interreplay.analysis.reading.results import read_results
-from interreplay.studies.trial_folder import FINISHED, TrialFolder
+from interreplay.experiments.report.reading.results import read_results
+from interreplay.experiments.studies.trial_folder import FINISHED, TrialFolder
 
 
 def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -> pd.DataFrame:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.measure import table
-from interreplay.analysis.reading.runs import read_runs
-from interreplay.analysis.scores import Scores
-from interreplay.analysis.sections import build
-from interreplay.analysis.tables import aggregate_table, efficiency_table, improvement_table, runs_table
+from interreplay.experiments.report.reading.runs import read_runs
+from interreplay.experiments.report.scores import Scores
+from interreplay.experiments.report.sections import build
+from interreplay.experiments.report.tables import aggregate_table, efficiency_table, improvement_table, runs_table
 
 
 def number(value: float) -> str:

@@ -19,10 +19,10 @@ import torch
 from benchmarks.measure import single_thread
 from interreplay import Transitions
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
-from interreplay.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.training.build import build
 from interreplay.rllib import ray_session
 from interreplay.rllib.env_runner.wire_format import pack
-from interreplay.rllib.run.build import build
 
 LENGTHS = (1, 50, 1000)
 

@@ -206,7 +206,8 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
         Refusal: Some runs cannot start, or the environment does not work on this machine.
     """
     inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && echo activated && exec python "$@"'
-    words = ["-m", "interreplay.commandline.slurm_request", json.dumps(asked(args)), str(args.study), *args.flags]
+    module = "interreplay.experiments.commands.slurm_request"
+    words = ["-m", module, json.dumps(asked(args)), str(args.study), *args.flags]
     done = subprocess.run(
         ["bash", "-c", inner, "bash", *words], env=outside(settings), stdout=subprocess.PIPE, text=True
     )

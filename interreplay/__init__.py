@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from interreplay.experience.mix import Mix
     from interreplay.experience.model_based import ModelBased
     from interreplay.experience.offline import Offline
-    from interreplay.rllib.run.algorithm_log import log_to
+    from interreplay.experiments.training.algorithm_log import log_to
     from interreplay.storage.ring import Storage
     from interreplay.transitions import Transitions
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from interreplay.commandline.main import main
+from interreplay.experiments.commands.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,8 +9,8 @@ from typing import Any
 import gymnasium as gym
 import torch
 
-from interreplay.datasets.env_columns import columns_of_spaces
 from interreplay.environments.spaces import leaves
+from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experience.source import RowSource
 from interreplay.learning.architectures import Architecture, encoder_of
 from interreplay.storage.columns import column_of

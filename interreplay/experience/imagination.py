@@ -12,10 +12,10 @@ from torch import Tensor
 from interreplay.argument_checks import check_number
 from interreplay.buffer import ReplayBuffer
 from interreplay.environments.terminations import TerminationFn, termination_function
-from interreplay.models.dynamics import Dynamics
-from interreplay.models.rollouts import OfGoals, Simulation
-from interreplay.models.schedules import PUBLISHED, Limits, rollout_length
-from interreplay.models.states import StateColumns
+from interreplay.experience.learned_models.dynamics import Dynamics
+from interreplay.experience.learned_models.rollouts import OfGoals, Simulation
+from interreplay.experience.learned_models.schedules import PUBLISHED, Limits, rollout_length
+from interreplay.experience.learned_models.states import StateColumns
 from interreplay.part import Context, standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.transitions import Observation, Transitions, cat, map_observation, observation_parts

@@ -14,8 +14,8 @@ from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, make_buffer, methods
 from interreplay.buffer.joined_sample import JoinedSample
 from interreplay.buffer.sample import Sample
-from interreplay.datasets.conversion import Spaces
 from interreplay.experience.offline import Offline, recipe
+from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.experience.source import RowSource
 from interreplay.part import Context
 from interreplay.selection.shared_sources import SharedSources

@@ -13,10 +13,10 @@ from torch import Tensor
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, check_arguments, make_buffer, resolve
 from interreplay.buffer.sample import Sample
-from interreplay.datasets import open_rows
-from interreplay.datasets.conversion import Spaces
-from interreplay.datasets.find import looks_like_data
 from interreplay.errors import UsageError
+from interreplay.experience.offline_data import open_rows
+from interreplay.experience.offline_data.conversion import Spaces
+from interreplay.experience.offline_data.find import looks_like_data
 from interreplay.part import Context
 from interreplay.storage.columns import DERIVED, Columns, is_extra, num_features
 from interreplay.storage.fixed_rows import FixedStorage

@@ -42,13 +42,7 @@ from interreplay.rllib.algorithms.dqn_variants import (
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SAC, SACConfig
 from interreplay.rllib.stock.buffer import ReplayBuffer
-from interreplay.rllib.stock.configs import (
-    ReplayMixin,
-    StockCQLConfig,
-    StockDQNConfig,
-    StockSACConfig,
-    StockTQCConfig,
-)
+from interreplay.rllib.stock.configs import ReplayMixin, StockCQLConfig, StockDQNConfig, StockSACConfig, StockTQCConfig
 from interreplay.rllib.algorithms.td3 import TD3, TD3Config
 from interreplay.rllib.algorithms.tqc import TQC, TQCConfig
 

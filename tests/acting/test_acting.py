@@ -18,9 +18,9 @@ import interreplay
 import interreplay.rllib as ours
 from interreplay.acting.space_records import record_of, space_of
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.experiments.evaluation.play import PlaybackOptions, watch
 from interreplay.learning.exploration import Gaussian
 from interreplay.rllib.algorithms.sac import SACModule
-from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 from tests.acting.acting_cases import CASES, FIRST, Uneven, built, stacked
 from tests.rllib.spaces_envs import KINDS
 

@@ -11,14 +11,14 @@ import pytest
 
 import custom_training
 import interreplay
-from interreplay.commandline import evaluate
 from interreplay.errors import UsageError
-from interreplay.flags.training_flags import make_parser, settings_for
-from interreplay.rllib.run import train_loop
-from interreplay.rllib.tune.study_run import StudyRun
+from interreplay.experiments.commands import evaluate
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.studies.trial_folder import TrialFolder
+from interreplay.experiments.training import train_loop
+from interreplay.experiments.tune.study_run import StudyRun
 from interreplay.runs.checkpoints.best import Best, best_of, found_in, inside, mark, read
 from interreplay.runs.run_folder import RunFolder
-from interreplay.studies.trial_folder import TrialFolder
 
 pytestmark = pytest.mark.usefixtures("cluster")
 

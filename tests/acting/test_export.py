@@ -14,8 +14,8 @@ import torch
 import interreplay
 from interreplay.acting import export as exporting
 from interreplay.acting.export_check import ExportError, drawn_observations
-from interreplay.commandline import main as command
 from interreplay.errors import UsageError
+from interreplay.experiments.commands import main as command
 from tests.acting.acting_cases import CASES, built, stacked
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from interreplay.commandline import slurm_request
-from interreplay.commandline.slurm_request import Job
+from interreplay.experiments.commands import slurm_request
+from interreplay.experiments.commands.slurm_request import Job
 
 HOME = Path(__file__).resolve().parents[2]
 
@@ -94,7 +94,7 @@ def test_every_run_that_cannot_start_is_named_with_its_reason(study, capsys, mon
         "error: runs 2-3, 6-7 of 8 cannot start: TD3 acts in a Box of continuous actions (or a Dict or Tuple of these)",
     ]
     assert ask(capsys, study, *flags, runs="0,4") == (8, [])
-    monkeypatch.setattr("interreplay.commandline.preparation.free_memory", lambda device: 1)
+    monkeypatch.setattr("interreplay.experiments.commands.preparation.free_memory", lambda device: 1)
     assert ask(capsys, study) == (2, [])  # the memory of a login node is not the job's
 
 

@@ -10,8 +10,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from interreplay.commandline.main import COMMANDS
-from interreplay.flags.run_flags import FLAGS
+from interreplay.experiments.commands.main import COMMANDS
+from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.settings import ReplaySettings
 

@@ -4,7 +4,7 @@ import inspect
 import re
 from pathlib import Path
 
-from interreplay.flags.run_flags import CATALOGUE, FLAGS
+from interreplay.experiments.flags.run_flags import CATALOGUE, FLAGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
 SECTION = PAGE.partition("## From LCER's system")[2].partition("\n## ")[0]

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from cluster_deployment import submit
-from interreplay.analysis.__main__ import make_parser as report_parser
-from interreplay.commandline import actor_learner, evaluate, export, run_agent, smoketest, study
-from interreplay.flags.parser import underscored
-from interreplay.flags.training_flags import make_parser as training_parser
-from interreplay.rllib.command import main as rllib
+from interreplay.experiments.commands import actor_learner, evaluate, export, run_agent, smoketest, study
+from interreplay.experiments.flags.reading import underscored
+from interreplay.experiments.flags.training_flags import make_parser as training_parser
+from interreplay.experiments.report.__main__ import make_parser as report_parser
+from interreplay.experiments.rllib_command import main as rllib
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "cluster_deployment" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

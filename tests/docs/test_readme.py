@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from cluster_run import main as cluster_run
-from interreplay.commandline import export
-from interreplay.commandline import main as interreplay
-from interreplay.flags.evaluate_flags import add_evaluate_flags
-from interreplay.flags.parser import OneLineParser
-from interreplay.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.commands import export
+from interreplay.experiments.commands import main as interreplay
+from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags
+from interreplay.experiments.flags.reading import OneLineParser
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()

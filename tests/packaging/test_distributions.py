@@ -59,7 +59,7 @@ def test_the_wheel_holds_both_packages_with_all_their_files(built):
     wanted = {name for name in files(clone) if name.startswith(("interreplay/", "replay_buffers/"))}
     assert not wanted - wheel
     assert {"interreplay/py.typed", "replay_buffers/py.typed", "interreplay/presets/mujoco.yaml"} <= wheel
-    assert {"interreplay/analysis/page.html", "interreplay/analysis/page.css"} <= wheel
+    assert {"interreplay/experiments/report/page.html", "interreplay/experiments/report/page.css"} <= wheel
 
 
 def test_the_wheel_holds_nothing_else(built):
@@ -75,7 +75,8 @@ def test_an_installed_wheel_finds_its_configurations(built, where, tmp_path):
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", where, str(tmp_path)]
     subprocess.run([*install, "--ignore-installed", str(wheel)], check=True, timeout=500)
     (package,) = (path for path in tmp_path.rglob("interreplay") if (path / "py.typed").exists())
-    code = "from interreplay.flags.config_files import folder, names; print(folder(), 'atari/rainbow_dqn' in names())"
+    code = "from interreplay.experiments.flags.config_files import folder, names; "
+    code += "print(folder(), 'atari/rainbow_dqn' in names())"
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from interreplay.flags import presets
+from interreplay.experiments.flags import presets
 from interreplay.learning.settings import SACSettings
 from interreplay.rllib import CrossQConfig, DDPGConfig, SACConfig, TD3Config, TQCConfig
 

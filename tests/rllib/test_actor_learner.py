@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import interreplay.rllib as ours
+from interreplay.experiments.evaluation import load
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
-from interreplay.rllib.evaluation import load
 from tests.rllib.small_runs import same, weights
 from tests.rllib.spaces_envs import KINDS, Line
 

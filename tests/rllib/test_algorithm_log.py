@@ -8,8 +8,8 @@ import pytest
 
 import interreplay
 from interreplay.analysis import make_report
-from interreplay.analysis.reading.settings import describe
 from interreplay.errors import UsageError
+from interreplay.experiments.report.reading.settings import describe
 from interreplay.rllib import IMPALAConfig, SACConfig
 
 pytestmark = pytest.mark.usefixtures("cluster")

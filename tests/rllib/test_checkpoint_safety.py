@@ -15,8 +15,8 @@ from ray.rllib.algorithms.ppo import PPOConfig
 import enjoy
 from interreplay import rllib
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.experiments.evaluation.play import PlaybackOptions, watch
 from interreplay.rllib import SAC, TD3
-from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 from interreplay.runs import state_files
 from interreplay.runs.state_files import manifest
 from tests.rllib.small_runs import config, same, weights

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from interreplay.experiments.training import time_estimate
+from interreplay.experiments.training.time_estimate import describe_updates, random_rows, seconds_per_update
+from interreplay.experiments.tune.cost_estimate import _keys, earlier
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
-from interreplay.rllib.run import time_estimate
-from interreplay.rllib.run.time_estimate import describe_updates, random_rows, seconds_per_update
-from interreplay.rllib.tune.cost_estimate import _keys, earlier
 from tests.rllib.small_runs import config, of_preset, run, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from interreplay.experiments.evaluation.evaluation_video import EvaluationVideo
 from interreplay.rllib import IMPALAConfig, SACConfig
-from interreplay.rllib.evaluation.evaluation_video import EvaluationVideo
 from tests.rllib.small_runs import config, same, weights
 
 ID = "interreplay_tests/LongAndShort-v0"

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from interreplay import ModelBased
-from interreplay.commandline.main import main
-from interreplay.flags.training_flags import settings_for
+from interreplay.experiments.commands.main import main
+from interreplay.experiments.flags.training_flags import settings_for
 from tests.rllib.small_runs import config, run, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")

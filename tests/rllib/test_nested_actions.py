@@ -9,11 +9,11 @@ import interreplay
 import interreplay.rllib as ours
 from interreplay.acting.actions import BoxActions, actions_of
 from interreplay.acting.export import export
-from interreplay.commandline import train
 from interreplay.environments.spaces import flat_actions, leaves, named_parts
 from interreplay.errors import UsageError
+from interreplay.experiments.commands import train
+from interreplay.experiments.evaluation.play import PlaybackOptions, watch
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
-from interreplay.rllib.evaluation.play import PlaybackOptions, watch
 from tests.rllib.nested_actions import ACTIONS, REJECTED
 from tests.rllib.small_runs import config, same, weights
 

@@ -13,11 +13,11 @@ from builders import make
 from offline_data import episodes, minari_dataset
 
 from interreplay import Mix, Offline
-from interreplay.commandline.train import main
 from interreplay.errors import UsageError
-from interreplay.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.commands.train import main
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.training.build import configure
 from interreplay.rllib import DQNConfig, TD3Config
-from interreplay.rllib.run.build import configure
 from interreplay.runs import state_files
 from interreplay.runs.state_files.arrays import encode
 from replay_buffers import Uniform

@@ -15,8 +15,8 @@ from builders import identical
 from offline_data import HIGH, episodes, transitions
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from interreplay.datasets import open_rows
 from interreplay.errors import UsageError
+from interreplay.experience.offline_data import open_rows
 
 
 @pytest.fixture(autouse=True)

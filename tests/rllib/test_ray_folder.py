@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from interreplay.errors import UsageError
-from interreplay.runs import ray_folder
+from interreplay.rllib import ray_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """

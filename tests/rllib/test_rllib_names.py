@@ -14,10 +14,10 @@ from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpiso
 from torch import nn
 
 from interreplay.errors import UsageError
+from interreplay.experiments.rllib_command.algorithm_names import config_for
+from interreplay.experiments.rllib_command.experiments import configured
 from interreplay.rllib import C51Config, DQNConfig, ReplayBuffer, SACConfig, TD3Config, TQCConfig
 from interreplay.rllib.algorithms.rllib_names import BUFFERS, NAMES
-from interreplay.rllib.command.algorithm_names import config_for
-from interreplay.rllib.command.experiments import configured
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from.md"
 

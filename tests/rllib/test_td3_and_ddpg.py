@@ -8,10 +8,10 @@ import torch
 
 import replay_buffers
 from argument_parser import settings_for
+from interreplay.experiments.training.build import algorithm_settings, configure
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
 from interreplay.rllib import DDPG
-from interreplay.rllib.run.build import algorithm_settings, configure
 from tests.rllib.small_runs import CONFIGS, config, run, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -6,8 +6,8 @@ import torch
 
 import replay_buffers
 from interreplay.errors import CheckpointError
+from interreplay.experiments.training.time_estimate import seconds_per_update
 from interreplay.rllib import CrossQ, CrossQConfig, TQCConfig
-from interreplay.rllib.run.time_estimate import seconds_per_update
 from tests.rllib.small_runs import config, run, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")

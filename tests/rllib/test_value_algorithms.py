@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import interreplay.rllib as ours
+from interreplay.experiments.evaluation import load
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
-from interreplay.rllib.evaluation import load
 from tests.rllib.small_runs import weights
 from tests.rllib.spaces_envs import KINDS, Line
 from tests.rllib.test_checkpoints import assert_same_run

@@ -10,11 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
-from interreplay.learning.networks.distributions import (
-    LOG_STD_RANGE,
-    SquashedGaussianSample,
-    sample_squashed_gaussian,
-)
+from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample, sample_squashed_gaussian
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
 from interreplay.learning.networks.optimizers import FastAdam

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interreplay.learning.setting_fields import (
-    Number,
-    OneOf,
-    OrWord,
-    Whole,
-    YesNo,
-    changed_default,
-    setting,
-)
+from interreplay.learning.setting_fields import Number, OneOf, OrWord, Whole, YesNo, changed_default, setting
 from interreplay.learning.settings import POSITIVE, ActorCriticSettings
 from interreplay.learning.value.value_settings import DQNSettings
 

@@ -19,13 +19,7 @@ from interreplay.acting.batching import as_column
 from interreplay.environments import registration
 from interreplay.environments.atari.learner_view import has_learner_view, learner_view
 from interreplay.environments.wrapped import own_name
-from interreplay.errors import (
-    EnvironmentFailure,
-    InterreplayError,
-    copyable,
-    in_words,
-    is_request_to_end,
-)
+from interreplay.errors import EnvironmentFailure, InterreplayError, copyable, in_words, is_request_to_end
 from interreplay.rllib.env_runner.env_creation import creator_of
 from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.runner_state import environments

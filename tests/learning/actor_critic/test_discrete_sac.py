@@ -6,11 +6,7 @@ import math
 import pytest
 import torch
 
-from interreplay.learning.actor_critic.discrete_sac import (
-    CategoricalActor,
-    DiscreteSACNetworks,
-    DiscreteSACUpdate,
-)
+from interreplay.learning.actor_critic.discrete_sac import CategoricalActor, DiscreteSACNetworks, DiscreteSACUpdate
 from interreplay.learning.networks.optimizers import polyak
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 

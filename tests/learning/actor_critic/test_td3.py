@@ -7,11 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from interreplay.learning.actor_critic.td3 import (
-    DeterministicActor,
-    DeterministicNetworks,
-    TD3Update,
-)
+from interreplay.learning.actor_critic.td3 import DeterministicActor, DeterministicNetworks, TD3Update
 from interreplay.learning.losses import Huber
 from interreplay.learning.settings import DDPGSettings, TD3Settings
 from tests.learning.actor_critic.test_sac import plain_q

@@ -1,5 +1,0 @@
-"""Recorded experience: reading it from where it lies, and one mapped copy that concurrent runs share."""
-
-from interreplay.datasets.store import open_rows
-
-__all__ = ["open_rows"]

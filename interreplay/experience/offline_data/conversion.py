@@ -1,0 +1,134 @@
+"""From rows as they were recorded to rows as a replay buffer keeps them, or a line that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.environments.spaces import leaves
+from interreplay.errors import NonFiniteError, UsageError
+from interreplay.experience.offline_data.dataset import Dataset, readable
+from interreplay.experience.offline_data.env_columns import columns_of_spaces
+from interreplay.learning.update import SUCCESS_COLUMN
+from interreplay.storage.columns import Columns, cast, check_finite, columns_of, is_extra
+from interreplay.transitions import Observation, Transitions, map_observation
+
+EXTRAS = ("behavior", SUCCESS_COLUMN)
+"""Columns beside those of every transition that replay methods know."""
+Spaces = tuple[gym.Space, gym.Space]
+"""Of one observation and of one action."""
+
+
+class Conversion:
+    """What turns the rows of a dataset into those of an environment.
+
+    Args:
+        dataset: Whose rows.
+        spaces: Of the environment; None where it is not known, the dataset's own count then.
+
+    Raises:
+        UsageError: They are of another environment, or nobody knows what actions mean.
+    """
+
+    def __init__(self, dataset: Dataset, spaces: Spaces | None):
+        self._name, self._normalized = dataset.name, dataset.normalized
+        own: tuple[Any, Any] = (dataset.observation_space, dataset.action_space)
+        for what, recorded, expected in zip(("observations", "actions"), own, spaces or (None, None), strict=True):
+            _check_space(dataset.name, what, recorded, expected)
+        self._actions = spaces[1] if spaces else dataset.action_space
+        if self._actions is None and not dataset.normalized:
+            raise UsageError(f"offline data {dataset.name} does not say which actions there are; give spaces=")
+        known = spaces or (own if own[0] is not None and own[1] is not None else None)
+        self._columns: Columns | None = columns_of_spaces(known[0], known[1]) if known else None
+
+    @property
+    def described(self) -> str:
+        """What of it changes rows, for their key in the cache."""
+        bounds = [] if self._normalized else _bounds(self._actions)
+        return repr([self._columns, [np.asarray(bound).tolist() for bound in bounds]])
+
+    def portions(self, dataset: Dataset) -> Iterator[Transitions]:
+        """Yield the rows of the dataset in the types of the environment, actions within [−1, 1], or from 0 on.
+
+        Raises:
+            UsageError: A column is missing, unknown, of another shape or not finite.
+        """
+        with readable(self._name):
+            for rows in dataset.portions():
+                if len(rows):
+                    yield self._converted(rows)
+
+    def _converted(self, rows: Transitions) -> Transitions:
+        unknown = sorted(set(rows.extras) - set(EXTRAS))
+        if unknown:
+            raise UsageError(f"offline data {self._name} has the unknown column {unknown[0]}; expected {_expected()}")
+        narrowed = rows.replace(
+            obs=_narrow(rows.obs),
+            next_obs=_narrow(rows.next_obs),
+            rewards=rows.rewards.float(),
+            actions=rows.actions if self._normalized else kept_actions(rows.actions, self._actions),
+        )
+        narrowed = narrowed.replace(actions=_narrow_tensor(narrowed.actions), discounts=None)
+        extras = {name: spec for name, spec in columns_of(narrowed).items() if is_extra(name)}
+        self._columns = self._columns or columns_of(narrowed)
+        try:
+            made = cast(narrowed, self._columns | extras)
+        except ValueError as error:
+            raise UsageError(f"offline data {self._name} does not fit: {error}: it is of another environment") from None
+        try:
+            check_finite(made.columns())
+        except NonFiniteError as error:
+            episode = int(rows.episode[error.row]) if rows.episode is not None else 0
+            raise UsageError(
+                f"offline data {self._name}: {error.column} holds {error.value} in episode {episode}, row {error.row} "
+                "of what was read; only finite values can be replayed"
+            ) from None
+        return made
+
+
+def kept_actions(actions: Tensor, space: Any) -> Tensor:
+    """Return an environment's actions ``(n, ...)`` as they are kept: within [−1, 1], or numbers from 0 on."""
+    if isinstance(space, gym.spaces.Discrete):
+        return actions.long() - int(space.start)
+    low, high = (torch.as_tensor(bound, dtype=torch.float64) for bound in _bounds(space))
+    return (2.0 * (actions.double() - low) / (high - low) - 1.0).clamp(-1.0, 1.0).float()
+
+
+def _bounds(space: Any) -> list[Any]:
+    if isinstance(space, gym.spaces.Discrete):
+        return [space.start, space.n]
+    if not isinstance(space, gym.spaces.Box) or not space.is_bounded():
+        raise UsageError(f"the actions of offline data are {space}; expected Discrete ones or a Box with finite bounds")
+    return [space.low, space.high]
+
+
+def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym.Space | None) -> None:
+    """Refuse recorded spaces of other parts, shapes or bounds of actions."""
+    if recorded is None or expected is None:
+        return
+    shapes = [{part: space.shape for part, space in leaves(of).items()} for of in (recorded, expected)]
+    discrete = [isinstance(space, gym.spaces.Discrete) for space in (recorded, expected)]
+    same = shapes[0] == shapes[1] and discrete[0] == discrete[1]
+    if same and what == "actions":
+        same = all(np.allclose(*pair) for pair in zip(_bounds(recorded), _bounds(expected), strict=True))
+    if not same:
+        raise UsageError(
+            f"offline data {name} has {what} of {recorded}; expected {expected}: it is of another environment"
+        )
+
+
+def _narrow(observation: Observation) -> Observation:
+    return map_observation(_narrow_tensor, observation)
+
+
+def _narrow_tensor(column: Tensor) -> Tensor:
+    return column.float() if column.dtype == torch.float64 else column
+
+
+def _expected() -> str:
+    return f"those of transitions alone, or {' and '.join(EXTRAS)}"

@@ -1,0 +1,155 @@
+"""Minari datasets, by id or by path."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interreplay.environments.spaces import named_parts
+from interreplay.errors import UsageError
+from interreplay.experience.offline_data.dataset import Dataset, episode_rows, first_line, readable
+from interreplay.transitions import Transitions
+
+METADATA = "metadata.json"
+MOST_STEPS = 2**31 - 1
+"""What a storage can hold."""
+
+
+def is_minari_folder(folder: Path) -> bool:
+    """Return whether a folder is that of a dataset, or of its data."""
+    return (folder / METADATA).is_file() or (folder / "data" / METADATA).is_file()
+
+
+def open_folder(folder: Path) -> Dataset:
+    """Return the dataset in a folder.
+
+    Raises:
+        UsageError: It cannot be read, or Minari is not installed.
+    """
+    minari = _minari(f"offline data {folder}")
+    data = folder / "data" if (folder / "data").is_dir() else folder
+    return _dataset(str(folder), minari, data)
+
+
+def open_id(name: str) -> Dataset:
+    """Return the dataset of an id such as ``mujoco/halfcheetah/medium-v0``, downloaded where it is not here yet.
+
+    Raises:
+        UsageError: There is none of this name, it cannot be downloaded or read, or Minari is not installed.
+    """
+    minari = _minari(f"offline data {name}")
+    shown = f"minari:{name}"
+    from minari.storage import get_dataset_path
+
+    data = get_dataset_path(name) / "data"
+    if not data.exists():
+        _download(name)
+    return _dataset(shown, minari, data)
+
+
+def _download(name: str) -> None:
+    """Download a dataset from Minari's remote, without the messages of the client about its retries.
+
+    Raises:
+        UsageError: The remote cannot be reached, or it has no such dataset.
+    """
+    from minari.storage import hosting
+    from minari.storage.remotes import DEFAULT_REMOTE
+
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        hosting.download_dataset(name)
+    except Exception as error:  # the client's own errors differ between its versions
+        remote = os.environ.get("MINARI_REMOTE", DEFAULT_REMOTE)
+        raise UsageError(
+            f"offline data minari:{name} is not on this machine and cannot be downloaded from {remote}: "
+            f"{first_line(error)}"
+        ) from error
+    finally:
+        logging.disable(before)
+
+
+def check_new(name: str) -> None:
+    """Check that a dataset of this name can be written.
+
+    Raises:
+        UsageError: Minari is not installed, the name is malformed, or there is a dataset of this name.
+    """
+    minari = _minari(f"--record_data {name}")
+    if not is_id(name):
+        raise UsageError(
+            f"--record_data {name!r} is not a valid dataset name; expected name-vN or namespace/name-vN, such as "
+            "pendulum/sac-v0"
+        )
+    if name in minari.list_local_datasets():
+        raise UsageError(f"--record_data {name}: there is such a dataset already; choose another name or version")
+
+
+def is_id(name: str) -> bool:
+    """Return whether a name may be that of a dataset: with a version, such as ``pendulum/sac-v0``."""
+    try:
+        from minari.dataset.minari_dataset import parse_dataset_id
+
+        return parse_dataset_id(name)[2] is not None
+    except (ImportError, ValueError, TypeError):
+        return False
+
+
+def _minari(purpose: str) -> Any:
+    try:
+        import minari
+    except ImportError:
+        raise UsageError(f"{purpose} needs minari: pip install 'interreplay[minari]'") from None
+    return minari
+
+
+def _dataset(name: str, minari: Any, data: Path) -> Dataset:
+    """Return the dataset in Minari's folder `data`.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    files = sorted(path for path in data.rglob("*") if path.is_file())
+    with readable(name):
+        _check_totals(name, data / METADATA, sum(file.stat().st_size for file in files))
+        found = minari.MinariDataset(data)
+        rows = int(found.total_steps)
+
+    def portions() -> Iterator[Transitions]:
+        for number, episode in enumerate(found.iterate_episodes()):
+            yield episode_rows(
+                name,
+                number,
+                named_parts(episode.observations),
+                np.asarray(episode.actions),
+                np.asarray(episode.rewards),
+                np.asarray(episode.terminations, bool),
+                np.asarray(episode.truncations, bool),
+            )
+
+    return Dataset(name, files, portions, rows, found.observation_space, found.action_space)
+
+
+def _check_totals(name: str, metadata: Path, size: int) -> None:
+    """Check the totals of a dataset before memory is allocated for them.
+
+    Args:
+        name: Of the dataset.
+        metadata: File with the totals.
+        size: Bytes of all files; each episode takes at least one.
+
+    Raises:
+        UsageError: A total is impossible.
+    """
+    found = json.loads(metadata.read_text())
+    for total, most in (("total_steps", MOST_STEPS), ("total_episodes", size)):
+        value = found.get(total, 0)
+        if isinstance(value, int) and not 0 <= value <= most:
+            raise UsageError(f"offline data {name}: {total} is {value:.6g}; expected 1 to {most:,}")

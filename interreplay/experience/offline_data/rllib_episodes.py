@@ -1,0 +1,109 @@
+"""RLlib's offline data: Parquet files of episodes, as an algorithm with ``offline_data(output=...)`` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interreplay.environments.spaces import named_parts
+from interreplay.errors import UsageError
+from interreplay.experience.offline_data.dataset import Dataset, episode_rows, readable
+from interreplay.transitions import Transitions
+
+ITEM = "item"
+"""The column of packed episodes."""
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Return the Parquet files that are meant by one, or by a folder of some."""
+    if path.is_file():
+        return [path] if path.suffix == ".parquet" else []
+    return sorted(path.rglob("*.parquet"))
+
+
+def open_parquet(name: str, files: list[Path]) -> Dataset:
+    """Return the episodes in Parquet files; their actions are the policy's, cut to [−1, 1].
+
+    That is what RLlib records, unless ``normalize_actions`` is False; its runners cut them before they scale them.
+
+    Raises:
+        UsageError: They cannot be read.
+    """
+    with readable(name):
+        episodes = [_unpacked(name, packed) for file in files for packed in _items(name, file)]
+    if not episodes:
+        raise UsageError(f"offline data {name} holds no episodes")
+
+    def portions() -> Iterator[Transitions]:
+        for number, episode in enumerate(episodes):
+            with readable(name):
+                yield _rows(name, number, episode)
+
+    return Dataset(name, files, portions, normalized=True)
+
+
+def _items(name: str, file: Path) -> list[bytes]:
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(file)
+    if ITEM not in table.column_names:
+        raise UsageError(
+            f"offline data {name}: {file.name} has the columns {', '.join(table.column_names)}; expected episodes in "
+            f"the column {ITEM}, as offline_data(output_write_episodes=True) writes them"
+        )
+    return table.column(ITEM).to_pylist()
+
+
+def _unpacked(name: str, packed: Any) -> dict[str, Any]:
+    import msgpack
+
+    episode = msgpack.unpackb(packed, object_hook=_array, strict_map_key=False, raw=False)
+    lacking = {"observations", "actions", "rewards", "is_terminated", "is_truncated"} - set(episode)
+    if lacking:
+        raise UsageError(f"offline data {name}: an episode has no {min(lacking)}; expected RLlib's SingleAgentEpisode")
+    return episode
+
+
+def _array(value: dict[Any, Any]) -> Any:
+    """Return an array where a mapping stands for one, as msgpack-numpy has it; None for objects, which are pickles."""
+    kinds = {(key if isinstance(key, str) else key.decode()): key for key in value if isinstance(key, str | bytes)}
+    if "nd" not in kinds:
+        return value
+    get = {name: value[key] for name, key in kinds.items()}
+    if get.get("kind") in (b"O", "O"):
+        return None  # infos, which nothing here needs
+    dtype = np.dtype(get["type"] if isinstance(get["type"], str) else _named(get["type"]))
+    array = np.frombuffer(get["data"], dtype)
+    return array.reshape(get["shape"]) if get["nd"] else array[0]
+
+
+def _named(kind: Any) -> Any:
+    return kind.decode() if isinstance(kind, bytes) else [tuple(field) for field in kind]
+
+
+def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:
+    obs = named_parts(_steps(episode["observations"]))
+    actions, rewards = _steps(episode["actions"]), _steps(episode["rewards"])
+    if isinstance(actions, dict | tuple):
+        raise UsageError(f"offline data {name}: actions have several parts; expected one array")
+    actions = np.clip(actions, -1.0, 1.0) if actions.dtype.kind == "f" else actions.astype(np.int64)
+    over = np.arange(1, len(actions) + 1) == len(actions)
+    ends = (over & bool(episode[f"is_{end}"]) for end in ("terminated", "truncated"))
+    return episode_rows(name, number, obs, actions, rewards, *ends)
+
+
+def _steps(buffer: Mapping[str, Any]) -> Any:
+    """Return what lies in one of RLlib's buffers, without what is before the episode; a list of steps as one array."""
+    data, lookback = buffer["data"], int(buffer.get("lookback") or 0)
+    return _stacked(data, lookback)
+
+
+def _stacked(data: Any, start: int) -> Any:
+    if isinstance(data, Mapping):
+        return {name: _stacked(part, start) for name, part in data.items()}
+    if isinstance(data, list) and data and isinstance(data[0], Mapping):
+        return {name: _stacked([step[name] for step in data], start) for name in data[0]}
+    return np.asarray(data)[start:]

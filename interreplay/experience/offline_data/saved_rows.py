@@ -1,0 +1,70 @@
+"""Rows of a replay buffer that was saved: by itself, in a checkpoint, or in the newest checkpoint of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from interreplay.errors import UsageError
+from interreplay.experience.offline_data.dataset import Dataset, readable
+from interreplay.runs import state_files
+from interreplay.runs.checkpoints.search import is_checkpoint
+from interreplay.runs.run_folder import RunFolder
+from interreplay.storage.ring import Storage
+from interreplay.transitions import Transitions
+
+BUFFER = "replay_buffer"
+PORTION = 10_000
+
+
+def saved_buffer_in(folder: Path) -> Path | None:
+    """Return the folder that holds a buffer's state: a state, a checkpoint, or the newest checkpoint of a run."""
+    newest = next(iter(RunFolder(folder).checkpoints()), folder)
+    return newest if (newest / state_files.STATE).is_file() else None
+
+
+def open_saved(name: str, folder: Path) -> Dataset:
+    """Return the rows in a folder that `saved_buffer_in` found.
+
+    Args:
+        name: What was asked for.
+        folder: Of the buffer's state, or a checkpoint.
+
+    Raises:
+        CheckpointError: It is damaged.
+        UsageError: It holds no rows.
+    """
+    if (folder / state_files.MANIFEST).is_file():
+        state_files.resolve(folder, trusted=True)
+    part = [BUFFER] if is_checkpoint(folder) else []
+    with readable(name):
+        state = stored_rows(state_files.load(folder, *part))
+        if state is None:
+            raise UsageError(f"offline data {name} holds no replayed transitions; expected a replay buffer with rows")
+        storage = Storage(int(state["capacity"]))
+        if int(state["written"]) < 0:
+            raise UsageError(f"offline data {name} claims {state['written']} written rows; expected 1 or more")
+        storage.load_state_dict(dict(state))
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return Dataset(name, files, lambda: _portions(storage), len(storage), normalized=True)
+
+
+def stored_rows(state: Any) -> Mapping[str, Any] | None:
+    """Return the state of the first storage with rows in that of a buffer or of a mix, None where there is none."""
+    if not isinstance(state, Mapping):
+        return None
+    rows = state.get("storage")
+    if isinstance(rows, Mapping) and rows.get("columns"):
+        return rows
+    parts = (stored_rows(part) for part in state.values() if isinstance(part, Mapping))
+    return next((found for found in parts if found is not None), None)
+
+
+def _portions(storage: Storage) -> Iterator[Transitions]:
+    """Yield the rows in the order in which they were written."""
+    for start in range(storage.written - len(storage), storage.written, PORTION):
+        numbers = torch.arange(start, min(start + PORTION, storage.written))
+        yield storage[numbers % storage.capacity]

@@ -1,0 +1,133 @@
+"""The cache: of every dataset one copy as a storage's state, made once, mapped into the memory of whoever draws."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.experience.offline_data.conversion import Conversion, Spaces
+from interreplay.experience.offline_data.dataset import Dataset, readable
+from interreplay.experience.offline_data.find import find_dataset
+from interreplay.runs import state_files
+from interreplay.runs.folder_lock import held
+from interreplay.runs.run_folder import ensure_writable
+from interreplay.runs.state_files import manifest
+from interreplay.storage.fixed_rows import FixedStorage
+from interreplay.storage.ring import Storage
+from interreplay.transitions import Transitions
+
+FORMAT = 1
+CACHE = "INTERREPLAY_CACHE"
+ABOUT, STATE, COPY = "about.json", "rows", "copy"
+PATIENCE = 3600.0
+"""Seconds to wait for another process that makes the same copy."""
+
+
+def cache_folder() -> Path:
+    """Return where copies lie: `INTERREPLAY_CACHE`, else a folder of the user's cache; they may be removed anytime."""
+    if named := os.environ.get(CACHE):
+        return Path(named) / "offline"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "interreplay" / "offline"
+
+
+def open_rows(
+    name: str, spaces: Spaces | None = None, device: str | torch.device = "cpu", gamma: float = 0.99
+) -> FixedStorage:
+    """Return the rows of recorded experience; the first time they are read and copied, later the copy is mapped.
+
+    Args:
+        name: A path or an id, see `find_dataset`.
+        spaces: Of the environment that they are to fit.
+        device: Torch device of the rows.
+        gamma: Discount factor per step.
+
+    Raises:
+        UsageError: There is no such data, it is damaged or of another environment, or the cache cannot be written to.
+    """
+    try:
+        dataset = find_dataset(name)
+        conversion = Conversion(dataset, spaces)
+        home = cache_folder() / fingerprint(dataset, conversion)
+        if not (found := _opened(home / COPY)):
+            ensure_writable(home, f"the cache of offline data ({CACHE})")
+            with held(home, "copying offline data", PATIENCE):
+                if not _opened(home / COPY):  # another process may have made it meanwhile
+                    _copy(dataset, conversion, home / COPY)
+            found = _opened(home / COPY)
+    except CheckpointError as error:
+        raise UsageError(f"offline data {name} cannot be read: {error}") from error
+    if found is None:
+        raise UsageError(f"the copy of offline data {name} in {home} cannot be read; remove that folder")
+    return FixedStorage(found[1], found[0], name, device, gamma)
+
+
+def fingerprint(dataset: Dataset, conversion: Conversion) -> str:
+    """Return a name for a dataset as it is now and for how it is read: files with their sizes and times of change."""
+    files = [(str(path.resolve()), (found := path.stat()).st_size, found.st_mtime_ns) for path in dataset.files]
+    return _digest([repr([FORMAT, files, conversion.described]).encode()])
+
+
+def _opened(copy: Path) -> tuple[str, dict[str, Any]] | None:
+    """Return the key and the state of a whole copy, None where there is none.
+
+    Sizes of files are compared with the manifest; to compare checksums would read all of it, at every start.
+    """
+    try:
+        entries = manifest.read(copy)
+        if any((copy / file).stat().st_size != size for file, (size, _) in entries.items()):
+            return None
+        return json.loads((copy / ABOUT).read_text())["key"], state_files.load(copy / STATE)
+    except (CheckpointError, OSError, ValueError, KeyError):
+        return None
+
+
+def _copy(dataset: Dataset, conversion: Conversion, target: Path) -> None:
+    """Read a dataset, and write it as the state of a storage; nothing is left behind where that fails."""
+    portions: Iterable[Transitions] = conversion.portions(dataset)
+    count = dataset.rows
+    if count is None:
+        portions = list(portions)
+        count = sum(map(len, portions))
+    if not count:
+        raise UsageError(f"offline data {dataset.name} holds no steps")
+    with readable(dataset.name):  # a count that does not fit in memory
+        state = _stored(dataset.name, portions, count).state_dict()
+    arrays = (state["rows"], state["tails"]["rows"], *(frames["pixels"] for frames in state["frames"].values()))
+    key = _digest([repr(state["columns"]).encode(), *(memoryview(array.contiguous().numpy()) for array in arrays)])
+
+    def write(folder: Path) -> None:
+        state_files.save(folder / STATE, state)
+        (folder / ABOUT).write_text(json.dumps({"key": key, "rows": count, "name": dataset.name}))
+
+    try:
+        state_files.write_atomically(target, write)
+    except OSError as error:
+        raise UsageError(f"offline data {dataset.name} cannot be copied to {target} ({error.strerror})") from error
+
+
+def _stored(name: str, portions: Iterable[Transitions], count: int) -> Storage:
+    """Return a storage that is full of the rows; episodes that nothing continues are truncated."""
+    storage = Storage(count)
+    for rows in portions:
+        if storage.written + len(rows) > count:
+            raise UsageError(f"offline data {name} says that it has {count:,} steps, and has more")
+        storage.add(rows)
+    if storage.written != count:
+        raise UsageError(f"offline data {name} says that it has {count:,} steps, and has {storage.written:,}")
+    storage.truncate_episodes(list(storage.chain.episodes.open))
+    return storage
+
+
+def _digest(parts: Iterable[bytes | memoryview]) -> str:
+    made = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        made.update(part)
+    return made.hexdigest()

@@ -1,0 +1,1 @@
+"""Experiments: commands, flags, training, evaluation, studies and reports around the learning core."""

@@ -1,0 +1,255 @@
+"""The command line of an actor-learner platform (V-trace with elite and attentive replay): its words, in ours.
+
+``main.py --op_mode=train --env=PongNoFrameskip-v4 --r_f_steps=10 ...`` is ``custom_training.py --trainer IMPALA ...``,
+``train_w_load`` is ``--resume``, ``test`` is ``interreplay evaluate``. What is not said has that platform's default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from interreplay.errors import UsageError
+from interreplay.experiments.commands import evaluate, train
+from interreplay.experiments.flags.values import boolean, whole
+from interreplay.experiments.process import outcome
+from interreplay.unrolls import schema
+
+PIECES = 16
+"""Straight pieces that a falling learning rate is made of."""
+MODES = ("train", "test", "train_w_load")
+REPLAY = '[{"type":"queue","capacity":1,"sample_ratio":0.5},{"type":"standard","capacity":1000,"sample_ratio":0.5}]'
+
+SAME = {
+    "env": ("env", "AtlantisNoFrameskip-v4"),
+    "environment_max_steps": ("total_env_steps", "15000000"),
+    "batch_size": ("train_batch_size", "100"),
+    "r_f_steps": ("rollout_fragment_length", "10"),
+    "gradient_clip_by_norm_threshold": ("grad_clip", "40"),
+    "gamma": ("gamma", ".99"),
+    "seed": ("seed", None),
+    **{name: (name, None) for name in ("max_time", "stop_at_return", "stop_without_improvement")},
+    "rmsprop_eps": ("optimizer_eps", ".01"),
+    "value_loss_weight": ("vf_loss_coeff", ".5"),
+    "entropy_loss_weight": ("entropy_coeff", ".01"),
+    "rho_const": ("vtrace_rho", "1"),
+    "c_const": ("vtrace_pg_rho", "1"),
+    "feature_out_layer_size": ("hiddens", "512"),
+}
+"""Its flags, ours that mean the same, and its defaults; ``c_const`` bounds ratios of the policy gradient there.
+
+Flags that end a run early are ours."""
+
+GAMES = {
+    "skipped_frames": "frameskip",
+    "frames_stacked": "frame_stack",
+    "noop_threshold": "noops",
+    "episodic_life": "lives_terminate",
+}
+CLIPPINGS = {"abs_one_sign": "sign", "abs_one_clamp": "clamp", "soft_asymmetric": "soft_asymmetric"}
+
+OTHERS = {
+    "op_mode": "train",
+    "load_model_url": None,
+    "test_episode_count": "1000",
+    "render": "True",
+    "worker_count": "7",
+    "envs_per_worker": "5",
+    "optimizer": "rmsprop",
+    "lr": "8e-4",
+    "lr_end_value": "1e-5",
+    "lr_scheduler_steps": "10000",
+    "clip_rewards": "True",
+    "reward_clipping_method": "abs_one_sign",
+    "use_policy_cloning_loss": "True",
+    "use_value_cloning_loss": "True",
+    "use_kl_mask": "False",
+    "kl_div_threshold": ".3",
+    "replay_parameters": REPLAY,
+    "training_fill_in_factor": ".2",
+}
+"""Its flags that are translated with others, and their defaults."""
+
+DEFAULTS = {name: default for name, (_, default) in SAME.items()} | OTHERS
+"""What each flag is where it is not given."""
+
+FIXED = {
+    "learner_thread_count": ("1", "there is one learner"),
+    "policy_gradient_loss_weight": ("1", "the other losses have weights"),
+    "grayscaling_frames": ("True", "frames are gray"),
+    "frame_scale_resolution": ("84,84", "frames have 84 x 84 pixels"),
+}
+"""Its flags of which one value means the same here, and why."""
+
+PASSED_OVER = {
+    *("load_optimizer_save", "save_model_period", "debug", "reproducible", "actions_count", "observation_shape"),
+    *("multiprocessing_backend", "shared_queue_size", "replay_writer_queue_size", "discarding_strategy", "caching"),
+    *("use_replay_compression", "lz4_compression_level", "caching_threads", "cache_sample_size", "avg_buff_size"),
+    *("cache_output_buffer_size", "verbose_worker_out_int", "verbose_learner_out_int", "basic_verbose"),
+    *("worker_verbose", "background_save", "use_additional_scaling_FC_layer"),
+}
+"""Its flags about how it works inside, which change nothing here."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the platform's words ask for.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code of training or of evaluation; 2 for a flag that the platform does not have.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    return outcome.run(sys.argv[0].rsplit("/", 1)[-1], lambda: act(words))
+
+
+def act(words: Sequence[str]) -> int:
+    """Train, go on, or test; return the exit code."""
+    if not words or {"-h", "--help"} & set(words):
+        print(usage())
+        return 0 if words else 2
+    given = read(words)
+    mode = given.get("op_mode", "train")
+    if mode not in MODES:
+        raise UsageError(f"--op_mode {mode}; expected one of {', '.join(MODES)}")
+    if mode == "train":
+        return train.main(translated(given))
+    if "load_model_url" not in given:
+        raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
+    if mode == "test":
+        shown = ["--render"] if _yes(given, "render") and "render" in given else []
+        return evaluate.main([given["load_model_url"], "--episodes", _value(given, "test_episode_count"), *shown])
+    changeable = ("environment_max_steps", "max_time", "stop_at_return", "stop_without_improvement")
+    kept = sorted(given.keys() - {"op_mode", "load_model_url", *changeable} - PASSED_OVER)
+    if kept:
+        raise UsageError(f"--{kept[0]}: a run that goes on keeps its settings; leave it out")
+    changes = [f"--{SAME[name][0]}={given[name]}" for name in changeable if name in given]
+    return train.main(["--resume", given["load_model_url"], *changes])
+
+
+def usage() -> str:
+    """Return the flags with the platform's defaults."""
+    lines = [f"  --{name}" + ("" if default is None else f"={default}") for name, default in sorted(DEFAULTS.items())]
+    games = (
+        f"of Atari games: {', '.join(f'--{name}' for name in GAMES)}; docs/migration.md says what all of them are here"
+    )
+    return "\n".join([f"usage: main.py --op_mode={'|'.join(MODES)} --FLAG=VALUE ...", "", *lines, "", games])
+
+
+def read(words: Sequence[str]) -> dict[str, str]:
+    """Return the platform's flags by name.
+
+    Raises:
+        UsageError: It has no such flag, or there is no value.
+    """
+    known = sorted({*SAME, *GAMES, *OTHERS, *FIXED, *PASSED_OVER})
+    found, rest = dict[str, str](), list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, text = word.removeprefix("--").partition("=")
+        name = name if name in known else name.replace("-", "_")
+        if not word.startswith("--") or name not in known:
+            near = "".join(f"did you mean --{found}? " for found in difflib.get_close_matches(name, known, n=1))
+            raise UsageError(f"unknown flag {word.partition('=')[0]}; {near}docs/migration.md has them all")
+        if not equals and not rest:
+            raise UsageError(f"--{name}: expected a value")
+        found[name] = text if equals else rest.pop(0)
+    for name, (value, why) in FIXED.items():
+        if not _is(found.get(name, value), value):
+            raise UsageError(f"--{name}={found[name]}: {why}; expected {value}")
+    return found
+
+
+def _is(text: str, value: str) -> bool:
+    """Return whether a flag's text says a value: 1.0 is 1, (84, 84) is 84,84."""
+    plain = text.replace(" ", "").strip("()[]").lower()
+    try:
+        return float(plain) == float(value)
+    except ValueError:
+        return plain == value.lower()
+
+
+def translated(given: Mapping[str, str]) -> list[str]:
+    """Return the flags of `interreplay.experiments.commands.train` for the platform's.
+
+    Raises:
+        UsageError: A value is none that its flag takes.
+    """
+    values = {ours: given.get(name, default) for name, (ours, default) in SAME.items()}
+    values |= {
+        "trainer": "IMPALA",
+        "lr": _schedule(given),
+        "replay_parameters": json.dumps(_replay(given)),
+        "num_envs_per_worker": str(_whole(given, "worker_count") * _whole(given, "envs_per_worker")),
+        "optimizer": {"rmsprop": "RMSprop", "adam": "Adam"}.get(optimizer := _value(given, "optimizer"), optimizer),
+        "policy_cloning": ".05" if _yes(given, "use_policy_cloning_loss") else "0",
+        "value_cloning": ".005" if _yes(given, "use_value_cloning_loss") else "0",
+    }
+    if _yes(given, "use_kl_mask"):
+        values |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
+    words = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return words + (["--env_args", *_of_games(given)] if _atari(given) else [])
+
+
+def _schedule(given: Mapping[str, str]) -> str:
+    """Return learning rates by env step: (lr − end)·(1 − k/K)² + end after k of K updates, in `PIECES` lines."""
+    shares = {entry["type"]: float(entry["share"]) for entry in _replay(given)}
+    fresh = shares["queue"] * _whole(given, "batch_size")
+    steps = _whole(given, "lr_scheduler_steps") * fresh * _whole(given, "r_f_steps")
+    start, end = (_number(given, name) for name in ("lr", "lr_end_value"))
+    done = [piece / PIECES for piece in range(PIECES + 1)]
+    return ",".join(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}" for share in done)
+
+
+def _replay(given: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the sources of batches; stores give none before they are filled to a share."""
+    size, least = _whole(given, "batch_size"), _number(given, "training_fill_in_factor")
+    entries = schema.read(_value(given, "replay_parameters"), size)
+    return [entry if entry["type"] == "queue" else {**entry, "fill_in": least} for entry in entries]
+
+
+def _atari(given: Mapping[str, str]) -> bool:
+    env = _value(given, "env")
+    return "NoFrameskip" in env or env.startswith("ALE/")
+
+
+def _of_games(given: Mapping[str, str]) -> list[str]:
+    method = _value(given, "reward_clipping_method")
+    if method not in CLIPPINGS:
+        raise UsageError(f"--reward_clipping_method={method}; expected one of {', '.join(CLIPPINGS)}")
+    clipping = CLIPPINGS[method] if _yes(given, "clip_rewards") else "none"
+    return [f"reward_clipping={clipping}", *(f"{ours}={given[name]}" for name, ours in GAMES.items() if name in given)]
+
+
+def _value(given: Mapping[str, str], name: str) -> str:
+    return given.get(name, DEFAULTS[name]) or ""
+
+
+def _yes(given: Mapping[str, str], name: str) -> bool:
+    try:
+        return boolean(_value(given, name))
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--{name} {error}") from None
+
+
+def _number(given: Mapping[str, str], name: str) -> float:
+    try:
+        return float(_value(given, name))
+    except ValueError:
+        raise UsageError(f"--{name}={given[name]}: expected a number") from None
+
+
+def _whole(given: Mapping[str, str], name: str) -> int:
+    try:
+        return whole(1)(_value(given, name))
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--{name} {error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Check a user's part or replay buffer against the contract. ``--help`` explains the arguments."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from interreplay.buffer import ReplayBuffer
+from interreplay.buffer.catalogue import OF_PARTS, make_buffer
+from interreplay.diagnostics.contract import CHECKS, ContractError, Subject, title
+from interreplay.environments.own_modules import described, own_class
+from interreplay.errors import InterreplayError, exits_as_errors
+from interreplay.experiments.flags.reading import OneLineParser
+from interreplay.experiments.flags.values import assignment
+from interreplay.experiments.process import outcome
+from interreplay.neighborhood import KNN, Neighborhood
+from interreplay.part import Context
+from interreplay.selection import Selector
+from interreplay.synthesis import Mixup, Synthesizer
+from interreplay.synthesis.coefficient import Beta
+from interreplay.transitions import Transitions
+
+KINDS = {"selector": Selector, "neighborhood": Neighborhood, "synthesizer": Synthesizer}
+"""Arguments of `ReplayBuffer` that a part can be, and their base classes."""
+COMPLETED: dict[str, Callable[[], dict[str, Any]]] = {
+    "selector": dict,
+    "neighborhood": lambda: {"synthesizer": Mixup(Beta(0.75))},
+    "synthesizer": lambda: {"neighborhood": KNN(k=3)},
+}
+"""Further parts of the buffer in which a part is checked."""
+GOALS = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
+
+
+def make_parser() -> OneLineParser:
+    """Return the parser of the command line."""
+    parser = OneLineParser(
+        description="Check a selector, a neighborhood, a synthesizer or a replay buffer of your own against the "
+        "contract, with random rows of 3 observed numbers and 2 actions. Prints one line per check.",
+        epilog="The exit code is 0 if all checks pass, 1 if one fails and 2 if there is no such class.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", metavar="MODULE:CLASS", help="the class, in the current folder or installed")
+    parser.add_argument("arguments", nargs="*", type=assignment, metavar="NAME=VALUE", help="arguments of the class")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the checks.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0, 1 when a check fails, 2 after an error that the user can fix.
+    """
+    parser = make_parser()
+    words = sys.argv[1:] if argv is None else argv
+    return outcome.run(parser.prog, lambda: act(parser.parse_args(words)), stopped="stopped")
+
+
+def act(given: argparse.Namespace) -> int:
+    """Run the checks; return the exit code."""
+    subject = subject_for(given.name, dict(given.arguments))
+    failed = 0
+    for check in CHECKS:
+        reason = failure(functools.partial(check, subject))
+        failed += reason is not None
+        print(f"pass  {title(check)}" if reason is None else f"FAIL  {title(check)}: {reason}", flush=True)
+    print(f"{given.name}: {len(CHECKS) - failed} of {len(CHECKS)} checks passed")
+    return 1 if failed else 0
+
+
+def failure(check: Callable[[], object]) -> str | None:
+    """Return why a check fails, on one line, or None if it passes."""
+    try:
+        with exits_as_errors():
+            check()
+    except (ContractError, InterreplayError) as error:
+        return " ".join(str(error).split())
+    except Exception as error:  # whatever a user's code raises
+        return " ".join(described(error).split())
+    return None
+
+
+def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
+    """Return what is checked, after making one of it.
+
+    Args:
+        name: ``module:Class``.
+        arguments: Of the class.
+
+    Raises:
+        UsageError: There is no such class, or it cannot be made with these arguments.
+    """
+    found = own_class(name, (*KINDS.values(), ReplayBuffer), "class")
+    buffer_name = name
+    parts: dict[str, Any] = dict(arguments)
+    if not issubclass(found, ReplayBuffer):
+        kind = next(kind for kind, base in KINDS.items() if issubclass(found, base))
+        buffer_name = OF_PARTS
+        parts = {kind: {"type": name, **arguments}}
+
+    def make(capacity: int, seed: int | None) -> ReplayBuffer:
+        further = {} if buffer_name == name else COMPLETED[kind]()
+        return make_buffer(buffer_name, {"seed": seed}, capacity=capacity, **parts, **further)
+
+    buffer = make(capacity=10, seed=0)
+
+    def create(capacity: int, seed: int | None) -> ReplayBuffer:
+        made = make(capacity, seed)
+        made.connect(Context(compute_reward=_reward, score=_scores))
+        return made
+
+    return Subject(create, rows={"obs_shape": GOALS} if buffer.wants_goal_functions else {})
+
+
+def _reward(achieved: Any, desired: Any, info: Any) -> Any:
+    """Return a reward of goals."""
+    return -np.linalg.norm(achieved - desired, axis=-1)
+
+
+def _scores(rows: Transitions, names: Any) -> dict[str, Tensor]:
+    """Return scores of rows under any names."""
+    return {name: rows.rewards.abs() for name in names}

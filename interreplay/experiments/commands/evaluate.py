@@ -1,0 +1,47 @@
+"""Watch a trained policy: returns, success rates, a window, a video, a dataset. ``--help`` lists the flags."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from interreplay.environments.rendering import choose_working_backend
+from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
+from interreplay.experiments.flags.reading import OneLineParser
+
+
+def make_parser() -> OneLineParser:
+    """Return the parser of the command line."""
+    parser = OneLineParser(description="Let a trained policy act, without exploring.", allow_abbrev=False)
+    add_evaluate_flags(parser)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Play episodes of the policy in a checkpoint.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0, 1 when the environment failed, 2 after an error that the user can mend, 130 after Ctrl-C.
+    """
+    return make_parser().run(act, argv, stopped="stopped")
+
+
+def act(given: argparse.Namespace) -> int:
+    """Play the episodes; return the exit code."""
+    check_evaluate(given)
+    if given.video:
+        choose_working_backend()
+    from interreplay.experiments.evaluation.evaluate import (
+        evaluate,  # imports Ray: only after what is refused without it
+    )
+
+    evaluate(given, print)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

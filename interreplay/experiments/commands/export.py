@@ -1,0 +1,59 @@
+"""Write the policy of a checkpoint as a file for other programs. ``--help`` lists the flags."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from interreplay.experiments.flags.reading import OneLineParser
+from interreplay.experiments.flags.values import whole
+
+OBSERVATIONS = 1000
+
+
+def make_parser() -> OneLineParser:
+    """Return the parser of the command line."""
+    parser = OneLineParser(
+        description="Write the policy of a checkpoint as a file: observations in, actions out, both as the environment "
+        "has them; the best actions, without exploring.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint of ours, or the folder of a run: its newest")
+    add("--to", type=Path, required=True, metavar="FILE", help="policy.onnx, or policy.pt2 for PyTorch")
+    add("--best", action="store_true", help="the best checkpoint of a run, not its newest")
+    text = f"compare the file with the policy on so many observations (default: {OBSERVATIONS})"
+    add("--observations", type=whole(1), default=OBSERVATIONS, metavar="N", help=text)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the file.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0, 1 when the file acts differently from the policy, 2 after an error that the user can mend.
+    """
+    return make_parser().run(act, argv, stopped="stopped")
+
+
+def act(given: argparse.Namespace) -> int:
+    """Export and compare; return the exit code."""
+    from interreplay.acting.export import check_target, export, signature  # imports PyTorch: --help needs none
+    from interreplay.acting.stored_policy import load_policy
+
+    check_target(given.to)
+    policy = load_policy(given.checkpoint, best=given.best)
+    print(f"{policy.about['algorithm']} on {policy.about['env']}, {policy.about['checkpoint']}")
+    found = export(policy, given.to, given.observations)
+    print(f"{given.to}: {signature(policy)}")
+    print(found.summary())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

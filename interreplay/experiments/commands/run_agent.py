@@ -1,0 +1,177 @@
+"""The command line of RLcycle, a collection of agents whose settings are Hydra's: its words, in ours.
+
+``configs=atari/rainbow_dqn configs.hyper_params.batch_size=64`` is ``--config atari/rainbow_dqn train_batch_size=64``.
+All other words and flags are those of `interreplay.experiments.commands.train`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+
+from interreplay.errors import UsageError
+from interreplay.experiments.commands import train
+from interreplay.experiments.flags.config_files import completed, names
+from interreplay.experiments.flags.values import boolean, whole
+from interreplay.experiments.process import outcome
+from interreplay.learning.algorithms_table import VARIANTS
+
+DEFAULT = "atari/rainbow_dqn"
+"""What RLcycle trains where nothing is said."""
+HYPER, MODEL, EXPERIMENT = "configs.hyper_params.", "configs.model.", "configs.experiment_info."
+
+SETTINGS = {
+    f"{HYPER}{key}": flag
+    for key, flag in {
+        "batch_size": "train_batch_size",
+        "replay_buffer_size": "buffer_size",
+        "buffer_size": "buffer_size",
+        "use_per": "buffer",
+        "per_alpha": "buffer_arg.alpha",
+        "per_beta": "buffer_arg.beta",
+        "per_beta_max": "buffer_arg.final_beta",
+        "eps": "initial_epsilon",
+        "eps_final": "final_epsilon",
+        "max_exploration_frame": "epsilon_steps",
+        "update_starting_point": "learning_starts",
+        "train_freq": "updates_per_step",
+        "n_step": "n_step",
+        "gamma": "gamma",
+        "tau": "tau",
+        "learning_rate": "lr",
+        "adam_eps": "optimizer_eps",
+        "gradient_clip": "grad_clip",
+        "weight_decay": "weight_decay",
+        "actor_learning_rate": "actor_lr",
+        "critic_learning_rate": "critic_lr",
+        "alpha_learning_rate": "alpha_lr",
+        "alpha": "initial_alpha",
+        "noise": "exploration",
+        "noise_sigma": "exploration_sigma",
+    }.items()
+} | {
+    f"{MODEL}params.model_cfg.num_atoms": "atoms",
+    f"{MODEL}params.model_cfg.num_quantiles": "atoms",
+    f"{EXPERIMENT}env.name": "env",
+    f"{EXPERIMENT}env.max_episode_steps": "horizon",
+    f"{EXPERIMENT}device": "device",
+    f"{EXPERIMENT}test_num": "evaluation_num_episodes",
+    f"{EXPERIMENT}num_workers": "num_workers",
+}
+"""RLcycle's settings, and the flags that mean the same."""
+
+INSTEAD = {
+    f"{HYPER}per_beta_total_steps": "beta rises over the whole run; leave it out",
+    f"{HYPER}q_reg_coeff": "there is no penalty on values; leave it out",
+    f"{HYPER}actor_gradient_clip": "gradients of actors are not clipped; leave it out",
+    f"{HYPER}critic_gradient_clip": "gradients of critics are not clipped; leave it out",
+    f"{HYPER}max_exploratory_steps": "actions are random until learning starts, at learning_starts=",
+    f"{HYPER}noise_mu": "noise has mean 0; leave it out",
+    f"{MODEL}class": "the algorithm says it, trainer=",
+    f"{MODEL}params.model_cfg.v_min": "give both ends, as value_range=-10,10",
+    f"{MODEL}params.model_cfg.v_max": "give both ends, as value_range=-10,10",
+    f"{MODEL}params.model_cfg.use_conv": "the observations say it, or encoder=",
+    f"{EXPERIMENT}agent": "the algorithm says it, trainer=",
+    f"{EXPERIMENT}learner": "the algorithm says it, trainer=",
+    f"{EXPERIMENT}loss": "the algorithm says it, trainer=",
+    f"{EXPERIMENT}action_selector": "the algorithm says it, trainer=",
+    f"{EXPERIMENT}experiment_name": "runs are named by what they are; output_dir= says where they go",
+    f"{EXPERIMENT}env.is_atari": "the environment says it; leave it out",
+    f"{EXPERIMENT}env.is_discrete": "the environment says it; leave it out",
+    f"{EXPERIMENT}env.frame_stack": "the environment says it; leave it out",
+    f"{EXPERIMENT}log_wandb": "name a project, with wandb=",
+    f"{EXPERIMENT}total_num_episodes": "runs are counted in env steps, total_env_steps=",
+    f"{EXPERIMENT}test_interval": "evaluations come every so many iterations, evaluation_interval=",
+    f"{EXPERIMENT}render_train": "interreplay evaluate RUN --video FILE shows a trained policy",
+    f"{EXPERIMENT}render_test": "interreplay evaluate RUN --video FILE shows a trained policy",
+}
+"""RLcycle's settings that are none here, and what to do."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train as RLcycle's words ask for.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code of `interreplay.experiments.commands.train.main`; 2 for an unknown word, or without any.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    prog = sys.argv[0].rsplit("/", 1)[-1]
+    if not words:
+        print(usage(prog))
+        return 2
+    return outcome.run(prog, lambda: train.main(translated(words)))
+
+
+def usage(prog: str) -> str:
+    """Return how to call it."""
+    lines = [
+        f"usage: {prog} configs=NAME [configs.hyper_params.KEY=VALUE ...] [KEY=VALUE ...] [FLAGS]",
+        "",
+        f"such as: {prog} configs=cartpole/dqn configs.hyper_params.batch_size=64",
+        f"configurations: {', '.join(names())}",
+        "--help lists the flags",
+    ]
+    return "\n".join(lines)
+
+
+def translated(words: Sequence[str]) -> list[str]:
+    """Return RLcycle's words as flags and ``key=value`` words, all others as they are.
+
+    Raises:
+        UsageError: RLcycle has no such setting, or it has no counterpart; RLcycle itself reads the first as None.
+    """
+    asked = [word.partition("=")[2] for word in words if word.startswith("configs=")]
+    if len(asked) > 1:
+        raise UsageError(f"configs= is given {len(asked)} times; expected one name such as {DEFAULT}")
+    others = [word for word in words if not word.startswith("configs=")]
+    bare = all("=" in word and not word.startswith("-") for word in others)
+    config = asked or ([DEFAULT] if bare else [])
+    trainer = [word for word in others if word.startswith("trainer=")]
+    named = completed({"config": config[0]}, trainer).get("trainer") if config else None
+    found = [f"--config={name}" for name in config]
+    for word in others:
+        found += _setting(word, named in VARIANTS) if word.startswith("configs.") else [word]
+    return found
+
+
+def _setting(word: str, of_values: bool) -> list[str]:
+    key, equals, text = word.partition("=")
+    if key in INSTEAD:
+        raise UsageError(f"{key}: {INSTEAD[key]}")
+    if key not in SETTINGS or not equals:
+        raise UsageError(_unknown(key) if equals else f"{word}: expected a value, as in {word}=1")
+    try:
+        return [f"{SETTINGS[key]}={_converted(key, text)}", *_beside(key, text, of_values)]
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"{key} {error}") from None
+
+
+def _converted(key: str, text: str) -> str:
+    """Return a value as it is called here."""
+    if key == f"{HYPER}use_per":
+        return "PER" if boolean(text) else "Uniform"
+    return str(1 / whole(1)(text)) if key == f"{HYPER}train_freq" else text
+
+
+def _beside(key: str, text: str, of_values: bool) -> list[str]:
+    """Return what has to be said beside a setting: RLcycle updates by steps, and moves targets at every update."""
+    if key == f"{HYPER}train_freq":
+        return [f"rollout_fragment_length={text}"]
+    return ["target_update_period=1"] if key == f"{HYPER}tau" and of_values else []
+
+
+def _unknown(key: str) -> str:
+    lasts = {known.rpartition(".")[2]: known for known in (*INSTEAD, *SETTINGS)}
+    close = difflib.get_close_matches(key.rpartition(".")[2], lasts, n=1, cutoff=0.5)
+    near = f"did you mean {lasts[close[0]]}?" if close else ""
+    groups = f"accepted: settings of {', '.join(group.rstrip('.') for group in (HYPER, MODEL, EXPERIMENT))}"
+    return f"unknown setting {key}; {near or groups}; flags go by their own names, such as hiddens=256,256"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

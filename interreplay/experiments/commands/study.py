@@ -1,0 +1,242 @@
+"""Many runs: a grid from a study file or from flags, several at a time. ``--help`` lists the flags."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from interreplay.errors import UsageError
+from interreplay.experiments.commands.study_checks import check, check_processors, found, without_updates
+from interreplay.experiments.commands.study_search import check_search, searched, sequential, with_draws
+from interreplay.experiments.commands.train import asked_list
+from interreplay.experiments.flags.config_files import completed
+from interreplay.experiments.flags.original_flags import RENAMED
+from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser, program
+from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
+from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
+from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.process.processors import chosen_device, own_gpus
+from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
+from interreplay.experiments.studies import inputs_file, results_table, study_file
+from interreplay.experiments.studies.entries import as_seeds
+from interreplay.experiments.studies.grid import SettingsResolver, expand, typed
+from interreplay.experiments.studies.progress import StudyReporter
+from interreplay.experiments.studies.results_table import WIDTH
+from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
+from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER
+from interreplay.runs.folder_lock import held
+from interreplay.runs.results.reader import curve
+from interreplay.runs.run_folder import check_name
+
+NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
+WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
+"""Flags that say what to run."""
+LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda settings: found(settings).name)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a study.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0 when all runs are finished, 1 when some failed for good, 2 after an error in what was asked
+        for, 75 after SIGTERM with everything saved (the same command resumes), 130 after Ctrl-C.
+    """
+    return make_parser().run(act, argv)
+
+
+def make_parser() -> FlagParser:
+    """Make the parser of the study's own flags and those of ``custom_training`` that it does not state otherwise."""
+    settings = {title: tuple(flag for flag in flags if flag.in_study is None) for title, flags in GROUPS.items()}
+    settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
+    parser = FlagParser(
+        STUDY_GROUPS | settings,
+        elsewhere=RENAMED | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
+        common=[*COMMON, *(flag.name for flags in STUDY_GROUPS.values() for flag in flags)],
+        usage="%(prog)s [FLAGS] [STUDY.yaml]",
+        description="Many runs of custom_training.py: buffers x environments x seeds.",
+    )
+    parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
+    return parser
+
+
+def act(given: Mapping[str, Any]) -> int:
+    """Do what the flags ask for; return the exit code."""
+    if listed := asked_list(given):
+        print(listed)
+        return 0
+    resumed = "resume" in given
+    if not WHAT & given.keys():
+        raise UsageError(
+            "there is nothing to run; expected a study file, or --buffers, --envs and the like, such as: "
+            f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists the flags)"
+        )
+    if resumed and (more := sorted(WHAT & given.keys() - {"resume"})):
+        raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")
+    study, folder = (read_back if resumed else read_new)(given)
+    study = replace(
+        study, execution=Execution(**asdict(study.execution) | {k: given[k] for k in EXECUTION if k in given})
+    )
+    if given.get("count"):
+        print(len(study.runs))
+        return 0
+    if given.get("run", 0) >= len(study.runs):
+        raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
+    numbers = [given["run"]] if "run" in given else range(len(study.runs))
+    address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
+    check(study, numbers, here=address == "local", files=address == "local")
+    if idle := without_updates(study):
+        print(idle, flush=True)
+    if given.get("dry_run"):
+        from interreplay.experiments.tune.cost_estimate import describe_cost
+
+        print(describe_cost(study, folder, [settings_of(study, folder, run) for run in study.runs]))
+        return 0
+    check_search(study, given)
+    if address == "local":
+        settings = [vars(settings_for(study.runs[number].given())) for number in numbers]
+        check_processors(study.execution, settings, "run" in given)
+    study = folder.begin(study)
+    if "run" in given:
+        return run_one(study, folder, given["run"])
+    with held(folder.path, "the study"):
+        return run_all(study, folder, address)
+
+
+def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
+    """Return the study in the folder that ``--resume`` names."""
+    folder = StudyFolder.at(given["resume"], "--resume")
+    return folder.read(), folder
+
+
+def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
+    """Return the study that a file, an inputs file or flags describe."""
+    settings = {name: given[name] for name, flag in FLAGS.items() if name in given and flag.in_study is None}
+    if "inputs" in given:
+        parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
+        runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
+        contents: dict[str, Any] = {}
+        if more := sorted({"study", *GRID} & given.keys() | settings.keys()):
+            raise UsageError(f"--inputs says what to run; put {', '.join(more)} into the file, or leave it out")
+        if "output_dir" not in given and len(set(folders)) > 1:
+            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; say one with --output_dir")
+        home = Path(folders[0]) if folders else Path("results")
+    else:
+        contents = study_file.read(Path(given["study"]), FILE_KEYS) if "study" in given else {}
+        contents |= {name: given[name] for name in GRID if name in given}
+        if "seeds" in given:
+            contents["seeds"] = as_seeds(given["seeds"])
+        contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
+        runs = expand(contents, LANGUAGE)
+        name = Path(given.get("study", "study")).stem
+        check_name(name, "the study file's name")
+        home = Path("results", name)
+    search = {name: given.get(name, contents.get(name)) for name in (*SEARCH, "searcher")}
+    runs = searched(runs, search, LANGUAGE)
+    execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
+    if search["searcher"] == TPE:
+        execution = replace(execution, search=dict(search["search"]))
+    return Study(runs, execution), StudyFolder.at(given.get("output_dir", str(home)))
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings from flags as a study file would have them."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+
+def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float | None = None) -> dict[str, Any]:
+    """Return a run's settings, as ``custom_training`` would have them, with threads and device as it is given here.
+
+    Args:
+        study: The study.
+        folder: Its folder.
+        run: One of its runs.
+        gpus: That there are for the run; those of the study for None.
+    """
+    settings: SimpleNamespace = settings_for(run.given())
+    settings.device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
+    return vars(settings) | {"threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
+
+
+def run_one(study: Study, folder: StudyFolder, number: int) -> int:
+    """Run one run here; return the exit code."""
+    run = study.runs[number]
+    from interreplay.experiments.tune.single_run import run_single
+
+    print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
+    uri = folder.store.uri if folder.store else ""
+    settings = settings_of(study, folder, run, own_gpus())
+    code = run_single(folder.trial(run), settings, study.execution, sys.stdout, uri)
+    folder.fetch()
+    results_table.write(folder, study.runs)
+    return code
+
+
+def run_all(study: Study, folder: StudyFolder, address: str) -> int:
+    """Run what is not finished yet through Ray Tune, then print the table; return the exit code."""
+    todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
+    done = len(study.runs) - len(todo)
+    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.place}", flush=True)
+    code = 0
+    if todo:
+        from interreplay.experiments.tune import run_study
+        from interreplay.experiments.tune.hyperparameter_search import scheduler as make_scheduler
+
+        say = functools.partial(print, flush=True)
+        jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
+        searcher = sequential(study, folder, LANGUAGE, lambda run: settings_of(study, folder, run))
+        execution = run_study.start(address, study.execution, jobs, say)
+        curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
+        scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
+        reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, sys.stdout)
+        try:
+            code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler, searcher)
+        finally:
+            reporter.close()
+        folder.fetch()
+        for run in todo:
+            if run.name in reporter.failed:
+                folder.trial(run).note(state=FAILED)
+    return summary(study, folder, code)
+
+
+def summary(study: Study, folder: StudyFolder, code: int) -> int:
+    """Write and print the tables; return the exit code."""
+    study = with_draws(study, folder, LANGUAGE)
+    rows, table = results_table.write(folder, study.runs)
+    where = f"{folder.place}/{results_table.TABLE}"
+    print(f"\n{results_table.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")
+    if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
+        head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
+        best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
+        print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
+        print(f"the first: {results_table.as_command(best)}")
+    failed = [row for row in rows if row["state"] == FAILED]
+    if failed:
+        lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
+        print(f"\n{results_table.aligned(lines, width=WIDTH)}")
+    left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
+    timed_out = any(row["state"] == INTERRUPTED for row in rows)
+    again = f"{program()} --resume {shlex.quote(folder.place)}"
+    if left:
+        print(f"{left} of {len(rows)} runs are left; go on with: {again}", flush=True)
+    elif failed:
+        print(f"{len(failed)} of {len(rows)} runs failed; try them again with: {again}", flush=True)
+    if left and (code or (timed_out and not failed)):
+        return code or RESUMABLE  # --max_time ends runs without a signal
+    return int(bool(failed or left))
+
+
+if __name__ == "__main__":
+    before_anything_is_to_save()
+    sys.exit(main())

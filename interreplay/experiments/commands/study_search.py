@@ -1,0 +1,128 @@
+"""Searches in studies: which runs they are, what was drawn for them, and who draws for those that are left."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from interreplay.errors import UsageError
+from interreplay.experiments.flags.run_flags import CATALOGUE
+from interreplay.experiments.studies.grid import SettingsResolver, with_values
+from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
+from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.trial_folder import DRAWN, OVER
+from interreplay.runs.results.reader import curve
+
+Job = tuple[Path, dict[str, Any]]
+
+
+def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
+    """Return the runs, those that take searched settings as often as there are draws.
+
+    Args:
+        runs: The study's.
+        given: ``search``, ``num_samples`` and ``searcher``.
+        resolver: What flags mean.
+
+    Raises:
+        UsageError: The search is none, or of another kind of study.
+    """
+    search, one_by_one = given["search"], given.get("searcher") == TPE
+    if search is None:
+        if one_by_one:
+            raise UsageError(f"--searcher {TPE} needs --search, the settings to be searched")
+        return runs
+    if not isinstance(search, dict) or not search:
+        raise UsageError(f"search {search!r}: expected a mapping such as {{k: randint(3,30)}}")
+    if one_by_one and len(runs) != 1:
+        raise UsageError(
+            f"--searcher {TPE} compares single runs, and the study has {len(runs)}; give one buffer, environment, "
+            "trainer and seed, or --searcher random"
+        )
+    from interreplay.experiments.tune.hyperparameter_search import domains, sampled
+
+    if one_by_one:
+        from interreplay.experiments.tune.sequential_search import distributions
+
+        require_optuna(Execution(searcher=TPE))
+        distributions(domains(search))
+    return sampled(runs, search, given["num_samples"] or 10, resolver, CATALOGUE)
+
+
+def check_search(study: Study, given: Mapping[str, Any]) -> None:
+    """Refuse a search that cannot be carried out.
+
+    Raises:
+        UsageError: Naming the flag.
+    """
+    how = study.execution
+    if how.searcher == TPE or how.scheduler == "median":
+        require_optuna(how)
+    if "run" in given and how.searcher == TPE:
+        raise UsageError(f"--run {given['run']}: --searcher {TPE} decides one run after another; leave --run out")
+    if how.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
+        raise UsageError(f"--scheduler {how.scheduler} compares returns, so it takes one environment only")
+
+
+def require_optuna(execution: Execution) -> None:
+    """Refuse what needs Optuna where it is not installed.
+
+    Raises:
+        UsageError: Naming the flag.
+    """
+    if importlib.util.find_spec("optuna") is None:
+        word = f"--searcher {TPE}" if execution.searcher == TPE else f"--scheduler {execution.scheduler}"
+        raise UsageError(f"{word} needs optuna: pip install 'interreplay[search]'")
+
+
+def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) -> Study:
+    """Return a study with the values that its runs have by now, where one is decided after another."""
+    if study.execution.searcher != TPE:
+        return study
+    drawn = [folder.trial(run).drawn() for run in study.runs]
+    runs = [
+        run if values is None else with_values(run, values, resolver)
+        for run, values in zip(study.runs, drawn, strict=True)
+    ]
+    return replace(study, runs=runs)
+
+
+def sequential(
+    study: Study, folder: StudyFolder, resolver: SettingsResolver, settings_of: Callable[[PlannedRun], dict[str, Any]]
+) -> Any:
+    """Return who draws for the runs that are left, told what became of the others; None where all was drawn before.
+
+    Args:
+        study: The study, as it was planned.
+        folder: Its folder.
+        resolver: What flags mean.
+        settings_of: Returns the settings of a run.
+    """
+    if study.execution.searcher != TPE:
+        return None
+    from interreplay.experiments.tune.hyperparameter_search import domains
+    from interreplay.experiments.tune.sequential_search import SequentialSearch, Slot
+
+    def job_of(run: PlannedRun) -> Callable[[Mapping[str, Any]], Job]:
+        def job(values: Mapping[str, Any]) -> Job:
+            settings = settings_of(with_values(run, dict(values), resolver))
+            folder.trial(run).note_drawn(dict(values))
+            folder.publish(DRAWN)
+            return folder.path.absolute() / run.name, settings
+
+        return job
+
+    trials = {run.name: folder.trial(run) for run in study.runs}
+    over = {name for name, trial in trials.items() if trial.status()["state"] in OVER}
+    left = [Slot(trials[run.name].drawn(), job_of(run)) for run in study.runs if run.name not in over]
+    before = [(trials[name].drawn() or {}, last_return(trials[name].path)) for name in sorted(over)]
+    return SequentialSearch(domains(study.execution.search), left, before)
+
+
+def last_return(path: Path) -> float:
+    """Return the newest return of a run, NaN where it has none."""
+    values: Sequence[tuple[int, float]] = curve(path)
+    return values[-1][1] if values else float("nan")

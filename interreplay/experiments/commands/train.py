@@ -1,0 +1,252 @@
+"""The main job: flags, an RLlib configuration, training, and a report. ``--help`` lists the flags."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import shlex
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from interreplay.errors import (
+    EnvironmentFailure,
+    NonFiniteError,
+    RunFailure,
+    RunnerLost,
+    TrainingDiverged,
+    UsageError,
+    in_words,
+    is_request_to_end,
+)
+from interreplay.experiments.commands.preparation import prepared
+from interreplay.experiments.flags import presets
+from interreplay.experiments.flags.config_files import origins_named
+from interreplay.experiments.flags.part_flags import short
+from interreplay.experiments.flags.reading import program
+from interreplay.experiments.flags.replay_flags import list_buffers
+from interreplay.experiments.flags.run_flags import CATALOGUE, DEFAULTS
+from interreplay.experiments.flags.training_flags import make_parser
+from interreplay.experiments.process import outcome
+from interreplay.experiments.process.hang_watch import HangWatch
+from interreplay.experiments.process.outcome import GREEN, colored, folded
+from interreplay.experiments.process.progress import Reporter
+from interreplay.experiments.process.signals import RESUMABLE, Interrupts
+from interreplay.experiments.studies.trial_folder import STATUS
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.runs.checkpoints.best import best_of, inside
+from interreplay.runs.folder_lock import held
+from interreplay.runs.resume import note_changed_rates, reopen, restore, run_folder_of, unwritten
+from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
+
+if TYPE_CHECKING:
+    from interreplay.experiments.training.train_loop import Training
+
+PATIENCE = 10.0
+"""Seconds to wait for another process that holds the run, such as one that is just saving and ending."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a training job.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0, 1 when the run failed, 2 after an error that the user can mend, 75 after SIGTERM, 130 after
+        Ctrl-C.
+    """
+    return make_parser().run(act, argv)
+
+
+def act(given: Mapping[str, Any]) -> int:
+    """Do what the flags ask for; return the exit code."""
+    if listed := asked_list(given):
+        print(listed)
+        return 0
+    if "resume" not in given:
+        if given.get("best"):
+            raise UsageError("--best is about a run that is resumed; give --resume RUN, too")
+        return run(given, [], None)
+    home = run_folder_of(chosen_checkpoints(given)[0], given.get("output_dir"))
+    if home is None:
+        return run(given, chosen_checkpoints(given), None)
+    if (home / STATUS).exists():
+        raise UsageError(
+            f"{home} is a run of the study {home.parent}; go on with: "
+            f"cluster_run.py --resume {shlex.quote(str(home.parent))}; --output_dir makes a run of its own of it"
+        )
+    ensure_writable(home)
+    with held(home, "a run", PATIENCE):
+        return run(given, chosen_checkpoints(given), home)  # as they are now that nobody else works there
+
+
+def chosen_checkpoints(given: Mapping[str, Any]) -> list[Path]:
+    """Return the checkpoints that ``--resume`` may start from, the best first; one alone with ``--best``."""
+    return [best_of(given["resume"])] if given.get("best") else find_checkpoints(given["resume"])
+
+
+def asked_list(given: Mapping[str, Any]) -> str:
+    """Return the list that a flag asks for, "" where none does."""
+    if given.get("list_buffers"):
+        return list_buffers(CATALOGUE)
+    return presets.listed() if given.get("list_presets") else ""
+
+
+def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> int:
+    """Start or resume a run and train to its end.
+
+    Args:
+        given: Flags and their values.
+        checkpoints: Those to resume from, the best first; none begins a run.
+        home: The run's folder, held by this process; None for a new one.
+
+    Returns:
+        The exit code.
+    """
+    with origins_named(given):
+        settings, lines = prepared(given, checkpoints, home)
+    print("\n".join(folded(line, sys.stdout) for line in lines if line), flush=True)
+
+    # Ray takes seconds to import: only after what can be refused without it.
+    from interreplay.experiments.training.build import build
+    from interreplay.experiments.training.trackers import trackers
+    from interreplay.rllib import ray_session
+
+    ray_session.prepare_host(settings.threads, settings.num_workers)
+    logs = trackers(settings.wandb, settings.mlflow, resume="allow")
+    algo = build(ALGORITHMS[settings.trainer].config, settings)
+    timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
+    try:
+        checkpoint = restore(algo, checkpoints, print) if checkpoints else None
+        if checkpoint:
+            note_changed_rates(settings, checkpoint, algo.env_steps, print)
+        if home and checkpoint:
+            folder = reopen(home, checkpoint, algo.env_steps, settings.total_env_steps, print)
+            return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
+        folder = RunFolder.create(Path(settings.output_dir), run_name(settings))
+        with held(folder.path, "a run", PATIENCE):
+            return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
+    finally:
+        algo.stop()
+
+
+def run_name(settings: SimpleNamespace) -> str:
+    """Return the beginning of the run folder's name: algorithm, environment, replay method, its parts, preset, seed."""
+    method = [short(settings.buffer)]
+    parts = (value for value in settings.buffer_args.values() if isinstance(value, Mapping) and "type" in value)
+    method += [short(str(part["type"])) for part in parts]
+    shipped = settings.preset in (*presets.names(), presets.NONE)
+    if not shipped or (settings.preset != presets.NONE and not presets.load(settings.preset).automatic):
+        method.append(Path(settings.preset).stem)
+    return f"{short(settings.trainer)}_{settings.env}_{'-'.join(method)}_s{settings.seed}"
+
+
+def train(
+    algo: Any,
+    settings: SimpleNamespace,
+    folder: RunFolder,
+    trackers: Sequence[Any] = (),
+    hang_timeout: float = 0.0,
+    result: dict[str, Any] | None = None,
+) -> int:
+    """Train to the end or to a signal, with results and checkpoints on disk.
+
+    Args:
+        algo: The algorithm, new or restored.
+        settings: The run's.
+        folder: The run's, held by this process.
+        trackers: Further loggers.
+        hang_timeout: Seconds without a sign of life after which the process ends itself; 0 for never.
+        result: A row of results that a full disk kept out of the run's files.
+
+    Returns:
+        The exit code.
+    """
+    from interreplay.experiments.training.time_estimate import describe_updates
+    from interreplay.experiments.training.trackers import offline_runs
+    from interreplay.experiments.training.train_loop import Training
+
+    if told := describe_updates(algo, settings):
+        print(told, flush=True)
+    again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
+    alone = getattr(settings, "updates", None) is not None
+    unit, warm_up = ("updates", 0) if alone else ("steps", getattr(settings, "learning_starts", 0))
+    reporter = Reporter(
+        settings.total_env_steps,
+        algo.env_steps,
+        sys.stdout,
+        quiet=settings.quiet,
+        unit=unit,
+        warm_up=warm_up,
+        best=max(folder.returns(evaluations=True), default=math.nan),
+    )
+    training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
+    watch = HangWatch(
+        folder.path, hang_timeout, training.pulse, lambda line: outcome.write_past_the_streams(f"{line}; {again}")
+    )
+    try:
+        with Interrupts(training.stop, training.save_soon) as interrupts, watch:
+            for result in training.iterations():
+                reporter.iteration(algo.env_steps, result)
+    except BaseException as error:
+        if is_request_to_end(error):
+            raise
+        rescue(error, training, again)
+        raise
+    finally:
+        reporter.close()
+    summary = reporter.summary(algo.env_steps, max(folder.returns(evaluations=True), default=math.nan))
+    print(colored(summary, GREEN, sys.stdout) if training.complete else summary)
+    print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}{best_told(folder)}")
+    if settings.wandb and (line := offline_runs(folder.path)):
+        print(line)
+    if training.complete:
+        if training.stop_reason:
+            print(f"ended before {settings.total_env_steps:,} {unit}: {training.stop_reason}")
+        return 0
+    if training.timed_out:
+        print(f"--max_time {settings.max_time} is over; {again}")
+        return RESUMABLE
+    print(f"stopped early; {again}")
+    return interrupts.exit_code
+
+
+def best_told(folder: RunFolder) -> str:
+    """Return which checkpoint is the best, for the end of a line; "" where none is kept."""
+    return "".join(f", best {path.name}" for path in inside(folder.path)[-1:])
+
+
+def rescue(error: BaseException, training: Training, again: str) -> None:
+    """Save what an error left whole, and raise what says so in one line in its place; a bug keeps its traceback.
+
+    Args:
+        error: What ended the training.
+        training: Of which run.
+        again: How to resume it.
+
+    Raises:
+        UsageError: After values that are not finite.
+        RunFailure: After an error of the environment, where a runner was lost, or where training diverged.
+    """
+    if isinstance(error, NonFiniteError):  # the checkpoint may stand right before the same error
+        raise UsageError(f"{error}; {training.rescue()}") from error
+    if isinstance(error, UsageError):
+        return
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # of what can no longer be ended; the reason is said below
+    report = training.folder.path / "error.txt"
+    with contextlib.suppress(OSError):  # of a full disk
+        report.write_text("".join(traceback.format_exception(error)))
+    if isinstance(error, TrainingDiverged):  # a resumed run would diverge again
+        raise RunFailure(f"{error}; {training.last_checkpoint()}; {report} holds the traceback") from error
+    if isinstance(error, EnvironmentFailure | RunnerLost) or not isinstance(error, Exception):
+        reason = str(error) if isinstance(error, Exception) else f"the run was ended by {in_words(error)}"
+        raise RunFailure(f"{reason}; {training.rescue()}; {report} holds the traceback; {again}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

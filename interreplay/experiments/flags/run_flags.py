@@ -1,0 +1,237 @@
+"""The flags of a run: type, default, what each does and is about, and what the original work's flags mean here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from interreplay.experience.recipes import methods_and_models
+from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
+from interreplay.experiments.flags.environment_flags import ENVIRONMENT_FLAGS
+from interreplay.experiments.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
+from interreplay.experiments.flags.offline_flags import OFFLINE_FLAGS
+from interreplay.experiments.flags.original_flags import ORIGINAL_REPLAY_FLAGS
+from interreplay.experiments.flags.part_flags import PART_FLAGS
+from interreplay.experiments.flags.reading import Flag, scoped
+from interreplay.experiments.flags.values import (
+    assignment,
+    boolean,
+    choice,
+    duration,
+    method_name,
+    number,
+    seed,
+    updates_per_step,
+    whole,
+)
+from interreplay.learning.algorithms_table import ALGORITHMS
+
+CATALOGUE = methods_and_models()
+
+_changeable = partial(Flag, scope="execution", changeable=True)
+_invocation = partial(Flag, scope="invocation", in_study="")
+
+GROUPS: dict[str, tuple[Flag, ...]] = {
+    "what to train": (
+        Flag(
+            "trainer",
+            str,
+            "SAC",
+            f"algorithm: {', '.join(ALGORITHMS)}, or module:Class of your own",
+            scope="identity",
+            in_study="trainers",
+        ),
+        Flag(
+            "env",
+            str,
+            "InvertedPendulum-v5",
+            "Gymnasium id, also module:Env-v0; retired versions mean the newest; many change defaults, and say so",
+            scope="identity",
+            in_study="envs",
+        ),
+        Flag(
+            "preset",
+            str,
+            None,
+            "defaults by environment and algorithm, also a .yaml file; the environment's own if none is given",
+            scope="identity",
+        ),
+        _invocation(
+            "config",
+            str,
+            None,
+            "settings from a .yaml file, or from one of the folder configs such as cartpole/dqn; flags, and words like"
+            " gamma=.95 replace them",
+        ),
+        _invocation("list_presets", boolean, False, "print the presets, one line each, and do nothing else"),
+        *ENVIRONMENT_FLAGS,
+        _changeable(
+            "total_env_steps", whole(0), 15_000, "environment steps of the whole run, those before a --resume included"
+        ),
+        _changeable(
+            "max_time", duration, None, "save and end after this time in this process; exit code 75, --resume continues"
+        ),
+        _changeable(
+            "stop_at_return",
+            number(),
+            None,
+            "end at the first evaluation with at least this mean return; without evaluations, the return in training",
+        ),
+        _changeable(
+            "stop_without_improvement",
+            whole(1),
+            None,
+            "end after this many evaluations in a row without a new best mean return",
+        ),
+        Flag("seed", seed, 0, "two runs with one seed give one result", scope="identity", in_study="seeds"),
+        Flag(
+            "resume",
+            Path,
+            None,
+            "go on from this run's folder or from one of its checkpoint_* folders",
+            scope="invocation",
+            in_study="--resume",
+        ),
+        _invocation(
+            "best", boolean, False, "with --resume: go on from the best checkpoint of the run, not from its newest"
+        ),
+    ),
+    "replay": (
+        Flag(
+            "buffer",
+            method_name,
+            None,
+            f"replay method: {', '.join(CATALOGUE)} (default: Uniform), or module:Class of your own",
+            scope="method",
+            in_study="buffers",
+        ),
+        _invocation("list_buffers", boolean, False, "print the replay methods, one line each, and do nothing else"),
+        Flag(
+            "buffer_arg",
+            assignment,
+            (),
+            "argument of the replay method, such as k=10; may be repeated",
+            repeat=True,
+            scope="method",
+            in_study="buffers",
+        ),
+        *PART_FLAGS,
+        REPLAY_PARAMETERS,
+        Flag("buffer_size", whole(1), 1_000_000, "transitions to keep", aliases=("capacity",)),
+        loop_flag("learning_starts"),
+        ALGORITHM_FLAGS["train_batch_size"],
+        loop_flag(
+            "updates_per_step",
+            type=updates_per_step,
+            help="updates per environment step, or a,b: b updates per a steps",
+            aliases=("round_robin_weights",),
+            many=True,
+        ),
+        loop_flag("n_step"),
+        loop_flag("normalize_observations", type=boolean),
+        loop_flag("scale_rewards", type=boolean),
+    ),
+    "recorded experience": OFFLINE_FLAGS,
+    "learner": (
+        Flag("gamma", number(0, 1), 0.99, "discount factor"),
+        *(flag for name, flag in ALGORITHM_FLAGS.items() if name != "train_batch_size"),
+    ),
+    "sampling and machine": (
+        Flag("num_workers", whole(0), 0, "processes that sample; 0 samples in this one"),
+        Flag("num_envs_per_worker", whole(1), 1, "environments per sampling process"),
+        Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
+        Flag(
+            "device",
+            choice("cpu", "cuda", "auto"),
+            "cpu",
+            "where the networks are trained and the buffer lives; auto: a GPU where there is one",
+            scope="execution",
+        ),
+        _changeable("threads", whole(1), 1, "CPU threads of the learner", in_study="cpus_per_trial"),
+        Flag(
+            "hang_timeout",
+            number(0),
+            1800.0,
+            "seconds without an env step or an update until the process ends itself; 0 for never",
+            scope="invocation",
+            changeable=True,
+            in_study="hang_timeout",
+        ),
+        loop_flag("matrix_dtype"),
+    ),
+    "evaluation and results": (
+        loop_flag("steps_per_iteration", aliases=("timesteps_per_iteration",), scope="execution"),
+        _changeable(
+            "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 for none"
+        ),
+        Flag("evaluation_num_episodes", whole(1), 5, "episodes per evaluation", scope="execution", changeable=True),
+        _changeable(
+            "evaluation_num_envs",
+            whole(1),
+            5,
+            "copies of the environment in which the episodes of an evaluation run side by side",
+        ),
+        loop_flag("on_manifold_rows", scope="execution"),
+        _changeable("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 for one at the end only"),
+        _changeable("keep_checkpoints", whole(1), 2, "how many of the newest checkpoints stay"),
+        _changeable(
+            "keep_best",
+            boolean,
+            True,
+            "keep the checkpoint of the best evaluation, or of the best training return without evaluations, beside"
+            " the newest",
+        ),
+        _changeable(
+            "output_dir",
+            Path,
+            Path("results"),
+            "folder in which the run's own folder is made",
+            aliases=("local_dir", "results_dir"),
+            in_study="--output_dir",
+        ),
+        _changeable(
+            "wandb", str, None, "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it on disk"
+        ),
+        _changeable("mlflow", str, None, "also log to this experiment of MLflow; with URI/ before it, at that place"),
+        _changeable("video_to_tensorboard", boolean, False, "a video of the first episode of every evaluation"),
+        _changeable("quiet", boolean, False, "no progress; only the first lines, the summary and errors", in_study=""),
+    ),
+    "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
+    "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
+}
+
+COMMON = (
+    *("trainer", "env", "preset", "config", "total_env_steps", "max_time", "stop_at_return", "seed", "resume"),
+    *("buffer", "buffer_arg", "list_buffers", "list_presets", "buffer_size", "learning_starts", "train_batch_size"),
+    *("updates_per_step", "offline_data", "gamma", "hiddens", "lr", "actor_lr", "critic_lr", "num_workers", "device"),
+    *(
+        "steps_per_iteration",
+        "evaluation_interval",
+        "evaluation_num_episodes",
+        "checkpoint_freq",
+        "output_dir",
+        "quiet",
+    ),
+)
+"""Flags that are used most, which ``--help`` prints."""
+FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
+DEFAULTS = {name: flag.default for name, flag in FLAGS.items()}
+ALIASES = {alias: name for name, flag in FLAGS.items() for alias in flag.aliases}
+
+
+def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same settings by their names of today; files and checkpoints may have older ones."""
+    return {ALIASES.get(name, name): value for name, value in settings.items()}
+
+
+def with_scope(*scopes: str) -> frozenset[str]:
+    """Return the names of the flags of these scopes."""
+    return frozenset(name for name, flag in FLAGS.items() if flag.scope in scopes)
+
+
+INVOCATION = with_scope("invocation")
+METHOD = with_scope("method")
+CHANGEABLE = frozenset(name for name, flag in FLAGS.items() if flag.changeable)
+"""Settings that a resumed run may change; everything else is the checkpoint's."""

@@ -1,0 +1,72 @@
+"""Algorithms by the names that people give to `rllib train --run`: ours, and those that come with RLlib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
+from ray.rllib.algorithms.sac import SACConfig
+from ray.tune.registry import ENV_CREATOR, _global_registry
+
+from interreplay.environments.lookup import find_environment
+from interreplay.errors import UsageError, accepted_names
+from interreplay.experiments.training.build import new_config
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions, is_algorithm
+from interreplay.rllib.stock.configs import StockDQNConfig, StockSACConfig
+
+WITH_OUR_BUFFERS = {DQNConfig: StockDQNConfig, SACConfig: StockSACConfig}
+STOCK = "-stock"
+
+
+def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmConfig:
+    """Return the configuration of an algorithm for an environment, all else at its defaults.
+
+    SAC and the like are ours; ``SAC-stock`` is RLlib's.
+
+    Args:
+        run: A name, such as ``"SAC"``, ``"PPO"`` or ``"SAC-stock"``.
+        env: A Gymnasium id, retired versions included, or a name registered with Ray Tune.
+        say: Told what a retired version was taken for.
+
+    Raises:
+        UsageError: For an unknown algorithm or environment, with the nearest name.
+    """
+    name, space = _environment(env, say)
+    stock = run.removesuffix(STOCK)
+    if is_algorithm(run):
+        if space is not None:
+            check_actions(run, name, space, "--run")
+        config = new_config(ALGORITHMS[run].config)
+    elif stock in STOCK_ALGORITHMS:
+        config = STOCK_ALGORITHMS[stock]()[1]
+    else:
+        raise UsageError(f"unknown algorithm {run!r}; {accepted_names(run, names())}")
+    return config.environment(name)
+
+
+def with_our_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
+    """Return RLlib's own algorithm as one that takes the replay methods of the catalogue; others as they are."""
+    made = WITH_OUR_BUFFERS.get(type(config))
+    return made().environment(config.env) if made else config
+
+
+def names() -> list[str]:
+    """Return what `config_for` knows, those of its own first."""
+    return [
+        *ALGORITHMS,
+        *(name for name in sorted(STOCK_ALGORITHMS) if name not in ALGORITHMS),
+        *(name + STOCK for name in ALGORITHMS if name in STOCK_ALGORITHMS),
+    ]
+
+
+def _environment(env: str, say: Callable[[str], object]) -> tuple[str, Any]:
+    """Return the name to train with and the action space, None where only the environment itself would tell."""
+    if _global_registry.contains(ENV_CREATOR, env):
+        return env, None
+    found = find_environment(env)
+    if found.note:
+        say(found.note)
+    return found.name, found.action_space

@@ -1,0 +1,195 @@
+"""Experiments: what `rllib train` runs, from flags or from a file of tuned examples, through Ray Tune."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.utils import replay_buffers as stock_buffers
+from ray.tune.search.variant_generator import generate_variants
+
+from interreplay.errors import UsageError, accepted_names
+from interreplay.experiments.rllib_command.algorithm_names import config_for, with_our_buffers
+from interreplay.experiments.rllib_command.resources import Room, check_room
+from interreplay.rllib.algorithms.loop_config import LoopConfig
+from interreplay.rllib.algorithms.rllib_names import explained
+from interreplay.rllib.algorithms.rllib_settings import settings_as_properties
+from interreplay.rllib.search_spaces import choices, is_search_space, with_choices
+
+# What RLlib called them before, and where they are now.
+RENAMED = {
+    "timesteps_total": "num_env_steps_sampled_lifetime",
+    "env_steps": "num_env_steps_sampled_lifetime",
+    "episode_reward_mean": "env_runners/episode_return_mean",
+    "episode_return_mean": "env_runners/episode_return_mean",
+    "sampler_results/episode_reward_mean": "env_runners/episode_return_mean",
+}
+REPLAY = "replay_buffer_config"
+MOST_CHECKED = 100
+"""Points of a grid that are checked before anything starts."""
+RESULTS = ("training_iteration", "time_total_s", "num_env_steps_sampled_lifetime", *RENAMED)
+"""At which a run may stop, beside those within a part of the results, such as ``evaluation/env_runners/...``."""
+
+
+@dataclass
+class Experiment:
+    """One algorithm on one environment.
+
+    Attributes:
+        name: Of the folder with its results.
+        run: The algorithm, as `algorithm_names.config_for` knows it.
+        env: The environment.
+        stop: Results at which it ends; whichever is reached first.
+        config: Settings of the algorithm; values may be ``{"grid_search": [...]}``.
+        num_samples: How often it is run.
+        checkpoint_freq: Iterations between checkpoints; 0 for one at the end only.
+        checkpoint_at_end: Whether there is one at the end.
+    """
+
+    name: str
+    run: str
+    env: str
+    stop: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    num_samples: int = 1
+    checkpoint_freq: int = 0
+    checkpoint_at_end: bool = True
+
+    def check(self, there: Room, share: bool = False) -> float:
+        """Return the most CPUs that one trial requests; reject an experiment that cannot be built or never starts.
+
+        Args:
+            there: What Ray hands out.
+            share: Whether processes may share CPUs where there are fewer than one trial requests.
+
+        Raises:
+            UsageError: A point of the grid cannot be built or requests more than there is, or `stop` names an
+                unknown result.
+        """
+        stop_criteria(self.stop)
+        cpus = 0.0
+        for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
+            point = configured(config_for(self.run, self.env, str), settings)
+            check(point)
+            cpus = max(cpus, check_room(point, there, share))
+        return cpus
+
+    def tuner(
+        self,
+        local_dir: Path,
+        verbose: int = 0,
+        say: Callable[[str], object] = str,
+        callbacks: Sequence[tune.Callback] = (),
+    ) -> tune.Tuner:
+        """Return Ray Tune's part, ready to `fit`.
+
+        Args:
+            local_dir: Folder in which the experiment's own is made.
+            verbose: How much Tune prints.
+            say: Takes a line about what a retired environment was replaced by.
+            callbacks: Tune's.
+        """
+        config = configured(config_for(self.run, self.env, say), self.config)
+        run_config = tune.RunConfig(
+            name=self.name,
+            storage_path=str(local_dir.absolute()),
+            stop=stop_criteria(self.stop),
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_frequency=self.checkpoint_freq, checkpoint_at_end=self.checkpoint_at_end
+            ),
+            verbose=verbose,
+            callbacks=list(callbacks),
+        )
+        tune_config = tune.TuneConfig(
+            num_samples=self.num_samples, trial_name_creator=partial(trial_name, config.algo_class.__name__, self.env)
+        )
+        return tune.Tuner(config.algo_class, param_space=config, run_config=run_config, tune_config=tune_config)
+
+
+def trial_name(algorithm: str, env: str, trial: Any) -> str:
+    """Return the name of a trial and the beginning of its folder's name."""
+    return f"{algorithm}_{env}_{trial.trial_id}".replace("/", "_")
+
+
+def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
+    """Return results at which to end, by their names of today.
+
+    Raises:
+        UsageError: For a result that there is not, which Tune would wait for, or a value that is no number.
+    """
+    for name, value in stop.items():
+        if name not in RESULTS and "/" not in name:
+            hint = accepted_names(name, RESULTS)
+            raise UsageError(f"stop: there is no result {name!r}; {hint}, or part/of/the/results")
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+            raise UsageError(f"stop: {name} {value!r}; expected a number")
+    return {RENAMED.get(name, name): value for name, value in stop.items()}
+
+
+def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> AlgorithmConfig:
+    """Return `config` with `settings`.
+
+    Raises:
+        UsageError: For a setting that the algorithm does not have.
+    """
+    settings = dict(settings)
+    if not isinstance(config, LoopConfig):
+        _check_names(config, settings)
+    replay = settings.pop(REPLAY, None)
+    if _is_ours(replay):
+        config = with_our_buffers(config)
+    try:
+        if isinstance(config, LoopConfig):
+            config.update_from_dict(settings if replay is None else {**settings, REPLAY: replay})
+            return config
+        config.update_from_dict(settings)
+        if is_search_space(replay):
+            # Tune's choice stays open; each of its points is what it would be alone.
+            config.replay_buffer_config = with_choices(
+                replay, lambda point: config.copy().training(**{REPLAY: point}).replay_buffer_config
+            )
+        elif replay is not None:
+            config.training(**{REPLAY: replay})
+    except TypeError as error:  # which begins with the algorithm's name
+        raise UsageError(str(error)) from error
+    except ValueError as error:
+        raise UsageError(f"{config.algo_class.__name__}: {error}") from error
+    return config
+
+
+def _check_names(config: AlgorithmConfig, settings: Mapping[str, Any]) -> None:
+    """Raise UsageError for settings that one of RLlib's own algorithms does not have, all in one message."""
+    known = [*vars(config), *settings_as_properties(type(config)), "lambda"]
+    known = [name for name in known if not name.startswith("_")]
+    unknown = [name for name in settings if name not in known]
+    if unknown:
+        raise UsageError(explained(config.algo_class.__name__, unknown, [], known, list_known=False))
+
+
+def _is_ours(replay: Any) -> bool:
+    """Return whether settings of a replay buffer, or any of those to choose from, name one that RLlib lacks."""
+    points = choices(replay) if is_search_space(replay) else [replay]
+    for point in points:
+        kind = point.get("type") if isinstance(point, Mapping) else None
+        for name in choices(kind) if is_search_space(kind) else [kind]:
+            if isinstance(name, str) and "." not in name and not hasattr(stock_buffers, name):
+                return True
+    return False
+
+
+def check(config: AlgorithmConfig) -> None:
+    """Refuse a configuration without open choices that could not be built.
+
+    Raises:
+        UsageError: With what the algorithm says.
+    """
+    try:
+        config.validate()
+    except ValueError as error:
+        raise UsageError(f"{config.algo_class.__name__}: {error}") from error

@@ -1,0 +1,213 @@
+"""The command `rllib`: trains and evaluates any algorithm, ours and those that come with RLlib.
+
+rllib train --run SAC --env Pendulum-v1 --stop '{"env_steps": 20000}'
+rllib train -f tuned_example.yaml
+rllib evaluate results/default/SAC_.../checkpoint_000000 --run SAC --episodes 10
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import ray
+from ray import tune
+
+from interreplay.errors import UsageError
+from interreplay.experiments.evaluation.evaluate import evaluate
+from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
+from interreplay.experiments.flags.reading import OneLineParser
+from interreplay.experiments.flags.values import whole
+from interreplay.experiments.process.processors import counted
+from interreplay.experiments.process.progress import shown
+from interreplay.experiments.process.signals import Interrupts
+from interreplay.experiments.rllib_command.algorithm_names import names
+from interreplay.experiments.rllib_command.callbacks import ProgressTable, SavesOnSignal
+from interreplay.experiments.rllib_command.experiment_files import changed, read_file, read_settings
+from interreplay.experiments.rllib_command.experiments import Experiment
+from interreplay.experiments.rllib_command.kept_experiments import check_unchanged, keep
+from interreplay.experiments.rllib_command.resources import room
+from interreplay.experiments.training.trackers import trackers
+from interreplay.rllib import ray_session
+from interreplay.rllib.ray_session import start_ray
+from interreplay.runs.run_folder import check_name, ensure_writable
+
+_TUNE = {"TUNE_DISABLE_SIGINT_HANDLER": "1"}  # it would end without saving
+_QUIET_TUNE = {"RAY_AIR_NEW_OUTPUT": "0"}
+
+
+def make_parser() -> OneLineParser:
+    """Return the parser of both subcommands."""
+    parser = OneLineParser(prog="rllib", description="Train and evaluate RLlib algorithms.", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True)
+    train = commands.add_parser("train", help="train an algorithm", allow_abbrev=False)
+    train.add_argument("--run", metavar="ALGORITHM", help=f"algorithm: {', '.join(names())}")
+    train.add_argument("--env", metavar="ENV", help="Gymnasium id")
+    train.add_argument(
+        "-f",
+        "--config_file",
+        type=Path,
+        metavar="FILE",
+        help="YAML file of experiments: {name: {run, env, stop, config}}",
+    )
+    add = train.add_argument
+    add("--stop", metavar="SETTINGS", help="when to end, JSON or YAML: '{\"env_steps\": 100000}'")
+    add("--config", metavar="SETTINGS", help="of the algorithm, JSON or YAML or a file of either")
+    add("--checkpoint_freq", type=whole(0), metavar="N", help="iterations between checkpoints (default: 0)")
+    add("--num_samples", type=whole(1), metavar="N", help="how often to run it (default: 1)")
+    add("--experiment_name", metavar="NAME", help="folder of the results in --output_dir (default: default)")
+    add(
+        "--output_dir",
+        "--local_dir",
+        type=Path,
+        metavar="DIR",
+        default=Path("results"),
+        help="where results go (default: %(default)s)",
+    )
+    add(
+        "--num_cpus",
+        type=whole(1),
+        metavar="N",
+        help="CPUs that Ray hands out (default: all, or more if one trial requests more)",
+    )
+    add("--resume", action="store_true", help="go on with the experiment of this name, as it was begun")
+    add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
+    add("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
+    add(
+        "--verbose",
+        type=int,
+        choices=(0, 1, 2),
+        default=1,
+        help="0: only the end; 1: progress; 2: Ray Tune's own output",
+    )
+    evaluate = commands.add_parser("evaluate", help="let a trained policy act, without exploring", allow_abbrev=False)
+    add_evaluate_flags(evaluate)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0, 1 when a trial failed, 2 after an error that the user can mend, 75 after SIGTERM with all
+        trials saved, 130 after Ctrl-C.
+    """
+    return make_parser().run(act, argv)
+
+
+def act(given: argparse.Namespace) -> int:
+    """Carry out the subcommand; return the exit code."""
+    if given.command == "train":
+        return train(given)
+    check_evaluate(given)
+    evaluate(given, say)
+    return 0
+
+
+def say(line: str) -> None:
+    """Print a line."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def train(given: argparse.Namespace) -> int:
+    """Run `rllib train`: one experiment after the other, each with its trials side by side; return the exit code."""
+    ray_session.quiet()
+    experiments = asked_for(given)
+    goes_on = [given.resume and _can_be_resumed(given.output_dir, each) for each in experiments]
+    if given.resume and not any(goes_on):
+        folder = given.output_dir / experiments[0].name
+        raise UsageError(f"{folder} holds no experiment to go on with; leave --resume out to begin one")
+    there, saver = room(given.num_cpus), SavesOnSignal()
+    # Ray counts CPUs, it does not reserve them: a Ray of our own can hand out more than there are.
+    share = given.num_cpus is None and not ray.is_initialized()
+    cpus = there.cpus
+    for each, again in zip(experiments, goes_on, strict=True):
+        if again:
+            check_unchanged(given.output_dir / each.name, each)
+        cpus = max(cpus, each.check(there, share))
+    if cpus > there.cpus:
+        requested = counted(cpus, "CPU")
+        say(f"one trial requests {requested}, available: {counted(there.cpus, 'CPU')}; its processes share them")
+    ensure_writable(given.output_dir)
+    table = [ProgressTable(say)] if given.verbose == 1 else []
+    logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - each experiment has its own
+    detail = given.verbose if given.verbose > 1 else 0
+    tuners = [each.tuner(given.output_dir, detail, say, logs()) for each in experiments]
+    start_ray(math.ceil(cpus))
+    os.environ.update(_TUNE if detail else _TUNE | _QUIET_TUNE)
+    failed = False
+    with Interrupts(saver.stop, saver.save) as interrupts:
+        for experiment, tuner, again in zip(experiments, tuners, goes_on, strict=True):
+            folder = given.output_dir / experiment.name
+            if not again:
+                keep(folder, experiment)
+            results = (_restored(folder, tuner) if again else tuner).fit()
+            failed |= results.num_errors > 0
+            for result in results:
+                say(_summary(result))
+            if interrupts.received:
+                sys.stderr.write(f"rllib: stopped; {_how_to_go_on(results)}\n")
+                return interrupts.exit_code
+    return int(failed)
+
+
+def asked_for(given: argparse.Namespace) -> list[Experiment]:
+    """Return the experiments that the flags describe.
+
+    Raises:
+        UsageError: They describe none, or something unknown.
+    """
+    flags = {name: getattr(given, name) for name in ("experiment_name", "num_samples", "checkpoint_freq")}
+    flags |= {name: read_settings(text) for name in ("stop", "config") if (text := getattr(given, name)) is not None}
+    flags = {name: value for name, value in flags.items() if value is not None}
+    if "experiment_name" in flags:
+        check_name(flags["experiment_name"], "--experiment_name")
+    if given.config_file is None:
+        if not given.run or not given.env:
+            raise UsageError("expected --run and --env, or -f with a file of experiments")
+        return changed([Experiment("default", given.run, given.env)], flags)
+    if named := [f"--{name}" for name in ("run", "env") if getattr(given, name)]:
+        raise UsageError(f"-f {given.config_file} says what to run where; leave out {' and '.join(named)}")
+    return changed(read_file(given.config_file), flags)
+
+
+def _how_to_go_on(results: tune.ResultGrid) -> str:
+    trials = results._experiment_analysis.trials
+    if any(trial.checkpoint for trial in trials):
+        return "all trials were saved; go on with the same command and --resume"
+    return "no checkpoint was made, so the same command with --resume begins again"
+
+
+def _can_be_resumed(local_dir: Path, experiment: Experiment) -> bool:
+    return tune.Tuner.can_restore(str((local_dir / experiment.name).absolute()))
+
+
+def _restored(folder: Path, tuner: tune.Tuner) -> tune.Tuner:
+    trainable = tuner._local_tuner.trainable
+    path = str(folder.absolute())
+    restored = tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
+    # Those that come back with it are copies, which no signal of this process would reach.
+    restored._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
+    return restored
+
+
+def _summary(result: tune.Result) -> str:
+    if result.error is not None:
+        return f"failed: {result.path}: {' '.join(str(result.error).split())[-300:]}"
+    metrics = result.metrics or {}
+    steps = metrics.get("num_env_steps_sampled_lifetime", 0)
+    reached = (metrics.get("env_runners") or {}).get("episode_return_mean", float("nan"))
+    kept = f"; checkpoint {result.checkpoint.path}" if result.checkpoint else ""
+    return f"{int(steps):,} steps, return {shown(reached)}{kept}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

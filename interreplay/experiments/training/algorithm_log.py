@@ -1,0 +1,106 @@
+"""Write the results of an algorithm that is trained in Python, so that `interreplay report` can read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import Self
+
+from interreplay.environments.wrapped import own_name
+from interreplay.errors import UsageError
+from interreplay.experiments.training.result_log import RunLog
+
+
+def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) -> AlgorithmLog:
+    """Return a log of an algorithm's results in a folder, in the form that ``interreplay train`` writes.
+
+    ```python
+    with interreplay.log_to(algo, "results/first_run") as log:
+        while algo.env_steps < 10_000:
+            log.write(algo.train())
+    ```
+
+    Args:
+        algo: The algorithm.
+        folder: Of this run alone; it is made if it does not exist. Results that it holds are continued.
+        total_env_steps: The env steps after which the run is finished, for reports.
+
+    Raises:
+        UsageError: The folder cannot be written to.
+    """
+    return AlgorithmLog(algo, Path(folder), total_env_steps)
+
+
+class AlgorithmLog:
+    """The results of one algorithm in a folder: ``params.json``, ``progress.csv``, ``result.json`` and events.
+
+    Args:
+        algo: The algorithm.
+        folder: Of this run.
+        total_env_steps: The env steps after which the run is finished, or None.
+
+    Raises:
+        UsageError: The folder cannot be written to.
+    """
+
+    def __init__(self, algo: Any, folder: Path, total_env_steps: int | None = None):
+        self._algo = algo
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._log = RunLog(folder, described(algo, total_env_steps), algo.env_steps)
+        except OSError as error:
+            raise UsageError(f"results cannot be written to {folder} ({error.strerror})") from error
+
+    def write(self, result: dict[str, Any]) -> None:
+        """Add one result of ``algo.train()``."""
+        self._log.write(result, self._algo.env_steps)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
+    """Return the settings of an algorithm by the names of the command line."""
+    config = algo.config
+    arguments = dict(config.replay_buffer_config)
+    kind = arguments.pop("type")
+    capacity = arguments.pop("capacity", None)
+    found = {
+        "trainer": type(algo).__name__,
+        "env": own_name(config.env, config.env_config),
+        "buffer": kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__),
+        "buffer_args": {name: _plain(value) for name, value in arguments.items()},
+        "seed": config.seed,
+        "gamma": config.gamma,
+    }
+    if capacity is not None:
+        found["buffer_size"] = capacity
+    if total_env_steps is not None:
+        found["total_env_steps"] = total_env_steps
+    for name in config.own_settings():
+        found[name] = _plain(getattr(config, name))
+    # By the names of the command line, where RLlib has others.
+    if "num_steps_sampled_before_learning_starts" in found:
+        found["learning_starts"] = found.pop("num_steps_sampled_before_learning_starts")
+    found["train_batch_size"] = config.train_batch_size_per_learner
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as JSON can hold it: plain values, and the name of anything else."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return getattr(value, "__name__", type(value).__name__)

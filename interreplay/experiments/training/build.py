@@ -1,0 +1,94 @@
+"""From the command line's settings to an algorithm that is ready to train."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+from ray.rllib.algorithms.algorithm import Algorithm
+
+from interreplay.environments.own_modules import own_class
+from interreplay.errors import UsageError
+from interreplay.experiments.evaluation.evaluation_video import EvaluationVideo
+from interreplay.experiments.flags.environment_flags import environment_config
+from interreplay.experiments.flags.offline_flags import rows_for
+from interreplay.learning.algorithms_table import ALGORITHMS
+
+OF_LOOP = ("steps_per_iteration", "matrix_dtype", "normalize_observations")
+"""Settings of every loop by the names of their flags."""
+OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows")
+"""Those of algorithms that replay transitions."""
+
+
+def build(config_name: str, settings: SimpleNamespace) -> Any:
+    """Return the algorithm, ready to train, with the ``evaluation_video`` of its evaluations, or None.
+
+    Args:
+        config_name: The name of a configuration in `interreplay.rllib`, or of a user's algorithm, ``module:Class``.
+        settings: What ``argument_parser.settings_for`` returned.
+
+    Raises:
+        UsageError: The environment, the replay method and the algorithm do not fit each other.
+    """
+    try:
+        config = configure(config_name, settings)
+        video = EvaluationVideo(config) if settings.video_to_tensorboard else None
+        algorithm = config.build_algo()
+        algorithm.evaluation_video = video
+        return algorithm
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def new_config(name: str) -> Any:
+    """Return RLlib's configuration of an algorithm, all at its defaults; argument as ``config_name`` of `build`."""
+    if ":" not in name:
+        return getattr(importlib.import_module("interreplay.rllib"), name)()
+    algorithm = own_class(name, Algorithm, "trainer")
+    config = algorithm.config_class()
+    config.algo_class = algorithm
+    return config
+
+
+def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
+    """Return the settings that not all algorithms share, defaults included, as the configuration takes them."""
+    own = {name: getattr(settings, name) for name in ALGORITHMS[settings.trainer].defaults}
+    own["train_batch_size_per_learner"] = own.pop("train_batch_size")
+    if own.get("huber_delta") == "none":  # as it was written down before
+        own["huber_delta"] = None
+    return own
+
+
+def configure(config_name: str, settings: SimpleNamespace) -> Any:
+    """Return RLlib's configuration of a job; arguments as in `build`."""
+    s = settings
+    config = new_config(config_name)
+    env, arguments = environment_config(vars(s))
+    config.environment(env, env_config=arguments)
+    of_loop = {name: getattr(s, name) for name in OF_LOOP}
+    if ALGORITHMS[s.trainer].unrolls:
+        config.replay(s.buffer, **s.buffer_args)
+    else:
+        name, arguments = rows_for(s)
+        config.replay(name, **arguments)
+        of_loop |= {name: getattr(s, name) for name in OF_ROWS}
+        of_loop["collect"] = s.updates is None
+        of_loop["num_steps_sampled_before_learning_starts"] = s.learning_starts
+    config.training(**algorithm_settings(s) | of_loop, gamma=s.gamma, anneal_steps=s.total_env_steps)
+    config.env_runners(
+        num_env_runners=s.num_workers,
+        num_envs_per_env_runner=s.num_envs_per_worker,
+        rollout_fragment_length=s.rollout_fragment_length,
+    )
+    # A runner that fails ends the job with its traceback; RLlib would go on without saying so.
+    config.fault_tolerance(restart_failed_env_runners=False)
+    config.evaluation(
+        evaluation_interval=s.evaluation_interval or None,
+        evaluation_duration=s.evaluation_num_episodes,
+        evaluation_duration_unit="episodes",
+        evaluation_config=config.evaluation_config
+        | {"num_envs_per_env_runner": min(s.evaluation_num_envs, s.evaluation_num_episodes)},
+    )
+    config.learners(num_gpus_per_learner=int(s.device == "cuda"))
+    return config.debugging(seed=s.seed, log_level="ERROR")

@@ -1,0 +1,71 @@
+"""One run of a study in this process, without Tune: for job arrays, and for looking closely at one."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, TextIO
+
+from interreplay.experiments.process.outcome import RED, colored
+from interreplay.experiments.process.progress import Reporter
+from interreplay.experiments.process.signals import RESUMABLE, Interrupts
+from interreplay.experiments.studies.study import Execution
+from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
+from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, described
+from interreplay.rllib import ray_session
+
+
+def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, stream: TextIO, uri: str = "") -> int:
+    """Start a run or resume it, to its end or to a signal; try again from its checkpoint when it fails.
+
+    Args:
+        folder: The run's.
+        settings: What ``argument_parser.settings_for`` returned.
+        how: Of it, ``max_failures`` and ``hang_timeout``.
+        stream: Where to report.
+        uri: The study's folder elsewhere, of which the folder's parent is the copy.
+
+    Returns:
+        The exit code: 0 finished, 1 failed for good, 75 after SIGTERM or ``max_time``, 130 after Ctrl-C.
+    """
+    ray_session.prepare_host(settings["threads"], settings["num_workers"])
+
+    for attempt in range(how.max_failures + 1):
+        try:
+            return _attempt(StudyRun(folder.path, settings, how.hang_timeout, uri), stream)
+        except PermanentFailure as error:
+            _write(stream, colored(f"failed for good: {error}", RED, stream))
+            return 1
+        except Exception as error:
+            then = "for good" if attempt == how.max_failures else "trying again from its last checkpoint"
+            _write(stream, colored(f"failed, {then}: {described(error)}", RED, stream))
+    with contextlib.suppress(OSError):  # where the disk is full
+        folder.note(state=FAILED)
+    return 1
+
+
+def _attempt(run: StudyRun, stream: TextIO) -> int:
+    with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts, run:
+        if run.over:
+            _write(stream, f"{run.over} before")
+        reporter = None
+        for figures in run.results():
+            reporter = reporter or Reporter(
+                run.settings.total_env_steps,
+                figures["begun_at"],
+                stream,
+                warm_up=getattr(run.settings, "learning_starts", 0),
+            )
+            reporter.report(figures["env_steps"], figures["return"], figures["evaluation_return"])
+        if reporter is not None:
+            reporter.close()
+        if run.over in OVER:
+            return 0
+    status = run.folder.status()
+    reason = f" ({status['reason']})" if status.get("reason") else ""
+    _write(stream, f"{run.over}{reason} at {status['env_steps']:,} steps; the same command resumes it")
+    return interrupts.exit_code if interrupts.received else RESUMABLE
+
+
+def _write(stream: TextIO, line: str) -> None:
+    stream.write(line + "\n")
+    stream.flush()

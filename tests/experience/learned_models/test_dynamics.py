@@ -1,0 +1,255 @@
+"""Models predict what they learned, say how sure they are, and recompute goals; rollouts stop where they end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.experience.learned_models.dynamics import Dynamics
+from interreplay.experience.learned_models.fitting import FitSettings
+from interreplay.experience.learned_models.rollouts import OfGoals, Simulation
+from interreplay.experience.learned_models.scales import Scale, calibration
+from interreplay.experience.learned_models.schedules import Limits, as_schedule, rollout_length
+from interreplay.experience.learned_models.states import StateColumns
+
+QUICK = {"members": 3, "elites": 2, "hiddens": (32, 32)}
+
+
+def linear(rows, seed=0, noise=0.0):
+    """Rows of s' = s + (s₁, −s₀)/10 + a, with a constant third number; r = s₀."""
+    rng = np.random.default_rng(seed)
+    states, actions = rng.normal(size=(rows, 3)), rng.normal(size=(rows, 2)) * 0.1
+    states[:, 2] = 5.0
+    following = states.copy()
+    following[:, 0] += 0.1 * states[:, 1] + actions[:, 0]
+    following[:, 1] += -0.1 * states[:, 0] + actions[:, 1]
+    following[:, :2] += noise * rng.normal(size=(rows, 2))
+    return tuple(torch.from_numpy(c).float() for c in (states, actions, following, states[:, 0].copy()))
+
+
+@pytest.fixture(scope="module", params=["stochastic", "deterministic"])
+def learned(request):
+    model = Dynamics(request.param, **QUICK, settings=FitSettings(64, 3e-3, max_epochs=60))
+    model.fit(*linear(2_000, noise=0.02), np.random.default_rng(0))
+    return model
+
+
+def test_steps_are_those_that_it_learned_from(learned):
+    states, actions, following, rewards = linear(500, seed=1)
+    found = learned.step(states, actions, np.random.default_rng(0))
+    moved = (following - states)[:, :2].std()
+    assert (found.states - following)[:, :2].square().mean().sqrt() < 0.5 * moved
+    assert (found.states[:, 2] == 5).all()  # what does not vary does not move
+    assert (found.rewards - rewards).square().mean().sqrt() < 0.3
+    again = learned.step(states, actions, np.random.default_rng(0))
+    assert torch.equal(found.states, again.states)
+
+
+def test_every_row_is_predicted_by_one_of_the_elites(learned):
+    states, actions, *_ = linear(300, seed=1)
+    found = learned.step(states, actions, np.random.default_rng(4))
+    rows = learned._inputs.apply(torch.cat([states, actions], 1))
+    outputs = learned.networks.forward(rows).outputs[learned.elites]
+    means = learned._targets.undo(outputs[..., :4])[..., 1:]
+    if learned.networks.bounds:
+        noisy = (found.states - states - means).abs()
+        assert noisy.std() > 0  # a draw, not the mean
+        return
+    apart = (found.states - states - means).abs().amax(dim=2)
+    assert apart.amin(dim=0).max() < 1e-5
+    assert apart.argmin(dim=0).unique().tolist() == [0, 1]
+
+
+def test_noise_of_the_data_is_what_a_stochastic_model_predicts():
+    model = Dynamics("stochastic", **QUICK, settings=FitSettings(64, 3e-3, max_epochs=60))
+    model.fit(*linear(3_000, noise=0.2), np.random.default_rng(0))
+    states, actions, following, _ = linear(2_000, seed=1)
+    found = model.step(states, actions, np.random.default_rng(0)).states
+    assert float((found - following)[:, :2].std()) == pytest.approx(0.2, rel=0.2)
+    numbers = model.statistics()
+    assert numbers["error_over_spread"] == pytest.approx(1.0, rel=0.25)
+    assert {f"holdout_error_{j}" for j in range(3)} <= numbers.keys() and numbers["epochs"] > 1
+
+
+def test_calibration_is_what_it_says():
+    rng = torch.Generator().manual_seed(0)
+    variances = torch.rand(5_000, 3, generator=rng) + 0.01
+    means = torch.zeros(5_000, 3)
+    targets = variances.sqrt() * torch.randn(5_000, 3, generator=rng)
+    found = calibration(means, variances, targets)
+    assert found["error_over_spread"] == pytest.approx(1.0, abs=0.05) and found["spread_correlation"] > 0.3
+    assert calibration(means, variances, 3 * targets)["error_over_spread"] == pytest.approx(3.0, abs=0.15)
+    assert abs(calibration(means, variances, targets.flip(0))["spread_correlation"]) < 0.1
+
+
+def test_a_state_predicts_and_learns_as_it_did(learned):
+    other = Dynamics(learned.kind, **QUICK, settings=learned.settings)
+    other.load_state_dict(learned.state_dict())
+    states, actions, following, rewards = linear(400, seed=2)
+    one, two = (model.step(states, actions, np.random.default_rng(1)) for model in (learned, other))
+    assert torch.equal(one.states, two.states) and torch.equal(one.rewards, two.rewards)
+    assert other.statistics() == learned.statistics()
+    models, before = [Dynamics(learned.kind, **QUICK, settings=FitSettings(max_epochs=1)) for _ in range(2)], []
+    for model in models:
+        model.load_state_dict(learned.state_dict())
+        model.fit(states, actions, following, rewards, np.random.default_rng(3))
+        before.append(model.step(states, actions, np.random.default_rng(1)).states)
+    assert torch.equal(*before)
+    with pytest.raises(ValueError, match="the state is of a model of 3 members .*; expected a"):
+        Dynamics(learned.kind, members=4, elites=2, hiddens=(32, 32)).load_state_dict(learned.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "gaussian"}, "model is 'gaussian'; .*accepted: stochastic, deterministic"),
+        ({"elites": 8}, "elites is 8; expected an integer from 1 to 7"),
+        ({"dropout": 1.0}, "dropout is 1.0; expected a number from 0 and below 1"),
+        ({"hiddens": (0,)}, r"model_hiddens is \(0,\); expected widths"),
+    ],
+)
+def test_refused_models(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Dynamics(**arguments)
+
+
+def test_standardized_columns():
+    rows = torch.tensor([[1.0, 5.0, 1e6], [3.0, 5.0, 1e6 + 0.0625]])
+    scale = Scale.of(rows)
+    assert scale.std.tolist() == [1, 0, 0] and scale.apply(rows)[:, 0].tolist() == [-1, 1]
+    assert torch.equal(scale.undo(scale.apply(rows))[:, :2], rows[:, :2])
+
+
+# -- goals ----------------------------------------------------------------------------------------
+
+FETCH = {"achieved_goal": (3,), "desired_goal": (3,), "observation": (7,)}
+
+
+def fetch_like(rows, seed=0, copies=(3, 4, 5)):
+    rng = np.random.default_rng(seed)
+    observation = torch.from_numpy(rng.normal(size=(rows, 7))).float()
+    achieved = torch.from_numpy(rng.normal(size=(rows, 3))).float()
+    for goal, copy in enumerate(copies):
+        achieved[:, goal] = observation[:, copy] if copy >= 0 else achieved[:, goal]
+    desired = torch.from_numpy(rng.normal(size=(rows, 3))).float()
+    return {"achieved_goal": achieved, "desired_goal": desired, "observation": observation}
+
+
+@pytest.mark.parametrize("copies", [(3, 4, 5), (-1, 0, -1), (-1, -1, -1)])
+def test_what_is_achieved_is_recomputed_where_it_is_a_part_of_the_rest(copies):
+    obs, other = fetch_like(50, 0, copies), fetch_like(50, 1, copies)
+    columns = StateColumns(FETCH).find_copies(obs, other)
+    assert columns.goals and columns.copies == copies and columns.width == 7 + copies.count(-1)
+    states = columns.flatten(obs)
+    back = columns.restore(states, other)
+    for name in FETCH:
+        assert torch.equal(back[name], (other if name == "desired_goal" else obs)[name]), name
+    moved = columns.restore(states + 1, other)
+    assert torch.equal(moved["achieved_goal"], obs["achieved_goal"] + 1)
+
+
+def test_plain_observations_and_parts_are_predicted_whole():
+    plain = StateColumns({"": (2, 3)})
+    obs = torch.randn(4, 2, 3)
+    assert plain.width == 6 and torch.equal(plain.restore(plain.flatten(obs), obs), obs)
+    parts = StateColumns({"a": (2,), "b": ()})
+    both = {"a": torch.randn(4, 2), "b": torch.randn(4)}
+    back = parts.restore(parts.flatten(both), both)
+    assert not parts.goals and parts.width == 3 and all(torch.equal(back[name], both[name]) for name in both)
+    with pytest.raises(ValueError, match=r"copies are \(9,\); expected 0 numbers below 3"):
+        StateColumns({"a": (2,), "b": ()}, (9,))
+
+
+# -- rollouts -------------------------------------------------------------------------------------
+
+
+class Counting:
+    """A model in which the first number grows by the action."""
+
+    elites = [0]
+
+    def step(self, states, actions, rng):
+        moved = states.clone()
+        moved[:, 0] += actions[:, 0]
+        moved[:, 1] = torch.where(moved[:, 1] == 7, torch.nan, moved[:, 1])
+        return type("P", (), {"states": moved, "rewards": moved[:, 0]})
+
+
+def simulation(**changes):
+    def terminated(obs, actions, next_obs):
+        return next_obs[:, 0] >= 3
+
+    settings = {"dynamics": Counting(), "columns": StateColumns({"": (2,)}), "terminated": terminated}
+    return Simulation(**settings | {"act": lambda obs, rng: torch.ones(len(obs), 1)} | changes)
+
+
+def test_terminated_rollouts_are_never_continued():
+    starts = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [-5.0, 0.0]])
+    steps = list(simulation().rollouts(starts, 4, np.random.default_rng(0), torch.arange(10, 14)))
+    assert [rows.episode.tolist() for rows in steps] == [[10, 11, 12, 13], [10, 11, 13], [10, 13], [13]]
+    assert [rows.terminated.tolist() for rows in steps] == [
+        [False, False, True, False],
+        [False, True, False],
+        [True, False],
+        [False],
+    ]
+    for before, after in zip(steps, steps[1:], strict=False):
+        assert torch.equal(before.next_obs[~before.terminated], after.obs)  # each continues where it was
+    assert [rows.truncated.any().item() for rows in steps] == [False] * 3 + [True]
+    assert steps[0].rewards.tolist() == [1, 2, 3, -4]
+
+
+def test_all_ended_rollouts_end_the_loop_and_the_last_step_is_terminated_or_truncated():
+    starts = torch.tensor([[2.0, 0.0], [0.0, 0.0]])
+    short = list(simulation().rollouts(starts, 1, np.random.default_rng(0), torch.arange(2)))
+    assert len(short) == 1 and short[0].truncated.tolist() == [False, True]
+    long = list(simulation().rollouts(starts, 50, np.random.default_rng(0), torch.arange(2)))
+    assert len(long) == 3
+
+
+def test_predictions_that_are_not_finite_are_left_out():
+    starts = torch.tensor([[0.0, 7.0], [0.0, 0.0]])
+    steps = list(simulation().rollouts(starts, 2, np.random.default_rng(0), torch.arange(2)))
+    assert [rows.episode.tolist() for rows in steps] == [[1], [1]]
+
+
+def test_rewards_and_ends_of_goals_are_the_environments():
+    obs = fetch_like(5)
+    one_by_one = OfGoals(lambda achieved, desired, info: bool(achieved[0] > desired[0]), torch.bool)
+    assert one_by_one(None, None, obs).tolist() == (obs["achieved_goal"] > obs["desired_goal"])[:, 0].tolist()
+    at_once = OfGoals(lambda achieved, desired, info: np.abs(achieved - desired).sum(-1), torch.float32)
+    assert torch.allclose(at_once(None, None, obs), (obs["achieved_goal"] - obs["desired_goal"]).abs().sum(1))
+
+
+# -- schedules ------------------------------------------------------------------------------------
+
+
+def test_lengths_follow_their_schedule():
+    schedule = as_schedule((1, 15, 20_000, 150_000))
+    lengths = [
+        rollout_length(schedule, steps) for steps in (0, 20_000, 29_285, 29_286, 85_000, 149_999, 150_000, 10**7)
+    ]
+    assert lengths == [1, 1, 1, 2, 8, 14, 15, 15]
+    assert [rollout_length(as_schedule(3), steps) for steps in (0, 10**6)] == [3, 3]
+    assert [rollout_length(as_schedule((5, 1, 100, 100)), steps) for steps in (99, 100)] == [5, 1]
+
+
+@pytest.mark.parametrize("given", [0, (1, 2), (1, 5, 10, 5), "long", (1, float("nan"), 0, 1), (0, 4, 0, 1)])
+def test_refused_schedules(given):
+    with pytest.raises(ValueError, match=r"rollout_length is .*; expected a number of steps, or \(start, end"):
+        as_schedule(given)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ((0, None, 1, None, 1), "fit_every is 0; expected an integer of 1 or more"),
+        ((10, 1, 1, None, 1), "fit_rows is 1; expected an integer of 2 or more"),
+        ((10, None, 0.01, None, 1), "rollouts is 0.01; expected a number per env step, at least one per fit"),
+        ((10, None, 1, None, 0), "keep_fits is 0"),
+    ],
+)
+def test_refused_limits(limits, message):
+    with pytest.raises(ValueError, match=message):
+        Limits(*limits)

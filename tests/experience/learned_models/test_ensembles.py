@@ -1,0 +1,232 @@
+"""Ensembles: gradients and soft clamps against autograd in float64, early stopping, restored weights, elites."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from interreplay.experience.learned_models import fitting
+from interreplay.experience.learned_models.fitting import Adam, EarlyStopping, FitSettings, fit, holdout_errors, split
+from interreplay.experience.learned_models.losses import learn, log_variances
+from interreplay.experience.learned_models.networks import Networks, Workspace
+
+SIZES = [4, 6, 5, 7]
+
+
+def networks(bounds=0, dropout=0.0, members=3, sizes=None, seed=0, double=True):
+    sizes = sizes or [*SIZES, 2 * bounds or 3]
+    made = Networks(members, sizes, np.random.default_rng(seed), bounds, dropout)
+    generator = torch.Generator().manual_seed(seed)
+    for name in ("weights", "biases", "bounds"):
+        values = [v.double() if double else v for v in getattr(made, name)]
+        noisy = [v + 0.3 * torch.randn(v.shape, generator=generator, dtype=v.dtype) for v in values]
+        setattr(made, name, noisy)
+    return made
+
+
+def naive(made, member, rows, masks=None):
+    """The outputs of one member, layer by layer."""
+    for i, (weight, bias) in enumerate(zip(made.weights, made.biases, strict=True)):
+        rows = rows @ weight[member] + bias[member]
+        if i < len(made.weights) - 1:
+            rows = rows / (1 + torch.exp(-rows))
+            rows = rows if masks is None or masks[i] is None else rows * masks[i][member]
+    return rows
+
+
+def naive_loss(made, member, rows, targets, masks=None):
+    out = naive(made, member, rows, masks)
+    if not made.bounds:
+        return ((out - targets) ** 2).mean()
+    mean, raw = out.chunk(2, dim=1)
+    highest, lowest = (bound[member] for bound in made.bounds)
+    value = highest - torch.log1p(torch.exp(highest - raw))
+    value = lowest + torch.log1p(torch.exp(value - lowest))
+    likelihood = torch.distributions.Normal(mean, torch.exp(value / 2)).log_prob(targets)
+    # Twice the negative log-likelihood without its constant, and the spread of the bounds.
+    return (-2 * likelihood - math.log(2 * math.pi)).mean() + 0.01 * (highest - lowest).sum()
+
+
+@pytest.mark.parametrize(("bounds", "dropout"), [(3, 0.0), (0, 0.0), (0, 0.4)])
+def test_losses_and_gradients_are_those_of_autograd_in_float64(bounds, dropout):
+    made, rng = networks(bounds, dropout), torch.Generator().manual_seed(1)
+    rows, targets = (torch.randn(3, 9, width, generator=rng, dtype=torch.float64) for width in (4, 3))
+    masks = made.draw_dropped(9, rng)
+    assert masks is None or masks[1].dtype == torch.float64
+    found = learn(made, rows, targets, masks)
+    tensors = [values.requires_grad_() for values in made.tensors]
+    losses = torch.stack([naive_loss(made, j, rows[j], targets[j], masks) for j in range(3)])
+    losses.sum().backward()
+    assert torch.allclose(found.losses, losses, rtol=1e-12)
+    assert len(found.gradients) == len(tensors) == (10 if bounds else 8)
+    for gradient, parameter in zip(found.gradients, tensors, strict=True):
+        assert gradient.shape == parameter.shape and torch.allclose(gradient, parameter.grad, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_products_of_bfloat16_and_memory_that_is_used_again_change_nothing_but_the_rounding(dropout):
+    made, rng = networks(3, dropout, sizes=[4, 40, 40, 40, 6], double=False), torch.Generator().manual_seed(1)
+    memory = Workspace(made, 50)
+    for _ in range(2):
+        rows, targets = (torch.randn(3, 50, width, generator=rng) for width in (4, 3))
+        masks = made.draw_dropped(50, rng)
+        found = learn(made, rows, targets, masks)
+        exact = [gradient.clone() for gradient in found.gradients]
+        again = learn(made, rows, targets, masks, memory).gradients
+        assert all(torch.equal(one, other) for one, other in zip(exact, again, strict=True))
+    made.matrix_dtype = torch.bfloat16
+    rough = learn(made, rows, targets, masks)
+    assert torch.allclose(found.losses, rough.losses, rtol=0.02) and not torch.equal(found.losses, rough.losses)
+    for one, other in zip(exact, rough.gradients, strict=True):
+        assert other.dtype == torch.float32 and (one - other).norm() < 0.06 * one.norm()
+
+
+def test_log_variances_stay_between_their_bounds_and_are_themselves_in_the_middle():
+    raw = torch.tensor([-1e4, -30.0, -5.0, 0.0, 30.0, 1e4], dtype=torch.float64).view(1, -1, 1)
+    highest, lowest = (torch.full((1, 1, 1), bound, dtype=torch.float64) for bound in (0.5, -10.0))
+    found = log_variances(raw, highest, lowest).flatten()
+    by_hand = [-10.0, -10.0, -5.0, 0.5 - math.log1p(math.exp(0.5)), 0.5, 0.5]
+    assert found.tolist() == pytest.approx(by_hand, abs=0.02)
+    # The upper bound comes first, and the lower one lifts it by its own softness.
+    assert (found.diff() >= 0).all() and found[0] == -10 and 0.5 < found[-1] <= 0.5 + math.log1p(math.exp(-10.5)) + 1e-9
+
+
+def test_dropped_units_leave_the_mean_and_the_first_layer():
+    made = networks(dropout=0.25, sizes=[4, 50, 60, 3], double=False)
+    first, second = made.draw_dropped(400, torch.Generator().manual_seed(0))
+    assert first is None and second.unique().tolist() == pytest.approx([0, 4 / 3])
+    assert float(second.mean()) == pytest.approx(1.0, abs=0.01)
+    zeros = (second == 0).float()  # 3·400·60 numbers, of which a quarter is dropped, each for itself
+    assert (zeros.mean(dim=1) - 0.25).abs().max() < 0.1 and (zeros.view(-1, 4).mean(dim=0) - 0.25).abs().max() < 0.02
+    pairs = zeros.flatten()[:-1] * zeros.flatten()[1:]
+    assert float(pairs.mean()) == pytest.approx(0.0625, abs=0.01)
+    assert networks(0).draw_dropped(4, torch.Generator()) is None
+
+
+def test_adam_and_its_weight_decay_are_those_of_pytorch():
+    mine, other = networks(2, double=False), networks(2, double=False)
+    parameters = [torch.nn.Parameter(values.clone()) for values in other.tensors]
+    groups = [{"params": [p], "weight_decay": d} for p, d in zip(parameters, other.decays(), strict=True)]
+    adam, oracle = Adam(mine, 0.01), torch.optim.Adam(groups, lr=0.01)
+    assert other.decays() == [2.5e-5, 5e-5, 7.5e-5, 1e-4, *[0.0] * 6]
+    for step in range(4):
+        gradients = [torch.sin(values * 9 + step) for values in mine.tensors]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.clone()
+        adam.step(mine, gradients)
+        oracle.step()
+    for values, parameter in zip(mine.tensors, parameters, strict=True):
+        assert torch.allclose(values, parameter, atol=1e-6)
+
+
+def test_early_stopping_finds_the_epoch_that_is_known_to_be_the_best():
+    curves = np.array(
+        [
+            [9, 5, 4, 3, 3.5, 3.4, 3.3, 1, 1, 1],  # stops after epoch 6, three after its best, and sees no 1
+            [9, 8, 7, 6, 5, 4, 3, 2, 1, 0.5],
+            [9, 5, 4.99, 4.98, 4.97, 1, 1, 1, 1, 1],  # better by less than 1 % does not count, but is kept
+        ]
+    )
+    stopping, stopped_at = EarlyStopping(3, patience=3), np.full(3, -1)
+    for epoch, errors in enumerate(curves.T):
+        better = stopping.observe(errors)
+        assert better.tolist() == [
+            bool(errors[j] < curves[j, :epoch].min(initial=np.inf)) and stopped_at[j] < 0 for j in range(3)
+        ]
+        stopped_at[stopping.stopped & (stopped_at < 0)] = epoch
+    assert stopped_at.tolist() == [6, -1, 4]
+    assert stopping.best.tolist() == [3, 0.5, 4.97] and stopping.best_epoch.tolist() == [3, 9, 4]
+
+
+def data(rows, seed=0, noise=0.1):
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(rows, 4)).astype(np.float32)
+    outputs = np.stack([inputs[:, 0] * inputs[:, 1], np.sin(inputs[:, 2]), inputs[:, 3]], 1) + noise * rng.normal(
+        size=(rows, 3)
+    )
+    return torch.from_numpy(inputs), torch.from_numpy(outputs.astype(np.float32))
+
+
+@pytest.mark.parametrize("bounds", [3, 0])
+def test_a_fit_restores_the_best_weights_of_every_member_and_elites_are_the_best(bounds, monkeypatch):
+    made = Networks(4, [4, 32, 32, 6 if bounds else 3], np.random.default_rng(0), bounds)
+    inputs, targets = data(60, noise=0.5)  # few and noisy: soon overfitted
+    rng, trained = np.random.default_rng(1), []
+    held = split(60, 0.3, rng)[1]
+    monkeypatch.setattr(
+        fitting, "epoch", lambda networks, *rest: trained.append(len(networks)) or EPOCH(networks, *rest)
+    )
+    found = fit(made, inputs, targets, held, FitSettings(batch_size=10, patience=4, learning_rate=0.01), rng)
+    curve = np.array(found.curve)
+    assert np.allclose(holdout_errors(made, inputs[held], targets[held]).numpy(), found.errors, rtol=1e-6)
+    assert np.array_equal(found.errors, curve.min(axis=0)) and (found.best_epochs < found.epochs).all()
+    for member, best in enumerate(found.best_epochs):
+        assert curve[best - 1, member] == curve[:, member].min()
+    assert found.elites(2) == np.argsort(found.errors)[:2].tolist()
+    assert trained[0] == 4 > trained[-1] > 0 and trained == sorted(trained, reverse=True)  # those that stopped rest
+
+
+EPOCH = fitting.epoch
+
+
+def test_a_fit_that_makes_nothing_better_keeps_the_weights_that_it_began_with():
+    made = Networks(2, [4, 16, 3], np.random.default_rng(0))
+    inputs, targets = data(400)
+    held = split(400, 0.2, np.random.default_rng(0))[1]
+    fit(made, inputs, targets, held, FitSettings(batch_size=50, max_epochs=60), np.random.default_rng(1))
+    before = [values.clone() for values in made.tensors]
+    found = fit(made, inputs, targets, held, FitSettings(learning_rate=3.0, patience=2), np.random.default_rng(1))
+    assert found.best_epochs.tolist() == [0, 0] and found.epochs == 50  # of two batches each
+    assert all(torch.equal(one, other) for one, other in zip(before, made.tensors, strict=True))
+
+
+def test_a_model_learns_and_a_seed_repeats_it():
+    inputs, targets = data(2_000)
+    results = []
+    for seed in (0, 0, 1):
+        made = Networks(3, [4, 32, 32, 6], np.random.default_rng(seed), bounds=3)
+        rng = np.random.default_rng(seed)
+        held = split(len(inputs), 0.2, rng)[1]
+        results.append(fit(made, inputs, targets, held, FitSettings(32, 0.003, max_epochs=20), rng).errors)
+    assert np.array_equal(results[0], results[1]) and not np.array_equal(results[0], results[2])
+    assert results[0].max() < 0.1 < targets.var()
+
+
+def test_every_row_is_held_out_or_learned_from_once():
+    learned, held = split(103, 0.2, np.random.default_rng(0))
+    assert len(held) == 20 and sorted([*learned.tolist(), *held.tolist()]) == list(range(103))
+    assert [len(part) for part in split(2, 0.01, np.random.default_rng(0))] == [1, 1]
+    with pytest.raises(ValueError, match="cannot fit a model to 1 rows; expected at least 2"):
+        split(1, 0.2, np.random.default_rng(0))
+
+
+def test_patience_with_few_rows_lasts_for_a_hundred_steps():
+    settings = FitSettings(batch_size=256, patience=5)
+    assert [settings.patience_of(rows) for rows in (1, 256, 257, 600, 8_000, 100_000)] == [100, 100, 50, 34, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"holdout": 1.0}, "holdout is 1.0; expected a number above 0 and below 1"),
+        ({"patience": 0}, "patience is 0; expected an integer of 1 or more"),
+        ({"batch_size": 2.5}, "batch_size is 2.5; expected an integer of 1 or more"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; expected a number above 0"),
+    ],
+)
+def test_refused_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        FitSettings(**settings)
+
+
+def test_weights_start_truncated_and_a_state_restores_them():
+    made = Networks(3, [50, 40, 2], np.random.default_rng(0), bounds=1)
+    other = Networks(3, [50, 40, 2], np.random.default_rng(1), bounds=1)
+    assert float(made.weights[0].abs().max()) <= 1 / 50**0.5 and float(made.weights[0].std()) == pytest.approx(
+        0.88 * 0.5 / 50**0.5, rel=0.05
+    )
+    other.load_state_dict(made.state_dict())
+    assert all(torch.equal(one, values) for one, values in zip(made.tensors, other.tensors, strict=True))

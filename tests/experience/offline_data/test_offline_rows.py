@@ -1,0 +1,482 @@
+"""Recorded experience comes back as it was recorded, from one mapped copy; what is wrong with it is one line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from builders import identical, make
+from offline_data import episodes, minari_dataset, transitions
+
+import replay_buffers
+from interreplay import Offline, Transitions
+from interreplay.errors import UsageError
+from interreplay.experience.offline_data import open_rows
+from interreplay.experience.offline_data.store import COPY, cache_folder
+from interreplay.runs import state_files
+from interreplay.runs.checkpoints.search import CHECKPOINT
+from replay_buffers import HER, NMER, PER, Uniform
+
+pytest.importorskip("minari")
+pytestmark = pytest.mark.usefixtures("minari_folder")
+
+
+def spaces(env="Pendulum-v1"):
+    made = gym.make(env)
+    return made.observation_space, made.action_space
+
+
+def everything(storage):
+    return storage[torch.arange(len(storage))]
+
+
+def plain(rows):
+    """Rows without ids and what follows from the rest: their continuity is compared by itself."""
+    return rows.replace(episode=None, discounts=None)
+
+
+def test_a_minari_dataset_by_id_and_by_folder_is_what_was_recorded(tmp_path):
+    found = episodes()
+    name = minari_dataset(found)
+    storage = open_rows(f"minari:{name}", spaces())
+    identical(plain(everything(storage)), plain(transitions(found)))
+    assert storage.successor(torch.arange(100)).tolist() == [-1 if slot % 25 == 24 else slot + 1 for slot in range(100)]
+    for path in (tmp_path / "minari" / name, tmp_path / "minari" / name / "data"):
+        again = open_rows(str(path), spaces())
+        assert again.key == storage.key
+        identical(everything(again), everything(storage))
+    assert open_rows(name).key == storage.key  # the dataset knows its spaces itself
+
+
+def checkpoint_of(buffer, folder):
+    state_files.save(folder, {"replay_buffer": buffer})
+    (folder / CHECKPOINT).write_text("{}")
+
+
+def test_a_saved_buffer_that_went_round_and_a_run_s_newest_checkpoint(tmp_path):
+    found = transitions(episodes(6))
+    buffer = PER(capacity=100, seed=0)
+    for start in range(0, 150, 15):
+        buffer.add(found[start : start + 15])
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    state_files.write_atomically(
+        tmp_path / "run" / "checkpoint_00000150",
+        lambda folder: checkpoint_of({"sources": {"x": buffer.state_dict()}}, folder),
+    )
+    for path in ("state", "run", "run/checkpoint_00000150"):
+        storage = open_rows(str(tmp_path / path), spaces())
+        identical(plain(everything(storage)), plain(found[50:]))
+        assert len(storage) == 100
+
+
+def test_an_episode_that_nothing_continues_is_truncated(tmp_path):
+    rows = transitions(episodes(1))
+    buffer = Uniform(capacity=50)
+    buffer.add(rows[:10])
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    assert everything(open_rows(str(tmp_path / "state"))).truncated.tolist() == [False] * 9 + [True]
+
+
+def test_the_second_opening_maps_the_copy_and_reads_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(state_files.arrays, "MAPPED", 1)
+    name = minari_dataset(episodes())
+    first = open_rows(name)
+    monkeypatch.setattr("interreplay.experience.offline_data.store._copy", lambda *_: pytest.fail("copied again"))
+    second = open_rows(name)
+    identical(everything(first), everything(second))
+    for storage in (first, second):
+        assert any(str(cache_folder()) in line for line in mappings_at(storage.records.rows.data_ptr()))
+    assert first.key == second.key and first.records.rows.data_ptr() != second.records.rows.data_ptr()
+
+
+def mappings_at(address):
+    """Lines of this process's memory map for the mapping that holds an address."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    ranges = [[int(end, 16) for end in line.split()[0].split("-")] for line in lines]
+    return [line for line, (low, high) in zip(lines, ranges, strict=True) if low <= address < high]
+
+
+def test_pages_that_were_drawn_from_stay_shared(tmp_path, monkeypatch):
+    monkeypatch.setattr(state_files.arrays, "MAPPED", 1)
+    source = Offline(minari_dataset(episodes(40, 100)), "NMER", {"k": 3}, seed=0)
+    for _ in range(20):
+        source.sample(256)
+    (line,) = mappings_at(source.storage.records.rows.data_ptr())
+    about = Path("/proc/self/smaps").read_text().split(line)[1].split("VmFlags")[0]
+    fields = (row.partition(":") for row in about.splitlines() if row.endswith("kB"))
+    sizes = {name: int(value.split()[0]) for name, _, value in fields}
+    assert sizes["Rss"] >= 4000 * source.storage.records.width // 1024 - 8
+    assert sizes["Private_Dirty"] == 0 and sizes["Anonymous"] == 0
+
+
+@pytest.mark.parametrize("method", ["Uniform", "PER", "NMER", "LCER", "ContinuousTransition", "S4RL", "CER", "BIER"])
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_a_method_inside_is_that_method_with_all_rows(method, n_step):
+    found, arguments = transitions(episodes()), {"n_clusters": 5} if method == "LCER" else {}
+    source = Offline(minari_dataset(episodes()), method, arguments, n_step=n_step, seed=3)
+    alone = getattr(replay_buffers, method)(capacity=len(found), n_step=n_step, seed=3, **arguments)
+    alone.add(found)
+    for _ in range(3):
+        one, other = source.sample(16), alone.sample(16)
+        assert torch.equal(one.slots, other.slots) and torch.equal(one.neighbor_slots, other.neighbor_slots)
+        identical(plain(one.transitions), plain(other.transitions))
+        errors = torch.linspace(0, 2, 16)
+        source.update(one, errors)
+        alone.update(other, errors)
+    source.add(found)
+    assert len(source) == len(found)
+
+
+def test_a_state_holds_the_key_and_continues_bit_for_bit(tmp_path):
+    name = minari_dataset(episodes())
+    one, other = (Offline(name, "NMER", {"k": 3}, seed=seed) for seed in (1, 2))
+    one.sample(8)
+    state = one.state_dict()
+    assert set(state["storage"]) == {"key", "written"} and state["storage"]["key"] == one.key
+    state_files.save(tmp_path / "s", state)
+    other.load_state_dict(state_files.load(tmp_path / "s"))
+    for _ in range(3):
+        identical(one.sample(8).transitions, other.sample(8).transitions)
+    changed = Offline(minari_dataset(episodes(seed=9), "pendulum/other-v0"), "NMER", {"k": 3})
+    with pytest.raises(ValueError, match=rf"has the key {changed.key}, 100 rows; the state is of the key {one.key}"):
+        changed.load_state_dict(state)
+    with pytest.raises(ValueError, match="cannot be added to"):
+        one.buffer.add(transitions(episodes(1)))
+
+
+def test_goals_are_relabeled_inside(tmp_path):
+    goals = {"observation": (3,), "achieved_goal": (2,), "desired_goal": (2,)}
+    rows = make(80, obs_shape=goals, ends=0.05)
+    buffer = Uniform(capacity=80)
+    buffer.add(rows)
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    reward = lambda achieved, desired, info: -np.abs(achieved - desired).sum(-1)  # noqa: E731
+    source = Offline(str(tmp_path / "state"), "HER", {"compute_reward": reward}, seed=0)
+    alone = HER(capacity=80, compute_reward=reward, seed=0)
+    alone.add(everything(source.storage))
+    one, other = source.sample(32), alone.sample(32)
+    identical(plain(one.transitions), plain(other.transitions))
+    assert not torch.equal(one.transitions.obs["desired_goal"], source.storage[one.slots].obs["desired_goal"])
+
+
+def test_images_of_a_stack_are_kept_once_and_come_back(tmp_path):
+    frames = np.random.default_rng(0).integers(0, 256, (34, 20, 20)).astype(np.uint8)
+    stacks = np.stack([frames[i : i + 4] for i in range(31)])
+    rows = make(30, ends=0.0).replace(obs=torch.from_numpy(stacks[:-1]), next_obs=torch.from_numpy(stacks[1:]))
+    buffer = Uniform(capacity=30)
+    buffer.add(rows)
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    storage = open_rows(str(tmp_path / "state"))
+    assert storage.nbytes < rows.obs.numel() / 2
+    assert torch.equal(everything(storage).obs, rows.obs) and torch.equal(everything(storage).next_obs, rows.next_obs)
+
+
+def refused(name, match, env="Pendulum-v1"):
+    before = sorted(cache_folder().rglob("*")) if cache_folder().exists() else []
+    with pytest.raises(UsageError, match=match) as caught:
+        open_rows(str(name), spaces(env) if env else None)
+    assert "\n" not in str(caught.value)
+    after = sorted(cache_folder().rglob("*")) if cache_folder().exists() else []
+    assert {path for path in after if path.name == COPY} == {path for path in before if path.name == COPY}
+
+
+def test_what_is_wrong_with_episodes_is_one_line():
+    def broken(name, change):
+        found = episodes(2)
+        change(found[1])
+        return minari_dataset(found, name)
+
+    def not_finite(episode):
+        episode["rewards"][3] = np.nan
+
+    def ends_early(episode):
+        episode["terminations"][4] = True
+
+    refused(broken("pendulum/nan-v0", not_finite), "rewards holds nan in episode 1, row 3 of what was read")
+    refused(broken("pendulum/early-v0", ends_early), "episode 1 ends at step 5 and has 25; expected the last one")
+
+
+def test_data_of_another_environment_is_refused():
+    name = minari_dataset(episodes())
+    refused(name, r"observations of Box.*\(3,\).*expected Box.*\(4,\).*another environment", "InvertedPendulum-v5")
+    refused(name, r"observations of Box.*expected.*another environment", "CartPole-v1")
+    with pytest.raises(UsageError, match=r"actions of Box\(-2.0, 2.0.*expected Box\(-1.0, 1.0.*another environment"):
+        open_rows(name, (spaces()[0], gym.spaces.Box(-1, 1, (1,))))
+
+
+def test_a_saved_buffer_of_another_environment_or_with_unknown_columns(tmp_path):
+    rows = transitions(episodes(1))
+    for place, columns in (("wide", {"actions": torch.zeros(25, 2)}), ("extra", {"extras": {"foo": torch.zeros(25)}})):
+        buffer = Uniform(capacity=25)
+        buffer.add(rows.replace(**columns))
+        state_files.save(tmp_path / place, buffer.state_dict())
+    refused(tmp_path / "wide", r"actions has shape \(2,\) per row.* have \(1,\): it is of another environment")
+    refused(tmp_path / "extra", "has the unknown column foo; expected those of transitions alone, or behavior and")
+
+
+@pytest.mark.parametrize("cut", [0, 0.3, 0.9])
+def test_truncated_files_are_one_line(tmp_path, cut):
+    name = minari_dataset(episodes())
+    (file, *_) = sorted((tmp_path / "minari" / name / "data").rglob("*.arrow"))
+    os.truncate(file, int(cut * file.stat().st_size))
+    refused(name, "offline data minari:pendulum/random-v0 cannot be read")
+    buffer = Uniform(capacity=50)
+    buffer.add(transitions(episodes(1)))
+    state_files.write_atomically(
+        tmp_path / "checkpoint_00000001", lambda folder: checkpoint_of(buffer.state_dict(), folder)
+    )
+    (largest,) = sorted((tmp_path / "checkpoint_00000001").rglob("*.safetensors"), key=lambda p: p.stat().st_size)[-1:]
+    os.truncate(largest, int(cut * largest.stat().st_size))
+    refused(tmp_path / "checkpoint_00000001", "cannot be read: .* has .* bytes; expected")
+
+
+def test_what_there_is_not_or_is_none(tmp_path, monkeypatch):
+    refused(tmp_path / "nowhere", "does not exist; expected a Minari dataset")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "holds none that is known; expected a Minari dataset")
+    (tmp_path / "x.parquet").write_bytes(b"no parquet")
+    refused(tmp_path / "x.parquet", "x.parquet cannot be read")
+    refused("minari:what", "does not exist; expected an id with a version such as")
+
+    def no_network(*_, **__):
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr("minari.storage.hosting.download_dataset", no_network)
+    refused("minari:mujoco/none-v0", "cannot be downloaded from hf://farama-minari: no route to host")
+
+
+def test_a_dataset_is_downloaded_where_it_is_not_here(monkeypatch):
+    calls = []
+
+    def download(name, *_, **__):
+        calls.append(name)
+        minari_dataset(episodes(), name)
+
+    monkeypatch.setattr("minari.storage.hosting.download_dataset", download)
+    assert len(open_rows("minari:far/away-v0", spaces())) == 100 and calls == ["far/away-v0"]
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """An imitation of Hugging Face with the signatures of the installed client; it serves the folder ``hub``."""
+    client = pytest.importorskip("huggingface_hub").HfApi
+    folder = tmp_path / "hub"
+    made = mock.create_autospec(client)
+    api = made.return_value
+
+    def file(repo_id, filename, local_dir=None, **_):
+        path = folder / repo_id.removeprefix("farama-minari/") / filename
+        if local_dir is None:
+            return str(path)
+        target = Path(local_dir) / filename
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return shutil.copy(path, target)
+
+    def snapshot(repo_id, allow_patterns, local_dir, **_):
+        name = allow_patterns.removesuffix("/*")
+        shutil.copytree(folder / repo_id.removeprefix("farama-minari/") / name, Path(local_dir) / name)
+
+    api.list_datasets.return_value = [SimpleNamespace(id="farama-minari/far")]
+    api.hf_hub_download.side_effect = file
+    api.snapshot_download.side_effect = snapshot
+    monkeypatch.setattr("minari.storage.remotes.huggingface.HfApi", made)
+    with monkeypatch.context() as there:
+        there.setenv("MINARI_DATASETS_PATH", str(folder))
+        minari_dataset(episodes(), "far/away-v0")
+    (folder / "far" / "namespace_metadata.json").write_text(json.dumps({"datasets": ["far/away-v0"]}))
+    return api
+
+
+def test_the_client_of_the_default_remote_downloads_a_dataset(hub, tmp_path):
+    storage = open_rows("minari:far/away-v0", spaces())
+    identical(plain(everything(storage)), plain(transitions(episodes())))
+    assert hub.snapshot_download.call_count == 1 and (tmp_path / "minari" / "far" / "away-v0" / "data").is_dir()
+    assert open_rows("minari:far/away-v0", spaces()).key == storage.key
+    assert hub.snapshot_download.call_count == 1
+
+
+def test_a_failing_client_is_one_line(hub, capfd):
+    def fails(*_, **__):
+        logging.getLogger("huggingface_hub").warning("Retrying in 8s [Retry 5/5].")
+        raise OSError("[Errno -2] Name or service\nnot known")
+
+    hub.list_datasets.side_effect = fails
+    remote = "is not on this machine and cannot be downloaded from hf://farama-minari: "
+    refused("minari:far/away-v0", remote + r"\[Errno -2\] Name or service not known")
+    hub.list_datasets.side_effect = lambda **_: [SimpleNamespace(id="farama-minari/far")]
+    refused("minari:far/off-v0", remote + "Couldn't find any version for dataset far/off")
+    assert "Retrying" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("total", "value", "reason"),
+    [
+        ("total_steps", 2_000_000_000, "cannot be read: .*llocate|says that it has 2,000,000,000 steps"),
+        ("total_steps", -5, "total_steps is -5; expected 1 to 2,147,483,647"),
+        ("total_steps", 10**30, r"total_steps is 1e\+30; expected 1 to 2,147,483,647"),
+        ("total_steps", 1e300, "cannot be read: capacity is 1000"),
+        ("total_steps", 0, "holds no steps"),
+        ("total_steps", "many", "cannot be read: .*'many'"),
+        ("total_steps", [3], "cannot be read: .*'list'"),
+        ("total_steps", float("nan"), "cannot be read: .*NaN"),
+        ("total_episodes", 2_000_000_000, r"total_episodes is 2e\+09; expected 1 to [1-9],"),
+        ("total_episodes", -5, "total_episodes is -5; expected 1 to"),
+        ("total_episodes", "many", "cannot be read: "),
+        ("observation_space", '{"type":"Dict","subspaces":{"a":' * 5000 + "1" + "}}" * 5000, "recursion depth"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_impossible_metadata_is_one_line(total, value, reason, tmp_path):
+    name = minari_dataset(episodes(2))
+    path = tmp_path / "minari" / name / "data" / "metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {total: value}))
+    for place in (name, tmp_path / "minari" / name):
+        refused(place, reason)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "reason"),
+    [
+        ("written", -5, "claims -5 written rows; expected 1 or more"),
+        ("written", 10**30, "cannot be read: "),
+        ("capacity", -5, "cannot be read: capacity is -5"),
+        ("capacity", 10**30, "cannot be read: capacity is 1000"),
+        ("capacity", [], "cannot be read: .*'list'"),
+        ("columns", [], "holds no replayed transitions"),
+        ("rows", "x", "cannot be read: "),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_an_impossible_saved_buffer_is_one_line(entry, value, reason, tmp_path):
+    buffer = Uniform(capacity=25)
+    buffer.add(transitions(episodes(1)))
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    state = state_files.load(tmp_path / "state")
+    state["storage"][entry] = value
+    state_files.save(tmp_path / "state", state)
+    refused(tmp_path / "state", reason)
+
+
+def test_a_deeply_nested_saved_buffer_is_one_line(tmp_path):
+    (tmp_path / "state").mkdir()
+    deep = '{"dict":{"storage":' * 100_000 + "1" + "}}" * 100_000
+    (tmp_path / "state" / "state.json").write_text(deep)
+    refused(tmp_path / "state", "cannot be read: .*recursion depth")
+
+
+def test_a_damaged_copy_is_made_again_and_a_changed_dataset_is_another_one(tmp_path):
+    name = minari_dataset(episodes())
+    storage = open_rows(name)
+    (copy,) = cache_folder().glob(f"*/{COPY}")
+    os.truncate(next(copy.rglob("*.safetensors")), 10)
+    again = open_rows(name)
+    assert again.key == storage.key
+    identical(everything(again), everything(storage))
+    shutil.rmtree(tmp_path / "minari")
+    minari_dataset(episodes(seed=5))
+    assert open_rows(name).key != storage.key
+
+
+def test_who_comes_second_waits_for_the_copy(monkeypatch):
+    from interreplay.experience.offline_data import store
+
+    name, copies, begun, go_on = minari_dataset(episodes()), [], threading.Event(), threading.Event()
+
+    def slow(*given, copy=store._copy):
+        copies.append(given)
+        begun.set()
+        go_on.wait()
+        copy(*given)
+
+    monkeypatch.setattr(store, "_copy", slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(open_rows, name)
+        begun.wait()
+        second = pool.submit(open_rows, name)
+        go_on.set()
+        assert first.result().key == second.result().key and len(copies) == 1
+
+
+def test_a_cache_that_cannot_be_written_to_is_named(tmp_path, monkeypatch):
+    name = minari_dataset(episodes())
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match=r"the cache of offline data \(INTERREPLAY_CACHE\) .*cannot be written to"):
+        open_rows(name)
+
+
+def test_columns_that_a_method_needs_are_asked_for():
+    with pytest.raises(ValueError, match="lacks the column behavior, which Elite needs"):
+        len(Offline(minari_dataset(episodes()), "Elite"))
+    with pytest.raises(ValueError, match="NMER takes no argument 'kk'; did you mean k"):
+        Offline("opened later", "NMER", {"kk": 3})
+
+
+def test_nmer_of_the_class_and_ready_parts():
+    source = Offline(minari_dataset(episodes()), NMER, {"k": 2}, seed=0)
+    assert json.dumps(source.state_dict()["storage"]) and (source.sample(8).mix <= 1).all()
+    assert isinstance(next(source.recorded_rows()).obs, torch.Tensor) and isinstance(
+        source.sample(4).transitions, Transitions
+    )
+
+
+def recorded(name, observation_space, action_space, observations, actions):
+    """One episode of given observations and actions as a Minari dataset."""
+    import minari
+    from minari.data_collector import EpisodeBuffer
+
+    steps = len(actions)
+    ends = np.arange(1, steps + 1) == steps
+    buffer = EpisodeBuffer(
+        id=0,
+        observations=observations,
+        actions=list(actions),
+        rewards=[1.0] * steps,
+        terminations=list(ends),
+        truncations=[False] * steps,
+    )
+    minari.create_dataset_from_buffers(
+        name,
+        [buffer],
+        observation_space=observation_space,
+        action_space=action_space,
+        algorithm_name="none",
+        requirements=[],
+        data_format="arrow",
+    )
+    return open_rows(name, (observation_space, action_space))
+
+
+def test_discrete_actions_are_numbers_from_0_on_and_float64_is_narrowed():
+    box, rng = gym.spaces.Box(-9, 9, (2,), np.float64), np.random.default_rng(0)
+    seen = rng.normal(size=(6, 2))
+    storage = recorded("line/discrete-v0", box, gym.spaces.Discrete(3, start=5), list(seen), np.array([5, 6, 7, 5, 6]))
+    rows = everything(storage)
+    assert rows.actions.tolist() == [0, 1, 2, 0, 1] and rows.actions.dtype == torch.int64
+    assert rows.obs.dtype == torch.float32 and np.allclose(rows.next_obs, seen[1:], atol=1e-6)
+    assert rows.terminated.tolist() == [False] * 4 + [True] and not rows.truncated.any()
+
+
+def test_nested_observations_are_named_parts():
+    box = gym.spaces.Box(-9, 9, (2,), np.float32)
+    space = gym.spaces.Dict({"arm": gym.spaces.Dict({"pose": box}), "goal": box})
+    pose, goal = np.random.default_rng(0).normal(size=(2, 6, 2)).astype(np.float32)
+    bounded = gym.spaces.Box(np.array([-1.0, 0.0]), np.array([3.0, 4.0]), dtype=np.float32)
+    given = np.array([[-1.0, 4.0], [3.0, 0.0], [1.0, 2.0], [0.0, 1.0], [5.0, 2.0]], np.float32)
+    storage = recorded("line/nested-v0", space, bounded, {"arm": {"pose": list(pose)}, "goal": list(goal)}, given)
+    rows = everything(storage)
+    assert set(rows.obs) == {"arm/pose", "goal"} and torch.equal(rows.obs["arm/pose"], torch.from_numpy(pose[:-1]))
+    assert torch.equal(rows.next_obs["goal"], torch.from_numpy(goal[1:]))
+    expected = [[-1.0, 1.0], [1.0, -1.0], [0.0, 0.0], [-0.5, -0.5], [1.0, 0.0]]  # what lies beyond the bounds is cut
+    assert rows.actions.tolist() == expected

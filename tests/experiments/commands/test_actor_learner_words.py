@@ -1,0 +1,137 @@
+"""main.py: an actor-learner platform's words as a user types them, and what each of them means here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from argument_parser import make_parser, settings_for
+from interreplay.errors import UsageError
+from interreplay.experiments.commands import actor_learner, evaluate, train
+from interreplay.experiments.commands.actor_learner import FIXED, GAMES, OTHERS, PASSED_OVER, SAME, read, translated
+
+ROOT = Path(__file__).resolve().parents[3]
+ELITE = (
+    '[{"type":"queue","capacity":1,"sample_ratio":0.5},{"type":"custom","capacity":100,"sample_ratio":0.5,'
+    '"dist_function":"ln_norm","sample_strategy":"elite_sampling","lambda_batch_multiplier":6}]'
+)
+
+
+def settings(*words):
+    return settings_for(make_parser().given(translated(read(words))))
+
+
+def test_what_is_not_said_is_the_platforms():
+    made = settings()
+    assert (made.trainer, made.env, made.total_env_steps) == ("IMPALA", "AtlantisNoFrameskip-v4", 15_000_000)
+    assert (made.train_batch_size, made.rollout_fragment_length, made.num_envs_per_worker) == (100, 10, 35)
+    assert (made.optimizer, made.optimizer_eps, made.grad_clip, made.hiddens) == ("RMSprop", 0.01, 40.0, [512])
+    assert (made.policy_cloning, made.value_cloning, made.relevance_bound) == (0.05, 0.005, None)
+    assert made.env_args == {"reward_clipping": "sign"}
+
+
+def test_the_learning_rate_falls_over_so_many_updates_as_its_square():
+    made = settings("--lr=1e-3", "--lr_end_value=1e-4", "--lr_scheduler_steps=1000", "--batch_size=20")
+    steps = 1000 * 10 * 10  # half of each batch is fresh, of 10 steps each
+    assert made.lr[0] == [0, 1e-3] and made.lr[-1] == [steps, 1e-4]
+    assert made.lr[8] == [steps // 2, pytest.approx(1e-4 + 9e-4 / 4)]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--env=CartPole-v1", "--worker_count=2", "--envs_per_worker", "3"], {"num_envs_per_worker": 6}),
+        (["--optimizer=adam", "--seed=5"], {"optimizer": "Adam", "seed": 5}),
+        (["--use-policy-cloning-loss=False"], {"policy_cloning": 0.0, "value_cloning": 0.005}),
+        (
+            ["--use_kl_mask=True", "--kl_div_threshold=.2"],
+            {"relevance_bound": 0.2, "relevance_of": "behavior"},
+        ),
+        (["--rho-const=2", "--c_const=3"], {"vtrace_rho": 2.0, "vtrace_pg_rho": 3.0, "vtrace_c": 1.0}),
+        (
+            ["--clip_rewards=False", "--episodic_life=False", "--noop_threshold=5"],
+            {"env_args": {"reward_clipping": None, "lives_terminate": False, "noops": 5}},
+        ),
+        (["--reward_clipping_method=abs_one_clamp"], {"env_args": {"reward_clipping": "clamp"}}),
+        (["--caching=True", "--frame_scale_resolution=84,84"], {}),
+    ],
+)
+def test_its_flags_mean_what_they_meant(words, expected):
+    made = vars(settings(*words))
+    assert {name: made[name] for name in expected} == expected
+
+
+def test_stores_wait_until_they_are_filled_to_its_share():
+    queue, store = settings(f"--replay_parameters={ELITE}", "--training_fill_in_factor=.3").buffer_args["parameters"]
+    assert "fill_in" not in queue and (store["type"], store["fill_in"], store["multiplier"]) == ("elite", 0.3, 6)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("--lrr=1", "unknown flag --lrr; did you mean --lr?"),
+        ("lr=1", "unknown flag lr"),
+        ("--lr", "--lr: expected a value"),
+        ("--lr=fast", "--lr=fast: expected a number"),
+        ("--op_mode=tain", "expected one of train, test, train_w_load"),
+        ("--op_mode=test", "needs --load_model_url"),
+        ("--op_mode=train_w_load --load_model_url=x --lr=1", "--lr: a run that goes on keeps its settings"),
+        ("--learner_thread_count=2", "there is one learner; expected 1"),
+        ("--worker_count=0", "at least 1"),
+        ("--use_kl_mask=maybe", "True or False"),
+        ("--reward_clipping_method=half", "expected one of abs_one_sign"),
+        ("--replay_parameters=[{}]", "type"),
+    ],
+)
+def test_bad_words_end_in_one_line(line, why):
+    with pytest.raises(UsageError, match=re.escape(why)):
+        actor_learner.act(line.split())
+
+
+def test_going_on_and_testing_are_our_commands(monkeypatch):
+    called = []
+    monkeypatch.setattr(train, "main", called.append)
+    monkeypatch.setattr(evaluate, "main", called.append)
+    actor_learner.act("--op_mode=train_w_load --load_model_url=runs/a --environment_max_steps=9".split())
+    actor_learner.act("--op_mode=test --load_model_url runs/a --test_episode_count=3 --render=True".split())
+    assert called == [["--resume", "runs/a", "--total_env_steps=9"], ["runs/a", "--episodes", "3", "--render"]]
+
+
+def test_the_documentation_has_every_flag():
+    page = (ROOT / "docs/migration.md").read_text()
+    for name in {*SAME, *GAMES, *OTHERS, *FIXED, *PASSED_OVER}:
+        assert f"`--{name}`" in page, name
+
+
+@pytest.mark.slow
+def test_it_runs_as_a_user_types_it(tmp_path):
+    def run(*words):
+        command = [sys.executable, str(ROOT / "main.py"), *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+
+    small = (
+        "--op_mode=train --env=CartPole-v1 --environment_max_steps=400 --batch_size=4 --r_f_steps=5 --worker_count=2"
+    )
+    made = run(*small.split(), "--envs_per_worker=2", f"--replay_parameters={ELITE}")
+    assert made.returncode == 0, made.stderr
+    (folder,) = (tmp_path / "results").iterdir()
+    longer = run("--op_mode=train_w_load", f"--load_model_url={folder}", "--environment_max_steps=600")
+    assert longer.returncode == 0 and "600 steps" in longer.stdout, longer.stderr
+    shown = run("--op_mode=test", f"--load_model_url={folder}", "--test_episode_count=2")
+    assert shown.returncode == 0 and "2 episodes: return" in shown.stdout, shown.stderr
+
+
+@pytest.mark.parametrize("text", ["1", "1.0", "1e0"])
+def test_one_number_in_several_ways(text):
+    assert actor_learner.read([f"--policy_gradient_loss_weight={text}"]) == {"policy_gradient_loss_weight": text}
+    with pytest.raises(UsageError, match="policy_gradient_loss_weight=1.5: .*; expected 1"):
+        actor_learner.read(["--policy_gradient_loss_weight=1.5"])
+
+
+def test_without_arguments_it_prints_its_flags(capsys):
+    assert actor_learner.act([]) == 2
+    assert capsys.readouterr().out.startswith("usage: main.py --op_mode=train|test|train_w_load")

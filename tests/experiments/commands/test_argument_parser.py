@@ -1,0 +1,330 @@
+"""The flags: every one is typed and has an effect, and the original work's forms mean what they meant."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import argument_parser
+from argument_parser import CHANGEABLE, GROUPS, make_parser, settings_for, settings_resumed
+from custom_training import main
+from interreplay.errors import UsageError
+from interreplay.experiments.flags import presets
+from interreplay.experiments.flags.reading import Flag, FlagParser
+from interreplay.experiments.flags.run_flags import INVOCATION, METHOD
+from interreplay.experiments.flags.values import boolean
+
+ROOT = Path(__file__).resolve().parents[3]
+FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
+
+
+def given(line: str):
+    return make_parser().given(shlex.split(line))
+
+
+def replay(line: str):
+    s = settings_for(given(line))
+    return s.buffer, s.buffer_args, s.prioritized, s.credit_both
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", ("Uniform", {}, None, False)),
+        ("--trainer SAC --knn_baseline", ("NMER", {}, None, False)),
+        (
+            "--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline",
+            ("NMER", {}, None, False),
+        ),
+        ("--trainer SAC --env HalfCheetah-v2 --custom_replay_buffer False", ("Uniform", {}, None, False)),
+        ("--custom_replay_buffer False --prioritized_replay", ("PER", {}, None, False)),
+        ("--prioritized_replay --prioritized_replay_alpha .7", ("PER", {"alpha": 0.7}, None, False)),
+        ("--custom_replay_buffer True --prioritized_replay True", ("NMER", {}, {}, False)),
+        (
+            "--knn_baseline --prioritized_replay --prioritized_replay_beta .5 --prioritized_replay_eps 1e-3"
+            " --interp_prio_update",
+            ("NMER", {}, {"beta": 0.5, "eps": 1e-3}, True),
+        ),
+        ("--mixup_interpolation --kneighbors 5 --mixup_alpha .4", ("NMER", {"k": 5, "alpha": 0.4}, None, False)),
+        ("--knn_baseline --prob_interpolation .5", ("NMER", {"prob_interpolation": 0.5}, None, False)),
+        ("--knn_baseline False", ("Uniform", {}, None, False)),
+        ("--buffer NMER --buffer-arg k=10 --buffer_arg alpha=.5", ("NMER", {"k": 10, "alpha": 0.5}, None, False)),
+        ("--buffer NMER --knn_baseline --kneighbors 3", ("NMER", {"k": 3}, None, False)),
+        ("--buffer NMER --prioritized_replay", ("NMER", {}, {}, False)),
+        ("--buffer PER --custom_replay_buffer False --prioritized_replay", ("PER", {}, None, False)),
+        ("--naive_mixup_baseline --mixup_alpha .2", ("NaiveMixup", {"alpha": 0.2}, None, False)),
+        ("--ct_baseline --custom_replay_buffer True", ("ContinuousTransition", {}, None, False)),
+        ("--s4rl_baseline", ("S4RL", {}, None, False)),
+        ("--noisy_replay_baseline --prioritized_replay", ("Noise", {}, {}, False)),
+        ("--smote_interpolation --kneighbors 4", ("NMER", {"k": 4, "alpha": 1.0}, None, False)),
+        ("--smote_interpolation --naive_mixup_baseline", ("NaiveMixup", {"alpha": 1.0}, None, False)),
+        (
+            "--knn_baseline --prob_interpolation .8 --interp_decay_rate .5",
+            ("NMER", {"prob_interpolation": 0.8, "interp_decay": 0.5}, None, False),
+        ),
+        ("--prioritized_replay --use_importance_sampling", ("PER", {}, None, False)),
+        (
+            "--prioritized_replay --use_importance_sampling False --knn_baseline",
+            ("NMER", {}, {"beta": 0.0, "final_beta": 0.0}, False),
+        ),
+        ("--gaussian_process", ("BIER", {}, None, False)),
+        (
+            "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process"
+            " --gpytorch --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize"
+            " --global_hyperparams",
+            (
+                "BIER",
+                {"kernel": "rbf", "ard": True, "mean": "zero", "hyperparameters": "monte_carlo", "scaling": "minmax"},
+                {},
+                False,
+            ),
+        ),
+        ("--gpytorch --mc_hyper", ("BIER", {"hyperparameters": "monte_carlo"}, None, False)),
+        ("--gpytorch --global_hyperparams", ("BIER", {"hyperparameters": "rows"}, None, False)),
+        ("--gpytorch --global_hyperparams --mc_hyper False", ("BIER", {"hyperparameters": "rows"}, None, False)),
+        ("--gpytorch --global_hyperparams False", ("BIER", {"hyperparameters": "local"}, None, False)),
+        (
+            "--buffer BIER --kernel matern --matern_nu 1.5 --composite_kernel --use_priors --standardize_gpr_x"
+            " --train_size 32 --retrain_interval 500 --warmstart_global False --sample_gp_cov --weighted_updates",
+            (
+                "BIER",
+                {"kernel": "matern", "nu": 1.5, "composite": True, "priors": True, "scaling": "standardize"}
+                | {"train_size": 32, "retrain_interval": 500, "warm_start": False, "sample_posterior": True}
+                | {"weighted_updates": True},
+                None,
+                False,
+            ),
+        ),
+        (
+            "--gpytorch --gp_pca --fp32 False --use_botorch --perform_holdout_eval --mixup_alpha .4 --kneighbors 8",
+            (
+                "BIER",
+                {"pca_components": 8, "precision": "float64", "optimizer": "lbfgs", "holdout_split": 0.2}
+                | {"priors": True, "alpha": 0.4, "k": 8},
+                None,
+                False,
+            ),
+        ),
+        (
+            "--gpytorch --gp_pca --gp_pca_components 3 --perform_holdout_eval --holdout_split .3 --mixup_interpolation"
+            " --standardize_gpr_x False",
+            ("BIER", {"pca_components": 3, "holdout_split": 0.3, "scaling": "none"}, None, False),
+        ),
+    ],
+)
+def test_what_the_replay_flags_mean(line, expected):
+    assert replay(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1", 1), ("2.5", 2.5), ("1 1", 1), ("1,20", 20), ("[1, 20]", 20), ("'[4,1]'", 0.25), ("(2, 1)", 0.5)],
+)
+def test_round_robin_weights(text, expected):
+    text = f"'{text}'" if "(" in text else text
+    assert settings_for(given(f"--round_robin_weights {text} --seed 3")).updates_per_step == expected
+
+
+OTHER = {
+    "matrix_dtype": "float32",
+    "device": "cpu",
+    "exploration": "Gaussian",
+    "activation": "tanh",
+    "actor_target": "mean",
+    "critic_dropout": ".5",
+    "hiddens": "8,8",
+    "kernel": "rbf",
+    "mean_type": "zero",
+    "matern_nu": ".5",
+    "holdout_split": ".5",
+    "optimizer": "RMSprop",
+    "initial_weights": "orthogonal",
+    "encoder": "nature",
+    "conv_dtype": "bfloat16",
+    "distribution": "quantiles",
+    "atoms": "2",
+    "value_range": "-1,1",
+    "env_args": "a=1",
+    "loss": "mean",
+    "returns": "gae",
+    "max_time": "2h",
+    "relevance_of": "behavior",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in FLAGS if name != "config"])  # which brings other flags along
+def test_dashes_and_underscores_are_the_same(name):
+    sample = {"resume": "x", "env": "A-v0", "trainer": "SAC", "buffer": "PER", "buffer_arg": "a=1", "local_dir": "x"}
+    value = sample.get(name, OTHER.get(name, "1"))
+    underscores, dashes = given(f"--{name} {value}"), given(f"--{name.replace('_', '-')}={value}")
+    assert underscores == dashes
+    assert list(underscores) == [name]
+
+
+def test_two_numbers_may_be_negative():
+    assert given("--value_range -10,10")["value_range"] == given("--value-range=-10,10")["value_range"] == (-10.0, 10.0)
+
+
+def test_an_algorithm_brings_its_replay_method_and_length_of_returns():
+    shown = lambda line: settings_for(given(f"--env CartPole-v1 --preset none --trainer {line}"))
+    rainbow, dqn = shown("Rainbow"), shown("DQN")
+    assert (rainbow.buffer, rainbow.buffer_args, rainbow.n_step, rainbow.dueling) == ("PER", {"alpha": 0.5}, 3, True)
+    assert (dqn.buffer, dqn.buffer_args, dqn.n_step, dqn.value_range) == ("Uniform", {}, 1, [-10.0, 10.0])
+    other = shown("Rainbow --buffer CER --n_step 1 --double False")
+    assert (other.buffer, other.buffer_args, other.n_step, other.double) == ("CER", {}, 1, False)
+    assert shown("Rainbow --buffer-arg beta=.5").buffer_args == {"alpha": 0.5, "beta": 0.5}
+    assert shown("DQN --prioritized_replay").buffer == "PER"
+
+
+def test_booleans_stand_alone_or_with_a_value():
+    for name in (name for name, flag in FLAGS.items() if flag.type is boolean):
+        assert given(f"--{name}") == {name: True}
+        assert given(f"--{name} False --seed 1") == {name: False, "seed": 1}
+
+
+def test_every_flag_is_described_and_every_default_is_what_its_reader_accepts():
+    text = make_parser().format_help()
+    for name, flag in FLAGS.items():
+        assert f"--{name}" in text
+        assert len(flag.help) > 3
+        if isinstance(flag.default, bool | int | float):
+            assert flag.type(str(flag.default)) == flag.default
+
+
+def test_every_flag_reaches_the_settings_or_the_translation():
+    settings = set().union(*(vars(settings_for({"trainer": trainer})) for trainer in argument_parser.TRAINERS))
+    for name in FLAGS:
+        assert name in settings or name in METHOD or name in INVOCATION
+    source = "".join(path.read_text() for path in [*ROOT.glob("*.py"), *(ROOT / "interreplay").rglob("*.py")])
+    for name in set(FLAGS) - METHOD:
+        assert f".{name}" in source or f'"{name}"' in source, f"--{name} is read nowhere"
+
+
+def test_the_catalogue_is_listed(capsys):
+    assert main(["--list-buffers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(argument_parser.CATALOGUE)
+    assert all(len(line.split(maxsplit=1)[1]) > 30 for line in lines)
+
+
+def test_a_flag_with_a_percent_sign_is_printed():
+    FlagParser({"group": [Flag("share", float, 0.5, "10 % of it")]}).format_help()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *[("10", 10), (".75", 0.75), ("1e-3", 1e-3), ("true", True), ("False", False), ("null", None), ("None", None)],
+        *[("center", "center"), ("[1, 2]", [1, 2]), ("(1, 2)", [1, 2]), ("'10'", "10"), ("1j", "1j"), ("", "")],
+    ],
+)
+def test_values_of_buffer_arguments(text, expected):
+    ((name, value),) = given(f'--buffer-arg "x={text}"')["buffer_arg"]
+    assert (name, value, type(value)) == ("x", expected, type(expected))
+
+
+def test_defaults_of_an_environment_give_way_to_flags():
+    tuned = presets.load("mujoco").environments["InvertedPendulum"]["SAC"]
+    for line in ("", "--env InvertedPendulum-v2", "--env some.module:InvertedPendulum-v5", "--env InvertedPendulum"):
+        assert tuned.items() <= vars(settings_for(given(line))).items()
+    other = settings_for(given("--env HalfCheetah-v5"))
+    assert (other.actor_lr, other.tau, other.initial_alpha) == (3e-4, 0.005, 1.0)
+    line = given("--tau .3")
+    assert settings_for(line).tau == 0.3
+    assert argument_parser.tuned_for(line) == {name: value for name, value in tuned.items() if name != "tau"}
+
+
+def test_defaults_of_an_algorithm_give_way_to_flags():
+    shown = lambda line: settings_for(given(f"--env HalfCheetah-v5 {line}"))
+    td3, ddpg = shown("--trainer TD3"), shown("--trainer DDPG --hiddens 64,64 --exploration_sigma .4")
+    assert (td3.hiddens, td3.policy_delay, td3.exploration, td3.exploration_sigma) == ([256, 256], 2, "Gaussian", 0.1)
+    assert (ddpg.hiddens, ddpg.actor_lr, ddpg.critic_lr, ddpg.tau) == ([64, 64], 1e-4, 1e-3, 1e-3)
+    assert (ddpg.exploration, ddpg.exploration_sigma, ddpg.train_batch_size) == ("OrnsteinUhlenbeck", 0.4, 64)
+    assert not hasattr(td3, "alpha_lr") and not hasattr(ddpg, "policy_delay") and shown("").policy_delay == 1
+    # Another kind of noise comes with its own scale.
+    assert shown("--trainer DDPG --exploration Gaussian").exploration_sigma == 0.1
+    assert shown("--trainer TD3 --exploration OrnsteinUhlenbeck --exploration_theta .3").exploration_sigma == 0.2
+
+
+def test_help_tells_the_default_of_every_algorithm():
+    text = " ".join(make_parser().format_help().split())
+    assert "default: 0.005 (SAC, TQC and TD3), 0.001 (DDPG)" in text
+    assert (
+        "(SAC, TQC and CrossQ only; default: 1.0)" in text
+        and "(TQC only; default: 25)" in text
+        and "(TD3 and DDPG only; default: 0.15)" in text
+    )
+
+
+def saved():
+    return vars(settings_for(given("--buffer NMER --buffer-arg k=5 --hiddens 8 8")))
+
+
+def test_resuming_takes_the_checkpoints_settings():
+    settings = settings_resumed(saved(), given("--resume x --total_env_steps 99999 --quiet"))
+    assert (settings.buffer, settings.buffer_args, settings.total_env_steps) == ("NMER", {"k": 5}, 99_999)
+    assert settings.quiet is True
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--buffer NMER --kneighbors 5 --hiddens 8,8 --env InvertedPendulum-v2 --gamma .99",
+        "--buffer NMER",
+        "--knn_baseline --prioritized_replay False",
+        "--kneighbors 5",
+    ],
+)
+def test_resuming_accepts_what_is_the_same(line):
+    assert vars(settings_resumed(saved(), given(f"--resume x {line}"))) == saved()
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("--env Hopper-v5", ["env InvertedPendulum-v5", "Hopper-v5"]),
+        ("--buffer Uniform", ["buffer", "NMER", "Uniform"]),
+        ("--knn_baseline --kneighbors 6", ["buffer_args {'k': 5}", "{'k': 6}"]),
+        ("--kneighbors 6", ["buffer_args {'k': 5}", "{'k': 6}"]),
+        ("--prioritized_replay --knn_baseline", ["prioritized None, not {}"]),
+        ("--custom_replay_buffer False", ["buffer NMER, not Uniform"]),
+        ("--gamma .9", ["gamma 0.99", "0.9"]),
+        ("--buffer_size 500000", ["buffer_size 1000000", "500000"]),
+    ],
+)
+def test_resuming_refuses_what_is_different(line, parts):
+    with pytest.raises(UsageError) as caught:
+        settings_resumed(saved(), given(f"--resume x {line}"))
+    for part in ["the checkpoint was made with", *parts]:
+        assert part in str(caught.value)
+
+
+def test_what_a_resumed_run_may_change_exists():
+    assert set(FLAGS) >= CHANGEABLE
+
+
+@pytest.mark.slow
+def test_help_comes_without_ray():
+    train = "from interreplay.experiments.commands.train import main"
+    code = f"import sys; sys.modules['ray'] = None; {train}; main(['--help'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "--total_env_steps" in done.stdout
+
+
+def test_the_trainers_exist():
+    rllib = pytest.importorskip("interreplay.rllib")
+    for name in argument_parser.TRAINERS.values():
+        assert hasattr(rllib, name)
+
+
+def test_a_checkpoint_from_before_a_setting_existed_is_resumed_with_its_default():
+    saved = vars(settings_for({"seed": 3})) | {"round_robin_weights": 2.0}
+    for newer in ("normalize_observations", "updates_per_step", "target_entropy"):
+        del saved[newer]
+    resumed = settings_resumed(saved, {"quiet": True})
+    assert (resumed.normalize_observations, resumed.updates_per_step, resumed.target_entropy) == (False, 2.0, "auto")

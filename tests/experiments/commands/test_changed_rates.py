@@ -1,0 +1,88 @@
+"""Learning rates changed on purpose where a run is resumed, and the device that is chosen by itself."""
+
+import json
+
+import pytest
+
+import custom_training
+from interreplay.errors import UsageError
+from interreplay.experiments.commands import preparation, study, study_checks
+from interreplay.experiments.commands import train as command
+from interreplay.experiments.flags.training_flags import make_parser, settings_resumed
+from interreplay.experiments.process import processors
+from interreplay.experiments.studies.study import Execution, PlannedRun, Study
+from interreplay.experiments.studies.study_folder import StudyFolder
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+LINE = "--env Pendulum-v1 --preset none --total_env_steps 100 --steps_per_iteration 50 --learning_starts 40 --quiet"
+LINE += " --train_batch_size 16 --hiddens 8,8 --buffer_size 1000 --evaluation_interval 0 --keep_best False"
+
+
+@pytest.mark.slow
+def test_a_resumed_run_learns_at_the_rate_that_was_asked_for(tmp_path, capsys, monkeypatch):
+    assert custom_training.main([*LINE.split(), "--output_dir", str(tmp_path)]) == 0
+    (run,) = tmp_path.iterdir()
+    seen, inner = [], command.train
+
+    def looked_at(algo, *args):
+        code = inner(algo, *args)
+        optimizers = algo.learner._update_rule.optimizers
+        seen.append({name: optimizer.param_groups[0]["lr"] for name, optimizer in optimizers.items()})
+        return code
+
+    monkeypatch.setattr(command, "train", looked_at)
+    resume = ["--resume", str(run), "--quiet"]
+    assert custom_training.main([*resume, "--actor_lr", "1e-5", "--total_env_steps", "150"]) == 0
+    assert "actor_lr 0.0003 -> 1e-05 from 100 steps on" in capsys.readouterr().out
+    assert custom_training.main([*resume, "--total_env_steps", "200"]) == 0
+    assert " -> " not in capsys.readouterr().out
+    assert custom_training.main([*resume, "--alpha_lr", "0", "--total_env_steps", "250"]) == 0
+    assert [each["actor"] for each in seen] == [1e-5] * 3 and seen[0]["critic"] == 3e-4
+    written = json.loads((run / "checkpoint_00000250" / "settings.json").read_text())
+    assert (written["actor_lr"], written["alpha_lr"]) == (1e-5, 0.0)
+    assert written["rate_changes"] == [
+        {"env_steps": 100, "actor_lr": [3e-4, 1e-5]},
+        {"env_steps": 200, "alpha_lr": [3e-4, 0.0]},
+    ]
+    assert json.loads((run / "params.json").read_text())["actor_lr"] == 1e-5
+    capsys.readouterr()
+    for flag, message in (
+        ("--gamma .5", "made with gamma 0.99, not 0.5; leave the flag out (of what is learned a resumed run may"),
+        ("--lr 1e-3", "--lr is a setting of DQN with its variants"),
+        ("--actor_lr x", "x"),
+    ):
+        assert custom_training_code([*resume, *flag.split()]) == 2
+        said = capsys.readouterr().err
+        assert message in said and said.count("\n") == 1
+
+
+def custom_training_code(words):
+    try:
+        return custom_training.main(words)
+    except SystemExit as stop:
+        return stop.code
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(0, "cpu"), (2, "cuda")])
+def test_a_device_that_is_chosen_by_itself(gpus, device, monkeypatch, tmp_path):
+    monkeypatch.setattr(preparation, "own_gpus", lambda: gpus)
+    monkeypatch.setattr(preparation, "check_device", lambda device: None)
+    monkeypatch.setattr(preparation, "check_memory", lambda *args: "")
+    given = make_parser().given([*LINE.split(), "--device", "auto", "--output_dir", str(tmp_path)])
+    settings, _ = preparation.prepared(given, [], None)
+    assert settings.device == device and processors.chosen_device("cpu", gpus) == "cpu"
+    saved = vars(settings)
+    assert settings_resumed(saved, {"device": "auto"}).device == device  # where it was before
+    with pytest.raises(UsageError, match="made with device"):
+        settings_resumed(saved, {"device": "cpu" if gpus else "cuda"})
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (0.5, "cuda")])
+def test_in_a_study_the_device_follows_the_gpus_of_a_run(gpus, device, monkeypatch, tmp_path):
+    monkeypatch.setattr(study_checks, "check_device", lambda device: None)
+    flags = {"device": "auto", "env": "Pendulum-v1", "preset": "none", "buffer_size": 1000}
+    run = PlannedRun("SAC", "Pendulum-v1", "Uniform", 0, flags)
+    planned = Study([run], Execution(gpus_per_trial=gpus))
+    assert study.settings_of(planned, StudyFolder.at(str(tmp_path)), run)["device"] == device
+    assert study.settings_of(planned, StudyFolder.at(str(tmp_path)), run, gpus=1)["device"] == "cuda"

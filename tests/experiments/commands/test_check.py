@@ -1,0 +1,302 @@
+"""The command that checks a user's part or buffer, and the checks of first draws in a run."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+import pytest
+from builders import make
+from test_own_parts import as_a_module
+
+from interreplay.buffer.answers import CHECKED_DRAWS
+from interreplay.buffer.catalogue import make_buffer
+from interreplay.diagnostics.contract import CHECKS
+from interreplay.errors import PartError
+from interreplay.experiments.commands import check, train
+from interreplay.selection import Uniform
+
+BROKEN = """
+import sys
+
+import torch
+
+from interreplay import ReplayBuffer
+from interreplay.neighborhood import Neighborhood
+from interreplay.selection import Uniform
+from interreplay.synthesis import Synthesized, Synthesizer
+
+
+class Selector(Uniform):
+    def change(self, slots, probabilities):
+        return slots, probabilities
+
+    def select(self, stored, size, rng):
+        return self.change(*super().select(stored, size, rng))
+
+
+class Short(Selector):
+    def change(self, slots, probabilities):
+        return slots[1:], probabilities[1:]
+
+
+class NoPair(Selector):
+    def change(self, slots, probabilities):
+        return slots
+
+
+class Beyond(Selector):
+    def change(self, slots, probabilities):
+        return slots + 1_000, probabilities
+
+
+class Int32(Selector):
+    def change(self, slots, probabilities):
+        return slots.int(), probabilities
+
+
+class Arrays(Selector):
+    def change(self, slots, probabilities):
+        return slots.numpy(), probabilities
+
+
+class Above1(Selector):
+    def change(self, slots, probabilities):
+        return slots, probabilities + 2
+
+
+class NotANumber(Selector):
+    def change(self, slots, probabilities):
+        return slots, probabilities * float("nan")
+
+
+class DrawsPairs(Uniform):
+    def draw(self, stored, size, rng):
+        return self.select(stored, size, rng)
+
+
+class Around(Uniform):
+    def __init__(self):
+        self.inner = Beyond()
+
+    def select(self, stored, size, rng):
+        return self.inner.select(stored, size, rng)
+
+
+class Unseeded(Uniform):
+    def select(self, stored, size, rng):
+        return torch.randint(0, len(stored), (size,)), torch.full((size,), 1 / len(stored))
+
+
+class Biased(Selector):
+    def change(self, slots, probabilities):
+        return slots // 2, probabilities
+
+
+class Forgetful(Uniform):
+    draws = 0
+
+    def select(self, stored, size, rng):
+        self.draws += 1
+        slots, probabilities = super().select(stored, size, rng)
+        return (slots + self.draws) % len(stored), probabilities
+
+
+class Quits(Uniform):
+    def select(self, stored, size, rng):
+        sys.exit(3)
+
+
+class Itself(Neighborhood):
+    def neighbor_slots(self, storage, slots, rng):
+        return slots.unsqueeze(1)
+
+
+class Flat(Neighborhood):
+    def neighbor_slots(self, storage, slots, rng):
+        return torch.full_like(slots, -1)
+
+
+class Negative(Neighborhood):
+    def neighbor_slots(self, storage, slots, rng):
+        return torch.full_like(slots, -5).unsqueeze(1)
+
+
+class BareSlots(Neighborhood):
+    def gather(self, storage, slots, rng):
+        return slots.unsqueeze(1)
+
+
+class Made(Synthesizer):
+    uses_neighbors = False
+
+    def make(self, rows):
+        return Synthesized(rows)
+
+    def __call__(self, anchors, neighbors, rng):
+        return self.make(anchors)
+
+
+class BareRows(Made):
+    def make(self, rows):
+        return rows
+
+
+class Double(Made):
+    def make(self, rows):
+        return Synthesized(rows.replace(rewards=rows.rewards.double()))
+
+
+class Half(Made):
+    def make(self, rows):
+        return Synthesized(rows[: len(rows) // 2])
+
+
+class Infinite(Made):
+    def make(self, rows):
+        return Synthesized(rows.replace(rewards=rows.rewards / 0))
+
+
+class MixOf2(Made):
+    def make(self, rows):
+        return Synthesized(rows, torch.full((len(rows),), 2.0))
+
+
+class Buffer(ReplayBuffer):
+    def sample(self, size):
+        return super().sample(size + 1)
+
+
+def function():
+    pass
+"""
+WRONG = [
+    ("selector", "Short", r"Short returned slots of shape \(15,\) of torch.int64; expected .* shape \(16,\)"),
+    ("selector", "NoPair", "NoPair returned a Tensor; expected tuple of two, slots and probabilities"),
+    ("selector", "Beyond", r"Beyond returned slots with the value 1\d\d\d; expected 0 to 49"),
+    ("selector", "Int32", "Int32 returned slots of shape .* of torch.int32; expected .* torch.int64"),
+    ("selector", "Arrays", "Arrays returned slots of type ndarray; expected a tensor"),
+    ("selector", "Above1", "Above1 returned probabilities with the value 2.0.*; expected 0.0 to 1.0"),
+    ("selector", "NotANumber", "NotANumber returned probabilities with the value nan; expected 0.0 to 1.0"),
+    ("selector", "DrawsPairs", "DrawsPairs returned a tuple from draw; expected a Drawn"),
+    ("selector", "Around", "Around returned slots with the value 1"),
+    ("neighborhood", "Itself", "Itself returned an anchor as its own neighbor"),
+    ("neighborhood", "Flat", r"Flat returned neighbors' slots of shape \(16,\) .*; expected .* shape \(16, k\)"),
+    ("neighborhood", "Negative", "Negative returned neighbors' slots with the value -5; expected -1 to 49"),
+    ("neighborhood", "BareSlots", r"BareSlots returned a Tensor; expected Neighbors\(slots\)"),
+    ("synthesizer", "BareRows", "BareRows returned a Transitions; expected Synthesized"),
+    ("synthesizer", "Double", "Double returned rewards of shape .* of torch.float64; expected .* of torch.float32"),
+    ("synthesizer", "Half", r"Half returned .* of shape \(8.*\) of .*; expected a tensor of shape \(16"),
+    ("synthesizer", "Infinite", "Infinite returned rewards with non-finite values"),
+    ("synthesizer", "MixOf2", "MixOf2 returned mix with the value 2.0; expected 0.0 to 1.0"),
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The current folder, with parts that keep the contract and parts that break it."""
+    (tmp_path / "my_parts.py").write_text(as_a_module())
+    (tmp_path / "broken_parts.py").write_text(BROKEN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    for name in ("my_parts", "broken_parts"):
+        sys.modules.pop(name, None)
+
+
+def with_part(kind, name):
+    parts = {kind: {"type": f"broken_parts:{name}"}} | check.COMPLETED[kind]()
+    buffer = make_buffer("ReplayBuffer", {"seed": 0}, capacity=100, **parts)
+    buffer.add(make(50))
+    return buffer
+
+
+@pytest.mark.parametrize(("kind", "name", "message"), WRONG, ids=[name for _, name, _ in WRONG])
+def test_a_wrong_answer_is_one_line(kind, name, message):
+    with pytest.raises(PartError, match=message) as caught:
+        with_part(kind, name).sample(16)
+    assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
+
+
+def test_every_wrong_answer_fails_the_contract(capsys):
+    for _, name, message in WRONG[:2] + WRONG[-2:]:
+        assert check.main([f"broken_parts:{name}"]) == 1
+        assert re.search(message.partition(" returned")[0], capsys.readouterr().out)
+
+
+def test_only_the_first_draws_are_checked():
+    buffer = with_part("selector", "Selector")
+    for _ in range(CHECKED_DRAWS):
+        buffer.sample(16)
+    buffer.selector.change = lambda slots, probabilities: (slots, probabilities * 3)
+    buffer.sample(16)
+
+
+def test_parts_of_the_package_are_not_checked(monkeypatch):
+    buffer = make_buffer("NMER", {"seed": 0}, capacity=100)
+    buffer.add(make(50))
+    monkeypatch.setattr(Uniform, "select", lambda self, stored, size, rng: ([0] * size, np.ones(size)))
+    with pytest.raises(Exception) as caught:
+        buffer.sample(16)
+    assert not isinstance(caught.value, PartError)
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("words", ["--selector broken_parts:Short", "--synthesizer broken_parts:Double"])
+def test_a_run_ends_with_one_line(words, capsys):
+    given = "--env Pendulum-v1 --learning_starts 20 --train_batch_size 16 --hiddens 16 --total_env_steps 40 --quiet"
+    assert train.main([*given.split(), *words.split()]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and " returned " in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["my_parts:Recent share=.2", "my_parts:Contemporary reach=20", "my_parts:Mirror signs=[1,-1,1]", "my_parts:Timely"],
+)
+def test_the_parts_of_the_page_pass(words, capsys):
+    assert check.main(words.split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(CHECKS) + 1 and all(line.startswith("pass  ") for line in lines[:-1])
+    assert lines[-1].endswith(f"{len(CHECKS)} of {len(CHECKS)} checks passed")
+
+
+@pytest.mark.parametrize(
+    ("name", "failing"),
+    [
+        ("Unseeded", ["Two buffers with one seed", "The state of an empty buffer"]),
+        ("Biased", ["Each row is drawn as often"]),
+        ("Forgetful", ["A state gives the same batches", "A state that was saved to disk"]),
+        ("Quits", ["Only stored rows are drawn"]),
+        ("Buffer", ["Batches have the shapes"]),
+    ],
+)
+def test_a_part_that_breaks_the_contract_fails(name, failing, capsys):
+    assert check.main([f"broken_parts:{name}"]) == 1
+    out = capsys.readouterr().out
+    for title in failing:
+        (line,) = [line for line in out.splitlines() if title in line]
+        assert re.match(r"FAIL  .*: .+", line)
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("broken_parts:Shorter", ["broken_parts has no 'Shorter'", "did you mean Short?"]),
+        ("broken_parts:function", ["function is no subclass of Selector or Neighborhood or Synthesizer"]),
+        ("no_such_parts:Recent", ["no module 'no_such_parts'"]),
+        ("Recent", ["is not the name of a module"]),
+        ("my_parts:Recent shar=1", ["'shar'", "did you mean share?"]),
+        ("my_parts:Recent share=7", ["share is 7"]),
+        ("my_parts:Recent share", ["must look like k=10, got 'share'"]),
+    ],
+)
+def test_a_wrong_name_is_one_line(words, parts, capsys):
+    try:
+        code = check.main(words.split())
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and all(part in err for part in parts), err

@@ -1,0 +1,214 @@
+"""Studies through Ray Tune: from the command line, interrupted, killed, and resumed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TINY = "steps_per_iteration: 100, learning_starts: 60, train_batch_size: 32, buffer_size: 2000, hiddens: [16, 16]"
+TINY += ", evaluation_num_episodes: 1, checkpoint_freq: 1"
+ENVS = '''
+import json, os, time
+import gymnasium as gym
+import torch
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Broken(PendulumEnv):
+    """Notes the threads that it finds, and breaks, stops moving or dies at the 150th step."""
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.steps = kind, 0
+    def step(self, action):
+        self.steps += 1
+        if self.kind == "threads" and self.steps == 5:
+            found = {k: v for k, v in os.environ.items() if "NUM_THREADS" in k} | {"torch": torch.get_num_threads()}
+            open(os.environ["THREADS_FILE"], "w").write(json.dumps(found))
+        if self.kind == "bug" and self.steps >= 150:
+            raise RuntimeError("the simulator broke")
+        if self.kind == "die" and self.steps >= 150:
+            os.kill(os.getpid(), 9)
+        if self.kind == "hang" and self.steps >= 150:
+            time.sleep(1000)
+        return super().step(action)
+
+for kind in ("threads", "bug", "hang", "die"):
+    gym.register(f"{kind.title()}-v0", entry_point=Broken, kwargs={"kind": kind}, max_episode_steps=100)
+'''
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "envs_for_studies.py").write_text(ENVS)
+
+    def write(total: int = 300, **keys: str) -> Path:
+        keys = {"envs": "[Pendulum-v1]", "settings": f"{{total_env_steps: {total}, {TINY}}}"} | keys
+        (tmp_path / "study.yaml").write_text("".join(f"{key}: {value}\n" for key, value in keys.items()))
+        return tmp_path / "study.yaml"
+
+    return write
+
+
+def start(tmp_path: Path, *words: object, **options) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "cluster_run.py"), *map(str, words)]
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    environment = os.environ | {"PYTHONPATH": path, "THREADS_FILE": str(tmp_path / "threads.json")}
+    environment = {k: v for k, v in environment.items() if k not in ("RAY_ADDRESS", "OMP_NUM_THREADS")}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def run(tmp_path: Path, *words: object) -> tuple[int, str, str]:
+    process = start(tmp_path, *words)
+    out, err = process.communicate(timeout=1000)
+    return process.returncode, out, err
+
+
+def steps(folder: Path) -> list[int]:
+    with (folder / "progress.csv").open(newline="") as file:
+        return [int(float(row["num_env_steps_sampled_lifetime"])) for row in csv.DictReader(file)]
+
+
+def written(results: Path, since: float) -> bool:
+    """Whether a run has written a result."""
+    return any(path.stat().st_mtime > since for path in results.glob("*/progress.csv"))
+
+
+def status(folder: Path) -> dict:
+    return json.loads((folder / "status.json").read_text())
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.slow
+def test_a_study_ends_with_tables_and_says_what_failed(study, tmp_path):
+    file = study(envs="['envs_for_studies:Threads-v0', 'envs_for_studies:Bug-v0']", max_failures="1")
+    code, out, err = run(tmp_path, "--cpus-per-trial", 2, "--results_dir", tmp_path / "r", file)
+    assert (code, err) == (1, "")
+    good, bad = (tmp_path / "r" / f"SAC_envs_for_studies-{name}-v0_Uniform_s0" for name in ("Threads", "Bug"))
+    assert steps(good) == [100, 200, 300] and status(good)["state"] == "finished"
+    assert status(bad) == status(bad) | {"state": "failed", "starts": 2}
+    broke = "EnvironmentFailure: the environment envs_for_studies:Bug-v0 raised RuntimeError: the simulator broke"
+    assert status(bad)["failures"] == [f"{broke}, at env step {step}" for step in (150, 299)]
+    assert f"trying again from its last checkpoint: {broke}, at env step 150" in out
+    lines = out.splitlines()
+    assert any(line.startswith("[1/2] ") and "finished at 300 steps" in line for line in lines)
+    failed = next(line for line in lines if line.startswith(bad.name) and "  2  " in line)
+    assert failed.endswith("RuntimeError: the simulator broke, at env step 299")
+    assert lines[-1].startswith("1 of 2 runs failed; try them again with: ")
+    threads = json.loads((tmp_path / "threads.json").read_text())
+    assert threads.pop("torch") == 2 and set(threads.values()) == {"2"} and len(threads) >= 3
+    rows = table(tmp_path / "r" / "runs.csv")
+    assert [row["state"] for row in rows] == ["finished", "failed"]
+    returns = [float(row["evaluation/env_runners/episode_return_mean"]) for row in table(good / "progress.csv")]
+    assert float(rows[0]["final_return"]) == pytest.approx(returns[-1])
+    assert float(rows[0]["mean_return"]) == pytest.approx(sum(returns) / 3)
+    assert [row["n"] for row in table(tmp_path / "r" / "table.csv")] == ["0", "1"]  # by environment
+
+
+@pytest.mark.slow
+def test_sigterm_ends_with_75_and_the_same_command_finishes(study, tmp_path):
+    file, results = study(1000, seeds="2"), tmp_path / "r"
+    process = start(tmp_path, "--max_concurrent", 1, "--results_dir", results, file, start_new_session=True)
+    first = results / "SAC_Pendulum-v1_Uniform_s0"
+    wait_for(lambda: (first / "progress.csv").exists(), process)
+    process.send_signal(signal.SIGUSR1)
+    wait_for(lambda: list(first.glob("checkpoint_*")), process)
+    os.killpg(process.pid, signal.SIGTERM)  # as `timeout` and a shell's `kill -- -PGID` send it, to Ray's processes too
+    out, err = process.communicate(timeout=500)
+    assert process.returncode == 75, out + err
+    assert out.splitlines()[-1].startswith("2 of 2 runs are left; go on with: ")
+    assert status(first)["state"] == "interrupted"
+    code, out, _ = run(tmp_path, "--max_concurrent", 2, "--results_dir", results, file)
+    assert code == 0
+    for seed in (0, 1):
+        folder = results / f"SAC_Pendulum-v1_Uniform_s{seed}"
+        assert steps(folder) == list(range(100, 1001, 100)) and status(folder)["state"] == "finished"
+    assert status(first)["starts"] == 2
+
+
+@pytest.mark.slow
+def test_a_search_ends_what_falls_behind_and_prints_the_best(study, tmp_path):
+    file = study(600, max_concurrent="2", scheduler="asha", search="{tau: 'loguniform(.001, .9)'}", num_samples="3")
+    code, out, err = run(tmp_path, "--results_dir", tmp_path / "r", file)
+    assert code == 0, out + err
+    states = [row["state"] for row in table(tmp_path / "r" / "runs.csv")]
+    assert set(states) <= {"finished", "stopped early"} and "finished" in states
+    taus = {float(row["tau"]) for row in table(tmp_path / "r" / "runs.csv")}
+    assert len(taus) == 3
+    (best,) = [line for line in out.splitlines() if line.startswith("the first: python custom_training.py ")]
+    assert float(best.split("--tau=")[1].split()[0]) in taus
+    again, out, _ = run(tmp_path, "--resume", tmp_path / "r")
+    assert again == 0 and "3 runs, 3 of them finished" in out
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_told_of_in_one_line(study, tmp_path):
+    file, results = study(envs="['envs_for_studies:Die-v0']", max_failures="0"), tmp_path / "r"
+    code, out, err = run(tmp_path, "--results_dir", results, file)
+    assert (code, err) == (1, "")
+    assert "(raylet)" not in out and "\x1b" not in out
+    (failure,) = status(results / "SAC_envs_for_studies-Die-v0_Uniform_s0")["failures"]
+    assert failure.startswith("its process ended: The actor is dead because its worker process has died.")
+    assert failure.endswith("End of file.") and failure in out
+
+
+@pytest.mark.slow
+def test_a_hung_environment_ends_with_where_it_hung(study, tmp_path):
+    file, results = study(envs="['envs_for_studies:Hang-v0']", max_failures="0"), tmp_path / "r"
+    code, out, _ = run(tmp_path, "--hang-timeout", 15, "--results_dir", results, file)
+    folder = results / "SAC_envs_for_studies-Hang-v0_Uniform_s0"
+    assert code == 1 and status(folder)["state"] == "failed"
+    assert "hung: no env step for 15 s; hung.txt says where" in out
+    assert "envs_for_studies.py" in (folder / "hung.txt").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_kill_9_at_four_random_moments_loses_nothing_and_repeats_nothing(study, tmp_path):
+    rng = random.Random(0)
+    file, results = study(1200, seeds="3"), tmp_path / "r"
+    finished: dict[str, dict] = {}
+    for number in range(4):
+        begun = time.time()
+        process = start(tmp_path, "--max_concurrent", 2, "--results_dir", results, file, start_new_session=True)
+        training = number % 2 == 1  # while it trains, the other times also before
+        if training:
+            ready = lambda process=process, begun=begun: process.poll() is not None or written(results, begun)
+            wait_for(ready, process, patience=500)
+        try:
+            process.communicate(timeout=rng.uniform(0, 3) if training else rng.uniform(1, 10))
+        except subprocess.TimeoutExpired:
+            process.kill()  # Ray's processes notice by themselves
+            process.communicate()
+        folders = [path.parent for path in results.glob("*/status.json")]
+        now = {path.name: status(path) for path in folders if status(path)["state"] == "finished"}
+        assert finished.items() <= now.items()  # none was run twice
+        finished = now
+    code, out, err = run(tmp_path, "--resume", results)
+    assert code == 0, out + err
+    folders = [path.parent for path in results.glob("*/status.json")]
+    assert len(folders) == 3
+    for folder in folders:
+        assert steps(folder) == list(range(100, 1201, 100)), folder.name
+        assert status(folder)["state"] == "finished" and status(folder)["failures"] == []
+
+
+def wait_for(condition, process: subprocess.Popen[str], patience: float = 500) -> None:
+    end = time.monotonic() + patience
+    while not condition():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.1)

@@ -1,0 +1,280 @@
+"""Configuration files: what a file, its defaults, words and flags say, which of them wins, and who is named."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from argument_parser import CATALOGUE, make_parser, settings_for, settings_resumed
+from custom_training import main
+from interreplay.errors import UsageError
+from interreplay.experiments.commands.study import main as study
+from interreplay.experiments.commands.study import read_new
+from interreplay.experiments.flags import config_files, presets
+from interreplay.experiments.flags.run_flags import FLAGS
+from interreplay.experiments.flags.values import written
+
+FILES = {
+    "mine.yaml": "{defaults: [parts/small.yaml, cartpole/dqn], lr: 1e-3, hiddens: [32, 32], total-env-steps: 400}",
+    "parts/small.yaml": "{defaults: smaller.yaml, train_batch_size: 16, capacity: 900, gamma: 0.5}",
+    "parts/smaller.yaml": "{learning_starts: 100, buffer_size: 7, wandb: small}",
+    "per.yaml": "{trainer: DQN, env: CartPole-v1, buffer: PER, buffer_args: {alpha: .5, beta: '1e-1'}}",
+    "more.yaml": "{defaults: [per.yaml], buffer_arg: {alpha: 0.7}}",
+    "other.yaml": "{defaults: [per.yaml], buffer: ERE}",
+    "blend.yaml": "{knn_baseline: true, kneighbors: 3, env: Pendulum-v1}",
+    "rates.yaml": "{actor_lr: [[0, 3e-4], [1000, 1e-5]], huber_delta: null, target_entropy: -1, env: Pendulum-v1}",
+    "redq.yaml": "{preset: redq, env: Ant-v5}",
+    "game.yaml": "{defaults: [atari/dqn], env_args: {sticky: .1, frameskip: 4}}",
+    "wrong.yaml": "{defaults: [per.yaml], gamma: 2}",
+}
+
+NAMES = "rbf zero cpu float32 Gaussian mean tanh min Adam auto none gae behavior orthogonal x".split()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+parser = functools.cache(make_parser)
+
+
+def given(line):
+    return parser().given(shlex.split(line))
+
+
+def settings(line):
+    return settings_for(given(line))
+
+
+def test_later_files_replace_earlier_ones_and_the_file_replaces_its_defaults():
+    made = settings("--config mine.yaml")
+    assert (made.trainer, made.env) == ("DQN", "CartPole-v1"), "of the folder configs"
+    assert (made.learning_starts, made.buffer_size, made.train_batch_size, made.gamma) == (1_000, 100_000, 64, 0.99)
+    assert (made.lr, made.hiddens, made.total_env_steps, made.wandb) == (1e-3, [32, 32], 400, "small")
+
+
+def test_words_replace_the_file_and_flags_replace_both_wherever_they_stand():
+    line = "lr=.1 --gamma .7 gamma=.8 --config mine.yaml tau=.5 --tau .25 hiddens=8,8 --quiet learning-starts=5"
+    made = settings(line)
+    assert (made.lr, made.gamma, made.tau, made.hiddens, made.learning_starts) == (0.1, 0.7, 0.25, [8, 8], 5)
+    assert made.quiet and made.total_env_steps == 400
+
+
+def test_words_alone_are_flags():
+    assert vars(settings("env=CartPole-v1 trainer=DQN seed=3")) == vars(
+        settings("--env CartPole-v1 --trainer DQN --seed 3")
+    )
+    assert settings("--buffer NMER --buffer_arg k=3 alpha_lr=.5").buffer_args == {"k": 3}, "a flag's own word"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--config per.yaml", ("PER", {"alpha": 0.5, "beta": 0.1})),
+        ("--config more.yaml", ("PER", {"alpha": 0.7, "beta": 0.1})),
+        ("--config more.yaml buffer_arg.beta=.2", ("PER", {"alpha": 0.7, "beta": 0.2})),
+        ("--config more.yaml buffer_arg.beta=.2 --buffer_arg beta=.3", ("PER", {"alpha": 0.7, "beta": 0.3})),
+        ("--config more.yaml buffer_arg.alpha=1 buffer_arg.eps=1 --buffer PER", None),
+        ("--config other.yaml", ("ERE", {})),
+        ("--config other.yaml buffer_arg.c_min=2000", ("ERE", {"c_min": 2000})),
+        ("--config per.yaml --buffer Uniform", ("Uniform", {})),
+        ("--config blend.yaml", ("NMER", {"k": 3})),
+        ("--config blend.yaml --ct_baseline", ("ContinuousTransition", {})),
+        ("--config blend.yaml buffer=LCER buffer_arg=n_clusters=5", ("LCER", {"n_clusters": 5})),
+    ],
+)
+def test_a_replay_method_comes_with_its_own_arguments(line, expected):
+    made = settings(line)
+    assert (made.buffer, made.buffer_args) == (
+        expected or ("PER", {"alpha": 1, "beta": 0.1, "eps": 1})
+    ) and made.prioritized is None
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--config game.yaml", {"sticky": 0.1, "frameskip": 4}),
+        ("--config game.yaml env_args.sticky=.3", {"sticky": 0.3, "frameskip": 4}),
+        (
+            "--config game.yaml env_arg.noops=1 --env_args sticky=.3 frameskip=3",
+            {"sticky": 0.3, "frameskip": 3, "noops": 1},
+        ),
+        ("--env_args sticky=.3 noops=2 --seed 1 gamma=.5", {"sticky": 0.3, "noops": 2}),
+        ("env_args=sticky=.3 --env_args=noops=2", {"sticky": 0.3, "noops": 2}),
+    ],
+)
+def test_arguments_of_the_environment_are_a_mapping_too(line, expected):
+    assert settings(line).env_args == expected
+
+
+def test_values_are_read_as_flags_read_them():
+    made = settings("--config rates.yaml")
+    assert made.huber_delta is None and made.target_entropy == -1.0
+    flags = settings("--env Pendulum-v1 --target_entropy -1 --actor_lr 0:3e-4,1000:1e-5")
+    assert made.actor_lr == flags.actor_lr
+    assert flags.actor_lr == settings("--env Pendulum-v1 --actor_lr [[0,3e-4],[1000,1e-5]]").actor_lr
+    assert settings("--config redq.yaml").target_entropy == -4.0, "a preset that the file names"
+
+
+def accepted(flag):
+    """A value that a flag takes, as a file has it."""
+    for value in (True, 1, 0.5, [8, 8], [-1, 1], "2h", *NAMES):
+        with contextlib.suppress(argparse.ArgumentTypeError):
+            return value, flag.type(written(value))
+    raise AssertionError(f"{flag.name} takes none of them")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FLAGS if name not in config_files.INVOKED | {*config_files.ARGUMENTS}]
+)
+def test_every_flag_is_a_key(name, folder):
+    value, expected = accepted(FLAGS[name])
+    expected = [expected] if FLAGS[name].repeat else expected
+    (folder / "one.yaml").write_text(json.dumps({name: value}))
+    from_file, from_word = given("--config one.yaml"), given(f"{name}={written(value)}")
+    assert from_file[name] == from_word[name] == expected == given(f"--{name}={written(value)}")[name]
+
+
+@pytest.mark.parametrize(
+    ("contents", "pieces"),
+    [
+        ("{defaults: [per.yaml, a.yaml]}", ["a.yaml: its defaults go round in a circle: a.yaml -> a.yaml"]),
+        ("{gama: 1}", ["configuration a.yaml: unknown key 'gama'; did you mean gamma?"]),
+        ("{batch_size: 1}", ["unknown key 'batch_size'; use --train_batch_size"]),
+        ("{framework: tf}", ["a.yaml: 'framework' of the original work: it is always torch"]),
+        ("{environments: {}}", ["'environments' belongs into a preset; use --preset"]),
+        ("{resume: x}", ["resume is no setting of a run; give it as --resume on the command line"]),
+        ("{best: true}", ["best is no setting of a run"]),
+        ("{config: b.yaml}", ["config is no setting of a run"]),
+        ("{gamma: [1, 2]}", ["a.yaml: gamma must be a number of at least 0, at most 1, got '1,2'"]),
+        ("{gamma: {a: 1}}", ["a.yaml: gamma must be a number of at least 0, at most 1, got \"{'a': 1}\""]),
+        ("{env: [1]}", ["a.yaml: env must be a name, got [1]"]),
+        ("{gamma.x: 1}", ["unknown key 'gamma.x'"]),
+        ("{buffer_arg: 3}", ["a.yaml: buffer_arg must look like k=10, got '3'"]),
+        ("{buffer_size: 1, capacity: 2}", ["a.yaml says buffer_size twice, the second time as 'capacity'"]),
+        ("{defaults: 3}", ["a.yaml: defaults is 3; expected a list of files"]),
+        ("{defaults: [aa.yaml]}", ["a.yaml: defaults: there is no configuration 'aa.yaml'; did you mean a.yaml?"]),
+        ("{defaults: [cartpole/dqnn]}", ["no configuration 'cartpole/dqnn'; did you mean cartpole/dqn?"]),
+        ("", ["configuration a.yaml is no mapping"]),
+        ("a: [", ["configuration a.yaml cannot be read"]),
+    ],
+)
+def test_what_a_file_cannot_say(contents, pieces, folder):
+    (folder / "a.yaml").write_text(contents)
+    with pytest.raises(UsageError) as caught:
+        given("--config a.yaml")
+    assert "\n" not in str(caught.value)
+    for piece in pieces:
+        assert piece in str(caught.value)
+
+
+def test_a_circle_is_shown_from_where_it_begins(folder):
+    for name, other in {"start": "a", "a": "b", "b": "c", "c": "a"}.items():
+        (folder / f"{name}.yaml").write_text(f"defaults: [{other}.yaml]")
+    with pytest.raises(UsageError, match="a.yaml -> b.yaml -> c.yaml -> a.yaml$"):
+        given("--config start.yaml")
+
+
+def test_only_settings_that_a_message_names_are_traced():
+    origin = given("--config per.yaml")["config"].origin
+    assert origin("replay buffer of 1 row for an env: use --buffer_size") == "", "the word, not the flag"
+    assert origin("--buffer is wrong; accepted: DQN") == "buffer is from per.yaml"
+    assert (
+        origin("unknown trainer 'DQN' for CartPole-v1; accepted: PER")
+        == "trainer is from per.yaml, env is from per.yaml"
+    )
+
+
+def test_a_file_that_two_others_stand_on_is_no_circle(folder):
+    (folder / "left.yaml").write_text("{defaults: [base.yaml], gamma: .3}")
+    (folder / "right.yaml").write_text("defaults: [base.yaml]")
+    (folder / "base.yaml").write_text("gamma: .1")
+    (folder / "top.yaml").write_text("defaults: [left.yaml, right.yaml]")
+    assert settings("--config top.yaml").gamma == 0.1, "the later one brings it again"
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ("--config wrong.yaml", ["configuration wrong.yaml: gamma must be", "'2'"]),
+        ("gama=1", ["gama=1: unknown key 'gama'; did you mean gamma?"]),
+        ("gamma=2", ["gamma=2: gamma must be a number of at least 0, at most 1, got '2'"]),
+        ("--config per.yaml trainer=SAC lr=1", ["--lr is a setting of DQN"]),
+        ("--config mine.yaml trainer=SAC", ["SAC does not have it", "lr is from mine.yaml"]),
+        ("--config mine.yaml trainer=DQNN", ["unknown trainer 'DQNN'; did you mean DQN?"]),
+        ("--config mine.yaml --env CartPoll-v1", ["unknown environment 'CartPoll-v1'"]),
+        ("--config mine.yaml train_batch_size=200000", ["buffer_size is from", "configs/cartpole/base.yaml"]),
+        ("--config per.yaml env=Pendulum-v1", ["DQN acts in Discrete ones", "trainer is from per.yaml"]),
+    ],
+)
+def test_who_said_it_is_named(line, pieces, capsys):
+    try:
+        code = main(shlex.split(line))
+    except SystemExit as end:
+        code = end.code
+    error = capsys.readouterr().err
+    assert code == 2 and error.count("\n") == 1
+    for piece in pieces:
+        assert piece in error
+
+
+@pytest.mark.slow
+def test_a_run_says_which_file_it_has_and_can_be_resumed_with_it(folder, capsys):
+    line = "--config mine.yaml --local_dir out train_batch_size=16 learning_starts=64 evaluation_interval=0 wandb=none"
+    words = [word for word in shlex.split(line) if not word.startswith("wandb")]
+    (folder / "parts/smaller.yaml").write_text("{learning_starts: 100}")
+    assert main([*words, "total_env_steps=256"]) == 0
+    out = capsys.readouterr().out
+    assert "configuration mine.yaml over parts/smaller.yaml, parts/small.yaml, " in out.splitlines()[0]
+    assert "--lr 0.001" in out.splitlines()[0] and "--train_batch_size" not in out.splitlines()[0]
+    (run,) = (folder / "out").iterdir()
+    params = json.loads((run / "params.json").read_text())
+    assert (params["lr"], params["hiddens"], params["train_batch_size"]) == (1e-3, [32, 32], 16)
+    assert "config" not in params and "defaults" not in params
+    words.remove("--local_dir"), words.remove("out")
+    assert main([*words, "--resume", str(run), "total_env_steps=512"]) == 0
+    assert "512 steps" in capsys.readouterr().out
+    assert main([*words, "--resume", str(run), "gamma=.5"]) == 2
+    assert "made with gamma 0.99, not 0.5" in capsys.readouterr().err
+
+
+def test_a_resumed_run_takes_what_may_change_from_the_file():
+    saved = vars(settings("--config more.yaml"))
+    assert settings_resumed(saved, given("--config more.yaml total_env_steps=99")).total_env_steps == 99
+    with pytest.raises(UsageError, match="made with buffer_args"):
+        settings_resumed(saved, given("--config per.yaml"))
+
+
+def test_studies_take_settings_not_configurations(folder, capsys):
+    with pytest.raises(SystemExit):
+        study(["--buffers", "Uniform", "--config", "mine.yaml"])
+    assert "unknown flag --config; settings go into the study file" in capsys.readouterr().err
+    (folder / "study.yaml").write_text("{buffers: [Uniform], settings: {config: mine.yaml}}")
+    assert study(["study.yaml", "--count"]) == 2
+    assert "config does not belong into a study" in capsys.readouterr().err
+
+
+def test_an_inputs_file_may_name_one(folder):
+    (folder / "inputs.txt").write_text("--config more.yaml lr=.5\n4 CartPole-v1 True A 1 out DQN\n")
+    (run,) = read_new({"inputs": Path("inputs.txt")})[0].runs
+    made = settings_for(run.given())
+    assert (made.buffer, made.buffer_args, made.lr, made.seed) == ("PER", {"alpha": 0.7, "beta": 0.1}, 0.5, 4)
+
+
+def test_presets_and_configurations_read_values_alike(folder):
+    (folder / "p.yaml").write_text("everywhere: {actor_lr: [[0, 3e-4], [1000, 1e-5]], hiddens: [8], huber_delta: null}")
+    made = settings("--preset p.yaml")
+    assert (made.hiddens, made.huber_delta) == ([8], None)
+    assert made.actor_lr == settings("--config rates.yaml").actor_lr
+    assert presets.FOLDER.is_dir() and config_files.folder().is_dir() and CATALOGUE

@@ -1,0 +1,120 @@
+"""The folder configs: every file is what flags accept, says nothing else than the presets do, and trains."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from argument_parser import make_parser, settings_for
+from custom_training import main
+from interreplay.experiments.flags import config_files
+from interreplay.learning.algorithms_table import VARIANTS
+
+ROOT = Path(__file__).resolve().parents[3]
+NAMES = [name for name in config_files.names() if not name.endswith("/base")]
+GROUPS = {
+    "atari": {"dqn", "rainbow_dqn", "c51", "qrdqn", "qrdqn_short"},
+    "minatar": {"dqn", "rainbow", "c51", "qrdqn"},
+    "cartpole": {"dqn", "ddqn", "dueling", "noisy", "c51", "qrdqn", "rainbow"},
+    "lunarlander": {"dqn", "rainbow"},
+    "mujoco": {"sac", "td3", "ddpg", "tqc", "crossq", "redq", "droq"},
+}
+# What makes any of them small: the shape of the learning stays.
+SMALL = {
+    "total_env_steps": 200,
+    "steps_per_iteration": 200,
+    "learning_starts": 160,
+    "buffer_size": 1_000,
+    "train_batch_size": 8,
+    "rollout_fragment_length": 4,
+    "evaluation_interval": 0,
+    "checkpoint_freq": 0,
+    "hiddens": "16,16",
+}
+
+
+def settings(*words):
+    return vars(settings_for(make_parser().given(words)))
+
+
+def test_there_is_a_file_for_each_algorithm_of_each_group():
+    assert set(NAMES) == {f"{group}/{name}" for group, names in GROUPS.items() for name in names}
+    assert config_files.folder() == ROOT / "configs"
+    assert all((config_files.folder() / group / "base.yaml").is_file() for group in GROUPS)
+
+
+@pytest.mark.parametrize("name", config_files.names())
+def test_every_file_says_where_its_values_are_from(name):
+    text = (config_files.folder() / f"{name}.yaml").read_text()
+    head = text[: text.index("\n", text.rindex("\n#"))] if "\n#" in text else text.split("\n")[0]
+    assert text.startswith("#") and re.search(r"Source|arXiv|20\d\d|presets/", head)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_file_says_is_what_the_run_has(name):
+    said = yaml.safe_load((config_files.folder() / f"{name}.yaml").read_text())
+    made = settings("--config", name)
+    assert made["trainer"] == said.pop("trainer") and said.pop("defaults") == ["base.yaml"]
+    arguments = said.pop("buffer_arg", {})
+    assert arguments.items() <= made["buffer_args"].items()
+    assert {key: made[key] for key in said} == {key: None if value == "none" else value for key, value in said.items()}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("atari/")])
+def test_no_file_contradicts_the_presets(name):
+    """Settings are those of the same algorithm and environment without the file, which takes the preset's."""
+    made = settings("--config", name)
+    preset = made["preset"] if made["preset"] in ("redq", "droq") else None
+    named = ["--preset", preset] if preset else []
+    plain = settings("--trainer", made["trainer"], "--env", made["env"], *named)
+    same = {"encoder": {"auto"}, "atoms": {"auto"}, "preset": {"values", plain["preset"]}}
+    assert {key for key in made if made[key] != plain[key] and plain[key] not in same.get(key, ())} == set()
+
+
+def test_the_files_of_the_discrete_groups_are_the_whole_of_it():
+    for name in NAMES:
+        made = settings("--config", name)
+        assert (made["preset"] == "none") == (made["trainer"] in VARIANTS)
+
+
+def test_atari_files_have_the_published_numbers():
+    dqn, rainbow = settings("--config", "atari/dqn"), settings("--config", "atari/rainbow_dqn")
+    assert (dqn["optimizer"], dqn["lr"], dqn["optimizer_eps"]) == ("RMSprop", 2.5e-4, 0.01 / 32**2)
+    assert (dqn["grad_clip"], dqn["huber_delta"], dqn["final_epsilon"]) == (None, 1.0, 0.1)
+    c51, qrdqn = settings("--config", "atari/c51"), settings("--config", "atari/qrdqn")
+    assert (c51["lr"], c51["optimizer_eps"], qrdqn["lr"], qrdqn["atoms"]) == (2.5e-4, 0.01 / 32, 5e-5, 200)
+    assert (rainbow["lr"], rainbow["optimizer_eps"], rainbow["n_step"]) == (6.25e-5, 1.5e-4, 3)
+    assert rainbow["buffer"] == "PER" and rainbow["double"] and rainbow["dueling"] and rainbow["noisy"]
+    for made in (dqn, c51, qrdqn, rainbow):
+        steps = made["target_update_period"] / made["updates_per_step"]
+        assert steps == (8_000 if made is rainbow else 10_000), "dqn_zoo counts env steps"
+
+
+def test_the_page_about_them_knows_them_all_and_its_commands_are_understood():
+    page = (ROOT / "docs" / "configurations.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)/` \|.*?\|([^|]+)\|$", page, re.MULTILINE))
+    assert {group: set(re.findall(r"`(\w+)`", files)) for group, files in rows.items()} == GROUPS
+    lines = re.findall(r"^(?:python custom_training.py|interreplay train) (--config (?!mine).*)$", page, re.MULTILINE)
+    assert len(lines) == 3 and all(settings(*line.split()) for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_it_trains(name, tmp_path, capsys):
+    words = [f"{key}={value}" for key, value in SMALL.items()]
+    assert main(["--config", name, *words, "--local_dir", str(tmp_path), "--quiet"]) == 0
+    assert f"configs/{name}.yaml over configs/{name.split('/')[0]}/base.yaml: " in capsys.readouterr().out
+    (run,) = tmp_path.iterdir()
+    params, made = json.loads((run / "params.json").read_text()), settings("--config", name)
+    replaced = {*SMALL, "output_dir", "quiet"}
+    assert {key: params[key] for key in made if key not in replaced} == {
+        key: value for key, value in made.items() if key not in replaced
+    }
+    last = json.loads((run / "result.json").read_text().splitlines()[-1])
+    assert last["num_env_steps_sampled_lifetime"] == 200
+    updates = last["learners"]["default_policy"]["num_updates_lifetime"]
+    assert updates >= 40 * made["updates_per_step"]

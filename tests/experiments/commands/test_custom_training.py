@@ -1,0 +1,432 @@
+"""The main job from the outside: what it says, what it leaves on disk, how it ends, and how it goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import importlib.metadata
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import custom_training
+from interreplay.runs.results.rewinding import STEPS
+from interreplay.runs.run_folder import EVALUATION_RETURN
+
+ROOT = Path(__file__).resolve().parents[3]
+TINY = (
+    "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1".split()
+)
+SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+PATIENCE = 500
+"""Seconds for a command on a machine that does ten other things."""
+
+ENVS = '''
+import gymnasium as gym, numpy as np
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Broken(PendulumEnv):
+    """Breaks at the 130th step: what does, is in `kind`."""
+    def __init__(self, kind="nan"):
+        super().__init__()
+        self.kind, self.steps = kind, 0
+    def step(self, action):
+        self.steps += 1
+        obs, reward, *rest = super().step(action)
+        if self.steps == 130 and self.kind == "nan":
+            reward = float("nan")
+        if self.steps == 130 and self.kind == "inf":
+            obs = np.full_like(obs, np.inf)
+        return obs, reward, *rest
+
+class Image(gym.Env):
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+for kind in ("nan", "inf"):
+    gym.register(f"{kind.title()}-v0", entry_point=Broken, kwargs={"kind": kind}, max_episode_steps=200)
+gym.register("Image-v0", entry_point=Image, max_episode_steps=50)
+'''
+
+
+def start(*arguments: object, **options):
+    command = [sys.executable, str(ROOT / "custom_training.py"), *map(str, arguments)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **options
+    )
+
+
+def run(*arguments: object):
+    process = start(*arguments)
+    out, err = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def steps(folder: Path) -> list[int]:
+    return [int(float(row[STEPS])) for row in rows(folder)]
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("checkpoint_*"))
+
+
+def the_run(local_dir: Path) -> Path:
+    (folder,) = local_dir.iterdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A complete run of 300 steps with the original work's flags."""
+    local_dir = tmp_path_factory.mktemp("finished")
+    flags = "--trainer SAC --env Pendulum-v0 --custom_replay_buffer True --knn_baseline --kneighbors 5".split()
+    said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said[0]), contextlib.redirect_stderr(said[1]):
+        code = custom_training.main([*flags, *SHORT, "--total-env-steps", "300", "--local_dir", str(local_dir)])
+    assert code == 0, said[1].getvalue()
+    return the_run(local_dir), *(each.getvalue() for each in said)
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return Path(shutil.copytree(finished[0], tmp_path / "results" / finished[0].name))
+
+
+@pytest.fixture
+def envs(tmp_path, monkeypatch):
+    (tmp_path / "envs_for_tests.py").write_text(ENVS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_original_works_command_for_gaussian_processes(tmp_path, capsys):
+    command = (
+        "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
+        " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams"
+    )
+    flags = [*command.split(), *SHORT, "--total_env_steps", "200", "--local_dir", str(tmp_path)]
+    assert custom_training.main(flags) == 0
+    out = capsys.readouterr().out
+    assert "BIER(kernel=rbf, ard=True, mean=zero, hyperparameters=monte_carlo, scaling=minmax" in out
+    with (the_run(tmp_path) / "progress.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    assert float(last["replay_buffer/gp_fits"]) == 1 and float(last["replay_buffer/gp_failed_share"]) == 0
+    assert custom_training.main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "240"]) == 0
+
+
+def test_what_a_run_says(finished):
+    folder, out, err = finished
+    lines = out.splitlines()
+    assert err == ""
+    assert lines[0] == "Pendulum-v0 is retired; using Pendulum-v1"
+    assert lines[1] == "defaults for this environment: --actor_lr 0.001 --critic_lr 0.001 --alpha_lr 0.001 --tau 0.02"
+    assert lines[2] == "SAC with NMER(k=5) on Pendulum-v1, seed 0"
+    assert re.fullmatch(r"replay buffer of 2,000 rows: [\d.e-]+ GB when full, [\d.]+ GB free", lines[3])
+    assert lines[4] == "random actions until 60 steps"
+    assert [line.split(" steps ")[0].strip() for line in lines[5:8]] == [f"{n} / 300" for n in (100, 200, 300)]
+    assert re.match(r"300 steps, \d+ s \(\d+ steps/s\), return -[\d,.]+, evaluation return -[\d,.]+ \(best -", lines[8])
+    best = next(folder.glob("best_checkpoint_*")).name
+    assert lines[9] == f"results in {folder}, newest checkpoint checkpoint_00000300, best {best}"
+    assert len(lines) == 10
+
+
+def test_what_a_run_leaves_on_disk(finished):
+    folder, *_ = finished
+    assert re.fullmatch(r"SAC_Pendulum-v1_NMER_s0_\d{8}-\d{6}", folder.name)
+    assert steps(folder) == [100, 200, 300]
+    columns = rows(folder)[-1]
+    assert float(columns[EVALUATION_RETURN]) < 0
+    assert any(name.startswith("learners/") for name in columns)
+    lines = [json.loads(line) for line in (folder / "result.json").read_text().splitlines()]
+    assert [line[STEPS] for line in lines] == [100, 200, 300]
+    params = json.loads((folder / "params.json").read_text())
+    expected = {"trainer": "SAC", "env": "Pendulum-v1", "buffer": "NMER", "buffer_args": {"k": 5}, "gamma": 0.99}
+    assert expected.items() <= params.items()
+    assert params["versions"]["ray"] == importlib.metadata.version("ray")
+    assert len(list(folder.glob("events.out.tfevents.*"))) == 1
+    assert checkpoints(folder) == ["checkpoint_00000200", "checkpoint_00000300"]
+    assert [path.name for path in folder.glob(".*")] == [".lock"]
+    assert not (folder / "params.pkl").exists()
+    assert not (folder / "error.txt").exists()
+
+
+def test_tensorboards_events_have_environment_steps(finished):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(finished[0]))
+    events.Reload()
+    assert [event.step for event in events.Scalars("evaluation/return")] == [100, 200, 300]
+    names = events.Tags()["scalars"]
+    assert {name.partition("/")[0] for name in names} == {"evaluation", "training", "learner", "replay", "speed"}
+    assert len(names) < 50 and {"learner/critic_loss", "replay/td_error_mean", "speed/updates"} <= set(names)
+
+
+def test_a_complete_run_goes_on_with_more_steps(copy, capsys):
+    assert custom_training.main(["--resume", str(copy), "--total_env_steps", "350", "--quiet"]) == 0
+    assert steps(copy) == [100, 200, 300, 350]
+    *_, before, last = rows(copy)
+    assert last[EVALUATION_RETURN]
+    assert float(last["time_total_s"]) == pytest.approx(float(before["time_total_s"]) + float(last["time_this_iter_s"]))
+    assert checkpoints(copy) == ["checkpoint_00000300", "checkpoint_00000350"]
+    assert json.loads((copy / "params.json").read_text())["total_env_steps"] == 350
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines()[-2].startswith("350 steps")
+    assert "100 / " not in out
+
+
+def test_a_damaged_checkpoint_is_passed_over(copy, capsys):
+    for file in (copy / "checkpoint_00000300").rglob("*"):
+        if file.is_file() and file.name != "settings.json":
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    assert custom_training.main(["--resume", str(copy), "--quiet"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert any(
+        "checkpoint_00000300 is unusable" in line and "going on from checkpoint_00000200" in line for line in out
+    )
+    assert steps(copy) == [100, 200, 300]
+    assert "checkpoint_00000300" in checkpoints(copy)
+    assert "checkpoint_00000300.set_aside" in checkpoints(copy)
+
+
+def test_results_elsewhere(copy, tmp_path, capsys):
+    line = ["--resume", str(copy / "checkpoint_00000200"), "--local_dir", str(tmp_path / "new"), "--quiet"]
+    assert custom_training.main(line) == 0
+    assert steps(the_run(tmp_path / "new")) == [300]
+    assert steps(copy) == [100, 200, 300]
+
+
+@pytest.mark.slow
+def test_ddpg_by_the_original_works_command(tmp_path, capsys):
+    flags = "--trainer DDPG --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay".split()
+    assert custom_training.main([*flags, *SHORT, "--total_env_steps", "200", "--local_dir", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert err == ""
+    assert lines[0] == "InvertedPendulum-v2 is retired; using InvertedPendulum-v5"
+    assert lines[1] == "defaults for this environment: --tau 0.02 --critic_l2 0.0"
+    assert lines[2] == "DDPG with PER on InvertedPendulum-v5, seed 0"
+    folder = the_run(tmp_path)
+    assert folder.name.startswith("DDPG_InvertedPendulum-v5_PER_s0_")
+    params = json.loads((folder / "params.json").read_text())
+    assert params["exploration"] == "OrnsteinUhlenbeck" and "alpha_lr" not in params
+    assert float(rows(folder)[-1]["learners/default_policy/critic_loss"]) > 0
+    assert custom_training.main(["--resume", str(folder), "--total_env_steps", "300", "--quiet"]) == 0
+    assert steps(folder) == [100, 200, 300]
+
+
+def tree(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--env", "Hopper-v5"], ["env Pendulum-v1, not Hopper-v5"]),
+        (["--buffer", "Uniform"], ["buffer NMER, not Uniform"]),
+        (["--gamma", ".5"], ["gamma 0.99, not 0.5"]),
+        ([], ["complete at 300 steps", "--total_env_steps"]),
+    ],
+)
+def test_what_cannot_be_resumed_changes_nothing(copy, capsys, flags, parts):
+    before = tree(copy)
+    assert custom_training.main(["--resume", str(copy), *flags]) == 2
+    check_error(capsys.readouterr().err, parts)
+    assert tree(copy) == before
+
+
+def test_a_run_without_a_usable_checkpoint_changes_nothing(copy, capsys):
+    for name in checkpoints(copy):
+        for file in (copy / name).rglob("*.json"):
+            file.write_text("{")
+    before = tree(copy)
+    assert custom_training.main(["--resume", str(copy), "--total_env_steps", "400"]) == 2
+    check_error(capsys.readouterr().err, ["no usable checkpoint", "checkpoint_00000300", "checkpoint_00000200"])
+    assert tree(copy) == before
+
+
+def check_error(text: str, parts: list[str]) -> None:
+    assert text.count("\n") == 1, text
+    assert ": error: " in text
+    assert "Traceback" not in text
+    for part in parts:
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--env", "HalfCheeta-v5"], ["'HalfCheeta-v5'", "did you mean HalfCheetah-v5"]),
+        (["--buffer", "NMERR"], ["'NMERR'", "did you mean NMER?"]),
+        (["--trainer", "TD3", "--alpha_lr", ".1"], ["--alpha_lr is a setting of SAC, TQC and CrossQ"]),
+        (["--trainer", "TD3", "--buffer", "Elite", "--buffer-arg", "distance=kl"], ['"ln"', "no distribution"]),
+        (["--buffer", "NMER", "--buffer-arg", "kk=3"], ["'kk'", "did you mean k?"]),
+        (["--buffer", "NMER", "--buffer-arg", "k=0"], ["k", "0"]),
+        (["--buffer", "NMER", "--buffer-arg", "k=ten"], ["k", "ten"]),
+        (["--env", "FrozenLake-v1", "--buffer", "NMER"], ["actions of torch.int64 cannot be blended", "Discrete(4)"]),
+        (["--env", "CartPole-v1", "--trainer", "TD3"], ["TD3", "Discrete(2)", "--trainer SAC"]),
+        (["--env", "envs_for_tests:Image-v0", "--buffer", "NMER"], ["uint8"]),
+        (["--buffer_size", "100"], ["100", "--train_batch_size"]),
+        (["--buffer_size", "1e12"], ["1000000000000"]),
+        (
+            ["--env", "Humanoid-v5", "--buffer_size", "2e9"],
+            ["2,000,000,000 rows", "GB when full", "GB free", "would fit"],
+        ),
+        (["--resume", "no/such/run"], ["no/such/run", "does not exist"]),
+    ],
+)
+def test_bad_input(flags, parts, capsys, tmp_path, envs):
+    assert custom_training.main([*flags, "--local_dir", str(tmp_path / "results")]) == 2
+    check_error(capsys.readouterr().err, parts)
+    assert not any((tmp_path / "results").glob("*"))
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert custom_training.main(["--local_dir", str(tmp_path / "file" / "results")]) == 2
+    check_error(capsys.readouterr().err, ["--local_dir", "cannot be written"])
+
+
+@pytest.mark.slow
+def test_a_mistyped_flag_from_the_shell():
+    done = run("--gama", ".9")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert (
+        done.stderr
+        == "custom_training.py: error: unknown flag --gama; did you mean --gamma? --help all lists every flag\n"
+    )
+
+
+@pytest.mark.parametrize(("kind", "column"), [("Nan", "rewards"), ("Inf", "obs")])
+def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp_path):
+    local_dir = tmp_path / "results"
+    flags = ["--env", f"envs_for_tests:{kind}-v0", "--total_env_steps", "300", "--local_dir", str(local_dir)]
+    flags += [*SHORT, "--evaluation_interval", "0"]
+    assert custom_training.main(flags) == 2
+    check_error(capsys.readouterr().err, [column, "step 130", "kept in"])
+    folder = the_run(local_dir)
+    assert checkpoints(folder) == ["checkpoint_00000100", "checkpoint_00000129"]
+    assert steps(folder) == [100]
+
+
+def stopped(number: int, local_dir: Path, *flags: object):
+    """Starts a long run and sends it a signal after its first iteration."""
+    process = start("--total_env_steps", 10**6, "--local_dir", local_dir, *SHORT, *flags)
+    try:
+        for line in process.stdout:
+            if " steps/s " in line:
+                break
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_signals_save_and_say_how_to_go_on(number, code, tmp_path, capsys):
+    returned, out, err = stopped(number, tmp_path, "--env", "Pendulum-v1", "--knn_baseline", "--seed", 3)
+    assert returned == code
+    assert "Traceback" not in err
+    folder = the_run(tmp_path)
+    assert out.splitlines()[-1] == f"stopped early; go on with: python {ROOT / 'custom_training.py'} --resume {folder}"
+    at = int(checkpoints(folder)[-1].split("_")[1])
+    assert steps(folder)[-1] == at // 100 * 100  # what was gathered since then is in the checkpoint
+    assert custom_training.main(["--resume", str(folder), "--total_env_steps", str(at + 50), "--quiet"]) == 0
+    assert steps(folder)[-1] == at + 50
+
+
+@pytest.mark.slow
+def test_sigusr1_saves_and_goes_on(tmp_path):
+    process = start(*("--env", "Pendulum-v1", "--total_env_steps", 600, "--local_dir", tmp_path, *SHORT))
+    for line in process.stdout:
+        if " steps/s " in line:
+            process.send_signal(signal.SIGUSR1)
+            break
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0 and err.split() == "saving, then going on".split()
+    assert steps(the_run(tmp_path)) == list(range(100, 601, 100))
+
+
+@pytest.mark.slow
+def test_sampling_processes_survive_the_terminals_ctrl_c(tmp_path):
+    # A terminal sends SIGINT to the whole group of processes.
+    process = start(
+        *("--env", "Pendulum-v1", "--num_workers", 1, "--total_env_steps", 10**6, "--local_dir", tmp_path, *SHORT),
+        start_new_session=True,
+    )
+    for line in process.stdout:
+        if " steps/s " in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert err.split() == "stopping after the update in hand, then saving; Ctrl-C again stops at once".split()
+    assert checkpoints(the_run(tmp_path))
+
+
+@pytest.mark.slow
+def test_stopping_and_going_on_equals_one_go(tmp_path, capsys):
+    flags = ["--env", "InvertedPendulum-v5", "--knn_baseline", "--quiet", *SHORT]
+    for name, total in (("whole", "400"), ("halves", "200")):
+        assert custom_training.main([*flags, "--total_env_steps", total, "--local_dir", str(tmp_path / name)]) == 0
+    whole, halves = the_run(tmp_path / "whole"), the_run(tmp_path / "halves")
+    assert custom_training.main(["--resume", str(halves), "--total_env_steps", "400"]) == 0
+    for column in rows(whole)[-1]:
+        if column.startswith("learners/") or column in (EVALUATION_RETURN, STEPS):
+            assert [row[column] for row in rows(whole)] == [row[column] for row in rows(halves)], column
+
+
+@pytest.mark.slow
+def test_kill_during_saves_leaves_a_usable_checkpoint(tmp_path, capsys):
+    for _ in range(3):
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        returned, _, _ = stopped(signal.SIGKILL, tmp_path, "--env", "Pendulum-v1", "--steps_per_iteration", 20)
+        assert returned == -signal.SIGKILL
+        folder = the_run(tmp_path)
+        if checkpoints(folder):
+            at = int(checkpoints(folder)[-1].split("_")[1])
+            assert custom_training.main(["--resume", str(folder), "--total_env_steps", str(at + 20), "--quiet"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("asked", "env"), [("FetchReach-v1", "FetchReach-v4"), ("PointMaze_UMaze-v3",) * 2])
+def test_an_environment_with_goals_reports_success_and_goes_on(asked, env, tmp_path):
+    flags = ["--env", asked, "--buffer", "HER", "--buffer_arg", "k=8", *SHORT, "--local_dir", tmp_path]
+    done = run(*flags, "--total_env_steps", 400)
+    assert done.returncode == 0 and done.stderr == "", "its packages are silent, too"
+    lines = done.stdout.splitlines()
+    assert (f"{asked} is retired; using {env}" in lines) == (asked != env)
+    assert f"SAC with HER(k=8) on {env}, seed 0" in lines
+    assert re.search(r", evaluation return .*, success [01].\d\d$", lines[-2])
+    folder = the_run(tmp_path)
+    assert 0 <= float(rows(folder)[-1]["evaluation/env_runners/success_rate"]) <= 1
+    assert custom_training.main(["--resume", str(folder), "--total_env_steps", "600", "--quiet"]) == 0
+    assert steps(folder) == [100, 200, 300, 400, 500, 600]
+
+
+def test_hindsight_without_goals_is_one_line(tmp_path, capsys):
+    assert custom_training.main(["--env", "Pendulum-v1", "--buffer", "HER", "--local_dir", str(tmp_path)]) == 2
+    told = "HER cannot store Pendulum-v1: hindsight needs Dict observations with achieved_goal"
+    check_error(capsys.readouterr().err, [told])

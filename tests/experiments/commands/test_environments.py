@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import gymnasium as gym
+import pytest
+
+from interreplay.environments import robotics
+from interreplay.environments.current_folder import LAST
+from interreplay.environments.lookup import find_environment
+from interreplay.errors import UsageError
+
+
+@pytest.mark.parametrize("name", ["InvertedPendulum-v5", "InvertedPendulum-v4", "Pendulum-v1", "CartPole-v1"])
+def test_what_can_be_made_stays_as_it_is(name):
+    found = find_environment(name)
+    assert (found.name, found.note) == (name, "")
+    assert found.observation_space.shape == gym.make(name).observation_space.shape
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("InvertedPendulum-v2", "InvertedPendulum-v5"),
+        ("HalfCheetah-v2", "HalfCheetah-v5"),
+        ("HalfCheetah-v3", "HalfCheetah-v5"),
+        ("HalfCheetah-v1", "HalfCheetah-v5"),
+        ("Pendulum-v0", "Pendulum-v1"),
+        ("Hopper", "Hopper-v5"),
+        ("FetchReach-v1", "FetchReach-v4"),
+        ("FetchReach-v2", "FetchReach-v4"),
+        ("FetchPush", "FetchPush-v4"),
+        ("PointMaze_UMaze-v1", "PointMaze_UMaze-v3"),
+    ],
+)
+def test_retired_ids_mean_the_newest_version(asked, name):
+    found = find_environment(asked)
+    assert found.name == name
+    assert found.note.startswith(asked)
+    assert name in found.note
+    assert "\n" not in found.note
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ("HalfCheeta-v5", "HalfCheetah-v5"),
+        ("halfcheetah-v5", "HalfCheetah-v5"),
+        ("HalfCheetah-v9", "HalfCheetah-v5"),
+        ("HalfCheetah_v5", "HalfCheetah-v5"),
+        ("Zzzzzz-v0", "pprint_registry"),
+        ("no_such_module:Env-v0", "'no_such_module'"),
+        ("antigravity:Fly-v0", "a module of Python's own"),
+        ("not an id!", "Malformed"),
+        ("FetchReech-v4", "FetchReach-v4"),
+    ],
+)
+def test_unknown_ids_name_the_nearest(asked, part):
+    with pytest.raises(UsageError, match="environment") as caught:
+        find_environment(asked)
+    assert part in str(caught.value)
+    assert repr(asked) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["FetchReach-v4", "PointMaze_UMaze-v3"])
+def test_robotics_environments_are_known_by_their_ids(name, capfd):
+    found = find_environment(name)
+    assert (found.name, found.note) == (name, "")
+    assert {"achieved_goal", "desired_goal", "observation"} == set(found.observation_space)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["FetchReach-v4", "FetchReach-v1", "AntMaze_Open-v5"])
+def test_robotics_environments_without_their_package_say_how_to_get_it(name, monkeypatch):
+    monkeypatch.setattr(gym, "registry", {k: v for k, v in gym.registry.items() if "Fetch" not in k and "Ant" not in k})
+    monkeypatch.setattr(robotics.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=f"'{name}' needs a package; install it with: pip install 'interr"):
+        find_environment(name)
+
+
+def test_a_module_before_the_colon_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "my_envs_for_a_test.py").write_text(
+        "import gymnasium as gym\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "gym.register('Mine-v0', entry_point=PendulumEnv)\n"
+        "gym.register('Mine-v1', entry_point=PendulumEnv)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_environment("my_envs_for_a_test:Mine-v0").name == "my_envs_for_a_test:Mine-v0"
+    assert find_environment("my_envs_for_a_test:Mine").name == "my_envs_for_a_test:Mine-v1"
+    sys.modules.pop("my_envs_for_a_test")
+    for name in ("Mine-v0", "Mine-v1"):
+        del gym.registry[name]
+
+
+@pytest.mark.parametrize("asked", ["HalfCheetah-v2", "Hopper-v3"])
+def test_retired_versions_stay_retired_beside_environments_with_goals(asked):
+    find_environment("FetchReach-v4")
+    found = find_environment(asked)
+    assert found.name == f"{asked[:-3]}-v5" and "retired" in found.note
+
+
+MINE = """
+import gymnasium as gym
+from gymnasium.envs.classic_control import PendulumEnv
+import {imported}
+
+class Broken(PendulumEnv):
+    def __init__(self):
+        raise RuntimeError("no simulator")
+
+gym.register("MineHere-v0", entry_point=PendulumEnv, max_episode_steps=50)
+gym.register("BrokenHere-v0", entry_point=Broken)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A current folder with a module of environments; what is imported from it is forgotten again."""
+    before, path = set(sys.modules), list(sys.path)
+    monkeypatch.setattr(sys, "path", [entry for entry in path if entry not in ("", str(tmp_path))])
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+    for name in ("MineHere-v0", "BrokenHere-v0"):
+        gym.registry.pop(name, None)
+
+
+def test_modules_of_the_current_folder_are_found_but_hide_no_others(folder):
+    (folder / "envs_here.py").write_text(MINE.format(imported="csv"))
+    (folder / "yaml.py").write_text("raise RuntimeError('not mine')")
+    assert find_environment("envs_here:MineHere-v0").name == "envs_here:MineHere-v0"
+    assert sys.path[-1] == str(folder) and sys.path.count(str(folder)) == 1
+    assert find_environment("envs_here:MineHere").name == "envs_here:MineHere-v0"
+    assert sys.path.count(str(folder)) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            "envs_nowhere:MineHere-v0",
+            "no module 'envs_nowhere' to import, neither installed nor in the current folder, ",
+        ),
+        ("envs_needing:MineHere-v0", "envs_needing imports 'a_missing_package', which is not installed"),
+        ("envs_misspelt:MineHere-v0", "envs_misspelt cannot be imported: SyntaxError"),
+        ("envs_here:BrokenHere-v0", "cannot be made: RuntimeError: no simulator ("),
+        ("../x:Env-v0", "'../x' is not the name of a module; expected such as my_envs:Env-v0"),
+        (":Env-v0", "'' is not the name of a module"),
+        (".envs_here:Env-v0", "'.envs_here' is not the name of a module"),
+        ("ALE/Pang-v5", "did you mean ALE/Pong-v5"),
+        ("PangNoFrameskip-v4", "did you mean PongNoFrameskip-v4"),
+    ],
+)
+def test_environments_that_cannot_be_had_are_one_line(asked, told, folder):
+    (folder / "envs_here.py").write_text(MINE.format(imported="csv"))
+    (folder / "envs_needing.py").write_text(MINE.format(imported="a_missing_package"))
+    (folder / "envs_misspelt.py").write_text("import gymnasium as\n")
+    with pytest.raises(UsageError) as caught:
+        find_environment(asked)
+    assert repr(asked) in str(caught.value) and told in " ".join(str(caught.value).split())
+
+
+WORKER = """
+import os
+import subprocess
+import sys
+from interreplay.environments.current_folder import search_last
+sys.argv[0], sys.path[:0] = sys.argv[1], ["{here}", "/elsewhere"]
+search_last()
+print(sys.path.index("/elsewhere"), sys.path.index("{here}") == len(sys.path) - 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "asked", "expected"),
+    [("default_worker.py", "1", "0 True"), ("default_worker.py", "", "1 False"), ("mine.py", "1", "1 False")],
+)
+def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, asked, expected, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k != LAST} | ({LAST: asked} if asked else {})
+    command = [sys.executable, "-c", WORKER.format(here=tmp_path), program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == (expected, "")
+
+
+@pytest.mark.slow
+def test_a_run_with_env_runners_takes_an_environment_from_the_current_folder_and_nothing_else(tmp_path):
+    work, program = tmp_path / "work", tmp_path / "bin" / "interreplay-train"
+    (work / "replay_buffers").mkdir(parents=True)
+    program.parent.mkdir()
+    program.write_text("import sys\nfrom interreplay.experiments.commands.train import main\nsys.exit(main())\n")
+    (work / "envs_here.py").write_text(MINE.format(imported="csv"))
+    for name in ("replay_buffers/__init__.py", "argument_parser.py", "enjoy.py", "yaml.py", "tqdm.py"):
+        (work / name).write_text("raise RuntimeError('hides another')")
+    flags = "--env envs_here:MineHere-v0 --num_workers 1 --total_env_steps 200 --learning_starts 100 --hiddens 8"
+    flags += " --steps_per_iteration 100 --evaluation_interval 0 --buffer NMER"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, program, *flags.split()],
+        cwd=work,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "200 steps" in done.stdout

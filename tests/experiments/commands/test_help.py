@@ -1,0 +1,146 @@
+"""What ``--help`` of every command shows, one name for one thing, and how little the first help imports."""
+
+import argparse
+import subprocess
+import sys
+
+import pytest
+
+from cluster_deployment import submit
+from interreplay.experiments.commands import check, evaluate, export, smoketest, study
+from interreplay.experiments.commands.main import COMMANDS
+from interreplay.experiments.flags.run_flags import FLAGS
+from interreplay.experiments.flags.training_flags import make_parser
+from interreplay.experiments.report import __main__ as analysis
+from interreplay.experiments.rllib_command import main as rllib
+from interreplay.learning.setting_fields import OneOf, OrWord
+from interreplay.learning.settings import ReplaySettings
+
+
+def parsers():
+    made = {
+        "train": make_parser(),
+        "study": study.make_parser(),
+        "evaluate": evaluate.make_parser(),
+        "export": export.make_parser(),
+        "report": analysis.make_parser(),
+        "check": check.make_parser(),
+        "smoketest": smoketest.make_parser(),
+        "submit": submit.make_parser(),
+    }
+    (commands,) = [action for action in rllib.make_parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    return made | {f"rllib {name}": parser for name, parser in commands.choices.items()}
+
+
+PARSERS = parsers()
+# What may stand for a value that is no choice among words.
+METAVARS = {"N", "X", "DIR", "FILE", "NAME", "ENV", "METHOD", "ALGORITHM", "PROJECT", "JSON", "SETTINGS", "TEXT"}
+METAVARS |= {"MODULE:CLASS", "PATH_OR_ID"}
+METAVARS |= {"CHECKPOINT", "RESULTS", "STUDY.yaml", "LOW,HIGH", "SIZE", "HH:MM:SS", "[KIND:]N", "N-N,...", "OPTION"}
+METAVARS |= {
+    "[URI/]EXPERIMENT",
+    "NAME=VALUE",
+    "NAME=DISTRIBUTION",
+    "N|N,N,...",
+    "MODULE:CLASS",
+    "NAME|FILE",
+    "NAME|DIR",
+    "X|A,B",
+}
+
+
+def takes_value(action):
+    return action.nargs != 0 and not isinstance(action, argparse._SubParsersAction)
+
+
+def test_every_command_is_looked_at():
+    assert {*COMMANDS} <= {name.split()[0] for name in PARSERS}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_every_flag_is_described_and_says_what_it_takes(name):
+    for action in PARSERS[name]._actions:
+        assert action.help, action
+        if takes_value(action) and not action.choices:
+            several = action.metavar if isinstance(action.metavar, tuple) else (str(action.metavar),)
+            for words in several:
+                assert words in METAVARS or "|" in words, f"{action.option_strings or action.dest}: {words}"
+    text = PARSERS[name].format_help()
+    assert all(option in text for action in PARSERS[name]._actions for option in action.option_strings)
+
+
+def names_of(accepts):
+    other = getattr(accepts, "other", None)
+    return names_of(other) if isinstance(accepts, OrWord) else getattr(accepts, "names", ())
+
+
+def test_choices_are_listed():
+    shown = {action.dest: str(action.metavar) for action in PARSERS["train"]._actions}
+    choices = {name: flag for name, flag in FLAGS.items() if "|" in shown[name]}
+    assert {"device", "matrix_dtype", "exploration", "kernel", "returns"} <= choices.keys()
+    assert shown["device"] == "cpu|cuda|auto" and shown["exploration"] == "Gaussian|OrnsteinUhlenbeck"
+    for name, found in ReplaySettings.__dataclass_fields__.items():
+        accepts = found.metadata["accepts"]
+        if isinstance(accepts, OneOf):
+            assert all(word in shown[name] for word in names_of(accepts))
+
+
+def test_one_name_for_the_folder_of_results():
+    old = {"train": "--local_dir", "study": "--results_dir", "report": "--output", "rllib train": "--local_dir"}
+    old |= {"smoketest": "--results_dir", "submit": "--results_dir"}
+    for name, before in old.items():
+        (action,) = [action for action in PARSERS[name]._actions if before in action.option_strings]
+        assert action.option_strings[0] == "--output_dir" and action.dest == "output_dir", name
+
+
+FIRST_HELP = """
+import sys
+from interreplay.experiments.commands.main import main
+assert main(sys.argv[1:]) == 0
+heavy = {"torch", "ray", "numpy", "gymnasium", "pandas"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_the_first_help_and_the_version_import_nothing_large(words):
+    ran = subprocess.run([sys.executable, "-c", FIRST_HELP, *words], capture_output=True, text=True, timeout=600)
+    assert ran.returncode == 0, ran.stderr
+    assert "export" in ran.stdout if words == ["--help"] else ran.stdout.startswith("interreplay 0.")
+
+
+def test_python_m_interreplay_is_the_command():
+    ran = subprocess.run(
+        [sys.executable, "-m", "interreplay", "--version"], capture_output=True, text=True, timeout=600
+    )
+    assert ran.returncode == 0 and ran.stdout.startswith("interreplay 0.")
+
+
+def printed(name, capsys, *words):
+    with pytest.raises(SystemExit) as end:
+        PARSERS[name].given(["--help", *words])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["train", "study"])
+def test_help_is_short_and_all_of_it_is_there_on_request(name, capsys):
+    short, whole = printed(name, capsys), printed(name, capsys, "all")
+    assert short.count("\n") <= 140 < whole.count("\n")
+    assert "--help all" in short and "--total_env_steps" in short and "--kernel" not in short
+    assert all(option in whole for action in PARSERS[name]._actions for option in action.option_strings)
+
+
+@pytest.mark.parametrize(
+    ("topic", "there", "absent"),
+    [("replay", "--buffer", "--gamma"), ("learner", "--gamma", "--buffer_size"), ("n-step", "--n_step", "--gamma")],
+)
+def test_help_on_a_topic(topic, there, absent, capsys):
+    text = printed("train", capsys, topic)
+    assert f"  {there} " in text and f"  {absent} " not in text
+
+
+def test_an_unknown_topic_names_the_headings(capsys):
+    with pytest.raises(SystemExit):
+        PARSERS["train"].given(["--help", "zzz"])
+    assert "--help zzz: expected all, the name of a flag, or a part of one of the headings: " in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""The command `interreplay`: parts by name, each imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from interreplay.experiments.commands import main as command
+
+
+def test_every_part_that_is_there_has_a_main():
+    assert {"train", "evaluate", "smoketest"} <= set(command.available())
+    for name in command.available():
+        assert callable(importlib.import_module(command.COMMANDS[name][0]).main)
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["-h"], 0), ([], 2)])
+def test_help(words, code, capsys):
+    assert command.main(words) == code
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in command.available())
+
+
+def test_the_rest_of_the_line_is_the_parts(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["interreplay"])
+    assert command.main(["train", "--list-presets"]) == 0
+    assert "nmer-paper" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as caught:
+        command.main(["train", "--gama", "1"])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("interreplay train: error: unknown flag --gama; did you mean --gamma?")
+
+
+def test_a_study_goes_by_its_old_name_too(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["interreplay"])
+    words = ["--buffers", "NMER", "--envs", "Pendulum-v1", "--seeds", "3", "--count"]
+    assert command.main(["study", *words]) == command.main(["cluster", *words]) == 0
+    assert capsys.readouterr().out.split() == ["3", "3"]
+    assert "cluster" not in command.usage() and command.cluster is command.study
+    for name in ("study", "cluster"):
+        with pytest.raises(SystemExit) as caught:
+            command.main([name, "--gama", "1"])
+        assert caught.value.code == 2 and capsys.readouterr().err.startswith("interreplay study: error: ")
+
+
+def test_unknown_parts(capsys):
+    assert command.main(["trian"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "interreplay: error: unknown command 'trian'; did you mean train? accepted: "
+    )
+
+
+def test_nothing_is_imported_before_it_is_asked_for():
+    code = "import sys, interreplay.experiments.commands.main as m; m.main(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and "report" in done.stdout
+    assert not {"ray", "torch", "pandas", "interreplay.analysis"} & set(done.stdout.split())
+
+
+def test_without_the_extra_there_is_no_report(monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pandas" else found(name))
+    assert "report" not in command.available() and command.main(["report", "x"]) == 2
+    assert "unknown command 'report'; did you mean export? accepted: " in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_package_itself_is_the_command_too():
+    for words in (["--version"], ["--help"]):
+        done = subprocess.run([sys.executable, "-m", "interreplay", *words], capture_output=True, text=True)
+        assert done.returncode == 0 and "interreplay" in done.stdout, done.stderr
+    assert command.main(["--version"]) == 0

@@ -1,0 +1,79 @@
+"""The original work's commands, as its README and its cluster script have them: each runs, with what it meant."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from custom_training import main
+from interreplay.experiments.flags.original_flags import REMOVED
+
+# What makes any of them small; none of these is a flag that they have.
+SMALL = (
+    "--total_env_steps 100 --steps_per_iteration 100 --learning_starts 60 --train_batch_size 16 --buffer_size 1000"
+    " --hiddens 8,8 --evaluation_interval 0 --checkpoint_freq 0 --quiet"
+).split()
+README = {
+    "--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline": "NMER",
+    "--trainer SAC --env HalfCheetah-v2 --custom_replay_buffer False": "Uniform",
+    "--trainer DDPG --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay": "PER",
+    "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
+    " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams": "BIER",
+}
+# What its cluster script gave to every run, but for the flags about machines.
+CLUSTER = (
+    "--use_delta --gaussian_process --gpytorch --kneighbors 50 --prioritized_replay --mixup_interpolation"
+    " --retrain_interval 1000 --kernel matern --mean_type zero --matern_nu 1.5 --global_hyperparams --use_ard"
+    " --normalize --mc_hyper --interp_prio_update"
+)
+METHODS = {
+    "--custom_replay_buffer False": "Uniform",
+    "--custom_replay_buffer False --prioritized_replay": "PER",
+    "--custom_replay_buffer True --knn_baseline": "NMER",
+    "--custom_replay_buffer True --knn_baseline --prioritized_replay --interp_prio_update": "NMER",
+    "--custom_replay_buffer True --mixup_interpolation": "NMER",
+    "--custom_replay_buffer True --smote_interpolation": "NMER",
+    "--custom_replay_buffer True --naive_mixup_baseline": "NaiveMixup",
+    "--custom_replay_buffer True --ct_baseline": "ContinuousTransition",
+    "--custom_replay_buffer True --s4rl_baseline": "S4RL",
+    "--custom_replay_buffer True --noisy_replay_baseline": "Noise",
+    "--custom_replay_buffer True --gaussian_process --gpytorch": "BIER",
+}
+# By turns: what trains and what is replayed are chosen apart from each other.
+EVERY = {
+    f"--trainer {trainer} --env InvertedPendulum-v2 {flags}": method
+    for trainer, (flags, method) in zip(itertools.cycle(("DDPG", "TD3")), METHODS.items(), strict=False)
+}
+FAST = {*list(README)[:3], "--trainer TD3 --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay"}
+
+
+def commands():
+    cluster = f"--seed 1 --env Hopper-v2 --custom_replay_buffer True --round_robin_weights 1 --trainer TD3 {CLUSTER}"
+    for line, method in {**README, cluster: "BIER", **EVERY}.items():
+        yield pytest.param(line, method, id=line, marks=[] if line in FAST else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("line", "method"), commands())
+def test_it_runs(line, method, tmp_path, capsys):
+    assert main([*line.split(), *SMALL, "--local_dir", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    (folder,) = tmp_path.iterdir()
+    params = json.loads((folder / "params.json").read_text())
+    trainer = line.split("--trainer ")[1].split()[0]
+    assert (params["trainer"], params["buffer"], params["env"][-2:]) == (trainer, method, "v5")
+    assert (params["prioritized"] is not None) == ("--prioritized_replay" in line and method != "PER")
+    assert "is retired; using" in out
+    last = json.loads((folder / "result.json").read_text().splitlines()[-1])
+    assert last["learners"]["default_policy"]["num_updates_lifetime"] == 41
+
+
+@pytest.mark.parametrize("flag", REMOVED)
+def test_what_is_gone_says_what_to_do_instead(flag, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--trainer", "SAC", f"--{flag}", "1"])
+    error = capsys.readouterr().err
+    assert caught.value.code == 2 and error.count("\n") == 1
+    assert f"--{flag} of the original work: {REMOVED[flag]}" in error

@@ -1,0 +1,181 @@
+"""An algorithm that a user wrote, named as ``module:Class``: training, resuming, evaluation, export and studies."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from test_own_parts import PAGE
+
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.experiments.commands import evaluate, export, train
+from interreplay.experiments.commands.study import read_new
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.rllib_command.algorithm_names import config_for
+from interreplay.experiments.training.build import configure
+from interreplay.learning.algorithms_table import ALGORITHMS
+
+PATIENCE = 500
+NAME = "my_alg:ClippedSAC"
+TINY = (
+    "--env Pendulum-v1 --learning_starts 60 --train_batch_size 16 --buffer_size 500 --hiddens 16,16 --quiet "
+    "--total_env_steps 120 --evaluation_num_episodes 1 --steps_per_iteration 60 --checkpoint_freq 1"
+).split()
+MORE = """
+from interreplay.learning.value.dqn import DQNUpdate
+from interreplay.learning.policy_gradient.impala import IMPALAUpdate
+from interreplay.rllib import DQN, DQNConfig, IMPALA, IMPALAConfig, SAC
+
+
+class Values(DQNUpdate):
+    pass
+
+
+class ValuesConfig(DQNConfig):
+    update_class = Values
+
+
+class MyDQN(DQN):
+    config_class = ValuesConfig
+
+
+class Unrolls(IMPALAUpdate):
+    pass
+
+
+class UnrollsConfig(IMPALAConfig):
+    update_class = Unrolls
+
+
+class MyIMPALA(IMPALA):
+    config_class = UnrollsConfig
+
+
+class Renamed(SAC):
+    pass
+
+
+class NoAlgorithm:
+    config_class = ClippedSACConfig
+
+
+class NoConfig(OffPolicyAlgorithm):
+    pass
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with my_alg.py as on the page and more_algs.py."""
+    block = next(block for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S))
+    (tmp_path / "my_alg.py").write_text(block)
+    (tmp_path / "more_algs.py").write_text(f"{block}{MORE}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    for name in ("my_alg", "more_algs"):
+        sys.modules.pop(name, None)
+
+
+def settings(*words: str) -> SimpleNamespace:
+    return settings_for(make_parser().given(list(words)))
+
+
+def test_settings_and_presets_are_those_of_the_algorithm_that_it_derives_from(folder):
+    own, sac = (vars(settings("--env", "Pendulum-v1", "--trainer", name)) for name in (NAME, "SAC"))
+    assert own == sac | {"trainer": NAME}
+    assert own["tau"] == 0.02, "of the environment's preset"
+    assert settings("--trainer", NAME, "--preset", "droq").updates_per_step == 20
+    assert ALGORITHMS["more_algs:MyIMPALA"].unrolls and ALGORITHMS["more_algs:MyDQN"].like == "DQN"
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("name", "update", "env"),
+    [
+        (NAME, "ClippedUpdate", "Pendulum-v1"),
+        ("more_algs:MyDQN", "Values", "CartPole-v1"),
+        ("more_algs:MyIMPALA", "Unrolls", "CartPole-v1"),
+        ("more_algs:Renamed", "Update", "Pendulum-v1"),
+    ],
+)
+def test_the_configuration_makes_its_algorithm_with_its_update(folder, name, update, env):
+    of_unrolls = ["--num_envs_per_worker", "1"]
+    made = settings("--trainer", name, "--env", env, "--hiddens", "16", *of_unrolls)
+    algorithm = configure(ALGORITHMS[name].config, made).build_algo()
+    assert type(algorithm).__name__ == name.rpartition(":")[2]
+    assert update in [kind.__name__ for kind in type(algorithm.learner._update_rule).__mro__]
+    algorithm.stop()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_run_is_resumed_evaluated_and_exported(folder, capsys):
+    assert train.main([*TINY, "--trainer", NAME]) == 0
+    (home,) = (folder / "results").iterdir()
+    assert home.name.startswith("ClippedSAC_Pendulum-v1_Uniform_s0_")
+    assert train.main(["--resume", str(home), "--total_env_steps", "180"]) == 0
+    sys.modules.pop("my_alg")  # as in another process
+    assert evaluate.main([str(home), "--episodes", "1"]) == 0
+    assert export.main([str(home), "--to", "policy.pt2"]) == 0
+    out = capsys.readouterr().out
+    assert "going on from checkpoint_00000120" in out and "1 episode: return" in out
+    assert "ClippedSAC on Pendulum-v1" in out and (folder / "policy.pt2").exists()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_checkpoint_gives_the_algorithm_back_in_python(folder):
+    made = settings("--trainer", NAME, *TINY[:-2])
+    algorithm = configure(NAME, made).build_algo()
+    path = algorithm.save_to_path(str(folder / "checkpoint"))
+    weights = [p.clone() for p in algorithm.learner.single_module.nets.parameters()]
+    again = type(algorithm).from_checkpoint(path)
+    assert type(again) is type(algorithm) and type(again.config).__name__ == "ClippedSACConfig"
+    assert all(map(torch.equal, again.learner.single_module.nets.parameters(), weights))
+    algorithm.stop()
+    again.stop()
+    (folder / "my_alg.py").unlink()
+    sys.modules.pop("my_alg")
+    with pytest.raises(CheckpointError, match="no module 'my_alg'"):
+        type(algorithm).from_checkpoint(path)
+
+
+def test_studies_and_the_rllib_command_take_it(folder):
+    (folder / "mine.yaml").write_text(f"envs: [Pendulum-v1]\ntrainers: [SAC, '{NAME}']\nbuffers: [Uniform]\n")
+    study, _ = read_new({"study": "mine.yaml"})
+    assert [run.trainer for run in study.runs] == ["SAC", NAME]
+    assert study.runs[1].name == "my_alg-ClippedSAC_Pendulum-v1_Uniform_s0"
+    config = config_for(NAME, "Pendulum-v1", print)
+    assert type(config).__name__ == "ClippedSACConfig" and config.algo_class.__name__ == "ClippedSAC"
+
+
+@pytest.mark.slow
+def test_a_study_trains_it(folder):
+    words = ["study", *TINY[2:], "--envs", "Pendulum-v1", "--trainers", NAME, "--buffers", "Uniform", "--seeds", "2"]
+    line, environment = [sys.executable, "-m", "interreplay", *words], os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert len(list(Path(folder).glob("results/*/my_alg-ClippedSAC_*/progress.csv"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("my_alg:ClippedSAK", ["my_alg has no 'ClippedSAK'", "did you mean ClippedSAC?"]),
+        ("my_alg:ClippedUpdate", ["ClippedUpdate is not an algorithm", "OffPolicyAlgorithm"]),
+        ("more_algs:NoAlgorithm", ["NoAlgorithm is not an algorithm"]),
+        ("more_algs:NoConfig", ["NoConfig is not an algorithm", "config_class"]),
+        ("no_alg:Mine", ["no module 'no_alg'"]),
+        ("subprocess:Popen", ["a module of Python's own"]),
+        ("SACK", ["did you mean SAC?", "or module:Class"]),
+    ],
+)
+def test_what_is_wrong_is_one_line(folder, name, parts):
+    with pytest.raises(UsageError) as caught:
+        settings("--trainer", name)
+    assert "\n" not in str(caught.value) and all(part in str(caught.value) for part in parts)

@@ -1,0 +1,335 @@
+"""The example of environments of one's own, in an empty folder of a user's, with what flags put around them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from interreplay.environments import registration
+from interreplay.environments.lookup import find_environment
+from interreplay.environments.wrapped import NAME, make, named
+from interreplay.errors import UsageError
+from interreplay.experiments.commands import evaluate, train
+from interreplay.experiments.commands.study import read_new
+from interreplay.experiments.commands.study_checks import check
+from interreplay.experiments.flags.environment_flags import environment_config
+from interreplay.experiments.flags.run_flags import FLAGS
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.studies.grid import typed
+from interreplay.experiments.studies.results_table import as_command
+from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE = 500
+TINY = (
+    "--total_env_steps 120 --learning_starts 60 --train_batch_size 16 --buffer_size 500 --hiddens 16,16 "
+    "--evaluation_num_episodes 1 --steps_per_iteration 60 --checkpoint_freq 1 --quiet"
+).split()
+SCALED = {"type": "my_envs:ScaledReward", "factor": 0.5}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with my_envs.py and nothing else."""
+    known = set(gym.registry)
+    shutil.copy(ROOT / "examples" / "own_environment" / "my_envs.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    sys.modules.pop("my_envs", None)
+    for name in gym.registry.keys() - known:
+        del gym.registry[name]
+
+
+def settings(*words: str):
+    return settings_for(make_parser().given(list(words)))
+
+
+def commands() -> list[list[str]]:
+    """The lines of the page, without the program's name."""
+    page = (ROOT / "docs" / "own-environment.md").read_text()
+    return [line.split()[1:] for line in re.findall(r"^interreplay .*$", page, re.MULTILINE)]
+
+
+def test_the_examples_keep_gymnasium_s_rules(folder):
+    for name in ("PointRoom-v0", "PointGoal-v0", "PointCamera-v0"):
+        assert find_environment(f"my_envs:{name}").name == f"my_envs:{name}"
+        check_env(gym.make(name, render_mode="rgb_array").unwrapped)
+    env = gym.make("PointGoal-v0").unwrapped
+    goals = np.zeros((5, 2), np.float32)
+    assert env.compute_reward(goals, goals + 1, {}).tolist() == [-1.0] * 5
+
+
+def test_flags_become_settings(folder):
+    words = "--env my_envs:PointRoom-v0 --env_kwargs wind=.05 --wrapper my_envs:ScaledReward factor=.5 --frame_stack 2"
+    found = settings(
+        *words.split(), "--wrapper", "gymnasium.wrappers:ClipReward", "min_reward=-1", "--max_episode_steps=30"
+    )
+    clip = {"type": "gymnasium.wrappers:ClipReward", "min_reward": -1}
+    assert (found.env_args, found.frame_stack, found.horizon) == ({"wind": 0.05}, 2, 30)
+    assert json.loads(json.dumps(found.wrapper)) == [SCALED, clip]
+    name, arguments = environment_config(vars(found))
+    assert name == NAME and arguments["arguments"] == {"wind": 0.05, "max_episode_steps": 30}
+    plain = settings("--env", "my_envs:PointRoom-v0", "--env_args", "wind=1", "--env_kwargs", "render_mode=none")
+    assert plain.env_args == {"wind": 1, "render_mode": None}
+    assert environment_config(vars(plain)) == ("my_envs:PointRoom-v0", plain.env_args)
+
+
+def test_files_and_studies_say_the_same(folder):
+    (folder / "mine.yaml").write_text(
+        "env: my_envs:PointRoom-v0\nenv_args: {wind: 0.05}\nframe_stack: 2\n"
+        "wrapper: [my_envs:ScaledReward factor=.5, {gymnasium.wrappers:ClipReward: {min_reward: -1}}]\n"
+    )
+    found = settings("--config", "mine.yaml")
+    assert found.wrapper == [SCALED, {"type": "gymnasium.wrappers:ClipReward", "min_reward": -1}]
+    assert typed({"wrapper": [SCALED, "my_envs:ScaledReward"]}, FLAGS)["wrapper"] == [
+        SCALED,
+        {"type": "my_envs:ScaledReward"},
+    ]
+
+
+def test_a_study_makes_environments_with_their_arguments(folder):
+    (folder / "my_strict_envs.py").write_text(
+        "import gymnasium as gym\nfrom my_envs import Point\n"
+        "class Windy(Point):\n    def __init__(self, gusts, render_mode=None):\n        super().__init__(gusts)\n"
+        "gym.register('PointWindy-v0', entry_point=Windy, max_episode_steps=9)\n"
+    )
+    (folder / "mine.yaml").write_text(
+        "envs: [my_strict_envs:PointWindy-v0]\nsettings: {env_args: {gusts: 0.1}, wrapper: [my_envs:ScaledReward]}\n"
+    )
+    study, _ = read_new({"study": "mine.yaml"})
+    check(study, range(len(study.runs)), here=True)
+    (run,) = study.runs
+    found = settings_for(run.given())
+    assert (found.env_args, found.wrapper) == ({"gusts": 0.1}, [{"type": "my_envs:ScaledReward"}])
+    words = shlex.split(as_command(run))[2:]
+    assert settings(*words).wrapper == found.wrapper and settings(*words).env_args == found.env_args
+    (folder / "mine.yaml").write_text("envs: [my_strict_envs:PointWindy-v0]\n")
+    with pytest.raises(UsageError, match="cannot be made: TypeError.*gusts"):
+        read_new({"study": "mine.yaml"})
+
+
+def test_wrappers_go_around_in_order_and_stacks_around_them(folder):
+    find_environment("my_envs:PointCamera-v0")
+    name, arguments = named("my_envs:PointCamera-v0", {"wind": 0.0}, [SCALED, SCALED], 3)
+    registration.register(name)
+    env = gym.make(name, **arguments)
+    first, _ = env.reset(seed=3)
+    assert first.shape == (3, 48, 48, 3) and np.array_equal(first[0], first[2])
+    plain = gym.make("PointCamera-v0", wind=0.0)
+    alone, _ = plain.reset(seed=3)
+    assert np.array_equal(first[2], alone)
+    frames = [alone]
+    for _ in range(4):
+        action = env.action_space.sample()
+        seen, reward, *_ = env.step(action)
+        alone, whole, *_ = plain.step(action)
+        frames.append(alone)
+        assert reward == pytest.approx(0.25 * whole)
+    assert np.array_equal(seen, np.stack(frames[-3:]))
+    assert find_environment("my_envs:PointCamera-v0", {}, [SCALED], 3).stacks == ("",)
+
+
+def test_a_stack_continues_from_a_checkpoint():
+    made = [make("Pendulum-v1", {}, [], 3) for _ in range(2)]
+    assert all(can_save(env) for env in made)
+    for env, seed in zip(made, (1, 2), strict=True):
+        env.reset(seed=seed)
+    for _ in range(3):
+        made[0].step(np.array([0.5]))
+    restore_env(made[1], save_env(made[0]))
+    one, other = (env.step(np.array([-0.3]))[0] for env in made)
+    assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("--wrapper my_envs:Scaled", ["my_envs has no 'Scaled'", "did you mean ScaledReward?"]),
+        ("--wrapper my_envs:PointGoal", ["PointGoal is no subclass of Wrapper", "accepted: ScaledReward"]),
+        ("--wrapper my_envs:ScaledReward factr=2", ["'factr'", "did you mean factor? accepted: factor"]),
+        ("--wrapper ClipReward", ["expected module:Class", "gymnasium.wrappers:ClipReward"]),
+        ("--wrapper subprocess:Popen", ["a module of Python's own"]),
+        ("--wrapper gymnasium.wrappers:ResizeObservation shape=[8,8]", ["ResizeObservation cannot be made"]),
+        ("--env my_envs:PointGoal-v0 --buffer HER --frame_stack 2", ["goals would be stacks", "HER takes 1"]),
+        ("--env_kwargs wnd=2", ["no argument 'wnd'", "did you mean wind?"]),
+        ("--env my_env:PointRoom-v0", ["no module 'my_env'", "current folder"]),
+        ("--env my_envs:PointRom-v0", ["unknown environment", "PointRoom-v0"]),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_nothing_is_written(folder, words, parts, capsys):
+    given = words.split() if "--env " in words else ["--env", "my_envs:PointRoom-v0", *words.split()]
+    assert train.main([*TINY, *given]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and all(part in line for part in parts)
+    assert not (folder / "results").exists()
+
+
+MISBEHAVING = """
+import sys
+import gymnasium as gym
+import numpy as np
+import torch
+
+
+class Hot(Exception):
+    def __init__(self, part, state):
+        super().__init__(f"the {part} is {state}")
+
+
+def two_arguments():
+    raise Hot("motor", "hot")
+
+
+def generator_exit():
+    raise GeneratorExit
+
+
+class Misbehaving(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Box(-1, 1, (1,))
+    steps = 0
+
+    def __init__(self, fail=None, at=80):
+        self.fail, self.at = fail, at
+        if self.at == 0:
+            self.fail()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == self.at:
+            self.fail()
+        return np.zeros(2, np.float32), 1.0, False, self.steps % 20 == 0, {}
+
+
+class Empty(Misbehaving):
+    observation_space = gym.spaces.Box(-1, 1, (0,))
+
+
+FAILURES = {
+    "Exit": lambda: sys.exit(3),
+    "GeneratorExit": generator_exit,
+    "Hot": two_arguments,
+    "Dtype": lambda: torch.set_default_dtype(torch.float64),
+}
+for name, fail in FAILURES.items():
+    gym.register(f"{name}-v0", entry_point=Misbehaving, kwargs={"fail": fail})
+    gym.register(f"{name}InEvaluation-v0", entry_point=Misbehaving, kwargs={"fail": fail, "at": 200})
+    gym.register(f"{name}AtOnce-v0", entry_point=Misbehaving, kwargs={"fail": fail, "at": 0})
+gym.register("Empty-v0", entry_point=Empty)
+"""
+AT_STEP_80 = {
+    "Exit": "raised SystemExit: 3",
+    "GeneratorExit": "raised GeneratorExit",
+    "Hot": "raised Hot: the motor is hot",
+    "Dtype": "set torch's default dtype to torch.float64",
+}
+
+
+@pytest.fixture
+def misbehaving(folder):
+    (folder / "misbehaving.py").write_text(MISBEHAVING)
+    yield folder
+    sys.modules.pop("misbehaving", None)
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("name", AT_STEP_80)
+def test_an_environment_that_misbehaves_ends_a_run_with_one_line_and_a_checkpoint(misbehaving, name, capsys):
+    assert train.main([*TINY, "--env", f"misbehaving:{name}-v0", "--evaluation_interval", "0"]) == 1
+    check_ended(misbehaving, name, capsys.readouterr().err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AT_STEP_80)
+def test_an_environment_that_misbehaves_in_another_process_ends_a_run_in_the_same_way(misbehaving, name):
+    words = ["train", *TINY, "--env", f"misbehaving:{name}-v0", "--num_workers", "1", "--evaluation_interval", "0"]
+    command, environment = [sys.executable, "-m", "interreplay", *words], os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=misbehaving, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert done.returncode == 1
+    check_ended(misbehaving, name, done.stderr)
+
+
+def check_ended(folder, name, err):
+    """Require one line, a checkpoint of all steps before the failure and the traceback in a file."""
+    (line,) = err.splitlines()
+    assert f"the environment misbehaving:{name}-v0 {AT_STEP_80[name]}" in line and "at env step 80; " in line
+    (home,) = (folder / "results").iterdir()
+    assert (home / "error.txt").exists() and (home / "checkpoint_00000079").is_dir()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_environment_that_misbehaves_ends_an_evaluation_with_one_line(misbehaving, capsys):
+    words = ["--env", "misbehaving:ExitInEvaluation-v0", "--evaluation_interval", "0"]
+    assert train.main([*TINY, *words]) == 0
+    (home,) = (misbehaving / "results").iterdir()
+    capsys.readouterr()
+    assert evaluate.main([str(home), "--episodes", "30"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "raised SystemExit: 3" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("ExitAtOnce", ["cannot be made: SystemExit: 3", "misbehaving.py, line"]),
+        ("GeneratorExitAtOnce", ["cannot be made: GeneratorExit"]),
+        ("HotAtOnce", ["cannot be made: Hot: the motor is hot"]),
+        ("DtypeAtOnce", ["cannot be made", "default dtype was set to torch.float64"]),
+        ("Empty", ["the observation space Box([], [], (0,), float32) has no numbers"]),
+    ],
+)
+def test_an_environment_that_cannot_be_made_is_one_line(misbehaving, name, parts, capsys):
+    assert train.main([*TINY, "--env", f"misbehaving:{name}-v0"]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and all(part in line for part in parts)
+
+
+def test_games_stack_their_frames_themselves():
+    pytest.importorskip("ale_py")
+    with pytest.raises(UsageError, match="stacks frames itself; use --env_kwargs frame_stack=2"):
+        find_environment("ALE/Pong-v5", {}, (), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("words", [words for words in commands() if words[0] == "train"], ids=" ".join)
+def test_the_commands_of_the_page_train(folder, words, capsys):
+    assert train.main([*words[1:], *TINY]) == 0
+    (home,) = (folder / "results").iterdir()
+    assert re.search(r"Point\w+-v0", home.name)
+    assert evaluate.main([str(home), "--episodes", "1"]) == 0
+    assert "1 episode: return" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_new_user_trains_resumes_and_films(folder):
+    def command(*words: str) -> str:
+        line, environment = [sys.executable, "-m", "interreplay", *words], os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    around = "--wrapper my_envs:ScaledReward factor=.5 --frame_stack 2 --max_episode_steps 20 --normalize_observations"
+    command("train", "--env", "my_envs:PointRoom-v0", "--env_kwargs", "wind=.05", *around.split(), *TINY)
+    (home,) = (folder / "results").iterdir()
+    assert home.name.startswith("SAC_my_envs-PointRoom-v0_Uniform_s0")
+    assert "going on from checkpoint_00000120" in command("train", "--resume", str(home), "--total_env_steps=180")
+    said = command("evaluate", str(home), "--episodes=1", "--video=point.gif")
+    assert re.search(r"episode 1: return \S+ in (\d|1\d|20) steps", said)
+    assert (folder / "point.gif").stat().st_size > 1_000

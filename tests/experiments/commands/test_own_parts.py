@@ -1,0 +1,219 @@
+"""Parts of a buffer that a user wrote, named on the command line and in studies, in a folder of the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from interreplay.buffer.catalogue import make_buffer
+from interreplay.errors import UsageError
+from interreplay.experiments.commands.study import LANGUAGE, read_new
+from interreplay.experiments.commands.study_search import searched
+from interreplay.experiments.commands.train import run_name
+from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
+from interreplay.experiments.studies.results_table import as_command
+from interreplay.experiments.studies.study import Study
+from interreplay.selection import Prioritized
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "extending.md"
+PATIENCE = 500
+TINY = (
+    "--env Pendulum-v1 --learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 "
+    "--checkpoint_freq 1 --evaluation_num_episodes 1 --steps_per_iteration 100"
+).split()
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("", "SAC_Pendulum-v1_Uniform_s0"),
+        ("--preset none --buffer NMER --buffer_arg k=3 --seed 2", "SAC_Pendulum-v1_NMER_s2"),
+        ("--preset droq", "SAC_Pendulum-v1_Uniform-droq_s0"),
+        ("--preset mine.yaml", "SAC_Pendulum-v1_Uniform-mine_s0"),
+        ("--selector parts_of_names:Recent", "SAC_Pendulum-v1_ReplayBuffer-Recent_s0"),
+        ("--selector Online --synthesizer parts_of_names:Flip", "SAC_Pendulum-v1_ReplayBuffer-Online-Flip_s0"),
+    ],
+)
+def test_the_folder_of_a_run_is_named_by_its_parts_and_its_preset(words, name, tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("about: mine\n")
+    parts = "from interreplay.selection import Uniform\nfrom interreplay.synthesis import Noise\n"
+    (tmp_path / "parts_of_names.py").write_text(
+        f"{parts}class Recent(Uniform):\n    pass\nclass Flip(Noise):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    try:
+        assert run_name(settings(*words.split())) == name
+    finally:
+        sys.modules.pop("parts_of_names", None)
+
+
+def as_a_module() -> str:
+    """What a reader of the page has in a file of their own: its classes, without what is tried out with them."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    classes = [
+        block.partition("\n\n\none, other = ")[0] for block in blocks if "class " in block and "rllib" not in block
+    ]
+    more = "from interreplay import ReplayBuffer\nfrom interreplay.synthesis import Mixup\n"
+    return more + "from interreplay.synthesis.coefficient import Beta\n\n" + "\n\n".join(classes)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with my_parts.py."""
+    (tmp_path / "my_parts.py").write_text(as_a_module())
+    (tmp_path / "my_broken_parts.py").write_text(
+        "from interreplay.selection import Uniform\n"
+        "class Fails(Uniform):\n    def __init__(self):\n        raise KeyError('nothing')\n"
+        "def one():\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    for name in ("my_parts", "my_broken_parts"):
+        sys.modules.pop(name, None)
+
+
+def settings(*words: str):
+    return settings_for(make_parser().given(["--env", "Pendulum-v1", *words]))
+
+
+def test_parts_without_a_buffer_make_one(folder):
+    found = settings("--selector", "my_parts:Recent", "share=.2", "--neighborhood", "KNN", "k=3", "--synthesizer=Mixup")
+    assert found.buffer == "ReplayBuffer"
+    assert json.loads(json.dumps(found.buffer_args)) == {
+        "selector": {"type": "my_parts:Recent", "share": 0.2},
+        "neighborhood": {"type": "KNN", "k": 3},
+        "synthesizer": {"type": "Mixup"},
+    }
+    buffer = make_buffer(found.buffer, {"seed": 1}, capacity=100, **found.buffer_args)
+    names = [type(part).__name__ for part in buffer.parts.values()]
+    assert names == ["Recent", "KNN", "Mixup"] and buffer.selector.share == 0.2 and buffer.neighborhood.k == 3
+
+
+def test_a_method_of_the_catalogue_takes_a_part_that_it_has_an_argument_for(folder):
+    found = settings("--buffer", "NMER", "--selector", "my_parts:Recent", "--buffer_arg", "k=4")
+    assert found.buffer_args == {"selector": {"type": "my_parts:Recent"}, "k": 4}
+    hindsight = settings("--buffer=HER", "--neighborhood", "KNN", "k=3", "--synthesizer", "Mixup")
+    assert make_buffer("HER", capacity=100, **hindsight.buffer_args).neighborhood.partners.k == 3
+    assert isinstance(make_buffer("NMER", capacity=9, selector={"type": "Prioritized"}).selector, Prioritized)
+
+
+def test_a_buffer_of_one_s_own_takes_its_arguments(folder):
+    found = settings("--buffer", "my_parts:Timely", "--buffer_arg", "reach=50", "gamma=.9")
+    assert (found.buffer, found.buffer_args, found.gamma) == ("my_parts:Timely", {"reach": 50}, 0.9)
+    buffer = make_buffer(found.buffer, {"gamma": 0.9, "seed": 0}, capacity=100, **found.buffer_args)
+    assert type(buffer).__name__ == "Timely" and buffer.neighborhood.reach == 50 and buffer.view.gamma == 0.9
+
+
+def test_a_configuration_file_names_parts(folder):
+    (folder / "mine.yaml").write_text("selector: my_parts:Recent share=.2\nneighborhood: {KNN: {k: 3}}\n")
+    found = settings("--config", "mine.yaml")
+    assert found.buffer_args["selector"] == {"type": "my_parts:Recent", "share": 0.2}
+    assert found.buffer_args["neighborhood"] == {"type": "KNN", "k": 3}
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("--buffer my_parts:Timley", ["my_parts has no 'Timley'", "did you mean Timely?"]),
+        ("--buffer my_parts:Recent", ["Recent is no subclass of ReplayBuffer", "accepted: Timely"]),
+        ("--buffer my_parts:Timely --buffer_arg reech=3", ["'reech'", "did you mean reach?"]),
+        ("--selector my_parts:Timely", ["Timely is no subclass of Selector", "accepted: Recent"]),
+        ("--selector my_parts:Recent shar=.1", ["'shar'", "did you mean share?"]),
+        ("--selector my_broken_parts:one", ["one is no subclass of Selector", "accepted: Fails"]),
+        ("--selector my.parts..:Recent", ["is not the name of a module"]),
+    ],
+)
+def test_what_is_wrong_is_one_line(folder, words, parts):
+    with pytest.raises(UsageError) as caught:
+        settings(*words.split())
+    assert "\n" not in str(caught.value)
+    assert all(part in str(caught.value) for part in parts)
+
+
+def test_a_part_that_cannot_be_made_says_where(folder):
+    with pytest.raises(UsageError, match=r"Fails cannot be made: KeyError: 'nothing' \(.*my_broken_parts.py, line 4\)"):
+        make_buffer("ReplayBuffer", capacity=10, selector={"type": "my_broken_parts:Fails"})
+    with pytest.raises(UsageError, match="Recent: share is 2; expected more than 0"):
+        make_buffer("ReplayBuffer", capacity=10, selector={"type": "my_parts:Recent", "share": 2})
+
+
+def test_a_resumed_run_keeps_its_parts(folder):
+    saved = vars(settings("--selector", "my_parts:Recent", "share=.2"))
+    assert settings_resumed(saved, {}).buffer_args == saved["buffer_args"]
+    same = make_parser().given(["--selector", "my_parts:Recent", "share=.2"])
+    assert settings_resumed(saved, same).buffer_args == saved["buffer_args"]
+    with pytest.raises(UsageError, match="leave the flag out"):
+        settings_resumed(saved, make_parser().given(["--selector", "my_parts:Recent", "share=.3"]))
+
+
+def test_a_class_of_pythons_own_modules_is_no_replay_buffer():
+    with pytest.raises(UsageError, match="a module of Python's own"):
+        make_buffer("subprocess:Popen", capacity=1)
+
+
+STUDY = """
+envs: [Pendulum-v1]
+buffers:
+  - my_parts:Timely: {reach: 50}
+  - NMER: {k: 3, settings: {selector: my_parts:Recent share=.2}}
+settings: {learning_starts: 60, train_batch_size: 32, buffer_size: 2000, hiddens: [16, 16], evaluation_num_episodes: 1,
+           steps_per_iteration: 100, total_env_steps: 200}
+"""
+
+
+def test_a_study_names_runs_after_their_parts(folder):
+    (folder / "mine.yaml").write_text(STUDY)
+    study, home = read_new({"study": "mine.yaml"})
+    assert home.path.name == "mine"
+    assert [run.label for run in study.runs] == ["Timely(reach=50)", "NMER(selector=Recent(share=0.2),k=3)"]
+    again = Study.from_plain(yaml.safe_load(yaml.safe_dump(study.to_plain())))
+    found = [settings_for(run.given()) for run in again.runs]
+    assert found[0].buffer == "my_parts:Timely"
+    assert found[1].buffer_args == {"selector": {"type": "my_parts:Recent", "share": 0.2}, "k": 3}
+    drawn = searched(list(study.runs), {"search": {"reach": "randint(3,30)"}, "num_samples": 2}, LANGUAGE)
+    assert [run.label for run in drawn].count(study.runs[1].label) == 1
+    reached = [run.flags["buffer_args"]["reach"] for run in drawn if run.flags["buffer"] == "my_parts:Timely"]
+    assert len(reached) == 2 and all(reach in range(3, 30) for reach in reached)
+    words = shlex.split(as_command(study.runs[1]))[2:]
+    assert settings_for(make_parser().given(words)).buffer_args == found[1].buffer_args
+
+
+def command(folder: Path, *words: str) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    line = [sys.executable, "-m", "interreplay", *words]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_train_resume_and_evaluate_in_a_folder_of_one_s_own(folder):
+    out = command(folder, "train", *TINY, "--total_env_steps=200", "--selector", "my_parts:Recent", "share=.2")
+    assert "SAC with ReplayBuffer(selector=Recent(share=0.2)) on Pendulum-v1" in out
+    (home,) = (folder / "results").iterdir()
+    assert home.name.startswith("SAC_Pendulum-v1_ReplayBuffer_s0")
+    assert "going on from checkpoint_00000200" in command(
+        folder, "train", "--resume", str(home), "--total_env_steps=300"
+    )
+    assert "1 episode: return" in command(folder, "evaluate", str(home), "--episodes=1")
+
+
+@pytest.mark.slow
+def test_a_study_runs_parts_of_one_s_own(folder):
+    (folder / "mine.yaml").write_text(STUDY)
+    assert "SAC_Pendulum-v1_Timely-reach=50_s0" in command(folder, "study", "mine.yaml", "--dry_run")
+    command(folder, "study", "mine.yaml", "--run=1")
+    (home,) = (folder / "results" / "mine").glob("SAC_*")
+    assert home.name == "SAC_Pendulum-v1_NMER-selector=Recent-share=0.2-k=3_s0"
+    assert json.loads((home / "status.json").read_text())["state"] == "finished"
+    assert json.loads((home / "params.json").read_text())["buffer_args"]["selector"]["share"] == 0.2

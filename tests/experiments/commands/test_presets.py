@@ -1,0 +1,216 @@
+"""Presets: every file says what flags accept, the particular wins over the general, and flags win over both."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+from argument_parser import CATALOGUE, TRAINERS, make_parser, preset_told, settings_for, tuned_for
+from custom_training import main
+from interreplay.environments import registration
+from interreplay.errors import UsageError
+from interreplay.experiments.flags import presets
+from interreplay.learning.algorithms_table import ALGORITHMS
+
+
+def given(line: str):
+    return make_parser().given(shlex.split(line))
+
+
+def settings(line: str):
+    return settings_for(given(line))
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_value_is_what_a_flag_accepts(name):
+    loaded = presets.load(name)
+    for trainer, known in itertools.product(loaded.trainers, [*loaded.environments, "Unheard"]):
+        env = known.replace("*", "x-y") + "-v5"
+        line = {"preset": name, "trainer": trainer, "env": env} | dict.fromkeys(loaded.needs, "somewhere")
+        made, preset = settings_for(line), presets.with_method(loaded, trainer)
+        assert made.buffer_size >= made.learning_starts and made.total_env_steps >= made.learning_starts, line
+        standard = ALGORITHMS[trainer].buffer if ALGORITHMS[trainer].unrolls else "Uniform"
+        assert made.buffer == (preset.buffer or standard) and dict(preset.buffer_args) == made.buffer_args, line
+        values = preset.settings(trainer, env)
+        assert {flag: getattr(made, flag) for flag in values} == {flag: value for flag, value in values.items()}, line
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_file_names_its_source_and_what_it_is(name):
+    text = (presets.FOLDER / f"{name}.yaml").read_text()
+    assert text.startswith("#") and "Source" in text and presets.load(name).about
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_its_environments_exist_with_the_horizons_that_are_said(name):
+    registration.register("interreplay/Catch-v0")
+    registered = {presets.bare(key): spec for key, spec in gym.registry.items()}
+    for env, values in presets.load(name).environments.items():
+        if "*" not in env and not env.startswith(("dm_control/", "Fetch")):
+            assert env in registered
+            assert values.get("horizon") in (None, registered[env].max_episode_steps)
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        *[
+            (f"{env}-v5", "mujoco")
+            for env in ("InvertedPendulum", "HalfCheetah", "Ant", "Humanoid", "Pusher", "Swimmer")
+        ],
+        *[("Pendulum-v0", "classic-control"), ("MountainCarContinuous", "classic-control")],
+        *[("dm_control/cheetah-run-v0", "dm-control"), ("dm_control/ball_in_cup-catch", "dm-control")],
+        *[("FetchReach-v1", "robotics"), ("my.module:Hopper-v3", "mujoco"), ("CartPole-v1", "values")],
+        ("FrozenLake-v1", "none"),
+    ],
+)
+def test_the_environment_chooses(env, name):
+    assert settings(f"--env {env}").preset == name
+    assert settings(f"--env {env} --preset none").preset == "none"
+
+
+def test_no_environment_is_claimed_twice():
+    automatic = [preset for preset in map(presets.load, presets.names()) if preset.automatic]
+    claimed = [(trainer, env) for preset in automatic for trainer in preset.trainers for env in preset.environments]
+    assert len(claimed) == len(set(claimed))
+
+
+def test_every_continuous_task_of_the_suites_has_one():
+    modules = ("gymnasium.envs.mujoco", "gymnasium.envs.classic_control")
+    missing = set()
+    for key, spec in gym.registry.items():
+        entry = spec.entry_point
+        if (
+            isinstance(entry, str)
+            and entry.startswith(modules)
+            and key.endswith(("-v5", "Pendulum-v1", "Continuous-v0"))
+        ):
+            missing |= {key} - ({key} if presets.automatic(key, "SAC").knows(key) else set())
+    assert not missing
+
+
+def test_the_particular_wins_and_flags_win_over_all():
+    hopper = settings("--preset nmer-paper --env Hopper-v5")
+    assert (hopper.actor_l2, hopper.huber_delta, hopper.learning_starts) == (0.02, 1.0, 10_000)
+    assert (hopper.buffer, hopper.buffer_args) == ("NMER", {"k": 10, "alpha": 0.75})
+    reacher = settings("--preset nmer-paper --env Reacher-v2 --trainer TD3")
+    assert (reacher.learning_starts, reacher.horizon, reacher.actor_l2, reacher.hiddens) == (1_500, 50, 0.0, [400, 300])
+    mine = settings("--preset nmer-paper --env Hopper-v5 --actor_l2 .5 --kneighbors 3 --learning_starts 7")
+    assert (mine.actor_l2, mine.learning_starts, mine.huber_delta) == (0.5, 7, 1.0)
+    assert mine.buffer_args == {"k": 3, "alpha": 0.75}
+    assert "learning_starts" not in tuned_for(given("--env Hopper-v5 --learning_starts 7"))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--buffer Uniform", ("Uniform", {}, None)),
+        ("--custom_replay_buffer False --prioritized_replay", ("PER", {}, None)),
+        ("--naive_mixup_baseline", ("NaiveMixup", {}, None)),
+        ("--prioritized_replay", ("NMER", {"k": 10, "alpha": 0.75}, {})),
+        ("--smote_interpolation", ("NMER", {"k": 10, "alpha": 1.0}, None)),
+        ("--buffer_arg k=4", ("NMER", {"k": 4, "alpha": 0.75}, None)),
+    ],
+)
+def test_flags_about_replay_change_a_presets_method(line, expected):
+    made = settings(f"--preset nmer-paper --env Hopper-v5 {line}")
+    assert (made.buffer, made.buffer_args, made.prioritized) == expected
+
+
+def test_another_kind_of_noise_comes_with_its_own_scale():
+    line = "--trainer TD3 --env MountainCarContinuous-v0"
+    assert settings(line).exploration_sigma == 0.5
+    assert settings(f"{line} --exploration Gaussian").exploration_sigma == 0.1
+
+
+@pytest.mark.parametrize("env", ["HalfCheetah-v5", "dm_control/cheetah-run-v0"])
+def test_the_preset_that_was_measured_here_is_the_arm_of_its_study(env):
+    run = f"SAC_{env.replace('/', '-')}_NMER-LN_s0"
+    kept = json.loads(
+        (Path(__file__).parents[3] / "benchmarks/data/sac_stable_critic" / run / "params.json").read_text()
+    )
+    made = vars(settings(f"--preset nmer-layer-norm --env {env}"))
+    upkeep = "preset buffer_size evaluation_interval evaluation_num_episodes steps_per_iteration"
+    upkeep += " checkpoint_freq keep_checkpoints"
+    different = {flag for flag, value in made.items() if flag in kept and kept[flag] != value}
+    assert different <= set(upkeep.split()) and {"hiddens", "updates_per_step", "critic_layer_norm"} <= set(kept)
+
+
+def test_lcer_is_sacs_alone():
+    assert settings("--preset lcer-rm").buffer_args == {"variant": "member", "n_clusters": 1000}
+    with pytest.raises(UsageError, match="preset lcer-cc is for SAC, not for TD3"):
+        settings("--preset lcer-cc --trainer TD3")
+
+
+def test_changed_defaults_are_said():
+    assert preset_told(given("--env Hopper-v5")) == (
+        "defaults for this environment: --total_env_steps 1000000 --learning_starts 10000"
+    )
+    told = preset_told(given("--preset nmer-paper --trainer TD3 --env Reacher-v5 --learning_starts 2"))
+    assert told.startswith("preset nmer-paper: ") and "--hiddens 400,300" in told and "learning_starts" not in told
+    assert preset_told(given("--env Hopper-v5 --preset none")) == "" == preset_told(given("--env CartPole-v1"))
+
+
+def test_presets_are_listed(capsys):
+    assert main(["--list-presets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [*presets.names(), "none"]
+    assert {"nmer-paper", "lcer-cc", "lcer-rm"} <= set(presets.names())
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[1]", ["is no mapping", "environments"]),
+        ("a: [", ["cannot be read"]),
+        ("everywere: {}", ["'everywere'", "did you mean everywhere?"]),
+        ("everywhere: 3", ["everywhere is 3"]),
+        ("environments: {Hopper: [1]}", ["Hopper is [1]"]),
+        ("everywhere: {SAC: 3}", ["everywhere is {'SAC': 3}"]),
+        ("everywhere: {learning_start: 3}", ["'learning_start'", "did you mean learning_starts?"]),
+        ("everywhere: {seed: x}", ["seed must be a whole number", "'x'"]),
+        ("everywhere: {gamma: .nan}", ["gamma must be a number", "'nan'"]),
+        ("everywhere: {kneighbors: 3}", ["'kneighbors'"]),
+        ("buffer: NMR", ["'NMR'", "did you mean NMER?"]),
+        ("{buffer: NMER, buffer_args: {kk: 3}}", ["'kk'", "did you mean k?"]),
+        ("everywhere: {target_noise_clip: 3}", ["--target_noise_clip is a setting of TD3"]),
+        ("everywhere: {target_subset: 3}", ["--target_subset is 3; expected at most n_critics, 2"]),
+    ],
+)
+def test_a_file_of_ones_own_that_is_wrong(text, parts, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        settings_for({"preset": str(path)})
+    assert all(part in str(caught.value) for part in parts)
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "mine.yml"
+    path.write_text("everywhere: {tau: 0.5}\nenvironments: {Hop*: {tau: 0.25}}\nbuffer: CER\n")
+    assert settings_for({"preset": str(path)}).tau == 0.5
+    made = settings_for({"preset": str(path), "env": "Hopper-v5"})
+    assert (made.tau, made.buffer, made.preset) == (0.25, "CER", str(path))
+
+
+@pytest.mark.parametrize(("name", "hint"), [("nmer", "nmer-paper"), ("x/y", "accepted")])
+def test_unknown_presets(name, hint, capsys):
+    assert main(["--preset", name]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and f"unknown preset '{name}'" in error and hint in error
+
+
+def test_the_files_know_the_trainers_and_methods_that_there_are():
+    for preset in map(presets.load, presets.names()):
+        assert set(preset.trainers) <= TRAINERS.keys()
+        assert preset.buffer is None or preset.buffer in CATALOGUE
+
+
+def test_the_files_are_packaged():
+    text = (Path(__file__).resolve().parents[3] / "setup.cfg").read_text()
+    assert "interreplay = presets/*.yaml" in text

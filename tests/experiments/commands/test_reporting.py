@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import math
+import os
+import pty
+import re
+import struct
+import termios
+from types import SimpleNamespace
+
+import pytest
+
+from interreplay.errors import UsageError
+from interreplay.experiments.process import outcome
+from interreplay.experiments.process.progress import Clock, Reporter, duration, shown
+
+
+@pytest.fixture(autouse=True)
+def _no_color(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def result(value, evaluation=None):
+    parts = {"env_runners": {"episode_return_mean": value}}
+    return parts | ({"evaluation": {"env_runners": {"episode_return_mean": evaluation}}} if evaluation else {})
+
+
+def test_one_line_per_iteration_where_there_is_no_terminal():
+    stream = io.StringIO()
+    reporter = Reporter(3000, 0, stream)
+    for steps in range(1, 1001):
+        reporter.progress(steps)
+    reporter.iteration(1000, {"env_runners": {}})
+    reporter.iteration(2000, result(12.34, 1234.5))
+    reporter.iteration(3000, result(math.nan))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    assert "1,000 / 3,000 steps" in lines[0]
+    assert "steps/s  return        -  evaluation        -" in lines[0]
+    assert "return     12.3  evaluation  1,234.5" in lines[1]
+    assert "return     12.3  evaluation  1,234.5" in lines[2]
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A clock to be set, in seconds."""
+    clock = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr("interreplay.experiments.process.progress.time.monotonic", lambda: clock.seconds)
+    return clock
+
+
+def reported(reporter, now, steps, seconds):
+    """The end of the line of an iteration."""
+    now.seconds = seconds
+    reporter.iteration(steps, result(1.0))
+    return reporter._stream.getvalue().splitlines()[-1].partition("evaluation        -")[2]
+
+
+def test_a_line_says_how_long_the_rest_would_take(now):
+    reporter = Reporter(10_000, 1_000, io.StringIO())
+    assert reported(reporter, now, 4_000, 600.0) == "  20 min left"  # 3,000 steps took ten minutes
+    assert reported(reporter, now, 7_000, 610.0) == "  5 min left"
+    assert reported(reporter, now, 10_000, 620.0) == ""
+
+
+def test_steps_without_an_update_say_nothing_of_the_time_left(now):
+    reporter = Reporter(10_000, 0, io.StringIO(), warm_up=2_000)
+    assert reported(reporter, now, 1_000, 1.0) == ""
+    assert reported(reporter, now, 2_000, 2.0) == ""
+    assert reported(reporter, now, 4_000, 302.0) == "  15 min left"
+    resumed = Reporter(10_000, 4_000, io.StringIO(), warm_up=2_000)
+    assert reported(resumed, now, 5_000, 402.0) == "  8 min left"
+
+
+def test_a_run_of_a_study_says_so_from_its_second_report_on(monkeypatch):
+    now = iter([0.0, 100.0])
+    monkeypatch.setattr("interreplay.experiments.process.progress.time.monotonic", lambda: next(now))
+    clock = Clock(5_000)
+    assert clock.left(4_000, 10_000) == ""  # random steps
+    assert clock.left(5_000, 10_000) == ""  # resumed there
+    assert clock.left(6_000, 10_000) == "7 min left"
+
+
+def test_a_bar_on_a_terminal():
+    stream = Terminal()
+    reporter = Reporter(2000, 500, stream)
+    reporter.progress(600)
+    reporter.iteration(1000, result(1.0, 2.0))
+    reporter.note("a note")
+    reporter.close()
+    text = stream.getvalue()
+    assert "1,000/2,000" in text
+    assert "    1,000 steps  return      1.0  evaluation      2.0\n" in text
+    assert "a note\n" in text
+
+
+@pytest.fixture
+def terminal():
+    """A terminal of 80 columns: a stream, and a function that returns what was written to it."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    stream = os.fdopen(theirs, "w")
+
+    def written():
+        stream.close()
+        chunks = []
+        with contextlib.suppress(OSError):  # Linux raises this at the end
+            while chunk := os.read(ours, 65536):
+                chunks.append(chunk)
+        os.close(ours)
+        return b"".join(chunks).decode()
+
+    return stream, written
+
+
+def lines_of(text):
+    """The lines that stay on a terminal: of text after a carriage return, the last counts."""
+    return [line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[A") for line in text.split("\n")]
+
+
+def test_a_terminal_of_80_columns_keeps_a_line_per_iteration_above_a_whole_bar(terminal, now):
+    stream, written = terminal
+    reporter = Reporter(15_000_000, 0, stream)
+    for number in range(1, 5):
+        now.seconds = 600.0 * number
+        reporter.iteration(1_000_000 * number, result(-12_345.6 * number, -11_234.5 * number))
+    reporter.close()
+    text = written()
+    assert max(len(piece) for line in text.split("\n") for piece in line.split("\r")) <= 80
+    history = [line for line in lines_of(text) if "evaluation" in line]
+    assert [line.split()[0] for line in history] == ["1,000,000", "2,000,000", "3,000,000", "4,000,000"]
+    assert history[1].split()[1:] == ["steps", "return", "-24,691.2", "evaluation", "-22,469.0"]
+    assert re.search(r" 27%\|.*\| 4,000,000/15,000,000 \[\d\d:\d\d, .*step/s, 110 min left\]", text)
+
+
+@pytest.mark.parametrize(
+    ("no_color", "term", "colored"), [("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)]
+)
+def test_the_best_evaluation_is_green_where_a_terminal_has_colors(no_color, term, colored, terminal, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", term)
+    stream, written = terminal
+    reporter = Reporter(3_000, 0, stream, best=5.0)
+    for steps, value in ((1_000, 4.0), (2_000, 6.0), (3_000, 3.0)):
+        reporter.iteration(steps, result(1.0, value))
+    reporter.close()
+    assert re.findall(r"\x1b\[32m(.*?)\x1b\[0m", written()) == (["evaluation      6.0"] if colored else [])
+
+
+def test_a_long_line_breaks_between_words_at_the_terminals_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    line = "configuration mujoco/tqc.yaml: --preset none --buffer_size 1000000 --train_batch_size 256"
+    lines = outcome.folded(line, Terminal()).splitlines()
+    assert max(map(len, lines)) <= 40 and " ".join(part.strip() for part in lines) == line
+    assert outcome.folded(line, io.StringIO()) == line
+
+
+def test_an_error_is_red_on_a_terminal(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream, written = terminal
+    monkeypatch.setattr("sys.stderr", stream)
+
+    def fail():
+        raise UsageError("no")
+
+    assert outcome.run("train", fail) == 2
+    assert written() == "\x1b[31mtrain: error: no\x1b[0m\r\n"
+
+
+def test_quiet_says_only_notes():
+    for stream in (io.StringIO(), Terminal()):
+        reporter = Reporter(2000, 0, stream, quiet=True)
+        reporter.progress(10)
+        reporter.iteration(1000, result(1.0))
+        assert stream.getvalue() == ""
+        reporter.note("a note")
+        assert stream.getvalue() == "a note\n"
+
+
+def test_the_summary_counts_the_steps_of_this_process_only():
+    reporter = Reporter(2000, 1500, io.StringIO())
+    reporter.start_time -= 10
+    reporter.iteration(2000, result(3.0, 4.0))
+    assert reporter.summary(2000, 9.0) == "2,000 steps, 10 s (50 steps/s), return 3.0, evaluation return 4.0 (best 9.0)"
+
+
+def test_the_success_rate_where_the_environment_has_one():
+    stream = io.StringIO()
+    reporter = Reporter(3000, 0, stream)
+    trained = result(-40.0)
+    trained["env_runners"]["success_rate"] = 0.3
+    reporter.iteration(1000, trained)
+    evaluated = result(-20.0, -10.0)
+    evaluated["env_runners"]["success_rate"] = 0.6
+    evaluated["evaluation"]["env_runners"]["success_rate"] = 0.75
+    reporter.iteration(2000, evaluated)
+    lines = stream.getvalue().splitlines()
+    assert "return    -40.0  evaluation        -  success 0.30  " in lines[0]
+    assert "return    -20.0  evaluation    -10.0  success 0.75  " in lines[1]
+    assert reporter.summary(3000, -10.0).endswith("evaluation return -10.0 (best -10.0), success 0.75")
+    bar = Terminal()
+    reporter = Reporter(3000, 0, bar)
+    reporter.iteration(2000, evaluated)
+    reporter.close()
+    assert "evaluation    -10.0  success 0.75" in bar.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (40, "40 s"),
+        (119.6, "2 min"),
+        (540, "9 min"),
+        (7_100, "118 min"),
+        (7_200, "2 h"),
+        (9_000, "2.5 h"),
+        (18_000, "5 h"),
+        (172_000, "2 days"),
+        (1_652_400, "19 days"),
+    ],
+)
+def test_durations_are_in_words(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_numbers():
+    assert [shown(math.nan), shown(-1234.56)] == ["-", "-1,234.6"]

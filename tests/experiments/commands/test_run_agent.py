@@ -1,0 +1,101 @@
+"""run_agent.py: RLcycle's words as a user types them, and what each of them means here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from argument_parser import make_parser, settings_for
+from interreplay.errors import UsageError
+from interreplay.experiments.commands import run_agent
+from interreplay.experiments.commands.run_agent import HYPER, INSTEAD, SETTINGS, translated
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL = "total_env_steps=200 learning_starts=100 buffer_size=1000 hiddens=16,16 evaluation_interval=0".split()
+
+
+def settings(line):
+    return settings_for(make_parser().given(translated(line.split())))
+
+
+def test_the_command_of_its_readme_means_what_it_meant():
+    made = settings("configs=atari/rainbow_dqn configs.hyper_params.batch_size=64")
+    assert (made.trainer, made.env, made.train_batch_size, made.n_step) == ("Rainbow", "ALE/Pong-v5", 64, 3)
+    assert translated([]) == ["--config=atari/rainbow_dqn"] == translated(["configs=atari/rainbow_dqn"])
+    assert translated(["--help"]) == ["--help"] and translated(["--resume", "x"]) == ["--resume", "x"]
+    assert settings("configs.hyper_params.gamma=.5").trainer == "Rainbow", "what RLcycle trains by default"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("replay_buffer_size=5000", {"buffer_size": 5000}),
+        ("update_starting_point=77", {"learning_starts": 77}),
+        ("train_freq=8", {"updates_per_step": 0.125, "rollout_fragment_length": 8}),
+        ("tau=.005", {"tau": 0.005, "target_update_period": 1}),
+        ("learning_rate=1e-3 adam_eps=1e-4", {"lr": 1e-3, "optimizer_eps": 1e-4}),
+        ("gradient_clip=5", {"grad_clip": 5.0}),
+        (
+            "eps=.9 eps_final=.2 max_exploration_frame=50",
+            {"initial_epsilon": 0.9, "final_epsilon": 0.2, "epsilon_steps": 50},
+        ),
+        ("use_per=True per_alpha=.4 per_beta=.6", {"buffer": "PER", "buffer_args": {"alpha": 0.4, "beta": 0.6}}),
+        ("per_alpha=.4 use_per=True", {"buffer": "PER", "buffer_args": {"alpha": 0.4}}),
+        ("use_per=False", {"buffer": "Uniform", "buffer_args": {}}),
+    ],
+)
+def test_its_settings_mean_what_they_meant(line, expected):
+    words = " ".join(f"{HYPER}{word}" for word in line.split())
+    made = vars(settings(f"configs=cartpole/dqn {words}"))
+    assert {name: made[name] for name in expected} == expected
+
+
+def test_rainbow_can_go_without_priorities_as_its_file_had_it():
+    made = settings(f"configs=cartpole/rainbow {HYPER}use_per=False")
+    assert (made.buffer, made.buffer_args, made.trainer) == ("Uniform", {}, "Rainbow")
+
+
+def test_actors_and_critics_have_theirs():
+    line = f"configs=mujoco/sac {HYPER}actor_learning_rate=.1 {HYPER}critic_learning_rate=.2 {HYPER}tau=.5"
+    made = settings(f"{line} {HYPER}alpha_learning_rate=.3 {HYPER}alpha=2 configs.experiment_info.env.name=Hopper-v5")
+    assert (made.actor_lr, made.critic_lr, made.alpha_lr, made.initial_alpha, made.tau) == (0.1, 0.2, 0.3, 2.0, 0.5)
+    assert made.env == "Hopper-v5"
+
+
+def test_every_word_names_a_flag_or_says_what_to_do():
+    flags = make_parser().parse_args([]).__dict__.keys() | settings_for({}).__dict__.keys()
+    known = {option.lstrip("-") for option in make_parser()._option_string_actions}
+    assert flags and all(flag.partition(".")[0] in known for flag in SETTINGS.values())
+    assert not SETTINGS.keys() & INSTEAD.keys()
+    for key in INSTEAD:
+        with pytest.raises(UsageError, match=INSTEAD[key].split("(")[0]):
+            translated(["configs=cartpole/dqn", f"{key}=1"])
+
+
+@pytest.mark.slow
+def test_it_runs_as_a_user_types_it(tmp_path):
+    """The line of its README word by word; what follows makes it short."""
+    command = [sys.executable, "run_agent.py", "configs=atari/rainbow_dqn", "configs.hyper_params.batch_size=64"]
+    short = [*SMALL, f"local_dir={tmp_path}", "--quiet"]
+    done = subprocess.run([*command, *short], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.startswith("configuration configs/atari/rainbow_dqn.yaml over configs/atari/base.yaml: ")
+    (run,) = tmp_path.iterdir()
+    params = json.loads((run / "params.json").read_text())
+    assert (params["trainer"], params["train_batch_size"], params["updates_per_step"]) == ("Rainbow", 64, 0.25)
+
+
+def test_the_body_takes_a_line(capsys):
+    assert run_agent.main(["configs=cartpole/dqnn"]) == 2
+    assert "there is no configuration 'cartpole/dqnn'; did you mean cartpole/dqn?" in capsys.readouterr().err
+
+
+def test_without_arguments_it_prints_how_to_call_it(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["run_agent.py"])
+    assert run_agent.main([]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("usage: run_agent.py configs=NAME") and "cartpole/dqn, " in out

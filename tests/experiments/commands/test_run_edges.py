@@ -1,0 +1,440 @@
+"""What can go wrong around a run: two processes in one folder, early stops, full disks, hangs, broken environments."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import custom_training
+from interreplay.acting.stored_policy import FOLDER
+from interreplay.experiments.commands import train
+from interreplay.experiments.commands.study_checks import without_updates
+from interreplay.experiments.studies.study import Execution, PlannedRun, Study
+from interreplay.runs import state_files
+from interreplay.runs.folder_lock import held
+from interreplay.runs.results.rewinding import STEPS
+
+ROOT = Path(__file__).resolve().parents[3]
+TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
+PATIENCE = 500
+"""Seconds for a command on a machine that does ten other things."""
+SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
+
+ENVS = '''
+import os, signal, time
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Special(PendulumEnv):
+    """Does what `kind` says at the 130th step of the process, or at every 30th."""
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.steps = kind, 0
+    def step(self, action):
+        self.steps += 1
+        if self.kind == "bug" and self.steps == 130:
+            raise RuntimeError("a bug of\\nthe environment's own")
+        if self.kind == "hang" and self.steps == 130:
+            time.sleep(1000)
+        if self.kind == "term" and self.steps == 30:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().step(action)
+
+class Explodes(gym.ObservationWrapper):
+    """Gives observations of another environment, from the 130th on near the largest number that float32 has."""
+    count = 0
+    def observation(self, observation):
+        self.count += 1
+        return observation if self.count < 130 else np.sign(observation) * np.float32(3e38)
+
+class Outside(PendulumEnv):
+    """Declares smaller observations than it gives."""
+    def __init__(self):
+        super().__init__()
+        self.observation_space = gym.spaces.Box(-.01, .01, (3,), np.float32)
+
+gym.register("Outside-v0", entry_point=Outside, max_episode_steps=20)
+gym.register("Explodes-v0", entry_point=lambda: Explodes(gym.make("Pendulum-v1")))
+gym.register("ExplodesDiscrete-v0", entry_point=lambda: Explodes(gym.make("CartPole-v1")))
+for kind in ("bug", "hang", "term"):
+    gym.register(f"{kind.title()}-v0", entry_point=Special, kwargs={"kind": kind}, max_episode_steps=200)
+'''
+
+
+@pytest.fixture
+def envs(tmp_path, monkeypatch):
+    (tmp_path / "special_envs.py").write_text(ENVS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def start(*arguments: object, **options):
+    command = [sys.executable, str(ROOT / "custom_training.py"), *map(str, arguments)]
+    own = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own, **options
+    )
+
+
+def the_run(local_dir: Path) -> Path:
+    (folder,) = local_dir.iterdir()
+    return folder
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def steps(folder: Path) -> list[int]:
+    return [int(float(row[STEPS])) for row in rows(folder)]
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("checkpoint_*"))
+
+
+def new(local_dir: Path, *flags: object) -> list[str]:
+    return [*map(str, flags), *SHORT, "--local_dir", str(local_dir)]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory) -> Path:
+    """The folder of a run of 100 steps."""
+    parent = tmp_path_factory.mktemp("begun")
+    assert custom_training.main(new(parent, "--env", "Pendulum-v1", "--total_env_steps", 100, "--quiet")) == 0
+    return the_run(parent)
+
+
+def one_line(text: str, *parts: str) -> None:
+    assert text.count("\n") == 1 and "Traceback" not in text, text
+    for part in (": error: ", *parts):
+        assert part in text
+
+
+# -- one process per folder -------------------------------------------------------------------------
+
+
+def test_another_process_in_the_folder_is_respected(begun, capsys, monkeypatch):
+    monkeypatch.setattr(train, "PATIENCE", 0.1)
+    before = {path: path.stat().st_mtime_ns for path in begun.rglob("*")}
+    with held(begun, "a run"):
+        assert custom_training.main(["--resume", str(begun), "--total_env_steps", "200"]) == 2
+    one_line(capsys.readouterr().err, f"another process is in {begun}")
+    assert {path: path.stat().st_mtime_ns for path in begun.rglob("*")} == before
+
+
+@pytest.mark.slow
+def test_two_resumes_of_one_run(tmp_path, begun):
+    process = start(*new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 10**6))
+    try:
+        for line in process.stdout:
+            if " steps/s " in line:
+                break
+        second = start("--resume", the_run(tmp_path))
+        out, err = second.communicate(timeout=PATIENCE)
+        assert second.returncode == 2
+        one_line(err, f"another process is in {the_run(tmp_path)}")
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    assert process.returncode == 75
+    at = steps(the_run(tmp_path))
+    assert at == sorted(set(at))
+
+
+def test_a_run_of_a_study_is_resumed_by_the_study(begun, tmp_path, capsys):
+    run = tmp_path / "study" / "run"
+    run.parent.mkdir()
+    run.symlink_to(begun)
+    status = begun / "status.json"
+    status.write_text("{}")
+    try:
+        assert custom_training.main(["--resume", str(begun), "--total_env_steps", "200"]) == 2
+        one_line(capsys.readouterr().err, "is a run of the study", f"cluster_run.py --resume {begun.parent}")
+        elsewhere = tmp_path / "elsewhere"
+        line = ["--resume", str(begun), "--total_env_steps", "150", "--local_dir", str(elsewhere), "--quiet"]
+        assert custom_training.main(line) == 0
+        assert steps(the_run(elsewhere)) == [150] and steps(begun) == [100]
+    finally:
+        status.unlink()
+
+
+# -- stopped early ----------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_stopped_before_its_first_iteration_ends_stays_in_its_folder(envs, tmp_path, capsys):
+    parent = tmp_path / "results"
+    assert custom_training.main(new(parent, "--env", "special_envs:Term-v0", "--total_env_steps", 100)) == 75
+    run = the_run(parent)
+    for at in (30, 60, 90):  # each process is told to stop at its 30th step
+        assert checkpoints(run)[-1] == f"checkpoint_{at:08d}" and not (run / "progress.csv").exists()
+        code = custom_training.main(["--resume", str(run)])
+        assert code == (75 if at < 90 else 0)
+        assert the_run(parent) == run
+    assert steps(run) == [100]
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def wait_until_it_listens(process: subprocess.Popen[str]) -> None:
+    """Wait until a process has a handler for SIGTERM: how long Python itself takes to start is the machine's affair."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        time.sleep(2.0)
+    while status.exists() and process.poll() is None:
+        caught = int(status.read_text().split("SigCgt:")[1].split()[0], 16)
+        if caught >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pause", [0.0, 1.5, 4.0])
+def test_signals_while_it_starts(tmp_path, pause):
+    process = start(*new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 10**6))
+    wait_until_it_listens(process)
+    time.sleep(pause)  # in the midst of imports, and of Ray's start
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 75, err
+    assert "Traceback" not in err
+    assert all(checkpoints(run) for run in tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["interreplay-train", "interreplay train"])
+def test_signals_while_a_console_script_starts(script, tmp_path):
+    entry = {"interreplay-train": "train", "interreplay train": "command"}[script]
+    code = (
+        f"import sys; sys.argv[0] = {script.split()[0]!r}; from interreplay.experiments.commands.main import {entry};"
+    )
+    words = script.split()[1:] + new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 10**6)
+    command = [sys.executable, "-c", f"{code} print('here', flush=True); sys.exit({entry}())", *words]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "here\n"
+    wait_until_it_listens(process)
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 75, err
+
+
+def test_a_run_that_cannot_learn_says_so_first(tmp_path, capsys):
+    line = ["--env", "Pendulum-v1", "--total_env_steps", "40", "--steps_per_iteration", "40", *TINY]
+    assert custom_training.main([*line, "--local_dir", str(tmp_path)]) == 0
+    before = capsys.readouterr().out.split(" steps/s ")[0]
+    assert "no updates: actions are random until 60 steps (--learning_starts), and the run ends at 40" in before
+
+
+def test_runs_of_a_study_that_cannot_learn_are_counted():
+    def study(starts):
+        runs = [
+            PlannedRun(
+                "SAC",
+                "Pendulum-v1",
+                "Uniform",
+                seed,
+                {"env": "Pendulum-v1", "seed": seed, "total_env_steps": 60} | more,
+            )
+            for seed, more in enumerate(starts)
+        ]
+        return Study(runs, Execution())
+
+    told = without_updates(study([{"learning_starts": 10}, {"learning_starts": 60}]))
+    assert told.startswith("1 of 2 runs make no updates: actions are random until 60 steps (learning_starts)")
+    assert without_updates(study([{"learning_starts": 59}])) == ""
+
+
+# -- full disks -------------------------------------------------------------------------------------
+
+
+def fill(monkeypatch, at: int, checkpoints_too: bool):
+    from interreplay.experiments.training.result_log import JsonLoggerCallback
+    from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    plain, save = JsonLoggerCallback.log_trial_result, OffPolicyAlgorithm.save_to_path
+    monkeypatch.setattr(
+        *(JsonLoggerCallback, "log_trial_result"),
+        lambda self, i, trial, result: (full if result[STEPS] >= at else plain)(self, i, trial, result),
+    )
+    monkeypatch.setattr(
+        *(OffPolicyAlgorithm, "save_to_path"),
+        lambda self, *args: (full if checkpoints_too and self.env_steps >= at else save)(self, *args),
+    )
+
+
+@pytest.mark.parametrize("checkpoints_too", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_disk_that_fills_while_results_are_written_loses_nothing(tmp_path, capsys, monkeypatch, checkpoints_too):
+    flags = ["--env", "Pendulum-v1", "--total_env_steps", 300, "--quiet"]
+    assert custom_training.main(new(tmp_path / "whole", *flags)) == 0
+    with monkeypatch.context() as patch:
+        fill(patch, 200, checkpoints_too)
+        assert custom_training.main(new(tmp_path / "filled", *flags)) == 2
+    run = the_run(tmp_path / "filled")
+    kept = "the newest is checkpoint_00000100" if checkpoints_too else f"kept in {run / 'checkpoint_00000200'}"
+    one_line(capsys.readouterr().err, "No space left on device", kept)
+    assert checkpoints(run)[-1] == f"checkpoint_00000{'100' if checkpoints_too else '200'}"
+    assert steps(run) == [100]
+    assert custom_training.main(["--resume", str(run), "--quiet"]) == 0
+    assert steps(run) == [100, 200, 300]
+    whole = the_run(tmp_path / "whole")
+    assert "unwritten_result" not in json.loads((run / "params.json").read_text())
+    for column in rows(whole)[0]:
+        if column.startswith("learners/") or column.endswith(("return_mean", "return_max")):
+            values = [[float(row[column] or "nan") for row in rows(folder)] for folder in (whole, run)]
+            assert values[0] == pytest.approx(values[1], rel=1e-6, nan_ok=True), column
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0,
+    reason="no file system can be mounted here",
+)
+def test_a_small_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    flags = [*new(disk, "--env", "Pendulum-v1", "--total_env_steps", 10**5), "--checkpoint_freq", "0"]
+    flags += ["--steps_per_iteration", "10", "--learning_starts", "10000"]
+    script = f'mount -t tmpfs -o size=250k tmpfs {disk} && {sys.executable} custom_training.py "$@"'
+    script += f"; code=$?; ls {disk}/*; exit $code"
+    command = ["unshare", "-rm", "sh", "-c", script, "sh", *flags]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 2, done.stderr
+    one_line(done.stderr, "No space left on device")
+    assert "progress.csv" in done.stdout and "error.txt" not in done.stdout
+
+
+# -- environments that break or hang ----------------------------------------------------------------
+
+
+def test_an_environment_that_raises_leaves_a_checkpoint_and_one_line(envs, tmp_path, capsys):
+    flags = ["--env", "special_envs:Bug-v0", "--total_env_steps", 300, "--checkpoint_freq", 0]
+    line = [*new(tmp_path / "results", *flags), "--checkpoint_freq", "0"]
+    assert custom_training.main(line) == 1
+    run = the_run(tmp_path / "results")
+    report = run / "error.txt"
+    told = "RuntimeError: a bug of the environment's own"
+    one_line(capsys.readouterr().err, told, f"{report} holds the traceback", f"--resume {run}")
+    assert checkpoints(run) == ["checkpoint_00000129"]
+    assert "special_envs.py" in report.read_text()
+    assert custom_training.main(["--resume", str(run), "--total_env_steps", "200", "--quiet"]) == 0
+    assert steps(run) == [100, 200]
+
+
+@pytest.mark.parametrize(("trainer", "env"), [("SAC", "Explodes-v0"), ("DQN", "ExplodesDiscrete-v0")])
+def test_training_that_diverges_never_saves_it_and_names_the_last_finite_checkpoint(
+    trainer, env, envs, tmp_path, capsys
+):
+    flags = ["--trainer", trainer, "--env", f"special_envs:{env}", "--total_env_steps", 600, "--quiet"]
+    assert custom_training.main(new(tmp_path / "results", *flags)) == 1
+    run = the_run(tmp_path / "results")
+    last = run / "checkpoint_00000100"
+    err = capsys.readouterr().err
+    one_line(err, "training diverged: ", "loss is ", f"the last finite checkpoint is {last}; ", f"{run / 'error.txt'}")
+    assert checkpoints(run) == [last.name] and steps(run) == [100]
+    networks = state_files.load(last / FOLDER)
+    assert all(np.isfinite(values).all() for part in networks.values() for values in part.values())
+
+
+def test_each_warning_of_gymnasium_is_shown_once(envs, tmp_path, capsys):
+    flags = ["--env", "special_envs:Outside-v0", "--evaluation_interval", 1, "--total_env_steps", 50, "--quiet"]
+    assert custom_training.main(new(tmp_path / "results", *flags)) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning of Gymnasium: The obs returned by the `{method}()` method is not within the observation space."
+        for method in ("reset", "step")
+    ]
+
+
+def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
+    from interreplay.experiments.training.train_loop import Training
+
+    monkeypatch.setattr(Training, "_iterate", lambda self: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        custom_training.main(new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 200, "--quiet"))
+    assert "ZeroDivisionError" in (the_run(tmp_path) / "error.txt").read_text()
+
+
+@pytest.mark.slow
+def test_a_lost_runner_leaves_a_checkpoint_and_one_line(tmp_path, capsys, monkeypatch):
+    from interreplay.experiments.training import train_loop
+
+    write = train_loop.Training._write
+
+    def kill(self, log, result):
+        write(self, log, result)
+        if self.algo.env_steps == 100:
+            (pid,) = self.algo.env_runner_group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
+            os.kill(pid, signal.SIGKILL)
+
+    monkeypatch.setattr(train_loop.Training, "_write", kill)
+    flags = ["--env", "Pendulum-v1", "--total_env_steps", 300, "--num_workers", 1, "--quiet"]
+    assert custom_training.main(new(tmp_path, *flags)) == 1
+    run = the_run(tmp_path)
+    one_line(capsys.readouterr().err, f"--resume {run}")
+    assert checkpoints(run)[-1] == "checkpoint_00000100" and (run / "error.txt").exists()
+    monkeypatch.undo()
+    assert custom_training.main(["--resume", str(run), "--quiet"]) == 0
+    assert steps(run) == [100, 200, 300]
+
+
+@pytest.mark.slow
+def test_an_environment_that_hangs_ends_the_run_with_where_it_hung(envs, tmp_path):
+    flags = ["--env", "special_envs:Hang-v0", "--total_env_steps", 300, "--hang_timeout", 10]
+    process = start(*new(tmp_path / "results", *flags))
+    _, err = process.communicate(timeout=PATIENCE)
+    run = the_run(tmp_path / "results")
+    assert process.returncode == 1
+    one_line(err, "custom_training.py: error: hung: no env step for 10 s", f"--resume {run}")
+    assert "special_envs.py" in (run / "hung.txt").read_text()
+    assert checkpoints(run) == ["checkpoint_00000100"] and steps(run) == [100]
+
+
+def test_evaluations_are_signs_of_life(tmp_path):
+    from interreplay.experiments.training.train_loop import Training
+    from interreplay.rllib import SACConfig
+    from interreplay.runs.run_folder import RunFolder
+
+    config = SACConfig().environment("Pendulum-v1").replay("Uniform", capacity=1000)
+    config.training(hiddens=(8, 8), steps_per_iteration=20).evaluation(evaluation_interval=1)
+    algo = config.build_algo()
+    settings = type("Settings", (), {"total_env_steps": 100, "steps_per_iteration": 20})()
+    training = Training(algo, settings, RunFolder(tmp_path))
+    beats = [training.pulse()]
+    algo.eval_env_runner.sample(num_timesteps=5, explore=False)
+    beats.append(training.pulse())
+    algo.env_runner.collect(5, random_actions=True)
+    beats.append(training.pulse())
+    assert len(set(beats)) == 3
+    algo.stop()
+
+
+# -- output that nobody takes -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_when_nobody_reads_what_it_says(tmp_path):
+    process = start(*new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 300))
+    process.stdout.readline()
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(timeout=PATIENCE) == 0, err
+    assert err == ""
+    assert steps(the_run(tmp_path)) == [100, 200, 300]

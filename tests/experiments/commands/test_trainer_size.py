@@ -1,0 +1,53 @@
+"""How much code an algorithm beside SAC or TD3 is: its networks, its update, its settings, a row of the table."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3] / "interreplay"
+MOST = 100
+NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+def code_lines(source: str) -> set[int]:
+    """Lines with more than a comment or a docstring on them."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    lines = {line for t in tokens if t.type not in NOT_CODE for line in range(t.start[0], t.end[0] + 1)}
+    texts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr) and literal(node.value)]
+    return lines - {line for node in texts for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+
+
+def literal(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def settings_lines(trainer: str) -> int:
+    """Lines of the dataclass of an algorithm's settings, in whichever file it is."""
+    for path in (ROOT / "learning").glob("*settings.py"):
+        source = path.read_text()
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and node.name == f"{trainer}Settings":
+                first = node.decorator_list[0].lineno
+                return len(code_lines(source) & set(range(first, (node.end_lineno or 0) + 1)))
+    raise AssertionError(trainer)
+
+
+def test_only_code_is_counted():
+    lines = ['"""Text', 'of two lines."""', "# a comment", 'x = """a', 'string"""', "", "def f():", '    """Text."""']
+    assert code_lines("\n".join([*lines, "    return x  # so", ""])) == {4, 5, 7, 9}
+
+
+@pytest.mark.parametrize(
+    ("trainer", "parts"),
+    [("TQC", ["learning/quantiles.py"]), ("CrossQ", []), ("TD3", []), ("DDPG", [])],
+)
+def test_an_algorithm_is_at_most_a_hundred_lines(trainer, parts):
+    files = [f"learning/{trainer.lower()}.py", f"rllib/algorithms/{trainer.lower()}.py", *parts]
+    count = sum(len(code_lines((ROOT / file).read_text())) for file in files) + settings_lines(trainer)
+    row = (ROOT / "learning" / "algorithms_table.py").read_text().count(f'    "{trainer}": Algorithm(')
+    assert row == 1 and count + row <= MOST

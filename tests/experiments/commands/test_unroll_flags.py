@@ -1,0 +1,143 @@
+"""Flags of algorithms that learn from unrolls: what they mean, what is refused, and a run from start to evaluation."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from argument_parser import make_parser, settings_for
+from custom_training import main
+from interreplay.errors import UsageError
+from interreplay.experiments.commands.evaluate import main as evaluate
+from interreplay.experiments.commands.slurm_request import buffer_bytes
+from interreplay.experiments.commands.study import LANGUAGE
+from interreplay.experiments.flags.training_flags import settings_resumed
+from interreplay.experiments.studies.grid import expand
+
+ORIGINAL = (
+    "[{'type':'queue','capacity':1,'sample_ratio':0.5},{'type':'custom','capacity':100,'sample_ratio':0.5,"
+    "'dist_function':'kl_div','sample_strategy':'elite_sampling','elite_sampling_strategy':'strategy1'}]"
+)
+
+
+def settings(line, **flags):
+    return settings_for(make_parser().given([*shlex.split(line), *(f"--{k}={v}" for k, v in flags.items())]))
+
+
+def test_defaults_are_those_of_the_algorithm():
+    made = settings("--trainer IMPALA --preset none")
+    assert (made.buffer, made.buffer_args, made.rollout_fragment_length, made.num_envs_per_worker) == (
+        "Fresh",
+        {},
+        20,
+        32,
+    )
+    assert (made.lr, made.optimizer, made.optimizer_eps, made.loss, made.grad_clip) == (
+        6e-4,
+        "RMSprop",
+        0.01,
+        "sum",
+        40,
+    )
+    made = settings("--trainer A2C --preset none --num_envs_per_worker 8")
+    assert (made.rollout_fragment_length, made.num_envs_per_worker, made.returns) == (5, 8, "gae")
+    clear, laser = (settings(f"--trainer {name} --preset none") for name in ("CLEAR", "LASER"))
+    assert clear.buffer == laser.buffer == "UnrollMix" and clear.policy_cloning == 0.01 and laser.relevance_bound == 0.3
+    assert [source["share"] for source in laser.buffer_args["parameters"]] == [0.25, 0.75]
+
+
+def test_the_originals_replay_parameters_are_ours():
+    made = settings("--trainer IMPALA --preset none", replay_parameters=ORIGINAL)
+    queue, store = made.buffer_args["parameters"]
+    assert queue == {"type": "queue", "capacity": 1, "share": 0.5}
+    assert (store["type"], store["strategy"], store["distance"], store["capacity"]) == ("elite", 1, "kl", 100)
+    assert (
+        settings("--trainer IMPALA --preset none --buffer UnrollMix").buffer_args["parameters"][1]["type"] == "uniform"
+    )
+    json.dumps(vars(made))
+    assert settings("--trainer CLEAR --preset none --buffer Fresh").buffer_args == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--trainer IMPALA --n_step 3", "--n_step is about replayed transitions; IMPALA learns from unrolls"),
+        ("--trainer A2C --learning_starts 100", "--learning_starts is about replayed transitions"),
+        ("--trainer IMPALA --kneighbors 3", "--kneighbors is about replayed transitions"),
+        ("--trainer LASER --buffer NMER", "--buffer NMER: LASER learns from unrolls; accepted: Fresh, UnrollMix"),
+        ("--trainer IMPALA --buffer Fresh --buffer_arg k=3", "Fresh takes no arguments"),
+        ("--trainer IMPALA --buffer UnrollMix --buffer_arg k=3", "UnrollMix takes no argument 'k'"),
+        ("--trainer SAC --replay_parameters []", "SAC replays transitions, by the method that --buffer names"),
+        ("--trainer DQN --entropy_coeff 0.1", "--entropy_coeff is a setting of IMPALA, CLEAR, LASER, A2C and A3C; DQN"),
+        ("--trainer IMPALA --double True", "--double is a setting of"),
+        ("--trainer IMPALA --replay_parameters nothing", "replay_parameters is no JSON"),
+        ("--trainer IMPALA --replay_parameters []", "expected a list of sources"),
+        ("--trainer IMPALA --preset nmer-paper", "preset nmer-paper is for"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(line, message):
+    with pytest.raises(UsageError) as error:
+        settings(line)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_resumed_run_keeps_its_mix():
+    saved = vars(settings("--trainer IMPALA --preset none", replay_parameters=ORIGINAL))
+    assert settings_resumed(dict(saved), {"total_env_steps": 99}).total_env_steps == 99
+    assert settings_resumed(dict(saved), {"replay_parameters": ORIGINAL}).buffer == "UnrollMix"
+    with pytest.raises(UsageError, match="the checkpoint was made with"):
+        settings_resumed(dict(saved), {"replay_parameters": ORIGINAL.replace("100", "200")})
+
+
+def test_a_file_of_settings_says_the_same(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "trainer: IMPALA\nreplay_parameters:\n  - {type: queue, share: 0.5}\n  - {type: attentive, share: 0.5}\n"
+    )
+    made = settings(f"--config {path}")
+    assert made.buffer == "UnrollMix"
+    assert [source["type"] for source in made.buffer_args["parameters"]] == ["queue", "attentive"]
+
+
+def test_a_study_compares_what_is_replayed():
+    mix = [{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 100, "share": 0.5}]
+    grid = {"trainers": ["IMPALA"], "envs": ["CartPole-v1"], "buffers": ["Fresh", {"UnrollMix": {"parameters": mix}}]}
+    grid["buffers"].append({"UnrollMix": {"label": "elite 1", "parameters": [mix[0], mix[1] | {"strategy": 1}]}})
+    fresh, third, first = expand(grid, LANGUAGE)
+    assert fresh.label == "Fresh" and third.label.startswith("UnrollMix(") and first.label == "elite 1"
+    assert settings_for(first.given()).buffer_args["parameters"][1]["strategy"] == 1
+
+
+def test_jobs_know_the_memory_of_a_mix():
+    line = "--trainer IMPALA --env MinAtar/Breakout-v0 --rollout_fragment_length 20"
+    sizes = [buffer_bytes(settings(line, replay_parameters=ORIGINAL.replace("100", n))) for n in ("1000", "4000")]
+    # An unroll of 20 steps has 21 observations of 400 bytes, and less beside them.
+    assert 8_400 * 1_000 < sizes[0] < 2 * 8_400 * 1_000 and sizes[1] == pytest.approx(4 * sizes[0], rel=0.05)
+    assert buffer_bytes(settings(line)) == 0
+
+
+@pytest.mark.slow
+def test_a_run_from_start_to_evaluation(tmp_path, capsys):
+    line = "--env CartPole-v1 --preset none --hiddens 16 --steps_per_iteration 320 --evaluation_num_episodes 1"
+    line += f" --trainer CLEAR --num_envs_per_worker 4 --train_batch_size 4 --local_dir {tmp_path}"
+    assert main([*shlex.split(line), "--total_env_steps", "640", "--evaluation_interval", "2"]) == 0
+    (folder,) = tmp_path.iterdir()
+    assert folder.name.startswith("CLEAR_CartPole-v1_UnrollMix_s0_")
+    assert main(["--resume", str(folder), "--total_env_steps", "1280"]) == 0
+    rows = [json.loads(row) for row in (folder / "result.json").read_text().splitlines()]
+    assert [row["env_steps"] >= 320 * (i + 1) for i, row in enumerate(rows)] == [True] * 4
+    assert rows[-1]["learners"]["default_policy"]["replayed_share"] == 0.5
+    assert rows[-1]["replay_buffer"]["uniform/stored"] > 0
+    assert evaluate([str(folder), "--episodes", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "CLEAR with UnrollMix" in told and "replay of unrolls of 20 steps: " in told
+
+
+def test_a_mix_that_fits_no_memory_is_refused_before_the_run(capsys):
+    mix = '[{"type":"queue","share":0.5},{"type":"uniform","capacity":10000000,"share":0.5}]'
+    line = ["--trainer", "IMPALA", "--env", "MinAtar/Breakout-v0", "--replay_parameters", mix]
+    assert main(line) == 2
+    told = capsys.readouterr().err
+    assert "give the sources of --replay_parameters smaller capacities" in told and "Traceback" not in told

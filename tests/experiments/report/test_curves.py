@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from interreplay.experiments.report.curves import Curves, align, points, together
+from interreplay.experiments.report.drawing.charts import smoothed
+from interreplay.experiments.report.reading.runs import FINISHED, Run
+from interreplay.experiments.report.reading.settings import Description
+
+
+def run(steps, values):
+    results = pd.DataFrame({"env_steps": np.array(steps, float), "evaluation": np.array(values, float)})
+    return Run(path=None, description=Description(), state=FINISHED, results=results)  # type: ignore[arg-type]
+
+
+def test_runs_are_aligned_at_all_steps_of_their_common_range():
+    curves = align([run([0, 10, 20], [0, 10, 20]), run([5, 15, 40], [1, 1, 1])], "evaluation")
+    assert curves.steps.tolist() == [5, 10, 15, 20]
+    assert curves.values.tolist() == [[5, 10, 15, 20], [1, 1, 1, 1]]
+
+
+def test_missing_values_are_bridged_and_do_not_widen_the_range():
+    curves = align([run([0, 10, 20, 30], [np.nan, 0, np.nan, 2]), run([0, 20, 30], [3, 3, 3])], "evaluation")
+    assert curves.steps.tolist() == [10, 20, 30]
+    assert curves.values[0].tolist() == [0, 1, 2]
+
+
+def test_no_common_range_is_no_curve():
+    assert align([run([0, 1], [0, 0]), run([2, 3], [0, 0])], "evaluation") is None
+    assert align([], "evaluation") is None
+    assert align([run([0], [np.nan])], "evaluation") is None
+
+
+def test_many_points_are_thinned():
+    steps = np.arange(1000)
+    curves = align([run(steps, steps)], "evaluation")
+    assert curves.values.shape == (1, 200) and np.allclose(curves.values[0], curves.steps)
+
+
+def test_area_by_hand():
+    # Trapezoids of widths 1 and 3: (0+2)/2 + 3*(2+4)/2 = 10, over a length of 4
+    assert Curves(np.array([0.0, 1, 4]), np.array([[0.0, 2, 4]])).means().tolist() == [2.5]
+    assert Curves(np.array([7.0]), np.array([[3.0]])).means().tolist() == [3.0]
+
+
+def test_final_is_the_mean_of_the_last_tenth():
+    steps = np.arange(0.0, 101, 5)
+    values = np.where(steps >= 90, steps, 0)[None]
+    assert Curves(steps, values).finals() == pytest.approx([95.0])
+    assert Curves(np.array([0.0, 100]), np.array([[1.0, 2.0]])).finals() == [2.0]
+
+
+def test_threshold_is_reached_at_the_first_value_or_never():
+    curves = Curves(np.array([1.0, 2, 3]), np.array([[0.0, 5, 1], [0.0, 0, 0]]))
+    assert curves.reached(5).tolist() == [2, np.inf]
+
+
+def test_methods_are_compared_over_the_steps_that_all_have():
+    long, short = Curves(np.array([1.0, 2, 3, 4]), np.ones((2, 4))), Curves(np.array([2.0, 3]), np.zeros((1, 2)))
+    shared, end = together({"long": long, "short": short})
+    assert end == 3 and shared["long"].steps.tolist() == [2, 3] and shared["long"].values.shape == (2, 2)
+
+
+def test_smoothing_by_hand():
+    # .5·(0) + .5·4 = 2 over .5; then .5·2 + .5·0 = 1 over .75; then .5·1 + .5·8 = 4.5 over .875
+    assert smoothed(np.array([4.0, 0.0, 8.0]), 0.5).tolist() == pytest.approx([4.0, 1 / 0.75, 4.5 / 0.875])
+    values = np.array([3.0, -1.0])
+    assert smoothed(values, 0.0) is values
+    assert smoothed(np.full(50, 7.0), 0.9).tolist() == pytest.approx([7.0] * 50)
+
+
+def test_curves_by_updates_begin_at_none_and_by_time_at_the_first_evaluation():
+    results = {"env_steps": [1.0, 2, 3, 4], "evaluation": [5.0, 6, 7, 8], "updates": [np.nan, np.nan, 10, 20]}
+    made = Run(None, Description(), FINISHED, results=pd.DataFrame(results | {"seconds": [1.5, 2.5, 3.5, 9.0]}))
+    assert [column.tolist() for column in points(made, "evaluation", "updates")] == [[0, 10, 20], [6, 7, 8]]
+    assert align([made], "evaluation", "seconds").steps.tolist() == [1.5, 2.5, 3.5, 9.0]
+    never = Run(None, Description(), FINISHED, results=pd.DataFrame(results | {"updates": np.nan}))
+    assert align([never], "evaluation", "updates") is None

@@ -1,0 +1,135 @@
+"""Whatever runs are called, the page shows it as text; and a report replaces nothing but a report."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import pytest
+from run_folders import ours, settings, write
+
+from interreplay.errors import UsageError
+from interreplay.experiments.report.__main__ import main
+from interreplay.experiments.report.report import check_output
+
+TAG = "<img src=x onerror=alert(1)>"
+NAMES = {
+    name: f"{name}{TAG}&\"'$\\frac$" for name in ("NMER", "Uniform", "Hopper-v5", "SAC", "title", "value", "error")
+}
+
+
+class Page(HTMLParser):
+    """The elements, attributes and text of a page, and what is in its scripts."""
+
+    def __init__(self, content: str):
+        super().__init__()
+        self.tags, self.attributes, self.text, self.scripts, self._script = [], [], [], [], False
+        self.feed(content)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        self._script = tag == "script"
+
+    def handle_endtag(self, tag):
+        self._script = False
+
+    def handle_data(self, data):
+        (self.scripts if self._script else self.text).append(data)
+
+
+def called(top, name, seed, **params):
+    """A finished run whose params.json says what nobody would call a run, but anybody could."""
+    folder = ours(top / "runs", "Hopper-v5", f"{name}{TAG.replace(' ', '_')}", seed, [1.0 + seed, 5.0, 9.0 + seed])
+    path = folder / "params.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | params))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    top = tmp_path_factory.mktemp("escaping")
+    env, trainer = NAMES["Hopper-v5"], NAMES["SAC"]
+    for buffer in ("Uniform", "NMER"):
+        for seed in range(2):
+            arguments = {TAG: NAMES["value"]} if buffer == "NMER" and seed else {}
+            called(top, buffer, seed, env=env, trainer=trainer, buffer=NAMES[buffer], buffer_args=arguments)
+    failed = settings(env, NAMES["NMER"], 7, 5000) | {"trainer": trainer}
+    write(top / "runs" / "crashed", [], failed, error=f"Traceback\nValueError: {NAMES['error']}")
+    (write(top / "runs" / "unreadable", []) / "params.json").write_text(f"{{{TAG}")
+    given = ["--output", str(top / "out"), "--title", NAMES["title"], "--baseline", NAMES["Uniform"]]
+    assert main([str(top / "runs"), *given]) == 0
+    return top / "out"
+
+
+@pytest.mark.slow
+def test_names_are_text(report):
+    page = Page((report / "index.html").read_text(encoding="utf-8"))
+    assert "img" not in page.tags and page.tags.count("script") == 3
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name == "src"]
+    shown = "".join(page.text)
+    for name, value in NAMES.items():
+        assert value in shown, name
+    assert TAG.replace(" ", "_") in shown, "names of folders"
+    (charts,) = [script for script in page.scripts if script.lstrip().startswith("[")]
+    assert "<" not in charts
+    assert "the best method here" in shown
+
+
+@pytest.mark.slow
+def test_plotly_gets_no_tags_but_line_breaks(report):
+    page = Page((report / "index.html").read_text(encoding="utf-8"))
+    (charts,) = [script for script in page.scripts if script.lstrip().startswith("[")]
+    texts = []
+    for chart in json.loads(charts):
+        texts += [label["text"] for label in chart["layout"].get("annotations", [])]
+        texts += [trace[key] for trace in chart["data"] for key in ("name", "hovertemplate") if key in trace]
+        texts += [
+            y for trace in chart["data"] if isinstance(trace.get("y"), list) for y in trace["y"] if isinstance(y, str)
+        ]
+    assert any("&lt;img" in text for text in texts)
+    assert not any("<img" in text for text in texts)
+
+
+@pytest.mark.slow
+def test_names_are_text_in_pictures_too(report):
+    pictures = sorted(report.glob("*.svg"))
+    assert pictures
+    for path in pictures:
+        tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter()}
+        assert not tags & {"img", "script"}, path.name
+    assert any(TAG in "".join(ElementTree.parse(path).getroot().itertext()) for path in pictures)
+
+
+@pytest.mark.slow
+def test_file_names_stay_in_the_folder(tmp_path):
+    called(tmp_path, "Uniform", 0, trainer="../../evil", env="../x")
+    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "a" / "b" / "out")]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "a"}
+    assert {path.name for path in (tmp_path / "a").rglob("*") if path.is_dir()} == {"b", "out"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("index.html", "<h1>Mine</h1>"), ("runs.csv", "a,b\n"), ("scale.csv", "")]
+)
+def test_what_is_no_report_is_not_replaced(tmp_path, name, content, capsys):
+    ours(tmp_path / "runs", "Hopper-v5", "Uniform", 0, [1.0, 2.0, 3.0])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text(content)
+    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and name in error and "choose another folder" in error
+    assert [path.read_text() for path in (tmp_path / "out").iterdir()] == [content]
+
+
+@pytest.mark.slow
+def test_a_report_may_be_replaced_by_the_next(report, tmp_path):
+    check_output(report)
+    check_output(tmp_path / "new")
+    page = (report / "index.html").read_text(encoding="utf-8")
+    before = page.replace('<meta name="generator"', '<meta name="x"')
+    (tmp_path / "index.html").write_text(before, encoding="utf-8")
+    check_output(tmp_path)
+    (tmp_path / "index.html").write_text(before.replace("Written by", "Like those of"), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"holds an index\.html that is no report"):
+        check_output(tmp_path)

@@ -1,0 +1,164 @@
+"""What is compared with what, and the numbers that come of it, for runs small enough to follow."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from run_folders import ours, stock, study
+
+from interreplay.analysis import read_runs
+from interreplay.errors import UsageError
+from interreplay.experiments.report.scores import Scores, read_scores
+from interreplay.experiments.report.sections import build
+from interreplay.experiments.report.tables import all_tables
+
+
+def tables_of(top, **options):
+    runs = read_runs([top])
+    sections = build(runs, **({"scores": Scores()} | options))
+    return sections, all_tables(runs, sections)
+
+
+def pick(table, **values):
+    for name, value in values.items():
+        table = table[table[name] == value]
+    return table
+
+
+def one(table, **values):
+    (row,) = pick(table, **values).to_dict("records")
+    return row
+
+
+def test_what_does_not_count_is_shown_and_in_no_number(tmp_path):
+    (section,), tables = tables_of(study(tmp_path))
+    assert tables["runs"]["state"].value_counts().to_dict() == {
+        "finished": 12, "empty": 2, "unfinished": 1, "crashed": 1
+    }  # fmt: skip
+    counted = tables["runs"][tables["runs"]["counted"]]
+    assert len(counted) == 12 and tables["runs"]["final"].notna().sum() == 12
+    hopper = next(task for task in section.tasks if task.env == "Hopper-v5")
+    assert sorted(run.state for run in hopper.aside) == ["crashed", "unfinished"]
+    assert one(tables["efficiency"], env="Hopper-v5", method="NMER")["runs"] == 3
+
+
+def test_every_run_is_listed_with_its_own_figures(tmp_path):
+    for seed, returns in enumerate([[0.0, 4.0, 8.0], [0.0, 2.0, 1.0]]):
+        ours(tmp_path, "Hopper-v5", "NMER", seed, returns)
+    _, tables = tables_of(tmp_path)
+    assert [one(tables["runs"], seed=seed)["final"] for seed in (0, 1)] == [8.0, 1.0]
+    assert [one(tables["runs"], seed=seed)["auc"] for seed in (0, 1)] == [4.0, 1.25]
+
+
+def test_unfinished_runs_count_as_far_as_they_got_where_asked(tmp_path):
+    (section,), tables = tables_of(study(tmp_path), count="all")
+    row = one(tables["efficiency"], env="Hopper-v5", method="NMER")
+    assert row["runs"] == 5 and row["last_step"] == 1000, "the crashed run ends there"
+    assert any("Compared up to 1,000 steps" in note for task in section.tasks for note in task.notes)
+
+
+def test_efficiency_by_hand(tmp_path):
+    for seed in range(2):
+        ours(tmp_path, "Hopper-v5", "Uniform", seed, [0.0, 0.0, 10.0])
+        ours(tmp_path, "Hopper-v5", "NMER", seed, [0.0, 20.0, 20.0])
+    _, tables = tables_of(tmp_path, scores=Scores({"Hopper-v5": {"low": 0.0, "high": 20.0, "threshold": 10.0}}))
+    uniform, nmer = (one(tables["efficiency"], method=method) for method in ("Uniform", "NMER"))
+    # Trapezoids over two intervals of the same length: (0 + 5) / 2 and (10 + 20) / 2
+    assert (uniform["auc"], nmer["auc"], nmer["auc_ratio"]) == (2.5, 15, 6)
+    assert (uniform["final"], nmer["final"]) == (10, 20)
+    assert (uniform["steps"], nmer["steps"], nmer["steps_ratio"]) == (3000, 2000, 1.5)
+    assert (uniform["reached"], nmer["reached"]) == (2, 2)
+    assert one(tables["aggregate"], method="NMER", measure="auc")["iqm"] == 0.75
+    assert one(tables["aggregate"], method="NMER", measure="final")["mean"] == 1
+    assert one(tables["improvement"], method="NMER", measure="auc")["probability"] == 1
+    profile = pick(tables["profiles"], method="Uniform")
+    assert profile["share"].tolist() == [1.0 if tau < 0.5 else 0.0 for tau in profile["tau"]]
+
+
+def test_the_scale_is_from_random_actions_to_the_best_method(tmp_path):
+    ours(tmp_path, "Hopper-v5", "Uniform", 0, [5.0, 40.0])  # at 1,000 steps, where learning starts, training returns 0
+    ours(tmp_path, "Hopper-v5", "NMER", 0, [7.0, 102.0])  # and 2
+    _, tables = tables_of(tmp_path)
+    scale = one(tables["scale"])
+    assert (scale["low"], scale["high"], scale["threshold"]) == (1, 102, pytest.approx(1 + 0.8 * 101))
+    assert "random actions" in scale["how"] and "NMER" in scale["how"]
+
+
+def test_without_random_actions_the_scale_begins_where_the_curves_do(tmp_path):
+    ours(tmp_path, "Hopper-v5", "Uniform", 0, [5.0, 40.0], learning_starts=0)
+    ours(tmp_path, "Hopper-v5", "NMER", 0, [7.0, 102.0], learning_starts=0)
+    assert one(tables_of(tmp_path)[1]["scale"])["low"] == 6
+
+
+def test_nothing_learned_is_no_scale(tmp_path):
+    ours(tmp_path, "Hopper-v5", "Uniform", 0, [5.0, -5.0])
+    (section,), tables = tables_of(tmp_path)
+    assert section.tasks[0].scale is None and len(tables["aggregate"]) == 0 and len(tables["efficiency"]) == 1
+
+
+def test_returns_of_evaluation_and_training_never_meet(tmp_path):
+    ours(tmp_path, "Hopper-v5", "NMER", 0, [10.0, 20.0])
+    (section,), _ = tables_of(tmp_path)
+    assert section.measure == "evaluation"
+    stock(tmp_path, "Hopper-v5", 0, [3.0, 4.0])
+    (section,), tables = tables_of(tmp_path)
+    assert section.measure == "training" and set(tables["curves"]["measure"]) == {"training"}
+    assert pick(tables["curves"], method="NMER")["mean"].tolist() == [5, 15]
+    assert any("RLlib prioritized in Hopper-v5" in note for note in section.notes)
+    (section,), tables = tables_of(tmp_path, measure="evaluation")
+    assert set(tables["curves"]["method"]) == {"NMER"}
+    assert one(tables["runs"], method="RLlib prioritized")["note"] == "no evaluation return"
+
+
+def test_methods_with_different_ends_are_compared_where_all_are(tmp_path):
+    ours(tmp_path, "Hopper-v5", "Uniform", 0, [0.0, 10.0, 20.0, 30.0])
+    ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, 20.0])
+    (section,), tables = tables_of(tmp_path)
+    assert one(tables["efficiency"], method="Uniform")["final"] == 10
+    assert len(pick(tables["curves"], method="Uniform")) == 4, "the figure shows all of it"
+    assert "Compared up to 2,000 steps" in section.tasks[0].notes[0]
+
+
+def test_one_seed_has_no_interval_and_says_so(tmp_path):
+    ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, 20.0])
+    (section,), tables = tables_of(tmp_path)
+    assert np.isnan(tables["curves"]["mean_low"]).all() and np.isnan(one(tables["efficiency"])["auc_low"])
+    assert any("no interval" in note for note in section.tasks[0].notes)
+    assert any("NMER alone has runs that count: there is nothing to compare it with" in note for note in section.notes)
+
+
+def test_a_method_that_lacks_an_environment_is_left_out_of_the_whole_and_named(tmp_path):
+    for env in ("Hopper-v5", "Reacher-v5"):
+        ours(tmp_path, env, "Uniform", 0, [0.0, 20.0])
+    ours(tmp_path, "Hopper-v5", "PER", 0, [0.0, 20.0])
+    (section,), tables = tables_of(tmp_path)
+    assert section.everywhere()[0] == ["Uniform"] and set(tables["aggregate"]["method"]) == {"Uniform"}
+    assert any("for want of counted runs in some: PER" in note for note in section.notes)
+
+
+def test_diagnostics_and_time_are_averaged(tmp_path):
+    for seed in range(2):
+        ours(tmp_path, "Hopper-v5", "NMER", seed, [0.0, 20.0])
+    _, tables = tables_of(tmp_path)
+    assert pick(tables["diagnostics"], name="td_error_mean")["mean"].tolist() == [1, 0.5]
+    assert tables["time"]["mean"].tolist() == [10, 20]
+
+
+def test_an_unknown_baseline_is_refused(tmp_path):
+    ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, 20.0])
+    with pytest.raises(UsageError, match="'nmer'; did you mean NMER"):
+        tables_of(tmp_path, baseline="nmer")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"Hopper-v5": 3}', '{"Hopper-v5": {"lo": 3}}', '{"Hopper-v5": {"low": NaN}}']
+)
+def test_bad_scores_are_refused_with_an_example(tmp_path, text):
+    path = tmp_path / "scores.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="scores.json"):
+        read_scores(path)
+    path.write_text(json.dumps({"Hopper-v5": {"high": 3}}))
+    assert read_scores(path) == {"Hopper-v5": {"high": 3}}

@@ -1,0 +1,293 @@
+"""The command `rllib`: algorithms by name, experiments from flags and files, and policies that are watched."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.experiments.evaluation.play import PlaybackOptions, watch
+from interreplay.experiments.rllib_command import main, resources
+from interreplay.experiments.rllib_command.algorithm_names import config_for, names
+from interreplay.experiments.rllib_command.callbacks import ProgressTable
+from interreplay.experiments.rllib_command.experiment_files import read_file, read_settings
+from interreplay.experiments.rllib_command.experiments import configured
+from interreplay.experiments.rllib_command.resources import Room, check_room, request
+from tests.rllib.small_runs import config
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@pytest.mark.parametrize(
+    ("run", "env", "module"),
+    [
+        ("SAC", "Pendulum-v1", "interreplay.rllib.algorithms.sac"),
+        ("TD3", "Pendulum-v1", "interreplay.rllib.algorithms.td3"),
+        ("TQC", "Pendulum-v1", "interreplay.rllib.algorithms.tqc"),
+        ("CrossQ", "Pendulum-v1", "interreplay.rllib.algorithms.crossq"),
+        ("SAC", "CartPole-v1", "interreplay.rllib.algorithms.sac"),
+        ("SAC-stock", "CartPole-v1", "ray.rllib.algorithms.sac.sac"),
+        ("SAC-stock", "Pendulum-v1", "ray.rllib.algorithms.sac.sac"),
+        ("PPO", "CartPole-v1", "ray.rllib.algorithms.ppo.ppo"),
+        ("DQN", "CartPole-v1", "interreplay.rllib.algorithms.dqn"),
+        ("Rainbow", "CartPole-v1", "interreplay.rllib.algorithms.dqn_variants"),
+        ("DQN-stock", "CartPole-v1", "ray.rllib.algorithms.dqn.dqn"),
+    ],
+)
+def test_algorithms_by_name(run, env, module):
+    made = config_for(run, env, str)
+    assert made.algo_class.__module__ == module and made.env == env
+
+
+def test_retired_environments_are_replaced_and_said():
+    said = []
+    assert config_for("SAC", "HalfCheetah-v2", said.append).env == "HalfCheetah-v5"
+    assert len(said) == 1 and "HalfCheetah-v5" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("run", "env", "parts"),
+    [
+        ("SACK", "Pendulum-v1", ["'SACK'", "did you mean SAC?", "PPO"]),
+        ("TD3", "CartPole-v1", ["TD3 acts in a Box of continuous actions", "Discrete(2)", "--run SAC"]),
+        ("CrossQ", "CartPole-v1", ["CrossQ acts in a Box of continuous actions", "Discrete(2)", "--run SAC"]),
+        ("SAC", "Pendulumm-v1", ["Pendulumm-v1", "Pendulum-v1"]),
+    ],
+)
+def test_unknown_names(run, env, parts):
+    with pytest.raises(UsageError) as caught:
+        config_for(run, env, str)
+    assert all(part in str(caught.value) for part in parts)
+    assert names()[0] == "SAC" and {"SAC-stock", "DQN-stock"} <= {*names()}
+
+
+def test_settings_of_an_algorithm():
+    made = configured(config_for("SAC", "Pendulum-v1", str), {
+        "tau": 0.1, "replay_buffer_config": {"type": "NMER", "k": 3}, "num_env_runners": 0,
+    })  # fmt: skip
+    assert (made.tau, made.replay_buffer_config) == (0.1, {"type": "NMER", "k": 3})
+    with pytest.raises(UsageError, match="no setting 'taau'; did you mean tau"):
+        configured(config_for("SAC", "Pendulum-v1", str), {"taau": 0.1})
+
+
+def test_choices_of_a_grid_are_what_each_would_be_alone():
+    points = [{"type": "NMER", "k": 3}, {"type": "Uniform"}]
+    made = configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
+    assert made.replay_buffer_config == {"grid_search": points}
+    with pytest.raises(UsageError, match="no argument 'kk'"):
+        points[0]["kk"] = 1
+        configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
+
+
+@pytest.mark.parametrize(("run", "env"), [("SAC-stock", "Pendulum-v1"), ("DQN-stock", "CartPole-v1")])
+def test_rllibs_own_algorithms_take_our_replay_methods(run, env):
+    replay = {"type": "CER" if run == "DQN-stock" else "NMER", "capacity": 500}
+    made = configured(config_for(run, env, str), {"replay_buffer_config": replay, "num_env_runners": 0})
+    made.validate()
+    assert made.algo_class.__name__ == f"Stock{run.removesuffix('-stock')}" and made.env == env
+    kept = configured(config_for(run, env, str), {"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer"}})
+    assert kept.algo_class.__name__ == run.removesuffix("-stock")
+
+
+def test_settings_from_text_and_files(tmp_path):
+    (tmp_path / "a.yaml").write_text("tau: 0.1\nhiddens: [8, 8]\n")
+    expected = {"tau": 0.1, "hiddens": [8, 8]}
+    assert read_settings(str(tmp_path / "a.yaml")) == expected
+    assert read_settings('{"tau": 0.1, "hiddens": [8, 8]}') == expected
+    assert read_settings("{tau: 0.1, hiddens: [8, 8]}") == expected
+    for wrong in ("{tau: ", "tau", str(tmp_path / "none.json")):
+        with pytest.raises(UsageError, match="JSON"):
+            read_settings(wrong)
+
+
+def test_experiments_from_a_file_of_tuned_examples(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text("""
+pendulum-sac:
+    env: Pendulum-v1
+    run: SAC
+    stop: {episode_reward_mean: -200, timesteps_total: 20000}
+    config: {tau: 0.01, seed: {grid_search: [0, 1]}}
+cartpole-ppo: {run: PPO, config: {env: CartPole-v1, lr: 0.001}, num_samples: 2}
+""")
+    one, two = read_file(path)
+    assert (one.name, one.run, one.env) == ("pendulum-sac", "SAC", "Pendulum-v1")
+    assert one.config == {"tau": 0.01, "seed": {"grid_search": [0, 1]}}
+    assert (two.env, two.config, two.num_samples) == ("CartPole-v1", {"lr": 0.001}, 2)
+    stop = one.tuner(tmp_path)._local_tuner.get_run_config().stop
+    assert stop == {"env_runners/episode_return_mean": -200, "num_env_steps_sampled_lifetime": 20000}
+    for text in ("a: {run: SAC}", "a: {run: SAC, env: Pendulum-v1, stopp: {}}", "[1]"):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=r"x\.yaml"):
+            read_file(path)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "checkpoint_000001"
+    algorithm = config("InvertedPendulum-v5").build_algo()
+    algorithm.train()
+    algorithm.save_to_path(folder)
+    return folder
+
+
+def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path):
+    with pytest.raises(UsageError, match="made by SAC, not PPO"):
+        watch(trained, PlaybackOptions("PPO", episodes=1))
+    (tmp_path / "rllib_checkpoint.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        watch(tmp_path, PlaybackOptions(episodes=1))
+
+
+@pytest.mark.slow
+def test_discrete_actions_train_then_are_evaluated(tmp_path, capsys):
+    settings = "{num_steps_sampled_before_learning_starts: 150, min_sample_timesteps_per_iteration: 200}"
+    words = f"train --run SAC --env CartPole-v1 --verbose 0 --local-dir {tmp_path}/r".split()
+    words += ["--stop", "{training_iteration: 1}", "--config", settings]
+    assert main.main(words) == 0
+    assert "checkpoint" in capsys.readouterr().out
+    assert main.main(["evaluate", f"{tmp_path}/r", "--run", "SAC", "--episodes", "2"]) == 0
+    assert "2 episodes: return" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_path):
+    shell = [sys.executable, "-m", "interreplay.experiments.rllib_command.main"]
+    command = [*shell, *"train --run SAC --env Pendulum-v1 --num-cpus 2 --local-dir r".split()]
+    settings = "{num_steps_sampled_before_learning_starts: 50, steps_per_iteration: 100, hiddens: [8, 8]}"
+    command += ["--stop", "{env_steps: 3000}", "--config", settings]
+
+    def stopped_by(number: int, *more: str) -> tuple[int, str, int]:
+        process = subprocess.Popen([*command, *more], cwd=tmp_path, stderr=-1, stdout=-1, text=True)
+        try:
+            # The table tells of the first result at once; Tune writes the files of results some seconds later.
+            assert any("SAC_Pendulum-v1" in line for line in process.stdout), process.communicate()[1]
+            process.send_signal(number)
+            err = process.communicate(timeout=500)[1]
+        finally:
+            process.kill()
+        return process.returncode, err, env_steps(tmp_path)[-1]
+
+    code, err, reached = stopped_by(signal.SIGTERM)
+    assert code == 75 and "rllib: stopped; all trials were saved; go on with the same command and --resume" in err
+    assert "Traceback" not in err and "SIGTERM" not in err and len(err.splitlines()) <= 3, err
+    assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and reached < 3000
+    code, err, further = stopped_by(signal.SIGINT, "--resume")
+    assert code == 130 and "all trials were saved" in err and reached < further < 3000
+    done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "3,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
+    assert env_steps(tmp_path) == list(range(100, 3001, 100))  # none was done twice
+    for before, result in pairwise(results(tmp_path)):
+        clock = before["time_total_s"] + result["time_this_iter_s"]
+        assert result["time_total_s"] >= clock * (1 - 1e-9)
+    watched = subprocess.run(
+        [*shell, *"evaluate r --run SAC --episodes 2".split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert watched.returncode == 0, watched.stderr[-2000:]
+    assert "2 episodes: return" in watched.stdout
+
+
+def results(folder) -> list[dict]:
+    """The results of the one trial below a folder, [] before there are any."""
+    tables = list(folder.glob("r/default/*/result.json"))
+    lines = tables[0].read_text().splitlines(keepends=True) if tables else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def env_steps(folder) -> list[int]:
+    """The env steps in the results of the one trial below a folder."""
+    return [result["num_env_steps_sampled_lifetime"] for result in results(folder)]
+
+
+@pytest.mark.parametrize(
+    ("run", "settings", "asked"),
+    [
+        ("PPO", {}, Room(3, 0)),
+        ("PPO", {"num_env_runners": 0}, Room(1, 0)),
+        ("SAC", {}, Room(1, 0)),
+        ("SAC", {"num_env_runners": 3, "num_cpus_per_env_runner": 2}, Room(7, 0)),
+    ],
+)
+def test_what_a_trial_asks_for_is_known_before_it_starts(run, settings, asked):
+    config = configured(config_for(run, "CartPole-v1", str), settings)
+    assert request(config) == asked
+    check_room(config, asked)
+    if asked.cpus > 1:
+        with pytest.raises(UsageError, match=f"{run} asks for {asked.cpus} CPUs, available: 1 CPU;.*--num_cpus"):
+            check_room(config, Room(1, 0))
+    assert check_room(config, Room(1, 0), share=True) == asked.cpus
+
+
+ON_TWO_CORES = """
+import os, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+from interreplay.experiments.rllib_command.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_the_readmes_ppo_shares_two_cores(tmp_path):
+    (line,) = re.findall(r"`rllib (train --run PPO [^`]+)`", (ROOT / "README.md").read_text())
+    short = {"train_batch_size_per_learner": 200, "minibatch_size": 50, "num_epochs": 1}
+    words = [*shlex.split(line.replace("20000", "150")), "--config", json.dumps(short), "--output_dir", str(tmp_path)]
+    command = [sys.executable, "-c", ON_TWO_CORES, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "one trial requests 3 CPUs, available: " in done.stdout and "its processes share them" in done.stdout
+    assert "200 steps, return" in done.stdout
+
+
+def test_gpus_that_are_not_there_are_refused(monkeypatch):
+    config = configured(config_for("PPO", "CartPole-v1", str), {"num_env_runners": 0})
+    monkeypatch.setattr(resources, "request", lambda config: Room(1, 1))
+    check_room(config, Room(1, 1))
+    with pytest.raises(UsageError, match="PPO asks for 1 GPU, available: 0 GPUs"):
+        check_room(config, Room(1, 0))
+
+
+def given(words: str, *more: str):
+    return main.make_parser().parse_args([*words.split(), *more])
+
+
+def test_flags_change_what_a_file_says(tmp_path):
+    text = "{run: SAC, env: Pendulum-v1, stop: {timesteps_total: 9}, config: {tau: 0.1, gamma: 0.9}, num_samples: 3}"
+    (tmp_path / "x.yaml").write_text(f"one: {text}\ntwo: {text}\n")
+    line = f"train -f {tmp_path}/x.yaml --num_samples 2 --checkpoint_freq 5 --stop"
+    found = main.asked_for(given(line, "{env_steps: 7}", "--config", "{gamma: 0.5}"))
+    assert [each.name for each in found] == ["one", "two"]
+    for each in found:
+        assert (each.stop, each.config) == ({"env_steps": 7}, {"tau": 0.1, "gamma": 0.5})
+        assert (each.num_samples, each.checkpoint_freq) == (2, 5)
+    (tmp_path / "x.yaml").write_text(f"one: {text}\n")
+    (alone,) = main.asked_for(given(f"train -f {tmp_path}/x.yaml --experiment_name zz"))
+    assert (alone.name, alone.num_samples, alone.stop) == ("zz", 3, {"timesteps_total": 9})
+
+
+def test_progress_is_a_table_with_returns():
+    lines: list[str] = []
+    table = ProgressTable(lines.append, seconds=1e9)
+    trial = SimpleNamespace(trial_id="a")
+    for n, more in enumerate(({}, {"env_runners": {"episode_return_mean": 1.0}}, {"done": True}), 1):
+        result = {"training_iteration": n, "num_env_steps_sampled_lifetime": 1000 * n, "time_total_s": 2.0}
+        table.on_trial_result(n, [trial], trial, result | more)
+    assert [line.split()[-3:] for line in lines] == [
+        ["steps", "return", "seconds"],
+        ["1,000", "-", "2"],
+        ["3,000", "-", "2"],
+    ]

@@ -1,0 +1,45 @@
+"""Runs of a study that are kept, and restored elsewhere so that it goes on from them."""
+
+import json
+
+import pytest
+
+from benchmarks import keep_study, restore_study
+from interreplay.experiments.studies.trial_folder import FINISHED, RUNNING, TrialFolder
+
+LINES = [{"env_runners": {"episode_return_mean": -3.0}, "hostname": "here"}, {"training_iteration": 2, "pid": 7}]
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A kept study of a run that was over and of one that was not."""
+    results = tmp_path / "results"
+    for name, state in (("over", FINISHED), ("half", RUNNING)):
+        run = results / name
+        run.mkdir(parents=True)
+        TrialFolder(run).note(state=state, env_steps=20)
+        (run / "params.json").write_text(json.dumps({"seed": 3, "output_dir": str(results)}))
+        (run / "result.json").write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    (results / "study.yaml").write_text("seeds: 2\n")
+    keep_study.main([str(results), str(tmp_path / "kept")])
+    return tmp_path / "kept"
+
+
+def test_runs_that_were_over_come_back_without_what_names_the_machine(kept, tmp_path, capsys):
+    restore_study.main([str(kept), str(tmp_path / "back")])
+    assert "1 of 1 runs restored" in capsys.readouterr().out
+    run = tmp_path / "back" / "over"
+    assert TrialFolder(run).status()["state"] == FINISHED
+    assert json.loads((run / "params.json").read_text()) == {"seed": 3, "output_dir": "results"}
+    results = [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
+    assert results == [{"env_runners": {"episode_return_mean": -3.0}}, {"training_iteration": 2}]
+    assert not (kept / "half").exists(), "it will be gone on with"
+    assert (tmp_path / "back" / "study.yaml").read_text() == "seeds: 2\n"
+
+
+def test_runs_that_are_there_stay_as_they_are(kept, tmp_path):
+    run = tmp_path / "back" / "over"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text("mine")
+    restore_study.main([str(kept), str(tmp_path / "back")])
+    assert (run / "result.json").read_text() == "mine"

@@ -1,0 +1,162 @@
+"""Optuna's search through Ray Tune: told what earlier runs came to, killed and resumed, and its pruner."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from ray.tune.search import Searcher
+
+from interreplay.errors import UsageError
+from interreplay.experiments.commands import study as command
+from interreplay.experiments.commands import study_search
+from interreplay.experiments.tune.hyperparameter_search import domains, scheduler
+from interreplay.experiments.tune.sequential_search import MedianScheduler, SequentialSearch, Slot
+
+ROOT = Path(__file__).resolve().parents[3]
+SPACE = domains({"x": "uniform(0, 1)", "k": "randint(1, 4)"})
+TINY = "--total_env_steps 200 --steps_per_iteration 100 --learning_starts 60 --train_batch_size 32 --buffer_size 2000"
+TINY += " --hiddens 16,16 --evaluation_num_episodes 1 --checkpoint_freq 1 --preset none --keep_best False"
+
+
+def slot(values=None, refuse=lambda values: False):
+    def job(values):
+        if refuse(values):
+            raise UsageError("these do not fit")
+        return Path("somewhere"), dict(values)
+
+    return Slot(values, job)
+
+
+def suggested(search, number):
+    return search.suggest(f"trial_{number}")["job"]["settings"]
+
+
+def test_it_draws_where_earlier_runs_were_good():
+    rng = np.random.default_rng(0)
+    before = [({"x": x, "k": 2}, -((x - 0.3) ** 2)) for x in rng.random(40)]
+    far = {}
+    for known in (before, []):
+        search = SequentialSearch(SPACE, [slot() for _ in range(30)], known)
+        far[len(known)] = np.mean([abs(suggested(search, number)["x"] - 0.3) for number in range(30)])
+        assert search.suggest("one more") == Searcher.FINISHED
+    assert far[40] < 0.2 < far[0]  # .29 of random draws
+
+
+def test_it_learns_from_the_runs_of_its_own():
+    search = SequentialSearch(SPACE, [slot() for _ in range(50)], [])
+    found = []
+    for number in range(50):
+        found.append(suggested(search, number)["x"])
+        result = {"score": -((found[-1] - 0.8) ** 2), "training_iteration": 1, "env_steps": 100}
+        search.on_trial_result(f"trial_{number}", result)
+        search.on_trial_complete(f"trial_{number}", result)
+    assert np.abs(np.array(found[-15:]) - 0.8).mean() < 0.15 < np.abs(np.array(found[:10]) - 0.8).mean()
+
+
+def test_what_was_begun_keeps_its_values_and_what_does_not_fit_is_drawn_anew():
+    began = {"x": 0.123, "k": 3}
+    refuse = lambda values: values["k"] != 2
+    search = SequentialSearch(SPACE, [slot(began), slot(refuse=refuse), slot()], [({"x": 0.5, "k": 1}, float("nan"))])
+    search.configured = {"uri": "u"}
+    assert search.suggest("trial_0") == {"job": {"folder": "somewhere", "settings": began, "uri": "u"}}
+    assert suggested(search, 1)["k"] == 2
+    assert suggested(search, 2) != began
+    search.on_trial_complete("trial_0", {"score": 1.0})
+    search.on_trial_complete("trial_1", error=True)
+    assert [str(trial.state.name) for trial in search._optuna._ot_study.trials if trial.value == 1.0] == ["COMPLETE"]
+    hopeless = SequentialSearch(SPACE, [slot(refuse=lambda values: True)], [])
+    with pytest.raises(UsageError, match="100 draws of Optuna's cannot be run, the last one: these do not fit"):
+        hopeless.suggest("trial_0")
+
+
+def test_the_median_ends_what_falls_behind():
+    before = [[(100, 1.0 + i), (200, 2.0 + i), (300, 3.0 + i)] for i in range(3)]
+    jobs = [{"total_env_steps": 900, "steps_per_iteration": 100, "evaluation_interval": 1}]
+    made = scheduler("median", jobs, before)
+    assert isinstance(made, MedianScheduler)
+
+    def told(name, steps, value):
+        return made.on_trial_result(None, SimpleNamespace(trial_id=name), {"env_steps": steps, "score": value})
+
+    assert (told("good", 100, 9.0), told("good", 200, 9.5)) == ("CONTINUE", "CONTINUE")
+    assert told("bad", 100, -5.0) == "STOP"
+    made.on_trial_complete(None, SimpleNamespace(trial_id="good"), {"score": 9.5})
+    assert told("other", 200, 2.9) == "STOP"  # the median at 200 is (3 + 4) / 2
+    assert made.on_trial_result(None, SimpleNamespace(trial_id="new"), {"env_steps": 200}) == "CONTINUE"
+    without = MedianScheduler([], grace=0)
+    assert without.on_trial_result(None, SimpleNamespace(trial_id="a"), {"env_steps": 100, "score": -1}) == "CONTINUE"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--search tau=uniform(0,1) --seeds 2 --buffers NMER", "--searcher tpe compares single runs"),
+        ("--buffers NMER", "--searcher tpe needs --search"),
+        ("--search tau=randn(.5,.1) --buffers NMER", "--searcher random draws from it"),
+    ],
+)
+def test_what_cannot_be_searched_is_said_in_a_line(words, message, tmp_path, capsys):
+    assert command.main([*words.split(), "--searcher", "tpe", "--output_dir", str(tmp_path / "r")]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1 and not (tmp_path / "r").exists()
+
+
+def test_a_study_that_is_resumed_keeps_its_searcher(tmp_path, capsys):
+    assert command.main(["--resume", str(tmp_path), "--searcher", "random"]) == 2
+    assert "--resume takes the study from its folder; leave out searcher" in capsys.readouterr().err
+
+
+def test_optuna_is_asked_for_by_name(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(study_search.importlib.util, "find_spec", lambda name: None)
+    line = "--buffers NMER --search tau=uniform(0,1) --output_dir".split()
+    assert command.main([*line, str(tmp_path / "r"), "--searcher", "tpe"]) == 2
+    assert "--searcher tpe needs optuna: pip install 'interreplay[search]'" in capsys.readouterr().err
+    assert command.main([*line, str(tmp_path / "r"), "--scheduler", "median"]) == 2
+    assert "--scheduler median needs optuna" in capsys.readouterr().err
+
+
+def drawn(results):
+    return {path.parent.name: json.loads(path.read_text()) for path in results.glob("*/drawn.json")}
+
+
+def states(results):
+    return {path.parent.name: json.loads(path.read_text())["state"] for path in results.glob("*/status.json")}
+
+
+@pytest.mark.slow
+def test_a_search_that_is_killed_goes_on_with_what_it_knew(tmp_path):
+    results = tmp_path / "r"
+    line = [*TINY.split(), "--envs", "Pendulum-v1", "--buffers", "Uniform", "--output_dir", results, "--num_samples", 3]
+    line += ["--search", "tau=loguniform(.001,.9)", "--searcher", "tpe", "--scheduler", "median", "--max_concurrent", 1]
+    words = [sys.executable, "-m", "interreplay", "study"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    started = subprocess.Popen([*words, *map(str, line)], env=env, cwd=tmp_path, start_new_session=True)
+    deadline = time.monotonic() + 900
+    while "finished" not in states(results).values():
+        assert started.poll() is None and time.monotonic() < deadline
+        time.sleep(0.5)
+    os.killpg(started.pid, signal.SIGKILL)
+    started.wait()
+    before = drawn(results)
+    assert 1 <= len(before) < 3
+    resumed = [*words, "--resume", str(results)]
+    ran = subprocess.run(resumed, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=1000)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    after = drawn(results)
+    assert len(after) == 3 and {name: after[name] for name in before} == before
+    with (results / "runs.csv").open() as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    assert {name: float(row["tau"]) for name, row in rows.items()} == {name: v["tau"] for name, v in after.items()}
+    assert {row["state"] for row in rows.values()} <= {"finished", "stopped early"}
+    for name, values in after.items():
+        assert json.loads((results / name / "params.json").read_text())["tau"] == values["tau"]
+    best = max(rows.values(), key=lambda row: float(row["final_return"]) if row["state"] == "finished" else -1e9)
+    assert f"--tau={best['tau']}" in ran.stdout

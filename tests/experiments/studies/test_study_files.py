@@ -1,0 +1,322 @@
+"""What cluster_run makes of study files, flags and inputs files; nothing is trained."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from interreplay.errors import UsageError
+from interreplay.experiments.commands import study as cluster_run
+from interreplay.experiments.flags.values import split
+from interreplay.experiments.studies import results_table
+from interreplay.experiments.studies.entries import entry, seeds_from
+from interreplay.experiments.studies.study_folder import StudyFolder
+
+ROOT = Path(__file__).resolve().parents[3]
+GOOD = {"buffers": "[Uniform]", "envs": "[Pendulum-v1]", "trainers": "[SAC]", "seeds": "2"}
+
+
+def refused(capsys, *words: object) -> str:
+    """The one line with which a command line is refused."""
+    code = 0
+    try:
+        code = cluster_run.main([str(word) for word in words])
+    except SystemExit as exit:
+        code = exit.code
+    out, err = capsys.readouterr()
+    assert code == 2 and out == "" and len(err.splitlines()) == 1 and err.startswith("cluster_run")
+    return err
+
+
+@pytest.fixture(autouse=True)
+def _prog(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["cluster_run.py"])
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str = "", **changes: str):
+        keys = GOOD | changes
+        lines = "".join(f"{key}: {value}\n" for key, value in keys.items() if value)
+        path = tmp_path / "study.yaml"
+        path.write_text(textwrap.dedent(text) or lines)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"buffers": "[NMR]"}, "unknown buffer 'NMR'; did you mean NMER? accepted: Attentive"),
+        ({"envs": "[Pendulum-v9x]"}, "unknown environment 'Pendulum-v9x'; did you mean Pendulum"),
+        ({"trainers": "[SACC]"}, "unknown trainer 'SACC'; did you mean SAC?"),
+        ({"buffers": "[]"}, "buffers is empty"),
+        ({"seeds": "[]"}, "seeds []: expected a number of seeds such as 5"),
+        ({"seeds": "0"}, "seeds 0: expected"),
+        ({"seeds": "[0, 0]"}, "2 runs are called 'SAC_Pendulum-v1_Uniform_s0'"),
+        ({"buffers": "[NMER, NMER]"}, "drop what is listed twice, or tell buffers apart with label"),
+        ({"bufers": "[NMER]"}, "unknown 'bufers'; did you mean buffers? accepted: buffers, envs"),
+        ({"settings": "{total_env_step: 5}"}, "unknown 'total_env_step'; did you mean total_env_steps?"),
+        ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 0, got 'many'"),
+        ({"settings": "{gamma: .nan}"}, "gamma must be a number of at least 0, at most 1, got 'nan'"),
+        ({"settings": "{buffer: NMER}"}, "buffer does not belong into a study; use buffers"),
+        ({"settings": "[1]"}, "settings [1]: expected a mapping"),
+        ({"buffers": "['NMER{kk: 3}']"}, "NMER takes no argument 'kk'; did you mean k?"),
+        ({"buffers": "['NMER{k=3}']"}, "expected something like 'NMER{k: 10}'"),
+        ({"buffers": "[NMER{k: 3}]"}, "entries with braces need quotes"),
+        ({"buffers": "[{NMER: {k: 0}}]"}, "k is 0"),
+        ({"buffers": "[3]"}, "buffer 3 is no entry; expected a name"),
+        ({"buffers": "[HER]"}, "HER cannot store Pendulum-v1"),
+        (
+            {"trainers": "[{TD3: {alpha_lr: 1}}]"},
+            "--alpha_lr is a setting of SAC, TQC and CrossQ; TD3 does not have it",
+        ),
+        ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 1"),
+        ({"settings": "{env_args: {graviti: 3}}"}, "'Pendulum-v1' has no argument 'graviti'; accepted: g"),
+        ({"settings": "{env_args: 3}"}, "env_args must look like k=10, got '3'"),
+        ({"grids": "[SAC]"}, "grids: expected a list of mappings"),
+        ({"grids": "[{trainer: SAC}]"}, "grids: unknown 'trainer'; did you mean trainers?"),
+    ],
+)
+def test_bad_studies_are_refused_in_one_line_before_anything_starts(changes, told, file, capsys, tmp_path):
+    results = tmp_path / "results"
+    assert told in refused(capsys, file(**changes), "--results_dir", results)
+    assert not results.exists()
+
+
+@pytest.mark.parametrize("text", ["", "- Uniform\n", "a: [\n", "\x00"])
+def test_files_that_are_no_studies(text, tmp_path, capsys):
+    (tmp_path / "x.yaml").write_text(text)
+    assert "x.yaml" in refused(capsys, tmp_path / "x.yaml")
+    assert "No such file" in refused(capsys, tmp_path / "missing.yaml")
+
+
+def test_misspelt_flags_and_contradictions(file, capsys, tmp_path):
+    assert "did you mean --buffers?" in refused(capsys, "--bufers", "NMER")
+    assert "did you mean --total_env_steps?" in refused(capsys, "--total_env_step", 5)
+    assert "--resume takes the study from its folder; leave out gamma" in refused(
+        capsys, "--resume", tmp_path, "--gamma", 0.9
+    )
+    assert f"{tmp_path} holds no study.yaml" in refused(capsys, "--resume", tmp_path)
+    assert "--seeds a: expected" in refused(capsys, "--seeds", "a")
+    assert "--run 2: the study has 2 runs, 0 to 1" in refused(
+        capsys, file(), "--run", 2, "--results_dir", tmp_path / "r"
+    )
+
+
+def test_folders_that_cannot_be_used(file, capsys, tmp_path):
+    (tmp_path / "taken").write_text("")
+    assert "cannot be written to (" in refused(capsys, file(), "--results_dir", tmp_path / "taken" / "x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("")
+    assert "holds 'thesis.tex' and no study" in refused(capsys, file(), "--results_dir", tmp_path / "full")
+    study, _ = cluster_run.read_new({"study": file()})
+    StudyFolder(tmp_path / "other").begin(study)
+    assert "holds another study; choose another folder, or go on with that one: --resume" in refused(
+        capsys, file(seeds="3"), "--results_dir", tmp_path / "other"
+    )
+
+
+def test_the_grid_is_every_combination_seed_by_seed(file):
+    path = file("""
+        grids:
+          - trainers: [SAC]
+            buffers: [Uniform, "NMER{k: 3}", {LCER: {variant: member, label: LCER-RM, settings: {gamma: 0.9}}}]
+          - {trainers: [{TD3: {tau: 0.02}}], buffers: [Uniform]}
+        envs: [Pendulum-v1, {InvertedPendulum-v5: {total_env_steps: 2e3}}]
+        seeds: [4, 2]
+        settings: {total_env_steps: 1_000, hiddens: [32, 16]}
+        cpus_per_trial: 2
+    """)
+    study, folder = cluster_run.read_new({"study": path})
+    assert folder.path.name == "study" and study.execution.cpus_per_trial == 2
+    assert [run.seed for run in study.runs] == [4] * 8 + [2] * 8
+    names = [run.name for run in study.runs[:8]]
+    assert len(set(names)) == 8 and names[-1] == "TD3_InvertedPendulum-v5_Uniform_s4"
+    by_name = {run.name: run for run in study.runs}
+    flags = by_name["SAC_InvertedPendulum-v5_LCER-RM_s2"].flags
+    assert flags["gamma"] == 0.9 and flags["total_env_steps"] == 2000 and flags["buffer_args"] == {"variant": "member"}
+    assert by_name["SAC_Pendulum-v1_Uniform_s4"].flags["total_env_steps"] == 1000
+    settings = cluster_run.settings_of(study, folder, by_name["TD3_Pendulum-v1_Uniform_s4"])
+    assert (settings["tau"], settings["hiddens"], settings["threads"]) == (0.02, [32, 16], 2)
+
+
+def test_settings_are_those_of_custom_training(file, tmp_path):
+    from argument_parser import make_parser, settings_for
+
+    path = file(buffers='["NMER{k: 3}"]', settings="{gamma: 0.9, hiddens: [8], buffer_size: 1e4, env_args: {g: 5}}")
+    study, folder = cluster_run.read_new({"study": path})
+    line = "--buffer NMER --kneighbors 3 --gamma .9 --hiddens 8 --buffer_size 10000 --env Pendulum-v1 --seed 1"
+    line += " --env_args g=5"
+    expected = vars(settings_for(make_parser().given(line.split())))
+    mine = cluster_run.settings_of(study, folder, study.runs[1])
+    assert {k: v for k, v in mine.items() if k != "output_dir"} == {
+        k: v for k, v in expected.items() if k != "output_dir"
+    }
+
+
+def test_flags_make_the_same_study_as_a_file(file):
+    path = file(buffers='[Uniform, "NMER{k: 3}"]', settings="{gamma: 0.9}")
+    words = "--buffers Uniform,NMER{k:_3} --envs Pendulum-v1 --seeds 2 --gamma .9".split()
+    given = cluster_run.make_parser().given([word.replace("_3", " 3") for word in words])
+    assert cluster_run.read_new(given)[0].runs == cluster_run.read_new({"study": path})[0].runs
+
+
+def test_a_study_comes_back_from_its_folder(file, tmp_path):
+    study, _ = cluster_run.read_new({"study": file(buffers='[Uniform, "NMER{k: 3}"]', max_failures="5")})
+    folder = StudyFolder(tmp_path / "results")
+    folder.begin(study)
+    folder.begin(study)  # the same command again
+    assert folder.read() == study
+    assert folder.read().runs[1].given()["buffer_arg"] == [("k", 3)]
+
+
+def test_damaged_study_folders_are_refused(file, tmp_path, capsys):
+    for text in ("runs: [", "runs: 3", "{}", "runs: [{nam: x}]"):
+        (tmp_path / "study.yaml").write_text(text)
+        assert "damaged" in refused(capsys, "--resume", tmp_path)
+
+
+def test_count_and_the_original_inputs_file(tmp_path, capsys):
+    inputs = tmp_path / "inputs.txt"
+    inputs.write_text(
+        "--learning_starts 100 --kneighbors 5\n"
+        "0 Pendulum-v0 True NMER 1 out SAC\n\n"
+        "1 Pendulum-v0 True NMER 20 out TD3\n"
+    )
+    assert cluster_run.main(["--inputs", str(inputs), "--count"]) == 0
+    assert capsys.readouterr().out == "2\n"
+    study, folder = cluster_run.read_new({"inputs": inputs})
+    assert folder.path.name == "out"
+    assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER_s0", "TD3_Pendulum-v1_NMER_s1"]
+    settings = cluster_run.settings_of(study, folder, study.runs[1])
+    assert (settings["updates_per_step"], settings["buffer"], settings["buffer_args"]) == (20, "NMER", {"k": 5})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("\n0 Pendulum-v1 True NMER 1 SAC\n", "line 2 has 6 words; expected 7: seed env custom_replay_buffer"),
+        ("--gama 1\n0 Pendulum-v1 True A 1 out SAC\n", "line 1: unknown flag --gama; did you mean --gamma?"),
+        ("\nx Pendulum-v1 True A 1 out SAC\n", "line 2: argument --seed: must be a whole number"),
+        ("\n0 Pendulum-v1 maybe A 1 out SAC\n", "must be True or False, got 'maybe'"),
+        ("\n0 Pendulum-v1 True A 1 out SACC\n", "line 2: unknown trainer 'SACC'"),
+        ("\n0 Pendulum-v1 True A 1 out SAC\n0 Pendulum-v1 True A 1 out SAC\n", "2 runs are called"),
+        (
+            "\n0 Pendulum-v1 True A 1 a SAC\n1 Pendulum-v1 True A 1 b SAC\n",
+            "names 2 folders; say one with --output_dir",
+        ),
+        ("--gamma .9\n", "the grid is empty"),
+        ("--seed '\n", "line 1: No closing quotation"),
+    ],
+)
+def test_bad_inputs_files(text, told, tmp_path, capsys):
+    (tmp_path / "inputs.txt").write_text(text)
+    assert told in refused(capsys, "--inputs", tmp_path / "inputs.txt", "--count")
+
+
+def test_words_and_entries():
+    assert split("Uniform, NMER{k: 10, alpha: 1} PER[a b]") == ["Uniform", "NMER{k: 10, alpha: 1}", "PER[a b]"]
+    assert entry("NMER{k: 10}", "buffer") == entry({"NMER": {"k": 10}}, "buffer") == ("NMER", {"k": 10})
+    assert seeds_from(3) == [0, 1, 2] and seeds_from([7]) == [7]
+    for bad in (True, -1, "3", [1.5], [True], [-1], None):
+        with pytest.raises(UsageError):
+            seeds_from(bad)
+
+
+def test_a_search_draws_what_each_method_takes(file, capsys):
+    path = file(buffers="[Uniform, NMER]", search="{k: 'randint(3, 30)', tau: 'loguniform(.001, .1)'}", num_samples="4")
+    study, _ = cluster_run.read_new({"study": path})
+    assert len(study.runs) == 16  # tau is every run's, k only NMER's
+    by_name = {run.name: run for run in study.runs}
+    one, other = (by_name[f"SAC_Pendulum-v1_NMER_002_s{seed}"] for seed in (0, 1))
+    assert one.sampled == other.sampled == {"k": one.flags["buffer_args"]["k"], "tau": one.flags["tau"]}
+    assert 3 <= one.sampled["k"] < 30 and 0.001 <= one.sampled["tau"] <= 0.1
+    assert len({run.sampled["tau"] for run in study.runs}) == 8
+    assert by_name["SAC_Pendulum-v1_Uniform_002_s0"].sampled.keys() == {"tau"}
+    given = cluster_run.make_parser().given(["--search", "k=randint(3,30),alpha=uniform(.2, 2)", "--buffers", "NMER"])
+    assert len(cluster_run.read_new(given)[0].runs) == 10
+
+
+@pytest.mark.parametrize(
+    ("search", "told"),
+    [
+        ("k", "must look like k=randint(3,30), got 'k'"),
+        ("k=randnt(3,30)", "accepted: uniform, quniform"),
+        ("k=randint(3)", "search: k=randint(3):"),
+        ("k=randint(9,3)", "search: k=randint(9,3):"),
+        ("k=__import__('os')", "expected a distribution of Ray Tune such as randint(3,30)"),
+        ("kk=randint(3,30)", "search: no run has a setting 'kk'; did you mean k?"),
+        ("alpha=uniform(-2,-1)", "alpha is -"),
+    ],
+)
+def test_bad_searches(search, told, capsys):
+    words = ["--search", search, "--num_samples", "1", "--buffers", "NMER", "--envs", "Pendulum-v1", "--dry_run"]
+    assert told in refused(capsys, *words)
+
+
+def test_an_address_where_nobody_listens_is_one_line(file, tmp_path, capsys):
+    code = cluster_run.main([str(file()), "--results_dir", str(tmp_path / "r"), "--address", "127.0.0.1:1"])
+    err = capsys.readouterr().err
+    assert code == 2 and len(err.splitlines()) == 1 and "no Ray cluster at --address 127.0.0.1:1 (" in err
+
+
+def test_names_of_runs_end_without_a_dash_and_a_study_keeps_those_that_it_began_with(file, tmp_path):
+    study, _ = cluster_run.read_new({"study": file(buffers='["NMER{k: 3}"]', seeds="1")})
+    assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER-k=3_s0"]
+    folder = StudyFolder(tmp_path / "results")
+    folder.begin(study)
+    text = (folder.path / "study.yaml").read_text()
+    (folder.path / "study.yaml").write_text(text.replace("NMER-k=3_s0", "NMER-k=3-_s0"))  # as it was called before
+    assert [run.name for run in folder.read().runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]
+    assert [run.name for run in folder.begin(study).runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]  # the same command again
+
+
+@pytest.mark.parametrize("name", ["../../x", "..", "a/b", ""])
+def test_names_of_runs_never_lead_out_of_the_folder(name, file, tmp_path, capsys):
+    label = f"{{Uniform: {{label: '{name}'}}}}"
+    study, _ = cluster_run.read_new({"study": file(buffers=f"[{label}]", seeds="1", envs="[Pendulum-v1]")})
+    assert all("/" not in run.name and run.name.startswith("SAC_Pendulum-v1_") for run in study.runs)
+    folder = StudyFolder(tmp_path / "results")
+    folder.begin(study)
+    text = (folder.path / "study.yaml").read_text()
+    (folder.path / "study.yaml").write_text(text.replace(f"name: {study.runs[0].name},", f"name: '{name}x/y',"))
+    assert "expected the name of a folder" in refused(capsys, "--resume", folder.path)
+    (tmp_path / "...yaml").write_text((tmp_path / "study.yaml").read_text())
+    assert "the study file's name '..': expected" in refused(capsys, tmp_path / "...yaml")
+
+
+STUDIES = {"first_study": 105, "td3_nmer_ratio": 48, "sac_nmer_ratio": 72, "sac_stable_critic": 36}
+STUDIES |= {"halfcheetah_ingredients": 15, "experience_replay": 280, "values": 90, "search": 20}
+STUDIES |= {"actors": 45, "unroll_replay": 110, "pong": 12, "sac_near_partners": 12}
+STUDIES |= {"sample_efficiency_screening": 72}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_studies_of_this_repository_are_of_so_many_runs(name, capsys):
+    file = ROOT / "studies" / f"{name}.yaml"
+    assert cluster_run.main([str(file), "--count"]) == 0
+    assert int(capsys.readouterr().out.split()[-1]) == STUDIES[name]
+
+
+def test_all_studies_of_this_repository_are_known():
+    assert {path.stem for path in (ROOT / "studies").glob("*.yaml")} == set(STUDIES)
+
+
+def test_the_closing_table_fits_100_columns():
+    returns = {f"{part}_{end}": -12_345.6 for part in ("final", "mean") for end in ("return", "low", "high")}
+    label = "NMER(k=10,alpha=0.75,selector=Prioritized(alpha=0.6))"
+    row = {"env": "HalfCheetah-v5", "trainer": "SAC", "buffer": label, "n": 10} | returns
+    text = results_table.as_text([row, row | {"buffer": "Uniform"}])
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[1].split()[:4] == ["HalfCheetah-v5", "SAC", "NMER(k=10,", "alpha=0.75,"]
+    assert lines[-2].split() == ["HalfCheetah-v5", "SAC", "Uniform", "10", "-12,345.6", "-12,345.6"]
+    assert lines[-1].split() == ["[-12,345.6,", "-12,345.6]"] * 2
+
+
+def test_a_table_that_fits_is_not_wrapped():
+    assert results_table.aligned([("a", "b, c"), ("dd", "e")], width=100) == "a   b, c\ndd  e"

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import time
+
+import pytest
+
+from interreplay.experiments.training import result_log
+from interreplay.experiments.training.result_log import RunLog
+from interreplay.experiments.training.scalars import scalars
+
+
+def rows(folder):
+    with (folder / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def result(iteration, **more):
+    return {"training_iteration": iteration, "config": {"not": "again"}, "a": {"b": iteration}, **more}
+
+
+def test_columns_that_appear_later_are_kept_and_a_resumed_log_goes_on(tmp_path):
+    log = RunLog(tmp_path, {"env": "A"})
+    log.write(result(1), 100)
+    log.write(result(2, learners={"loss": 0.5}), 200)
+    log.close()
+    log = RunLog(tmp_path, {"env": "A", "more": 1}, steps=200)
+    # A row with other columns in another order.
+    log.write({"new": 7, **dict(reversed(result(3).items()))}, 300)
+    log.close()
+    table = rows(tmp_path)
+    assert [row["a/b"] for row in table] == ["1", "2", "3"]
+    assert [row["learners/loss"] for row in table] == ["", "0.5", ""]
+    assert [row["new"] for row in table] == ["", "", "7"]
+    assert [row["timesteps_total"] for row in table] == ["100", "200", "300"]
+    lines = [json.loads(line) for line in (tmp_path / "result.json").read_text().splitlines()]
+    assert [line["training_iteration"] for line in lines] == [1, 2, 3]
+    assert "config" not in lines[0]
+    assert json.loads((tmp_path / "params.json").read_text()) == {"env": "A", "more": 1}
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_tensorboard_hides_what_lies_beyond_the_resumed_step(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    log = RunLog(tmp_path, {})
+    for i in (1, 2, 3):
+        log.write(result(i), 100 * i)
+    log.close()
+    time.sleep(1.1)  # the names of TensorBoard's files have whole seconds
+    log = RunLog(tmp_path, {}, steps=100)
+    log.write({**result(2), "a": {"b": 50}}, 200)
+    log.close()
+    events = accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    found = {event.step: event.value for event in events.Scalars("other/a/b")}
+    assert found == {100: 1, 200: 50}
+
+
+def test_tensorboard_has_few_groups_with_names_that_say_what_they_are():
+    episodes = {"episode_return_mean": 3.0, "episode_len_mean": 20.0, "success_rate": 0.5, "env_step_timer": 0.01}
+    episodes |= {"num_env_steps_sampled": 5, "agent_episode_return_mean": {"default_agent": 3.0}, "falls": 2}
+    learned = {"default_policy": {"critic_loss": 0.1, "num_updates_lifetime": 9}, "__all_modules__": {"x": 1}}
+    given = {"env_runners": episodes, "evaluation": {"env_runners": episodes, "num_healthy_workers": 1}, "pid": 7}
+    given |= {"learners": learned, "replay_buffer": {"td_error_mean": 0.2}, "timers": {"training_step": 1.0}}
+    given |= {"time_total_s": 12.5, "perf": {"cpu_util_percent": 3.0}, "mine": {"score": 4}, "name": "text"}
+    nan = {"critic_loss": float("nan")}
+    expected = {
+        **{f"{group}/{name}": value for group in ("training", "evaluation") for name, value in FOUND.items()},
+        "speed/env_step_seconds": 0.01,
+        "speed/updates": 9,
+        "speed/seconds": 12.5,
+        "learner/critic_loss": 0.1,
+        "replay/td_error_mean": 0.2,
+        "other/mine/score": 4,
+    }
+    assert dict(scalars(given)) == expected
+    assert dict(scalars({"learners": {"default_policy": nan}})) == {}
+
+
+FOUND = {"return": 3.0, "episode_length": 20.0, "success_rate": 0.5, "falls": 2}
+
+
+def test_an_iteration_reads_nothing_that_was_written_before(tmp_path, monkeypatch):
+    log = RunLog(tmp_path, {})
+    log.write(result(1), 100)
+
+    def read(path):
+        raise AssertionError("the file is read again")
+
+    monkeypatch.setattr(result_log._Table, "_read", staticmethod(read))
+    for i in range(2, 6):
+        log.write(result(i), 100 * i)
+    log.close()
+    assert [row["a/b"] for row in rows(tmp_path)] == list("12345")
+
+
+@pytest.mark.parametrize("name", ["progress.csv", "result.json", "events"])
+@pytest.mark.parametrize("columns", [{}, {"learners": {"loss": 0.5}}])
+def test_a_row_is_in_every_file_or_in_none(tmp_path, monkeypatch, name, columns):
+    log = RunLog(tmp_path, {})
+    log.write(result(1), 100)
+    before = (rows(tmp_path), (tmp_path / "result.json").read_text())
+    logger = {"progress.csv": log._table, "result.json": log._lines, "events": log._events}[name]
+    owner = type(logger).__mro__[0 if name == "events" else 1]
+    plain = owner.log_trial_result
+
+    def full(self, iteration, trial, row):
+        plain(self, iteration, trial, row)  # it is written, and held back or not
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(owner, "log_trial_result", full)
+    with pytest.raises(OSError, match="No space left"):
+        log.write(result(2, **columns), 200)
+    log.close()
+    kept = [{k: v for k, v in row.items() if k != "learners/loss"} for row in rows(tmp_path)]
+    assert (kept, (tmp_path / "result.json").read_text()) == before
+    assert not list(tmp_path.glob(".*"))
+    monkeypatch.undo()
+    log = RunLog(tmp_path, {}, 100)
+    log.write(result(2, **columns), 200)
+    log.close()
+    assert [row["a/b"] for row in rows(tmp_path)] == ["1", "2"]
+
+
+def test_events_that_cannot_be_written_are_noticed_and_wait_for_nothing(tmp_path):
+    log = RunLog(tmp_path, {})
+    with open("/dev/full", "wb") as full:
+        os.dup2(full.fileno(), log._events.file(log._run).fileno())
+    with pytest.raises(OSError, match="No space left"):
+        log.write({**result(1), "many": dict.fromkeys(map(str, range(50)), 1.0)}, 100)
+    log.close()
+    assert rows(tmp_path) == [] and (tmp_path / "result.json").read_text() == ""

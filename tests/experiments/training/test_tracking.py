@@ -1,0 +1,183 @@
+"""Live results: films in TensorBoard, runs in Weights & Biases (offline) and MLflow (on disk)."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from custom_training import main
+from interreplay.errors import UsageError
+from interreplay.experiments.evaluation.evaluation_video import MOST_FRAMES, EvaluationVideo
+from interreplay.experiments.training.result_log import RunLog
+from interreplay.experiments.training.trackers import trackers
+from tests.rllib.small_runs import config
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+LINE = (
+    "--env InvertedPendulum-v5 --total_env_steps 300 --steps_per_iteration 100 --learning_starts 60 --hiddens 8,8"
+    " --train_batch_size 16 --buffer_size 500 --evaluation_num_episodes 2 --quiet"
+).split()
+
+
+def the_run(folder):
+    (found,) = folder.iterdir()
+    return found
+
+
+def events(folder):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    read = accumulator.EventAccumulator(str(folder), size_guidance={accumulator.IMAGES: 0})
+    read.Reload()
+    return read
+
+
+@pytest.mark.slow
+def test_films_of_evaluations_are_in_tensorboard(tmp_path, capsys):
+    from PIL import Image
+
+    line = [*LINE, "--video_to_tensorboard", "--evaluation_interval", "2", "--local_dir", str(tmp_path)]
+    assert main([*line, "--total_env_steps", "400"]) == 0
+    assert capsys.readouterr().err == ""
+    films = events(the_run(tmp_path)).Images("evaluation")
+    assert [film.step for film in films] == [200, 400]
+    lengths = [json.loads(text) for text in (the_run(tmp_path) / "result.json").read_text().splitlines()]
+    longest = max(row["evaluation"]["env_runners"]["episode_len_max"] for row in lengths if "evaluation" in row)
+    for film in films:
+        with Image.open(io.BytesIO(film.encoded_image_string)) as frames:
+            assert frames.size == (240, 240) and 1 < frames.n_frames <= longest
+    # A run that goes on may leave them out, and pictures are in no checkpoint.
+    assert (
+        main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "500", "--video_to_tensorboard", "False"]) == 0
+    )
+
+
+def test_a_film_is_of_the_first_episode_and_not_too_long():
+    film = EvaluationVideo(config("InvertedPendulum-v5"))
+    for i in range(MOST_FRAMES + 50):
+        film._add(np.full((480, 480, 3), i % 256, dtype=np.uint8), "first")
+    film._add(np.zeros((480, 480, 3), dtype=np.uint8), "second")
+    frames = film.take()
+    assert len(frames) == (MOST_FRAMES + 50) / 2 and frames[0].shape == (240, 240, 3)
+    assert [frame[0, 0, 0] for frame in frames[:3]] == [0, 2, 4]
+    assert film.take() == []
+    film._add(np.zeros((100, 50, 3), dtype=np.uint8), "third")
+    assert [frame.shape for frame in film.take()] == [(100, 50, 3)]
+
+
+@pytest.mark.slow
+def test_runs_in_weights_and_biases(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert main([*LINE, "--wandb", "a-project", "--local_dir", str(tmp_path)]) == 0
+    folder = the_run(tmp_path)
+    out = capsys.readouterr().out
+    assert "stopped" not in out
+    assert f"the run is in {folder}/wandb; upload it with: wandb sync {folder}/wandb/offline-run-" in out
+    (record,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    assert record.name == f"run-{folder.name}.wandb"
+    content = record.read_bytes()
+    assert b"a-project" in content and b"InvertedPendulum-v5" in content
+    assert content.count(b"replay_buffer/td_error_mean") >= 3, "every result is there"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_runs_in_mlflow(kind, tmp_path, capsys):
+    mlflow = pytest.importorskip("mlflow")
+    place = tmp_path / "runs"
+    uri = f"file://{place}" if kind == "file" else str(place)
+    assert main([*LINE, "--mlflow", f"{uri}/an experiment", "--local_dir", str(tmp_path / "results")]) == 0
+    assert "stopped" not in capsys.readouterr().out
+    client = mlflow.tracking.MlflowClient(f"file://{place}")
+    experiment = client.get_experiment_by_name("an experiment")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.run_name == the_run(tmp_path / "results").name
+    assert run.data.params["buffer"] == "Uniform" and run.data.params["tau"] == "0.02"
+    history = client.get_metric_history(run.info.run_id, "replay_buffer/td_error_mean")
+    assert [point.step for point in history] == [100, 200, 300]
+
+
+class Broken:
+    """A tracker whose service goes away."""
+
+    def __init__(self, when):
+        self.when, self.calls = when, []
+
+    def _call(self, name):
+        self.calls.append(name)
+        if name == self.when:
+            raise ConnectionError("no\nroute")
+
+    def log_trial_start(self, trial):
+        self._call("start")
+
+    def log_trial_result(self, iteration, trial, result):
+        self._call("result")
+
+    def log_trial_end(self, trial):
+        self._call("end")
+
+    def on_experiment_end(self, trials):
+        self._call("over")
+
+
+@pytest.mark.parametrize(("when", "calls"), [("start", 1), ("result", 2), ("end", 4), ("never", 5)])
+def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(when, calls, tmp_path):
+    tracker, said = Broken(when), []
+    log = RunLog(tmp_path, {}, trackers=[tracker], say=said.append)
+    for i in (1, 2):
+        log.write({"training_iteration": i, "a": 1}, 100 * i)
+    log.close()
+    assert len(tracker.calls) == calls
+    assert said == ([] if when == "never" else ["Broken stopped, the run goes on without it: no route"])
+    assert len((tmp_path / "result.json").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(("flag", "package"), [("wandb", "wandb"), ("mlflow", "mlflow")])
+def test_what_is_not_installed_is_said_with_how_to_install_it(flag, package, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("interreplay.experiments.training.trackers.importlib.util.find_spec", lambda name: None)
+    assert main([*LINE, f"--{flag}", "a/b", "--local_dir", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and f"--{flag} a/b needs {package}: pip install 'interreplay[{package}]'" in error
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_what_cannot_be_reached_is_said(monkeypatch, tmp_path):
+    pytest.importorskip("mlflow")
+    with pytest.raises(UsageError, match="names no experiment"):
+        trackers(None, "runs/")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"--mlflow .*; expected \[URI/\]EXPERIMENT"):
+        trackers(None, f"{tmp_path}/file/x")
+
+
+@pytest.mark.slow
+def test_a_place_that_cannot_be_written_to_is_named():
+    pytest.importorskip("mlflow")
+    with pytest.raises(UsageError, match=r"^--mlflow file:/proc/x cannot be written to \(No such file or directory\)"):
+        trackers(None, "file:/proc/x")
+
+
+def test_without_a_key_one_line_says_what_to_do(monkeypatch, tmp_path):
+    pytest.importorskip("wandb")
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="^--wandb p needs a key .*WANDB_API_KEY; .*WANDB_MODE=offline$"):
+        trackers("p", None)
+    assert trackers(None, None) == []
+
+
+def test_what_cannot_be_drawn_ends_before_the_run_begins(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", lambda self: None)
+    assert main([*LINE, "--video_to_tensorboard", "--local_dir", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "InvertedPendulum-v5 gives no pictures" in error
+    assert not list(tmp_path.iterdir()) and "pygame" not in sys.argv

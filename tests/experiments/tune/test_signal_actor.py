@@ -1,0 +1,37 @@
+"""The signal actor lies where the driver is."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# Of actors without CPUs Ray puts about every second one on the other node.
+SCRIPT = """
+import ray
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+cluster.add_node(num_cpus=1)
+ray.init(address=cluster.address, log_to_driver=False)
+from interreplay.experiments.tune.signal_actor import start_signal_actor
+actors = [start_signal_actor() for _ in range(4)]
+assert [ray.get(actor.wait.remote(None)) for actor in actors] == [(0, False)] * 4
+known = ray._private.state.actors()
+nodes = {known[actor._actor_id.hex()]["Address"]["NodeID"] for actor in actors}
+here = ray.get_runtime_context().get_node_id()
+ray.shutdown()
+cluster.shutdown()
+print("here" if nodes == {here} else nodes)
+"""
+
+
+@pytest.mark.slow
+def test_the_bell_hangs_beside_the_driver():
+    root = Path(__file__).resolve().parents[3]
+    with tempfile.TemporaryDirectory() as folder:  # where Ray notes the address that others would join
+        own = os.environ | {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(root)}
+        command = [sys.executable, "-c", SCRIPT]
+        done = subprocess.run(command, cwd=root, env=own, capture_output=True, text=True, timeout=500)
+    assert done.stdout.split()[-1:] == ["here"], done.stdout + done.stderr

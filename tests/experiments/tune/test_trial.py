@@ -1,0 +1,286 @@
+"""A run of a study in its folder: equal to custom_training's, also when it was interrupted or failed between."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+import signal
+import uuid
+from itertools import pairwise
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control import PendulumEnv
+
+import custom_training
+from argument_parser import make_parser, settings_for
+from interreplay.errors import UsageError
+from interreplay.experiments.studies.remote_folder import Store
+from interreplay.experiments.studies.study import Execution
+from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder
+from interreplay.experiments.tune.single_run import run_single
+from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
+from interreplay.runs import state_files
+from interreplay.runs.folder_lock import held
+from interreplay.runs.run_folder import RunFolder
+from interreplay.runs.state_files.arrays import encode
+
+LINE = "--env InvertedPendulum-v5 --buffer NMER --kneighbors 3 --total_env_steps 100 --steps_per_iteration 25"
+LINE += " --learning_starts 15 --train_batch_size 16 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1"
+LINE += " --checkpoint_freq 1 --seed 5 --evaluation_interval 2"
+PARTS = ("env_runners/", "learners/", "evaluation/", "replay_buffer/", "num_env_steps", "training_iteration")
+TIMES = ("time_", "_timer", "timers", "duration", "seconds", "throughput")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray():
+    from interreplay.rllib import ray_session
+
+    ray_session.prepare_host(1, 1)
+
+
+def settings(*more: str) -> dict:
+    return vars(settings_for(make_parser().given([*LINE.split(), *more])))
+
+
+def finish(folder: Path, **options) -> list[dict]:
+    with StudyRun(folder, settings(), options.pop("hang_timeout", 60)) as run:
+        return list(run.results())
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    """The rows of progress.csv without what measures time."""
+    with (folder / "progress.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    names = [n for n in found[0] if n.startswith(PARTS) and not any(t in n for t in TIMES)]
+    assert len(names) > 20
+    return [{name: row[name] for name in names} for row in found]
+
+
+def weights_and_buffer(folder: Path) -> dict[str, bytes]:
+    """Arrays of networks, optimizers and the replay buffer in the newest checkpoint."""
+    checkpoint = RunFolder(folder).checkpoints()[0]
+    learner = state_files.load(checkpoint, "algorithm", "learner_group", "learner")
+    arrays: dict[str, np.ndarray] = {}
+    encode({name: learner[name] for name in ("rl_module", "optimizer")}, arrays)
+    encode({"replay_buffer": state_files.load(checkpoint, "replay_buffer")}, arrays)
+    return {name: array.tobytes() for name, array in arrays.items()}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The folder of an undisturbed run of custom_training."""
+    parent = tmp_path_factory.mktemp("whole")
+    assert custom_training.main([*LINE.split(), "--quiet", "--local_dir", str(parent)]) == 0
+    return next(parent.iterdir())
+
+
+def test_a_trial_is_what_custom_training_does(whole, tmp_path):
+    figures = finish(tmp_path / "run")
+    assert [f["env_steps"] for f in figures] == [25, 50, 75, 100]
+    assert rows(tmp_path / "run") == rows(whole)
+    assert len(weights_and_buffer(whole)) > 3
+    assert weights_and_buffer(tmp_path / "run") == weights_and_buffer(whole)
+    assert TrialFolder(tmp_path / "run").status()["state"] == FINISHED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wish", ["stop", "save"])
+@pytest.mark.parametrize("step", [8, 59, 75, 100])
+def test_interrupted_anywhere_it_ends_the_same(wish, step, whole, tmp_path):
+    folder = tmp_path / "run"
+    with StudyRun(folder, settings(), 60) as run:
+        results = run.results()
+        training = run._prepare()
+        training._progress = lambda steps: run.ask(wish) if steps == step else None
+        run._prepare = lambda: training
+        for _ in results:
+            if wish == "save" and RunFolder(folder).checkpoints() and training.algo.env_steps >= step:
+                break  # as if it were killed
+        results.close()
+    if wish == "stop":
+        assert TrialFolder(folder).status()["state"] == (INTERRUPTED if step < 100 else FINISHED)
+        assert [RunFolder(folder).checkpoints()[0].name] == [f"checkpoint_{step:08d}"]
+    finish(folder)
+    assert rows(folder) == rows(whole)
+    assert weights_and_buffer(folder) == weights_and_buffer(whole)
+    assert TrialFolder(folder).status()["starts"] == (2 if (wish, step) != ("stop", 100) else 1)
+
+
+@pytest.mark.parametrize("step", [59, 75])
+def test_the_clock_of_a_resumed_run_continues(step, tmp_path):
+    with StudyRun(tmp_path / "run", settings(), 60) as run:
+        training = run._prepare()
+        training._progress = lambda steps: run.ask("stop") if steps == step else None
+        run._prepare = lambda: training
+        list(run.results())
+    finish(tmp_path / "run")
+    with (tmp_path / "run" / "progress.csv").open(newline="") as file:
+        clocks = [(float(row["time_total_s"]), float(row["time_this_iter_s"])) for row in csv.DictReader(file)]
+    assert len(clocks) == 4
+    for (total, _), (following, lasted) in pairwise(clocks):
+        assert following >= (total + lasted) * (1 - 1e-9)
+
+
+def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
+    folder = tmp_path / "run"
+    with StudyRun(folder, settings(), 60) as run, pytest.raises(SystemExit):
+        results = run.results()
+        next(results), next(results)
+        results.throw(SystemExit(1))  # what SIGTERM raises in a process of Ray's: the study that it belongs to is gone
+    left = TrialFolder(folder).status()
+    assert left["failures"] == [] and not (folder / "error.txt").exists()
+    finish(folder)
+    status = TrialFolder(folder).status()
+    assert rows(folder) == rows(whole) and status["state"] == FINISHED
+    assert status["seconds"] > left["seconds"] > 0  # the time before it ended is told, too
+
+
+# -- failures ---------------------------------------------------------------------------------------
+
+
+class Fragile(PendulumEnv):
+    """Raises at its 38th step, or another, as often as `Fragile.times` says; gives NaN there when told to."""
+
+    times, nan, at = 0, False, 38
+
+    def __init__(self):
+        super().__init__()
+        self.steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == Fragile.at and Fragile.times:
+            Fragile.times -= 1
+            raise RuntimeError("the simulator broke")
+        obs, reward, *rest = super().step(action)
+        return obs, float("nan") if Fragile.nan and self.steps == Fragile.at else reward, *rest
+
+
+gym.register("Fragile-v0", entry_point=Fragile, max_episode_steps=25)
+HOW = Execution(max_failures=2, hang_timeout=60)
+
+
+def fragile(folder: Path, times: int, nan: bool = False, at: int = 38, **more) -> tuple[int, list[str], dict]:
+    Fragile.times, Fragile.nan, Fragile.at = times, nan, at
+    said = io.StringIO()
+    how = settings("--env", "Fragile-v0", "--buffer_arg", "k=3", "--evaluation_interval", "0") | more
+    code = run_single(TrialFolder(folder), how, HOW, said)
+    return code, said.getvalue().splitlines(), TrialFolder(folder).status()
+
+
+def test_a_run_that_fails_is_tried_again_from_its_checkpoint(tmp_path):
+    code, said, status = fragile(tmp_path / "run", times=1)
+    assert code == 0 and status["state"] == FINISHED and status["starts"] == 2
+    broke = "EnvironmentFailure: the environment Fragile-v0 raised RuntimeError: the simulator broke, at env step 38"
+    assert status["failures"] == [broke] and status["begun_at"] == 37
+    assert any(f"trying again from its last checkpoint: {broke}" in line for line in said)
+    steps = [float(row["num_env_steps_sampled_lifetime"]) for row in rows(tmp_path / "run")]
+    assert steps == [25, 50, 75, 100]
+
+
+@pytest.mark.slow
+def test_a_run_that_always_fails_ends_with_the_reason(tmp_path):
+    code, said, status = fragile(tmp_path / "run", times=9, at=11)
+    assert code == 1 and status["state"] == FAILED and len(status["failures"]) == status["starts"] == 3
+    broke = "the environment Fragile-v0 raised RuntimeError: the simulator broke"
+    assert said[-1] == f"failed, for good: EnvironmentFailure: {broke}, at env step 31"  # each begins where it broke
+    assert "simulator broke" in (tmp_path / "run" / "error.txt").read_text()
+    code, _, status = fragile(tmp_path / "run", times=0)  # mended, and begun again by hand
+    assert code == 0 and status["state"] == FINISHED
+
+
+def test_an_error_that_would_come_again_is_not_tried_again(tmp_path):
+    code, said, status = fragile(tmp_path / "run", times=0, nan=True)
+    assert code == 1 and status["state"] == FAILED and status["starts"] == 1
+    assert said[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 38 of Fragile-v0")
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
+    from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
+
+    def save(self, path, **kwargs):
+        if self.env_steps > 50:
+            raise OSError(28, "No space left on device")
+        return real(self, path, **kwargs)
+
+    real = OffPolicyAlgorithm.save_to_path
+    monkeypatch.setattr(OffPolicyAlgorithm, "save_to_path", save)
+    code, _, status = fragile(tmp_path / "run", times=0)
+    assert code == 1 and status["state"] == FAILED and status["starts"] == 3
+    assert "No space left on device" in status["failures"][-1] and "earlier ones are kept" in status["failures"][-1]
+    monkeypatch.undo()
+    code, _, status = fragile(tmp_path / "run", times=0)
+    assert code == 0 and status["begun_at"] == 50
+
+
+@pytest.mark.slow
+def test_a_lost_env_runner_is_a_failure_like_others(tmp_path):
+    how = settings("--num_workers", "1", "--evaluation_interval", "0")
+    with StudyRun(tmp_path / "run", how, 60) as run, pytest.raises(Exception, match="actor died"):
+        for figures in run.results():
+            if figures["env_steps"] == 50:
+                (pid,) = run.training.algo.env_runner_group.foreach_env_runner(
+                    lambda runner: os.getpid(), local_env_runner=False
+                )
+                os.kill(pid, signal.SIGKILL)
+    assert run_single(TrialFolder(tmp_path / "run"), how, HOW, io.StringIO()) == 0
+    status = TrialFolder(tmp_path / "run").status()
+    assert status["starts"] == 2 and len(status["failures"]) == 1 and status["begun_at"] == 50
+
+
+def test_a_folder_belongs_to_one_process(tmp_path):
+    told = f"another process is in {tmp_path}: the run runs there already"
+    with (
+        held(tmp_path, "the run"),
+        pytest.raises(UsageError, match=told),
+        held(tmp_path, "the run", patience=0.1),
+    ):
+        pass
+    with held(tmp_path, "the run", patience=0.1):
+        pass
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
+    folder = tmp_path / "run"
+    with StudyRun(folder, settings(), 60) as run:
+        results = run.results()
+        for _ in range(3):
+            next(results)
+        results.close()
+    (newest, before) = RunFolder(folder).checkpoints()
+    (newest / "manifest.json").unlink()
+    finish(folder)
+    assert TrialFolder(folder).status()["begun_at"] == int(before.name[-8:])
+    assert rows(folder) == rows(whole)
+
+
+def test_errors_that_end_a_trial_are_told_apart(tmp_path):
+    with StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60) as run, pytest.raises(PermanentFailure):
+        list(run.results())
+    assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_a_folder_elsewhere(whole, tmp_path):
+    store = Store(f"memory://{uuid.uuid4().hex}/study")
+    with StudyRun(store.here / "run", settings(), 60, store.uri) as run:
+        training = run._prepare()
+        training._progress = lambda steps: run.ask("stop") if steps == 59 else None
+        run._prepare = lambda: training
+        list(run.results())
+    shutil.rmtree(store.here)  # as on another machine
+    with StudyRun(store.here / "run", settings(), 60, store.uri) as run:
+        list(run.results())
+    assert run.folder.status()["begun_at"] == 59
+    shutil.rmtree(store.here)
+    store.pull("run")
+    assert rows(store.here / "run") == rows(whole)
+    assert weights_and_buffer(store.here / "run") == weights_and_buffer(whole)
+    shutil.rmtree(store.here)
