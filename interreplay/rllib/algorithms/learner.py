@@ -17,12 +17,13 @@ from interreplay.buffer import Sample
 from interreplay.learning.normalization import Normalized
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
+from interreplay.rllib.host import ExactOptimizerStates
 from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"
 
 
-class RuleLearner(TorchLearner):
+class RuleLearner(ExactOptimizerStates):
     """Learner from batches of any kind, by the `Rule` that the configuration makes.
 
     Attributes:

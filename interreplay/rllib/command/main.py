@@ -68,7 +68,12 @@ def make_parser() -> argparse.ArgumentParser:
         default=Path("results"),
         help="where results go (default: %(default)s)",
     )
-    add("--num_cpus", type=whole(1), metavar="N", help="CPUs that Ray hands out (default: all, or more if one trial requests more)")
+    add(
+        "--num_cpus",
+        type=whole(1),
+        metavar="N",
+        help="CPUs that Ray hands out (default: all, or more if one trial requests more)",
+    )
     add("--resume", action="store_true", help="go on with the experiment of this name, as it was begun")
     add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
     add("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
@@ -130,7 +135,9 @@ def train(given: argparse.Namespace) -> int:
             check_unchanged(given.output_dir / each.name, each)
         cpus = max(cpus, each.check(there, share))
     if cpus > there.cpus:
-        say(f"one trial requests {counted(cpus, 'CPU')}, available: {counted(there.cpus, 'CPU')}; its processes share them")
+        wanted = counted(cpus, "CPU")
+        found = counted(there.cpus, "CPU")
+        say(f"one trial requests {wanted}, available: {found}; its processes share them")
     ensure_writable(given.output_dir)
     table = [ProgressTable(say)] if given.verbose == 1 else []
     logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - each experiment has its own
