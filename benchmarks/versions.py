@@ -22,11 +22,19 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("ray", "torch", "gymnasium", "numpy", "mujoco")
 TESTS = {
     "host": ["tests/rllib/test_host.py", "tests/rllib/test_host_buffers.py", "tests/rllib/test_host_overrides.py"],
-    "core": ["tests/test_buffer.py", "tests/test_contract.py", "tests/selection", "tests/neighborhood", "tests/learning"],
+    "core": [
+        "tests/test_buffer.py",
+        "tests/test_contract.py",
+        "tests/selection",
+        "tests/neighborhood",
+        "tests/learning",
+    ],
 }
 # Flags, env steps before and after the resume, and the evaluation return that shows learning. Random play returns
 # about 6 in InvertedPendulum, 22 in CartPole and -0.6 in Catch.
-SAC = "--trainer SAC --buffer NMER --env InvertedPendulum-v5 --learning_starts 500 --hiddens 64 64 --train_batch_size 64"
+SAC = (
+    "--trainer SAC --buffer NMER --env InvertedPendulum-v5 --learning_starts 500 --hiddens 64 64 --train_batch_size 64"
+)
 RUNS = {
     "SAC with NMER": (SAC, 1_000, 2_500, 40.0),
     "DQN with PER": ("--trainer DQN --buffer PER --env CartPole-v1", 2_000, 4_000, 100.0),
