@@ -91,12 +91,16 @@ KINDS = {
 }
 
 
+def rows_for(recipe):
+    """Return arguments of `Episodes` for rows that a method accepts."""
+    return GOALS if recipe in HINDSIGHT.values() else {}
+
+
 @pytest.fixture(params=VARIANTS, name="subject")
 def _subject(request):
     recipe = VARIANTS[request.param]
     name = recipe.__name__
-    rows = GOALS if recipe in HINDSIGHT.values() else {}
-    return Subject(recipe, rows, ranks_rows=name in RANKS_ROWS, any_weights=name in WEIGHS_OTHERWISE)
+    return Subject(recipe, rows_for(recipe), ranks_rows=name in RANKS_ROWS, any_weights=name in WEIGHS_OTHERWISE)
 
 
 COUNTS = (1, 2, 20, 150)

@@ -8,6 +8,7 @@ from typing import Any
 
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 
 TESTED = ("2.54", "2.55", "2.56", "2.57", "2.58", "2.59", "2.60")
 """Minor versions of Ray that passed ``python -m benchmarks.versions``; docs/versions.md has the results."""
@@ -21,9 +22,8 @@ def warn_if_untested(version: str = ray.__version__) -> None:
     """
     if minor_version(version) > minor_version(TESTED[-1]):
         warnings.warn(
-            f"Ray {version} is untested; tested versions: {TESTED[0]} to {TESTED[-1]}. "
-            'If training fails, install one of them: pip install "ray[rllib]'
-            f'=={TESTED[-1]}.*"',
+            f"Ray {version} is untested; tested versions: {', '.join(TESTED)}. "
+            f'If training fails, run: pip install "ray[rllib]=={TESTED[-1]}.*"',
             stacklevel=2,
         )
 
@@ -49,6 +49,20 @@ class WithoutResultFolder(Algorithm):
             super()._setup_logdir()
         else:
             self._logdir = tempfile.gettempdir()
+
+
+class ExactOptimizerStates(TorchLearner):
+    """RLlib's learner, which restores the settings of optimizers exactly."""
+
+    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
+        super()._set_optimizer_state(state)
+        if minor_version() >= (2, 56):
+            return
+        # Up to Ray 2.55, RLlib restores Adam's betas and the like as float32 tensors, so a resumed run differs.
+        for name, saved in state.items():
+            groups = self._named_optimizers[name].param_groups
+            for group, kept in zip(groups, saved["state"]["param_groups"], strict=True):
+                group.update({key: value for key, value in kept.items() if key != "params"})
 
 
 def _no_logger(config: dict[str, Any]) -> Any:

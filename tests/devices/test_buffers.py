@@ -9,8 +9,9 @@ import torch
 from builders import Episodes
 
 from interreplay import ReplayBuffer
+from interreplay.diagnostics.contract import learn
 from tests.devices import stand_in
-from tests.test_contract import VARIANTS, learn, rows_for
+from tests.test_contract import VARIANTS, rows_for
 
 pytestmark = pytest.mark.filterwarnings("ignore:Elite has no policy")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster_deployment import submit
-from interreplay.experiments.commands import actor_learner, evaluate, export, run_agent, smoketest, study
+from interreplay.experiments.commands import actor_learner, check, evaluate, export, run_agent, smoketest, study
 from interreplay.experiments.flags.reading import underscored
 from interreplay.experiments.flags.training_flags import make_parser as training_parser
 from interreplay.experiments.report.__main__ import make_parser as report_parser
@@ -61,6 +61,8 @@ def accept(words: list[str]) -> None:
             study.make_parser().given(rest)
         case "evaluate":
             evaluate.make_parser().parse_args([underscored(word) for word in rest])
+        case "check":
+            check.make_parser().parse_args(rest)
         case "export":
             export.make_parser().parse_args(rest)
         case "report":

@@ -64,7 +64,7 @@ def test_distances_are_as_defined(kind, norm, gaussian):
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ValueError, match="distance is 'l2'; expected one of ln, cosine, kl"):
         UnrollDistance("l2")
-    with pytest.raises(ValueError, match="norm is 0; expected a positive number"):
+    with pytest.raises(ValueError, match="norm is 0; expected a number above 0"):
         UnrollDistance("ln", 0)
     with pytest.raises(ValueError, match=r"the policy gives \(5, 7, 3\); expected \(5, 7, 4\)"):
         UnrollDistance()(torch.zeros(T, B, F), torch.zeros(T, B, 3), torch.ones(T, B, dtype=torch.bool))

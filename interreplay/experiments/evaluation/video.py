@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,7 +187,8 @@ def check_drawing(config: AlgorithmConfig) -> float:
     frame: Any = None
     name = own_name(config.env, config.env_config)
     try:
-        with exits_as_errors():
+        with exits_as_errors(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an error states what a warning of Gymnasium would
             env = make_one(config)
             env.reset(seed=0)
             frame = env.render()

@@ -62,7 +62,7 @@ class Experiment:
     checkpoint_at_end: bool = True
 
     def check(self, there: Room, share: bool = False) -> float:
-        """Return the most CPUs that one trial requests; reject an experiment that cannot be built or never starts.
+        """Return the most CPUs that one trial requests; reject an experiment that could not start.
 
         Args:
             there: What Ray hands out.

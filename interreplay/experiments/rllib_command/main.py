@@ -134,8 +134,9 @@ def train(given: argparse.Namespace) -> int:
             check_unchanged(given.output_dir / each.name, each)
         cpus = max(cpus, each.check(there, share))
     if cpus > there.cpus:
-        requested = counted(cpus, "CPU")
-        say(f"one trial requests {requested}, available: {counted(there.cpus, 'CPU')}; its processes share them")
+        wanted = counted(cpus, "CPU")
+        found = counted(there.cpus, "CPU")
+        say(f"one trial requests {wanted}, available: {found}; its processes share them")
     ensure_writable(given.output_dir)
     table = [ProgressTable(say)] if given.verbose == 1 else []
     logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - each experiment has its own

@@ -20,6 +20,7 @@ from interreplay.learning.networks.normalization import Normalized
 from interreplay.learning.reward_scale import RewardScale
 from interreplay.learning.update import Batch, Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
+from interreplay.rllib.host import ExactOptimizerStates
 from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"
@@ -27,7 +28,7 @@ UPDATES_BETWEEN_CHECKS = 100
 """Updates after which losses are checked within an iteration; a check on a GPU waits for it."""
 
 
-class RuleLearner(TorchLearner):
+class RuleLearner(ExactOptimizerStates):
     """Learner from batches of any kind, by the `Update` that the configuration makes.
 
     Attributes:

@@ -69,6 +69,7 @@ def test_a_device_that_is_chosen_by_itself(gpus, device, monkeypatch, tmp_path):
     monkeypatch.setattr(preparation, "own_gpus", lambda: gpus)
     monkeypatch.setattr(preparation, "check_device", lambda device: None)
     monkeypatch.setattr(preparation, "check_memory", lambda *args: "")
+    monkeypatch.setattr(preparation, "check_networks", lambda *args: None)
     given = make_parser().given([*LINE.split(), "--device", "auto", "--output_dir", str(tmp_path)])
     settings, _ = preparation.prepared(given, [], None)
     assert settings.device == device and processors.chosen_device("cpu", gpus) == "cpu"

@@ -13,7 +13,7 @@ import pytest
 import torch
 from test_own_parts import PAGE
 
-from interreplay.errors import CheckpointError, UsageError
+from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, export, train
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
@@ -141,7 +141,7 @@ def test_a_checkpoint_gives_the_algorithm_back_in_python(folder):
     again.stop()
     (folder / "my_alg.py").unlink()
     sys.modules.pop("my_alg")
-    with pytest.raises(CheckpointError, match="no module 'my_alg'"):
+    with pytest.raises(UsageError, match="there is no module 'my_alg' to import"):
         type(algorithm).from_checkpoint(path)
 
 

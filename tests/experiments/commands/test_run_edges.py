@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import custom_training
-from interreplay.acting.stored_policy import FOLDER
+from interreplay.acting.stored_policy import POLICY
 from interreplay.experiments.commands import train
 from interreplay.experiments.commands.study_checks import without_updates
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study
@@ -350,7 +350,7 @@ def test_training_that_diverges_never_saves_it_and_names_the_last_finite_checkpo
     err = capsys.readouterr().err
     one_line(err, "training diverged: ", "loss is ", f"the last finite checkpoint is {last}; ", f"{run / 'error.txt'}")
     assert checkpoints(run) == [last.name] and steps(run) == [100]
-    networks = state_files.load(last / FOLDER)
+    networks = state_files.load(last / POLICY)
     assert all(np.isfinite(values).all() for part in networks.values() for values in part.values())
 
 
@@ -415,7 +415,7 @@ def test_evaluations_are_signs_of_life(tmp_path):
     config = SACConfig().environment("Pendulum-v1").replay("Uniform", capacity=1000)
     config.training(hiddens=(8, 8), steps_per_iteration=20).evaluation(evaluation_interval=1)
     algo = config.build_algo()
-    settings = type("Settings", (), {"total_env_steps": 100, "steps_per_iteration": 20})()
+    settings = type("Settings", (), {"total_env_steps": 100, "steps_per_iteration": 20, "max_time": None})()
     training = Training(algo, settings, RunFolder(tmp_path))
     beats = [training.pulse()]
     algo.eval_env_runner.sample(num_timesteps=5, explore=False)

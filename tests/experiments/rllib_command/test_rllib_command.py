@@ -145,8 +145,10 @@ def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path)
     with pytest.raises(UsageError, match="made by SAC, not PPO"):
         watch(trained, PlaybackOptions("PPO", episodes=1))
     (tmp_path / "rllib_checkpoint.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError, match="--trust_checkpoint loads it"):
         watch(tmp_path, PlaybackOptions(episodes=1))
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        watch(tmp_path, PlaybackOptions(episodes=1, trusted=True))
 
 
 @pytest.mark.slow

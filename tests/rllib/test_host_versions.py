@@ -1,0 +1,63 @@
+"""The supported range of Ray versions, and the warning about a version outside of it."""
+
+from __future__ import annotations
+
+import configparser
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from interreplay.rllib.host import TESTED, minor_version, warn_if_untested
+from tests.rllib.small_runs import config
+
+ROOT = Path(__file__).resolve().parents[2]
+IMPORT = "import ray; ray.__version__ = {version!r}; import interreplay.rllib; import interreplay.rllib.host"
+
+
+@pytest.mark.parametrize("version", ["2.61.0", "2.100.1", "3.0.0.dev0"])
+def test_a_newer_version_of_ray_is_reported_with_the_tested_ones(version):
+    with pytest.warns(UserWarning, match=f"Ray {version} is untested; tested versions: 2.54, .*, 2.60. If training"):
+        warn_if_untested(version)
+
+
+@pytest.mark.parametrize("version", [f"{minor}.1" for minor in TESTED])
+def test_tested_versions_are_not_reported(version):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_untested(version)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "count"), [("2.99.0", 1), ("2.60.0", 0)])
+def test_the_import_reports_it_once(version, count):
+    words = [sys.executable, "-c", IMPORT.format(version=version)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("is untested") == count
+
+
+def test_the_range_ends_one_minor_version_after_the_tested_ones():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    lines = setup["options"]["install_requires"].splitlines()
+    (ray,) = [Requirement(line) for line in lines if line.startswith("ray")]
+    major, newest = minor_version(TESTED[-1])
+    accepted = {minor for minor in range(200) if f"{major}.{minor}.0" in ray.specifier}
+    assert accepted == {minor_version(each)[1] for each in TESTED} | {newest + 1}
+    assert not ray.specifier.contains("3.0.0")
+
+
+def test_the_page_lists_every_tested_version():
+    page = (ROOT / "docs" / "versions.md").read_text()
+    assert [each for each in TESTED if f"| {each}." not in page] == []
+
+
+def test_an_algorithm_leaves_no_folder_in_the_home_directory(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("ray.rllib.algorithms.algorithm.DEFAULT_STORAGE_PATH", str(tmp_path / "own"), raising=False)
+    config().build_algo().stop()
+    assert list(tmp_path.iterdir()) == []
