@@ -121,7 +121,10 @@ class BatchedMLP(nn.Module):
 
     def _parts(self) -> list[list[nn.Parameter]]:
         """Return weights, biases, scales and shifts."""
-        return [list(part._parameters.values()) for part in (self.weights, self.biases, self.scales, self.shifts)]
+        parts: list[Any] = []
+        for part in (self.weights, self.biases, self.scales, self.shifts):
+            parts.append(list(part._parameters.values()))
+        return parts
 
 
 class MLP(BatchedMLP):
