@@ -16,7 +16,6 @@ UPDATES = {
     ("Pendulum-v1", "CrossQ"): ("actor_critic.crossq", "CrossQUpdate"),
     ("Pendulum-v1", "TD3"): ("actor_critic.td3", "TD3Update"),
     ("Pendulum-v1", "DDPG"): ("actor_critic.td3", "TD3Update"),
-    ("CartPole-v1", "DQN"): ("value.dqn", "DQNUpdate"),
 }
 
 

@@ -100,12 +100,10 @@ class ActorCriticUpdate(Update, ABC):
 
         One backward pass computes all gradients, as no parameter belongs to two optimizers.
         """
-        parameters: list[Any] = []
         for name in losses:
-            parameters += self.optimizers[name].param_groups[0]["params"]
-        for parameter in parameters:
-            parameter.grad = None
-        torch.autograd.backward(list(losses.values()), inputs=parameters)
+            for parameter in self.optimizers[name].param_groups[0]["params"]:
+                parameter.grad = None
+        torch.autograd.backward(list(losses.values()))
         for name in losses:
             optimizer: Any = self.optimizers[name]
             if name != "alpha":
@@ -219,7 +217,6 @@ class ActorCriticUpdate(Update, ABC):
             rng: Source of the policy's noise and of dropout.
         """
 
-    @torch.no_grad()
     def scores(
         self, names: Collection[str], rows: Transitions, obs: Tensor, m: int, errors: Tensor, target: Tensor
     ) -> dict[str, Tensor]:
@@ -230,17 +227,20 @@ class ActorCriticUpdate(Update, ABC):
             rows: n rows.
             obs: Encoded observations ``(n·m, d)``.
             m: Number of views per row.
-            errors: TD errors ``(critics, n)``.
+            errors: TD errors ``(critics, n)``, without a gradient.
             target: q_t ``(n,)``.
         """
+        if not names:
+            return {}
         found = {TARGET: target} if TARGET in names else {}
         if MEAN_ERROR in names:
             found[MEAN_ERROR] = errors.abs().mean(dim=0)
         if LARGEST_ERROR in names:
             found[LARGEST_ERROR] = errors.abs().amax(dim=0)
         if REDUCIBLE_LOSS in names:
-            target_obs = self.networks.target_encoder(rows.obs) if self.encoder else obs
-            outputs = self.networks.targets.outputs(self.critic_inputs(rows, target_obs, m))
+            with torch.no_grad():
+                target_obs = self.networks.target_encoder(rows.obs) if self.encoder else obs
+                outputs = self.networks.targets.outputs(self.critic_inputs(rows, target_obs, m))
             target_errors = self.values_of_taken(outputs, rows, m) - target
             found[REDUCIBLE_LOSS] = (errors.square() - target_errors.square()).mean(dim=0)
         return found

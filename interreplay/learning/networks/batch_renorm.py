@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.networks.batched_layers import Networks, affine
+from interreplay.learning.networks.batched_layers import Networks
 from interreplay.learning.networks.between_layers import Dropped
 from interreplay.learning.networks.layers import BatchedMLP
+from interreplay.learning.networks.products import affine
 
 
 class BatchRenorm(nn.Module):
@@ -47,10 +48,20 @@ class BatchRenorm(nn.Module):
             ones.fill_(1.0)
             zeros.fill_(0.0)
 
-    def frozen(self, rows: Tensor, network: int) -> Tensor:
-        """Return rows ``(n, width)`` of one network normalized by the running statistics."""
-        learned = self.scale[network], self.bias[network]
-        return nn.functional.batch_norm(rows, self.mean[network], self.variance[network], *learned, eps=self.eps)
+    def by_running(self, rows: Tensor, network: int, frozen: bool = False) -> Tensor:
+        """Return rows ``(n, width)`` of one network normalized by the running statistics.
+
+        Args:
+            rows: n rows.
+            network: Number of the network.
+            frozen: Whether scale and bias are constants.
+        """
+        scale = self.scale[network]
+        bias = self.bias[network]
+        if frozen:
+            scale = scale.detach()
+            bias = bias.detach()
+        return nn.functional.batch_norm(rows, self.mean[network], self.variance[network], scale, bias, eps=self.eps)
 
     def training_pass(self, rows: Tensor, network: int, warm: Tensor) -> Tensor:
         """Return rows ``(n, width)`` of one network normalized by their own statistics, and count them in.
@@ -127,21 +138,26 @@ class RenormedMLP(BatchedMLP):
             rows: Inputs of all networks, or blocks of their columns.
             dropped: None; there is no dropout here.
             networks: Numbers of the networks that run; None for all.
-            frozen: Without effect; the caller selects the parameters that receive gradients.
+            frozen: Whether parameters are constants: only the rows receive gradients.
             training: Whether this is a training pass, which changes the running statistics.
         """
         if not isinstance(rows, Tensor):
             rows = torch.cat(list(rows), dim=1)
         warm = self.trained >= self.warm_up
         which = range(self.count) if networks is None else networks
-        found = torch.stack([self._renormed(network, rows, training, warm) for network in which])
+        found = torch.stack([self._renormed(network, rows, training, warm, frozen) for network in which])
         self.trained += int(training)
         return found
 
-    def _renormed(self, network: int, rows: Tensor, training: bool, warm: Tensor) -> Tensor:
+    def _renormed(self, network: int, rows: Tensor, training: bool, warm: Tensor, frozen: bool) -> Tensor:
         last = len(self.weights) - 1
-        for i, (norm, weight, bias) in enumerate(zip(self.norms, self.weights, self.biases, strict=True)):
-            rows = norm.training_pass(rows, network, warm) if training else norm.frozen(rows, network)
-            rows = affine(rows, weight[network], bias[network], self.matrix_dtype if 0 < i < last else None)
+        for i, norm in enumerate(self.norms):
+            weight = self.weights[i][network]
+            bias = self.biases[i][network]
+            if frozen:
+                weight = weight.detach()
+                bias = bias.detach()
+            rows = norm.training_pass(rows, network, warm) if training else norm.by_running(rows, network, frozen)
+            rows = affine(rows, weight, bias, self.matrix_dtype if 0 < i < last else None)
             rows = getattr(torch, self.activation)(rows) if i < last else rows
         return rows

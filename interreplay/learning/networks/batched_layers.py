@@ -11,79 +11,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from interreplay.learning.networks.between_layers import BetweenLayers, Dropped
+from interreplay.learning.networks.products import affine, bias_gradient, input_gradient, weight_gradient
 
 Networks = Sequence[int] | Tensor
 """Numbers of some of the networks; a tensor ``(k,)`` on a GPU, where reading them would wait for the device."""
-
-
-def product(a: Tensor, b: Tensor, dtype: torch.dtype | None, out: Tensor | None = None) -> Tensor:
-    """Return a·b ``(..., n, out)`` in the type of `a`, computed in `dtype` if one is given."""
-    multiply = torch.mm if a.ndim == 2 else torch.matmul
-    if dtype is None:
-        return multiply(a, b, out=out)
-    found = multiply(a.to(dtype), b.to(dtype))
-    return found.to(a.dtype) if out is None else out.copy_(found)
-
-
-def affine(inputs: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return inputs·weight + bias.
-
-    Args:
-        inputs: ``(..., n, in)``.
-        weight: ``(..., in, out)``.
-        bias: ``(..., 1, out)``.
-        dtype: Type of the product; None for the type of the inputs.
-
-    Returns:
-        ``(..., n, out)``.
-    """
-    if weight.shape[-1] == 1:
-        if weight.ndim == 2:
-            return torch.addmv(bias[0], inputs, weight[:, 0]).unsqueeze(1)
-        return torch.sum(inputs * weight.mT, dim=-1, keepdim=True).add_(bias)
-    if dtype is not None:
-        return product(inputs, weight, dtype).add_(bias)
-    return torch.addmm(bias, inputs, weight) if inputs.ndim == 2 else torch.baddbmm(bias, inputs, weight)
-
-
-def weight_gradient(inputs: Tensor, gradient: Tensor, dtype: torch.dtype | None, out: Tensor) -> None:
-    """Compute the gradient of a layer's weights.
-
-    Args:
-        inputs: The layer's inputs ``(..., n, in)``.
-        gradient: Gradient of its outputs ``(..., n, out)``.
-        dtype: Type of the product; None for the type of the inputs.
-        out: Receives the result ``(..., in, out)``.
-    """
-    if gradient.shape[-1] > 1:
-        product(inputs.mT, gradient, dtype, out=out)
-    elif gradient.ndim == 2:
-        torch.mv(inputs.t(), gradient[:, 0], out=out[:, 0])
-    else:
-        torch.sum(inputs * gradient, dim=-2, out=out.squeeze(-1))
-
-
-def input_gradient(gradient: Tensor, weight: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Return the gradient of a layer's inputs ``(..., n, in)`` from the gradient of its outputs ``(..., n, out)``."""
-    if gradient.shape[-1] == 1:
-        return torch.matmul(gradient, weight.mT)
-    if weight.shape[-2] < weight.shape[-1]:
-        # With few inputs, a product with the inputs as its rows is faster than with the inputs as its columns.
-        return product(weight, gradient.mT, dtype).mT
-    return product(gradient, weight.mT, dtype)
-
-
-def bias_gradient(gradient: Tensor, out: Tensor) -> None:
-    """Compute the gradient of a layer's biases.
-
-    Args:
-        gradient: Gradient of its outputs ``(..., n, out)``.
-        out: Receives the sums over the rows ``(..., 1, out)``.
-    """
-    if gradient.ndim == 2 and gradient.shape[1] > 1:  # a product takes half the time of a sum on the processor
-        torch.mm(gradient.new_ones(1, len(gradient)), gradient, out=out)
-    else:
-        torch.sum(gradient, dim=-2, keepdim=True, out=out)
 
 
 class Member(NamedTuple):
@@ -93,11 +24,24 @@ class Member(NamedTuple):
         weights: ``(in, out)`` of every layer, or ``(m, in, out)``.
         biases: ``(1, out)`` of every layer, or ``(m, 1, out)``.
         norms: γ and β ``(out,)`` of every hidden layer, or ``(m, 1, out)``; empty without layer normalization.
+        transposed: The weights, transposed.
+        column: Weight ``(in,)``, bias ``(1,)`` of a last layer with one output; None for others and for all networks.
     """
 
     weights: Sequence[Tensor]
     biases: Sequence[Tensor]
-    norms: Sequence[tuple[Tensor, Tensor]] = ()
+    norms: Sequence[tuple[Tensor, Tensor]]
+    transposed: Sequence[Tensor]
+    column: tuple[Tensor, Tensor] | None
+
+    @classmethod
+    def of(
+        cls, weights: Sequence[Tensor], biases: Sequence[Tensor], norms: Sequence[tuple[Tensor, Tensor]] = ()
+    ) -> Member:
+        """Return a member with the views that passes need."""
+        last = weights[-1]
+        column = (last[:, 0], biases[-1][0]) if last.ndim == 2 and last.shape[1] == 1 else None
+        return cls(weights, biases, norms, [weight.mT for weight in weights], column)
 
 
 class LayerViews:
@@ -141,7 +85,7 @@ class LayerViews:
                 norms.append((scale[i], shift[i]) if self.at_once else (scale[i][0], shift[i][0]))
             own_weights = [values[i] for values in split[0]]
             own_biases = [values[i] for values in split[1]]
-            self.members.append(Member(own_weights, own_biases, norms))
+            self.members.append(Member.of(own_weights, own_biases, norms))
 
     def version(self) -> int:
         """Return how many changes in place the parameters have seen."""
@@ -166,7 +110,7 @@ class LayerViews:
         index = slice(0, len(networks)) if first else networks
         whole = self.members[0]
         norms = [(scale[index], shift[index]) for scale, shift in whole.norms]
-        found.members = [Member([w[index] for w in whole.weights], [b[index] for b in whole.biases], norms)]
+        found.members = [Member.of([w[index] for w in whole.weights], [b[index] for b in whole.biases], norms)]
         return found
 
     def empty_like(self) -> LayerViews:
@@ -260,9 +204,15 @@ class ForwardPass:
                     values = self.between[number][i].forward(values)
                 values = self._activation.forward(values)
                 inputs.append(values)
-            outputs.append(affine(values, member.weights[hidden], member.biases[hidden], None))
+            if member.column is None:
+                outputs.append(affine(values, member.weights[hidden], member.biases[hidden], None))
+            else:
+                outputs.append(torch.addmv(member.column[1], values, member.column[0]).unsqueeze(1))
             self.inputs.append(inputs)
-        self.outputs = outputs[0].view(views.count, len(rows), -1) if len(outputs) == 1 else torch.stack(outputs)
+        if views.at_once:
+            self.outputs = outputs[0]
+        else:
+            self.outputs = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)
 
     def backward(
         self, gradients: Tensor, into: LayerViews | None = None, columns: slice | None = None
@@ -278,8 +228,9 @@ class ForwardPass:
             Gradients of these columns ``(n, k)``, or None.
         """
         of_rows = None if columns is None else torch.zeros_like(self.rows[:, columns])
+        ones = self.rows.new_ones(1, len(self.rows))
         for number, gradient in enumerate(self.views.split(gradients)):
-            weights = self.views.members[number].weights
+            transposed = self.views.members[number].transposed
             inputs = self.inputs[number]
             between = self.between[number] if self.between else []
             found = None if into is None else into.members[number]
@@ -288,19 +239,19 @@ class ForwardPass:
                 gradient = gradient.index_select(0, which)
                 inputs = [inputs[0], *[values.index_select(0, which) for values in inputs[1:]]]
                 between = [each.rows(which) for each in between]
-            for i in reversed(range(len(weights))):
+            for i in reversed(range(self.views.depth)):
                 if found is not None:
                     weight_gradient(inputs[i], gradient, self.dtypes[i], out=found.weights[i])
-                    bias_gradient(gradient, out=found.biases[i])
+                    bias_gradient(gradient, ones, out=found.biases[i])
                 if i == 0:
                     break
-                gradient = input_gradient(gradient, weights[i], self.dtypes[i])
+                gradient = input_gradient(gradient, transposed[i], self.dtypes[i])
                 gradient = self._activation.backward(gradient, inputs[i])
                 if between:
                     norms = found.norms[i - 1] if found is not None and found.norms else None
                     gradient = between[i - 1].backward(gradient, norms)
             if of_rows is not None:
-                values = input_gradient(gradient, weights[0][..., columns, :], None)
+                values = input_gradient(gradient, transposed[0][..., columns], None)
                 if which is not None:
                     of_rows.index_add_(0, which, values)
                 else:

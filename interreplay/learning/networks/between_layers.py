@@ -108,8 +108,9 @@ class BetweenLayers:
         scale, shift = self._norm
         eps = EPS if self._dropped is None else EPS * self._keep**2
         of_one_network = scale.ndim == 1
-        weights = (scale, shift) if of_one_network else (None, None)
-        outputs, self._mean, self._inverse = torch.native_layer_norm(values, [values.shape[-1]], *weights, eps)
+        weight = scale if of_one_network else None
+        bias = shift if of_one_network else None
+        outputs, self._mean, self._inverse = torch.native_layer_norm(values, [values.shape[-1]], weight, bias, eps)
         self._values = values
         return outputs if of_one_network else torch.addcmul(shift, outputs, scale)
 

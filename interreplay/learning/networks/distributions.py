@@ -38,17 +38,8 @@ class SquashedGaussian(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return actions ``(n, d)`` and log π ``(n,)`` for parameters ``(n, 2d)`` and noise ``(n, d)``."""
-        mean, given_log_std = parameters.chunk(2, dim=-1)
-        log_std = given_log_std.clamp(*LOG_STD_RANGE)
-        spread = log_std.exp().mul_(noise)
-        raw = mean + spread
-        actions = torch.tanh(raw)
-        # 2·(softplus(−2u) + u) − log σ − ½ε², less the constants
-        squash = torch.sub(raw, nn.functional.softplus(raw, beta=-2.0), alpha=2.0)
-        terms = torch.sub(squash + squash, log_std).addcmul_(noise, noise, value=-0.5)
-        constant = 2.0 * math.log(2.0) + 0.5 * math.log(2.0 * math.pi)
-        log_probs = terms.sum(dim=-1).sub_(constant * noise.shape[-1])
-        ctx.save_for_backward(actions, spread, log_std.eq(given_log_std))
+        actions, log_probs, spread, inside = squashed_gaussian(parameters, noise)
+        ctx.save_for_backward(actions, spread, inside)
         return actions, log_probs
 
     @staticmethod
@@ -72,7 +63,25 @@ def sample_squashed_gaussian(parameters: Tensor, noise: Tensor) -> SquashedGauss
         parameters: [μ; log σ] ``(n, 2d)``, log σ before it is clamped to `LOG_STD_RANGE`.
         noise: ε ``(n, d)``, standard normal.
     """
-    return SquashedGaussianSample(*SquashedGaussian.apply(parameters, noise))
+    if torch.is_grad_enabled():
+        return SquashedGaussianSample(*SquashedGaussian.apply(parameters, noise))
+    actions, log_probs, *_ = squashed_gaussian(parameters, noise)
+    return SquashedGaussianSample(actions, log_probs)
+
+
+def squashed_gaussian(parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return actions ``(n, d)``, log π ``(n,)``, σ·ε ``(n, d)``, and where log σ was not clamped ``(n, d)``."""
+    mean, given_log_std = parameters.chunk(2, dim=-1)
+    log_std = given_log_std.clamp(*LOG_STD_RANGE)
+    spread = log_std.exp().mul_(noise)
+    raw = mean + spread
+    actions = torch.tanh(raw)
+    # 2·(softplus(−2u) + u) − log σ − ½ε², less the constants
+    squash = torch.sub(raw, nn.functional.softplus(raw, beta=-2.0), alpha=2.0)
+    terms = torch.sub(squash + squash, log_std).addcmul_(noise, noise, value=-0.5)
+    constant = 2.0 * math.log(2.0) + 0.5 * math.log(2.0 * math.pi)
+    log_probs = terms.sum(dim=-1).sub_(constant * noise.shape[-1])
+    return actions, log_probs, spread, log_std.eq(given_log_std)
 
 
 class Family(ABC):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from interreplay.learning.networks.batched_layers import (
     BatchedLayers,
     ForwardPass,
+    LayerViews,
     Networks,
     ParameterMemory,
     PassSettings,
@@ -109,9 +110,10 @@ class BatchedMLP(nn.Module):
         """
         blocks = (rows,) if isinstance(rows, Tensor) else tuple(rows)
         parts = self._parts()
-        views = self._memory.views(*parts)
+        exported = torch.compiler.is_compiling()  # programs contain neither our function of autograd nor cached views
+        views = LayerViews(*parts) if exported else self._memory.views(*parts)
         settings = PassSettings(self.matrix_dtype, self.activation, 1.0 - self.dropout, dropped, networks, frozen)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not exported:
             parameters = [] if frozen else [parameter for part in parts for parameter in part]
             return BatchedLayers.apply(self._memory, views, settings, len(blocks), *blocks, *parameters)
         whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
@@ -119,7 +121,10 @@ class BatchedMLP(nn.Module):
 
     def _parts(self) -> list[list[nn.Parameter]]:
         """Return weights, biases, scales and shifts."""
-        return [list(part._parameters.values()) for part in (self.weights, self.biases, self.scales, self.shifts)]
+        parts: list[Any] = []
+        for part in (self.weights, self.biases, self.scales, self.shifts):
+            parts.append(list(part._parameters.values()))
+        return parts
 
 
 class MLP(BatchedMLP):
@@ -137,18 +142,25 @@ class MLP(BatchedMLP):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Map ``(n, sizes[0])`` to ``(n, sizes[-1])``."""
-        if self.in_numpy:
-            weights, biases, *_ = self._parts()
-            if is_small([*weights, *biases], self.matrix_dtype):
-                return self._run_small(rows, weights, biases)
-        return self.outputs(rows).squeeze(0)
-
-    def _run_small(self, rows: Tensor, weights: list[nn.Parameter], biases: list[nn.Parameter]) -> Tensor:
-        if self._small is None or not self._small.is_of(weights):
-            self._small = SmallNetwork(weights, biases, self.activation)
+        small = self.small_network()
+        if small is None:
+            return self.outputs(rows).squeeze(0)
         if torch.is_grad_enabled():
-            return SmallLayers.apply(self._small, rows, *weights, *biases)
-        return torch.from_numpy(self._small.forward(rows.numpy())[-1])
+            return SmallLayers.apply(small, rows, *self.weights, *self.biases)
+        return torch.from_numpy(small.forward(rows.numpy())[-1])
+
+    def small_network(self) -> SmallNetwork | None:
+        """Return the network in numpy, or None if it does not run in numpy."""
+        if not self.in_numpy or self.matrix_dtype is not None or torch.compiler.is_compiling():
+            return None
+        if self._small is None or not self._small.is_current(self.activation):
+            weights, biases, *_ = self._parts()
+            self._small = SmallNetwork(weights, biases, self.activation) if is_small([*weights, *biases]) else None
+        return self._small
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        self._small = None  # the parameters can be on another device afterwards
+        return super()._apply(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_small": None}  # arrays of a copy would not share its memory

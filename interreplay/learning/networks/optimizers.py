@@ -109,6 +109,12 @@ class FlatAdam(FastAdam):
         for parameter, value, piece in zip(params, self._values, self.pieces, strict=True):
             parameter.data, parameter.grad = value, piece
 
+    def apply_pieces(self) -> None:
+        """Take one step down the gradients in `pieces`."""
+        for parameter, piece in zip(self.param_groups[0]["params"], self.pieces, strict=True):
+            parameter.grad = piece
+        self.apply()
+
     def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
         parameters = self.param_groups[0]["params"]
         for parameter, value, piece in zip(parameters, self._values, self.pieces, strict=True):

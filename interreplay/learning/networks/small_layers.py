@@ -30,12 +30,14 @@ class SmallNetwork:
     def __init__(self, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: str):
         self.weights = [weight.detach().numpy()[0] for weight in weights]
         self.biases = [bias.detach().numpy()[0, 0] for bias in biases]
+        self._given = list(weights)
         self._addresses = [weight.data_ptr() for weight in weights]
+        self._activation = activation
         self._tanh = activation == "tanh"
 
-    def is_of(self, weights: Sequence[Tensor]) -> bool:
-        """Return whether the arrays share the memory of `weights`; False after a module was moved or copied."""
-        return self._addresses == [weight.data_ptr() for weight in weights]
+    def is_current(self, activation: str) -> bool:
+        """Return whether the arrays still share the memory of the parameters; False after a module was moved."""
+        return self._activation == activation and self._addresses == [weight.data_ptr() for weight in self._given]
 
     def forward(self, rows: np.ndarray) -> list[np.ndarray]:
         """Return the inputs of every layer for rows ``(n, in)``, and the outputs ``(n, out)`` at the end."""
@@ -99,7 +101,7 @@ class SmallLayers(torch.autograd.Function):
         return None, rows, *[torch.from_numpy(values) for values in found]
 
 
-def is_small(parameters: Sequence[Tensor], matrix_dtype: torch.dtype | None) -> bool:
-    """Return whether a network is on the processor, has at most `SMALL` parameters and products of one type."""
+def is_small(parameters: Sequence[Tensor]) -> bool:
+    """Return whether a network is on the processor and has at most `SMALL` parameters."""
     on_processor = all(parameter.device.type == "cpu" for parameter in parameters)
-    return on_processor and matrix_dtype is None and sum(parameter.numel() for parameter in parameters) <= SMALL
+    return on_processor and sum(parameter.numel() for parameter in parameters) <= SMALL

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.exploration import EpsilonGreedy
-from interreplay.learning.networks.optimizers import CenteredRMSprop, FastAdam
+from interreplay.learning.networks.optimizers import CenteredRMSprop, FastAdam, FlatAdam
+from interreplay.learning.networks.small_layers import SmallNetwork, is_small
 from interreplay.learning.update import (
     CRITIC_LOSS,
     LARGEST_ERROR,
@@ -23,7 +24,10 @@ from interreplay.learning.update import (
     mean_over_views,
     repeat_for_views,
     view_tensors,
+    views,
 )
+from interreplay.learning.value.small_values import SmallBatch, small_td_step
+from interreplay.learning.value.streams import OneStream
 from interreplay.learning.value.value_heads import Mean
 from interreplay.learning.value.value_settings import DQNSettings
 from interreplay.transitions import Transitions
@@ -92,6 +96,9 @@ class DQNUpdate(Update):
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions
+        small = self.small_networks()
+        if small is not None and batch.critic_loss is None and "views_obs" not in rows.extras:
+            return self.small_update(batch, *small)
         target = self.target(rows, rng)
         obs, m = view_tensors(rows, self.networks.encoder, "obs")
         outputs = self.layers.outputs(obs, self.layers.draw_noise(rng))
@@ -107,6 +114,30 @@ class DQNUpdate(Update):
         metrics = torch.stack([loss.detach(), values.mean(), errors.abs().mean()])
         return UpdateResult(errors, metrics, self.scores(self.scores_wanted, errors))
 
+    def small_networks(self) -> tuple[SmallNetwork, SmallNetwork] | None:
+        """Return network and target network in numpy if `small_td_step` computes this update, else None."""
+        if not isinstance(self.optimizers["q"], FlatAdam) or not isinstance(self.head, Mean) or self.encoder:
+            return None
+        if self.grad_clip is not None and self.grad_clip_by != "global_norm":
+            return None
+        online = self.layers.body.small_network()
+        target = self.target_layers.body.small_network()
+        return None if online is None or target is None else (online, target)
+
+    @torch.no_grad()
+    def small_update(self, batch: SampleLike, online: SmallNetwork, target: SmallNetwork) -> UpdateResult:
+        """Learn from a batch as `update` does, in numpy."""
+        rows = batch.transitions
+        obs, next_obs, _ = views(rows, self.networks.encoder)
+        assert rows.discounts is not None
+        columns = (obs, next_obs, rows.actions, rows.rewards, rows.discounts, critic_weights(batch, rows.rewards))
+        arrays = SmallBatch(*[column.numpy() for column in columns])
+        adam: Any = self.optimizers["q"]
+        found, means = small_td_step(arrays, online, target, adam, self.head, self.double, self.grad_clip)
+        self.move_targets()
+        errors = torch.from_numpy(found)
+        return UpdateResult(errors, torch.from_numpy(means), self.scores(self.scores_wanted, errors))
+
     def minimize(self, loss: Tensor) -> None:
         """Take one step of the optimizer down the gradient of a loss."""
         for parameter in self.parameters:
@@ -120,6 +151,8 @@ class DQNUpdate(Update):
         """Return the optimizer "Adam" or "RMSprop" of the parameters."""
         if name == "RMSprop":
             return CenteredRMSprop(self.parameters, lr, eps=eps)
+        if isinstance(self.layers, OneStream) and not self.encoder and is_small(self.parameters):
+            return FlatAdam(self.parameters, lr, eps=eps)
         return FastAdam(self.parameters, lr, eps=eps)
 
     def taken(self, rows: Transitions, m: int) -> Tensor:

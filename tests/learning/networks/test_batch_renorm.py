@@ -72,15 +72,15 @@ def test_during_warm_up_it_is_batch_normalization_and_frozen_with_the_running_st
     assert torch.equal(norm.training_pass(rows, 1, warm=torch.tensor(False)), expected)
     before = copy.deepcopy(norm)
     by_hand = (rows - norm.mean[1]) / (norm.variance[1] + 1e-3).sqrt() * norm.scale[1] + norm.bias[1]
-    torch.testing.assert_close(norm.frozen(rows, 1), by_hand)
-    torch.testing.assert_close(norm.frozen(rows[:1], 1), by_hand[:1])
+    torch.testing.assert_close(norm.by_running(rows, 1), by_hand)
+    torch.testing.assert_close(norm.by_running(rows[:1], 1), by_hand[:1])
     assert all(torch.equal(a, b) for a, b in zip(norm.state_dict().values(), before.state_dict().values(), strict=True))
 
 
 def test_a_batch_like_the_running_statistics_is_normalized_by_them():
     """r and d undo the batch's own statistics: renormalized and frozen passes agree, whatever the batch."""
     norm, rows = made(0.5, 2.0)
-    frozen = norm.frozen(rows, 0)
+    frozen = norm.by_running(rows, 0)
     torch.testing.assert_close(norm.training_pass(rows, 0, warm=torch.tensor(True)), frozen)
 
 
