@@ -47,7 +47,7 @@ _MODULES = {
     "TrainedPolicy": "acting.trained_policy",
     "Transitions": "transitions",
     "load_policy": "acting.stored_policy",
-    "log_to": "rllib.run.algorithm_log",
+    "log_to": "experiments.training.algorithm_log",
 }
 
 

@@ -51,7 +51,7 @@ def page(
     parts = [_section(section, tables, figures[section.algorithm], styles, charts) for section in sections]
     links = [*(section.algorithm for section in sections), "Runs", "Method"]
     content = [*parts, _runs(tables["runs"], folder), _method(tables["scale"])]
-    package = files("interreplay.analysis")
+    package = files("interreplay.experiments.report")
     return Template((package / "page.html").read_text()).substitute(
         title=html.escape(title),
         lead=_lead(runs, sections, tables["runs"]),
