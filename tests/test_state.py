@@ -117,7 +117,7 @@ def test_headers_that_do_not_fit_the_file_are_named(tmp_path, change):
 
 
 def test_containers_and_scalars_keep_their_types(tmp_path):
-    state = {"steps": {0: (1, [np.float32(0.1)]), 7: {"x": np.bool_(True)}}, "none": (), "big": 2**100}
+    state = {"steps": {0: (1, [np.float32(0.1)]), 7: {"x": np.bool_(True)}}, "none": (), "big": 2**100, "bytes": b"\x00a"}
     state_files.save(tmp_path, state)
     found = state_files.load(tmp_path)
     assert found == state and type(found["steps"][0][1][0]) is np.float32

@@ -42,8 +42,8 @@ def stored_config(config: Any) -> dict[str, Any]:
     settings = {}
     not_stored = []
     for name, value in vars(config).items():
-        derived = name in DERIVED or isinstance(value, ConfiguredEpsilon)
-        if derived or (name in defaults and _equal(value, defaults[name])):
+        derived = name in DERIVED or name not in defaults or isinstance(value, ConfiguredEpsilon)
+        if derived or _equal(value, defaults[name]):
             continue
         try:
             settings[name] = _as_plain(config, name, value)

@@ -42,7 +42,7 @@ def save(directory: str | Path, state: Any) -> None:
 
     Args:
         directory: The folder, created if it does not exist.
-        state: Nested dicts, lists and tuples of arrays, tensors and plain values. Keys of dicts are strings or
+        state: Nested dicts, lists and tuples of arrays, tensors, bytes and plain values. Keys of dicts are strings or
             integers.
 
     Raises:
@@ -89,6 +89,10 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
     if isinstance(value, list | tuple):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [encode(item, arrays, f"{place}/{number}") for number, item in enumerate(value)]}
+    kind = "scalar" if isinstance(value, np.generic) else "array"
+    if isinstance(value, bytes):
+        kind = "bytes"
+        value = np.frombuffer(value, np.uint8)
     if isinstance(value, Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray | np.generic):
@@ -96,7 +100,7 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
         if name in arrays:
             raise TypeError(f"{name} names two arrays; keys of a state must differ as text")
         arrays[name] = np.asarray(value)
-        return {"scalar" if isinstance(value, np.generic) else "array": name}
+        return {kind: name}
     if value is None or isinstance(value, bool | int | float | str):
         return {"value": value}
     raise TypeError(f"{place.lstrip('/')} is a {type(value).__name__}; expected an array or a plain value")
@@ -122,9 +126,11 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
         return array(content)
     if kind == "scalar":
         return array(content)[()]
+    if kind == "bytes":
+        return array(content).tobytes()
     if kind == "value":
         return content
-    raise ValueError(f"{kind!r} is not a kind of value; expected dict, items, list, tuple, array, scalar or value")
+    raise ValueError(f"{kind!r} is not a kind of value")
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
