@@ -114,7 +114,7 @@ def read_yaml(path: Path, shown: str) -> Any:
         UsageError: It cannot be read.
     """
     try:
-        return yaml.safe_load(path.read_text())
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"{shown} cannot be read: {' '.join(str(error).split())}") from None
 
