@@ -68,12 +68,7 @@ def make_parser() -> OneLineParser:
         default=Path("results"),
         help="where results go (default: %(default)s)",
     )
-    add(
-        "--num_cpus",
-        type=whole(1),
-        metavar="N",
-        help="CPUs that Ray hands out (default: all, or more if one trial requests more)",
-    )
+    add("--num_cpus", type=whole(1), metavar="N", help="CPUs for Ray (default: all, or what a trial requests)")
     add("--resume", action="store_true", help="go on with the experiment of this name, as it was begun")
     add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
     add("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
