@@ -62,6 +62,13 @@ def test_arrays(tmp_path, name, kind):
     assert np.array_equal(found, ARRAYS[name])
 
 
+def test_the_order_in_memory_is_kept(tmp_path):
+    tensor = torch.arange(2.0 * 3 * 4 * 5).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    state_files.save(tmp_path, {"a": tensor})
+    found = torch.from_numpy(state_files.load(tmp_path)["a"])
+    assert torch.equal(found, tensor) and found.stride() == tensor.stride()
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_values(tmp_path, name):
     state_files.save(tmp_path, {"value": PLAIN[name]})
@@ -117,7 +124,8 @@ def test_headers_that_do_not_fit_the_file_are_named(tmp_path, change):
 
 
 def test_containers_and_scalars_keep_their_types(tmp_path):
-    state = {"steps": {0: (1, [np.float32(0.1)]), 7: {"x": np.bool_(True)}}, "none": (), "big": 2**100, "bytes": b"\x00a"}
+    state = {"steps": {0: (1, [np.float32(0.1)]), 7: {"x": np.bool_(True)}}, "none": (), "big": 2**100}
+    state["bytes"] = b"\x00a"
     state_files.save(tmp_path, state)
     found = state_files.load(tmp_path)
     assert found == state and type(found["steps"][0][1][0]) is np.float32

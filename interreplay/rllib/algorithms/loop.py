@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
-from ray.rllib.core import COMPONENT_EVAL_ENV_RUNNER, DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_EVAL_ENV_RUNNER, COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import (
     ALL_MODULES,
@@ -245,6 +245,8 @@ class TrainingLoop(Shell):
     def set_state(self, state: dict[str, Any]) -> None:
         # RLlib would give the runner of evaluations the state of the one that trains.
         evaluation = state.get(COMPONENT_EVAL_ENV_RUNNER)
+        if COMPONENT_METRICS_LOGGER in state:  # RLlib reads the number of env steps before it restores it
+            self.metrics.set_state(state[COMPONENT_METRICS_LOGGER])
         super().set_state({name: part for name, part in state.items() if name != COMPONENT_EVAL_ENV_RUNNER})
         if evaluation is not None and self.eval_env_runner:
             self.eval_env_runner.set_state(evaluation)

@@ -99,11 +99,24 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
         name = place.lstrip("/") or "array"
         if name in arrays:
             raise TypeError(f"{name} names two arrays; keys of a state must differ as text")
-        arrays[name] = np.asarray(value)
-        return {kind: name}
+        array = np.asarray(value)
+        axes = _memory_order(array)
+        arrays[name] = array.transpose(axes)
+        return {kind: name} if axes == sorted(axes) else {kind: name, "axes": axes}
     if value is None or isinstance(value, bool | int | float | str):
         return {"value": value}
     raise TypeError(f"{place.lstrip('/')} is a {type(value).__name__}; expected an array or a plain value")
+
+
+def _memory_order(array: np.ndarray) -> list[int]:
+    """Return the axes of an array in the order of its memory; those of an array with gaps as they are.
+
+    Tensors of convolutions have their channels last in memory. Optimizers compute other roundings in another order.
+    """
+    axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+    if array.flags.c_contiguous or not array.transpose(axes).flags.c_contiguous:
+        return list(range(array.ndim))
+    return axes
 
 
 def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
@@ -113,7 +126,8 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
         node: The JSON.
         array: Returns an array by its name.
     """
-    ((kind, content),) = node.items()
+    axes = node.get("axes")
+    kind, content = next(iter(node.items()))
     if kind == "dict":
         return {key: decode(item, array) for key, item in content.items()}
     if kind == "items":
@@ -123,7 +137,7 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
     if kind == "tuple":
         return tuple(decode(item, array) for item in content)
     if kind == "array":
-        return array(content)
+        return array(content) if axes is None else array(content).transpose(np.argsort(axes))
     if kind == "scalar":
         return array(content)[()]
     if kind == "bytes":

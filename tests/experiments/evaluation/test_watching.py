@@ -49,6 +49,11 @@ def stock(tmp_path_factory):
     return folder
 
 
+def trusted_options(*arguments, **options):
+    """Options that also load the pickles of RLlib's own algorithms."""
+    return PlaybackOptions(*arguments, trusted=True, **options)
+
+
 @pytest.fixture(params=["trained", pytest.param("stock", marks=pytest.mark.slow)])
 def checkpoint(request):
     return request.getfixturevalue(request.param)
@@ -57,18 +62,18 @@ def checkpoint(request):
 def test_episodes_until_enough(checkpoint):
     assert find(checkpoint.parent) == find(checkpoint) == [checkpoint]
     told = []
-    seen = watch(checkpoint, PlaybackOptions("SAC", episodes=3), told.append)
+    seen = watch(checkpoint, trusted_options("SAC", episodes=3), told.append)
     assert seen.episodes == told and len(told) == 3
     assert all(0 < e.ret <= 10 * e.length for e in told), "10 for every step upright, less what speed costs"
-    assert sum(e.length for e in watch(checkpoint, PlaybackOptions(steps=20)).episodes) >= 20
-    assert len(watch(checkpoint, PlaybackOptions(steps=10_000, episodes=1)).episodes) == 1
+    assert sum(e.length for e in watch(checkpoint, trusted_options(steps=20)).episodes) >= 20
+    assert len(watch(checkpoint, trusted_options(steps=10_000, episodes=1)).episodes) == 1
 
 
 def test_a_seed_says_what_is_played(checkpoint):
-    first, again, other = (watch(checkpoint, PlaybackOptions(episodes=3, seed=s)).episodes for s in (5, 5, 6))
+    first, again, other = (watch(checkpoint, trusted_options(episodes=3, seed=s)).episodes for s in (5, 5, 6))
     assert first == again
     assert first[1:] == other[:2], "episode i begins from seed + i"
-    assert len({e.ret for e in watch(checkpoint, PlaybackOptions(episodes=3)).episodes}) == 3, "they differ without one"
+    assert len({e.ret for e in watch(checkpoint, trusted_options(episodes=3)).episodes}) == 3, "they differ without one"
 
 
 def test_the_last_line(trained):
@@ -83,7 +88,7 @@ def test_the_last_line(trained):
 def test_a_video_has_a_frame_for_every_step(checkpoint, tmp_path):
     from PIL import Image
 
-    seen = watch(checkpoint, PlaybackOptions(episodes=2, seed=1, video=tmp_path / "a.gif"))
+    seen = watch(checkpoint, trusted_options(episodes=2, seed=1, video=tmp_path / "a.gif"))
     steps = sum(e.length for e in seen.episodes)
     with Image.open(tmp_path / "a.gif") as film:
         assert (film.n_frames, film.size) == (steps, (320, 320))
@@ -137,7 +142,7 @@ def test_a_dataset_of_nested_observations(tmp_path, monkeypatch):
 def test_a_dataset_holds_what_the_environment_was_given(checkpoint, tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    seen = watch(checkpoint, PlaybackOptions(episodes=2, seed=1, dataset="pendulum/test-v0"))
+    seen = watch(checkpoint, trusted_options(episodes=2, seed=1, dataset="pendulum/test-v0"))
     dataset = minari.load_dataset("pendulum/test-v0")
     assert f"{dataset.total_episodes} episodes, {dataset.total_steps} steps" in seen.summary()
     for i, episode in enumerate(dataset.iterate_episodes()):
@@ -153,9 +158,9 @@ def test_a_dataset_holds_what_the_environment_was_given(checkpoint, tmp_path, mo
             assert env.action_space.contains(action.astype(np.float32)) and np.abs(episode.actions).max() <= 1
             obs = env.step(action)[0]
     with pytest.raises(UsageError, match="there is such a dataset already"):
-        watch(checkpoint, PlaybackOptions(episodes=1, dataset="pendulum/test-v0"))
+        watch(checkpoint, trusted_options(episodes=1, dataset="pendulum/test-v0"))
     with pytest.raises(UsageError, match="'no name' is not a valid dataset name"):
-        watch(checkpoint, PlaybackOptions(episodes=1, dataset="no name"))
+        watch(checkpoint, trusted_options(episodes=1, dataset="no name"))
 
 
 @pytest.mark.parametrize(
