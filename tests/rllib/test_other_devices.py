@@ -32,7 +32,7 @@ RUNS = {
 ACTED = {"copy to the processor": 1}
 """What an env step waits for: the action. Priorities wait on top of that."""
 DIAGNOSED = 4
-"""Of the 74 steps between those of an iteration, in how many diagnostics look at a batch or losses are checked, at most."""
+"""Of the 74 steps between those of an iteration, in how many diagnostics or checks of losses wait, at most."""
 
 
 @pytest.fixture

@@ -156,7 +156,8 @@ def test_studies_and_the_rllib_command_take_it(folder):
 
 @pytest.mark.slow
 def test_a_study_trains_it(folder):
-    words = ["study", *(word for word in TINY[2:] if word != "--quiet"), "--envs", "Pendulum-v1", "--trainers", NAME, "--buffers", "Uniform", "--seeds", "2"]
+    flags = [word for word in TINY[2:] if word != "--quiet"]
+    words = ["study", *flags, "--envs", "Pendulum-v1", "--trainers", NAME, "--buffers", "Uniform", "--seeds", "2"]
     line, environment = [sys.executable, "-m", "interreplay", *words], os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     assert done.returncode == 0, done.stderr
