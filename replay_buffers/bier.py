@@ -8,7 +8,15 @@ from interreplay.neighborhood import KNN
 from interreplay.selection import Selector
 from interreplay.synthesis.blend import TerminationFn
 from interreplay.synthesis.coefficient import Beta
-from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, HoldOut, Preparation, QueuedGaussianProcess, schedule_named
+from interreplay.synthesis.gaussian_process import (
+    Fit,
+    Form,
+    GaussianProcess,
+    HoldOut,
+    Preparation,
+    QueuedGaussianProcess,
+    schedule_named,
+)
 
 
 class BIER(ReplayBuffer):
