@@ -39,9 +39,13 @@ class Episodes:
         ids: bool = True,
     ):
         self.rng = np.random.default_rng(seed)
-        self.obs_shape, self.obs_dtype = obs_shape, np.dtype(obs_dtype)
-        self.action_shape, self.action_dtype = action_shape, np.dtype(action_dtype)
-        self.ends, self.gaps, self.ids = ends, gaps, ids
+        self.obs_shape = obs_shape
+        self.obs_dtype = np.dtype(obs_dtype)
+        self.action_shape = action_shape
+        self.action_dtype = np.dtype(action_dtype)
+        self.ends = ends
+        self.gaps = gaps
+        self.ids = ids
         self.next_id = envs
         self.running = [(env, self.observation()) for env in range(envs)]
 

@@ -138,7 +138,7 @@ def _is_ours(kind: type) -> bool:
 
 
 def is_algorithm(name: str) -> bool:
-    """Return whether a name is that of a built-in algorithm, or could be that of a user's own."""
+    """Return whether a name is a built-in algorithm's, or could be a user's ``module:Class``."""
     return name in ALGORITHMS or ":" in name
 
 

@@ -22,7 +22,7 @@ MOST_STEPS = 2**31 - 1
 
 
 def is_minari_folder(folder: Path) -> bool:
-    """Return whether a folder is that of a dataset, or of its data."""
+    """Return whether a folder holds a dataset or its data."""
     return (folder / METADATA).is_file() or (folder / "data" / METADATA).is_file()
 
 

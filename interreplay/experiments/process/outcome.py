@@ -12,7 +12,8 @@ from typing import Any, TextIO
 
 from interreplay.errors import InterreplayError
 
-RED, GREEN = 31, 32
+RED = 31
+GREEN = 32
 """Colors of escape sequences."""
 
 

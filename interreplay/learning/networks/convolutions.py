@@ -139,7 +139,7 @@ def patch_index(places: Tensor, conv: nn.Conv2d) -> Tensor | None:
     """Return where in an image the numbers of its patches are, None for more than `MOST_IN_PATCHES`.
 
     Args:
-        places: ``(1, C, H, W)``, where each number of an image lies in memory.
+        places: ``(1, C, H, W)``, the position of each number of an image in memory.
         conv: Kernel and stride; without padding.
 
     Returns:

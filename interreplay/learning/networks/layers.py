@@ -101,7 +101,7 @@ class BatchedMLP(nn.Module):
 
         Args:
             rows: Inputs of all networks ``(n, sizes[0])``, or blocks of their columns ``(n, columns)``.
-            dropped: Dropped hidden units of each network that runs; None for none.
+            dropped: Dropped hidden units of each network that runs; None without dropout.
             networks: Numbers of the networks that run; None for all.
             frozen: Whether parameters are constants: only the rows receive gradients.
 

@@ -149,7 +149,8 @@ def elapsed_seconds(rows: list[dict[str, Any]]) -> list[float]:
         restarted = iteration <= last_iteration and seconds == number(row.get("time_since_restore"))
         if seconds < last or restarted:
             before += last
-        last, last_iteration = seconds, iteration
+        last = seconds
+        last_iteration = iteration
         found.append(before + seconds)
     return found
 
