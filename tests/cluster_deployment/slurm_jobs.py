@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import pickle
 import re
 import shutil
 import subprocess
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from interreplay.runs.state_files import arrays
 
 HOME = Path(__file__).resolve().parents[2]
 OVER = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
@@ -151,9 +152,9 @@ def steps_of_curve(run: Path) -> list[int]:
 
 def weights(run: Path, steps: int) -> dict[str, np.ndarray]:
     """The networks in the last checkpoint of a run."""
-    module = run / f"checkpoint_{steps:08d}/learner_group/learner/rl_module/default_policy/module_state.pkl"
-    with module.open("rb") as file:
-        return {name: np.asarray(values) for name, values in pickle.load(file).items()}
+    learner = ("algorithm", "learner_group", "learner")
+    networks = arrays.load(run / f"checkpoint_{steps:08d}", *learner, "rl_module", "default_policy")
+    return {name: np.asarray(values) for name, values in networks.items()}
 
 
 def assert_equal_weights(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
