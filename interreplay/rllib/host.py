@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 
 TESTED = ("2.54", "2.55", "2.56", "2.57", "2.58", "2.59", "2.60")
 """Minor versions of Ray that passed ``python -m benchmarks.versions``; docs/versions.md has the results."""
@@ -55,14 +56,14 @@ class ExactOptimizerStates(TorchLearner):
     """RLlib's learner, which restores the settings of optimizers exactly."""
 
     def _set_optimizer_state(self, state: dict[str, Any]) -> None:
-        super()._set_optimizer_state(state)
         if minor_version() >= (2, 56):
+            super()._set_optimizer_state(state)
             return
-        # Up to Ray 2.55, RLlib restores Adam's betas and the like as float32 tensors, so a resumed run differs.
+        # Up to Ray 2.55, RLlib restores Adam's betas and the like as float32 tensors, so a resumed run would differ.
         for name, saved in state.items():
-            groups = self._named_optimizers[name].param_groups
-            for group, kept in zip(groups, saved["state"]["param_groups"], strict=True):
-                group.update({key: value for key, value in kept.items() if key != "params"})
+            optimizer_state = saved["state"]
+            tensors = convert_to_torch_tensor(optimizer_state["state"], device=self._device)
+            self._named_optimizers[name].load_state_dict({**optimizer_state, "state": tensors})
 
 
 def _no_logger(config: dict[str, Any]) -> Any:
