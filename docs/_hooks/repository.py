@@ -1,8 +1,8 @@
-"""Brings pages that live elsewhere in the repository into the site, and mends links between all of them.
+"""Hooks of the documentation site: pages from elsewhere in the repository, links, and the words of inline code.
 
-A link in a page points to a file as it lies in the repository, so that it works there as well. In the site it becomes a
-link to that file's page; of one to a file that has none, such as code, only the text stays. A link to nothing is a
-warning, which ends the build.
+A link in a page points to a file of the repository, so that it also works on the host of the repository. In the site
+it becomes a link to that file's page; a link to a file without a page, such as code, becomes plain text. A link to a
+missing file is a warning, which ends the build.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ PAGES = {
 }
 PICTURES = "benchmarks/figures"
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
+CODE = re.compile(r"(<pre.*?</pre>)|<code>(.*?)</code>", re.DOTALL)
 log = logging.getLogger("mkdocs.hooks.repository")
 
 
 def on_config(config: Any) -> Any:
-    """Adds the decisions to the navigation, by their numbers, and the page on performance where there is one."""
-    if (ROOT / "docs" / "performance.md").exists():
-        config.nav.insert(10, {"Performance": "performance.md"})
-    found = {}
+    """Add the decisions to the section "Development"."""
+    decisions = []
     for path in sorted((ROOT / "docs" / "decisions").glob("*.md")):
-        found[path.read_text().splitlines()[0].removeprefix("# ").replace("`", "")] = f"decisions/{path.name}"
-    config.nav.append({"Decisions": [{title: page} for title, page in found.items()]})
+        title = path.read_text().splitlines()[0].removeprefix("# ").replace("`", "")
+        decisions.append({title: f"decisions/{path.name}"})
+    (development,) = (section["Development"] for section in config.nav if "Development" in section)
+    development.append({"Decisions": decisions})
     return config
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages and the figures that they show."""
+    """Add pages and figures from outside of docs/."""
     for source, page in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
     for picture in sorted((ROOT / PICTURES).glob("*.png")):
@@ -48,14 +49,25 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Mends the links of a page."""
-    here = page.file.src_uri
-    source = {page: source for source, page in PAGES.items()}.get(here, f"docs/{here}")
-    return LINK.sub(lambda match: mended(match, source, here), markdown)
+    """Rewrite the links of a page."""
+    place = page.file.src_uri
+    source = {page: source for source, page in PAGES.items()}.get(place, f"docs/{place}")
+    return LINK.sub(lambda match: site_link(match, source, place), markdown)
 
 
-def mended(match: re.Match[str], source: str, here: str) -> str:
-    """One link of a page: `source` is its place in the repository, `here` in the site."""
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Mark each word of inline code, so that lines never break inside of one (see docs/assets/site.css)."""
+    return CODE.sub(_with_marked_words, html)
+
+
+def site_link(match: re.Match[str], source: str, page: str) -> str:
+    """Return one link of a page as the site requires it.
+
+    Args:
+        match: The link, as `LINK` finds it.
+        source: The page's file in the repository.
+        page: The page's place in the site.
+    """
     image, text, target, anchor = match.groups()
     if not target or re.match(r"[a-z]+:", target):
         return match[0]
@@ -72,4 +84,14 @@ def mended(match: re.Match[str], source: str, here: str) -> str:
         return text
     if (ROOT / place).is_dir():
         return text
-    return f"{image}[{text}]({posixpath.relpath(found, posixpath.dirname(here) or '.')}{anchor or ''})"
+    return f"{image}[{text}]({posixpath.relpath(found, posixpath.dirname(page) or '.')}{anchor or ''})"
+
+
+def _with_marked_words(match: re.Match[str]) -> str:
+    block, code = match.groups()
+    if block:
+        return block
+    words = [f'<span class="word">{word}</span>' for word in code.split(" ") if "<" not in word]
+    if len(words) < code.count(" ") + 1:  # contains markup
+        return match[0]
+    return f"<code>{' '.join(words)}</code>"

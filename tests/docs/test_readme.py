@@ -20,7 +20,7 @@ from interreplay.experiments.flags.training_flags import make_parser, settings_f
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = [shlex.split(line) for line in re.findall(r"^\|[^|]+\| `([^`]+)` \|$", TEXT, re.MULTILINE)]
 
 
@@ -34,14 +34,16 @@ def test_the_loop_without_ray():
     rows = {"obs": rng.normal(size=(n, 3)), "actions": rng.uniform(-1, 1, (n, 1)), "rewards": rng.normal(size=n)}
     rows |= {"next_obs": rng.normal(size=(n, 3)), "terminated": np.zeros(n, bool), "truncated": np.zeros(n, bool)}
     names = rows | {"td_errors": np.ones(256), "ids": np.arange(n)}
-    exec(BLOCKS[1].replace("1_000_000", "1_000"), names)
+    (code,) = CODE.findall((ROOT / "docs" / "getting-started.md").read_text())
+    exec(code.replace("1_000_000", "1_000"), names)
     assert names["sample"].transitions.obs.shape == (256, 3)
 
 
 @pytest.mark.slow
 def test_the_loop_with_ray_before_an_episode_has_ended(capsys):
     short = "config.reporting(min_sample_timesteps_per_iteration=20)\nalgo = config"
-    code = BLOCKS[0].replace("1_000_000", "1_000").replace("range(100)", "range(2)").replace("algo = config", short)
+    (code,) = CODE.findall(TEXT)
+    code = code.replace("1_000_000", "1_000").replace("range(100)", "range(2)").replace("algo = config", short)
     names = {}
     exec(f"{code}\nalgo.stop()\n", names)
     assert capsys.readouterr().out.splitlines() == ["20 None", "40 None"]

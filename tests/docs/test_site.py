@@ -124,6 +124,18 @@ def test_the_site_can_be_searched_from_disk_and_over_http(site, scheme):
 
 @pytest.mark.slow
 @needs_chromium
+def test_the_search_finds_flags_and_methods(site):
+    with chromium() as browser, address_of(site, "http") as address:
+        page = watched(browser, 1280, address)
+        for word in ("--updates_per_step", "NMER", "HER"):
+            page.goto(f"{address}/index.html")
+            page.fill("input[data-md-component=search-query]", word, timeout=60_000)
+            found = page.wait_for_selector(".md-search-result__item mark", timeout=60_000)
+            assert found.text_content().lower() in word.lower()
+
+
+@pytest.mark.slow
+@needs_chromium
 @pytest.mark.parametrize(("width", "scheme"), [(390, "http"), (1280, "file")])
 def test_examples_show_what_they_drew(site, width, scheme):
     with chromium() as browser, address_of(site, scheme) as address:
