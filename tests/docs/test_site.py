@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import SCHEMES, address_of, chromium, needs_chromium, watched
@@ -87,6 +88,13 @@ def site(tmp_path_factory) -> Path:
     return folder
 
 
+def search_for(page: Any, word: str) -> None:
+    """Type a word into the search of a page once its index is loaded."""
+    page.click("input[data-md-component=search-query]", timeout=60_000)
+    page.wait_for_selector(".md-search-result__meta:text('Type to start searching')", timeout=60_000)
+    page.fill("input[data-md-component=search-query]", word)
+
+
 @pytest.mark.slow
 def test_the_site_needs_no_network(site):
     pages = list(site.rglob("*.html"))
@@ -114,7 +122,7 @@ def test_the_site_can_be_searched_from_disk_and_over_http(site, scheme):
     with chromium() as browser, address_of(site, scheme) as address:
         page = watched(browser, 1280, address)
         page.goto(f"{address}/index.html")
-        page.fill("input[data-md-component=search-query]", "Christodoulou", timeout=60_000)
+        search_for(page, "Christodoulou")
         result = page.wait_for_selector(".md-search-result__item a", timeout=60_000)
         assert re.search(r"\.html(\?|#|$)", result.get_attribute("href"))
         result.click()
@@ -129,7 +137,7 @@ def test_the_search_finds_flags_and_methods(site):
         page = watched(browser, 1280, address)
         for word in ("--updates_per_step", "NMER", "HER"):
             page.goto(f"{address}/index.html")
-            page.fill("input[data-md-component=search-query]", word, timeout=60_000)
+            search_for(page, word)
             found = page.wait_for_selector(".md-search-result__item mark", timeout=60_000)
             assert found.text_content().lower() in word.lower()
 
