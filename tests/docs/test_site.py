@@ -90,9 +90,10 @@ def site(tmp_path_factory) -> Path:
 
 def search_for(page: Any, word: str) -> None:
     """Type a word into the search of a page once its index is loaded."""
-    page.click("input[data-md-component=search-query]", timeout=60_000)
-    page.wait_for_selector(".md-search-result__meta:text('Type to start searching')", timeout=60_000)
-    page.fill("input[data-md-component=search-query]", word)
+    page.focus("input[data-md-component=search-query]", timeout=60_000)
+    ready = "document.querySelector('.md-search-result__meta').textContent.includes('Type to start')"
+    page.wait_for_function(ready, timeout=60_000)
+    page.keyboard.type(word)
 
 
 @pytest.mark.slow
