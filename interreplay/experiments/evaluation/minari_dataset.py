@@ -53,7 +53,7 @@ class Recorder(gym.Wrapper):
         from minari.data_collector import EpisodeBuffer
 
         self._end_episode()
-        buffers = []
+        buffers: list[EpisodeBuffer] = []
         for observations, actions, rewards, terminations, truncations in self._episodes:
             buffers.append(
                 EpisodeBuffer(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import imageio.v2 as imageio
+import imageio.v3 as imageio_v3
 import numpy as np
 from PIL import Image
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -104,7 +105,9 @@ class VideoFile:
         try:
             if self._writer is None:
                 fps = self.fps / self._stride
-                options = {"duration": 1000 / fps, "loop": 0} if self._is_gif else {"fps": fps, "macro_block_size": 2}
+                options: dict[str, Any] = (
+                    {"duration": 1000 / fps, "loop": 0} if self._is_gif else {"fps": fps, "macro_block_size": 2}
+                )
                 self._writer = imageio.get_writer(self.path, **options)
             self._writer.append_data(scaled(frame, MAX_SIDE[self.path.suffix]))
         except OSError as error:
@@ -199,7 +202,7 @@ def scaled(frame: np.ndarray, side: int) -> np.ndarray:
 
 def gif(frames: list[np.ndarray], fps: float = FPS) -> bytes:
     """Return frames ``(height, width, 3)`` uint8 as a GIF."""
-    return imageio.mimwrite("<bytes>", frames, format="gif", duration=1000 / fps, loop=0)
+    return imageio_v3.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000 / fps, loop=0)
 
 
 def check_video(path: Path) -> None:
