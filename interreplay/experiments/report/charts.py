@@ -50,7 +50,7 @@ class Chart:
         x: Label of the horizontal axis with its unit.
         y: Label of the vertical axis.
         lines: Curves.
-        dots: Methods with a value and the two ends of its interval.
+        dots: Columns: method, value, and the two ends of its interval.
         cells: Numbers of a heat map, with names of rows and columns; NaN is an empty cell.
         mark: Value with a line across the panel: horizontal with `lines`, vertical with `dots`.
         mark_label: Label of this line.
@@ -61,7 +61,7 @@ class Chart:
     x: str
     y: str = ""
     lines: Sequence[Line] = ()
-    dots: Sequence[tuple[str, float, float, float]] = ()
+    dots: pd.DataFrame | None = None
     cells: pd.DataFrame | None = None
     mark: float | None = None
     mark_label: str = ""

@@ -149,11 +149,15 @@ def _draw(figure: Figure, styles: Styles) -> Any:
 
 def _height(charts: list[Chart]) -> float:
     """Return the height of panels in inches."""
-    rows = [len(chart.cells) for chart in charts if chart.cells is not None]
-    if rows:
-        return 1.4 + 0.32 * max(rows)
-    dots = max(len(chart.dots) for chart in charts)
-    return 0.9 + 0.36 * dots if dots else PANEL[1]
+    heights = []
+    for chart in charts:
+        if chart.cells is not None:
+            heights.append(1.4 + 0.32 * len(chart.cells))
+        elif chart.dots is not None:
+            heights.append(0.9 + 0.36 * len(chart.dots))
+        else:
+            heights.append(PANEL[1])
+    return max(heights)
 
 
 def _shortened(name: str, longest: int = LONGEST_NAME) -> str:
@@ -165,8 +169,8 @@ def _draw_panel(panel: Any, chart: Chart, styles: Styles) -> None:
     panel.set_ylabel(chart.y)
     if chart.cells is not None:
         _draw_cells(panel, chart.cells)
-    elif chart.dots:
-        _draw_dots(panel, chart, styles)
+    elif chart.dots is not None:
+        _draw_dots(panel, chart, chart.dots, styles)
     else:
         _draw_lines(panel, chart, styles)
     if chart.range is not None:
@@ -175,15 +179,16 @@ def _draw_panel(panel: Any, chart: Chart, styles: Styles) -> None:
 
 def _draw_lines(panel: Any, chart: Chart, styles: Styles) -> None:
     panel.xaxis.set_major_locator(MaxNLocator(5))
-    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-    ids = {method: f"method{i}" for i, method in enumerate(styles)}
+    if max(np.max(line.x) for line in chart.lines) >= 1000:
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    methods = list(styles)
     if chart.mark is not None:
         panel.axhline(chart.mark, color="#888888", linewidth=0.8, linestyle=(0, (4, 4)))
         place = {"xycoords": ("axes fraction", "data"), "xytext": (3, 3), "textcoords": "offset points"}
         panel.annotate(chart.mark_label, (0, chart.mark), fontsize=8, **place)
     for line in sorted(chart.lines, key=lambda line: bool(line.runs)):
         color, dash = styles[line.method]
-        options: dict[str, Any] = {"color": color, "gid": ids[line.method]}
+        options: dict[str, Any] = {"color": color, "gid": f"method{methods.index(line.method)}"}
         if line.excluded:
             panel.plot(line.x, line.y, linewidth=0.8, linestyle=dash, alpha=0.7, **options)
             panel.plot(line.x[-1:], line.y[-1:], marker="x", markersize=5, **options)
@@ -197,17 +202,17 @@ def _draw_lines(panel: Any, chart: Chart, styles: Styles) -> None:
             panel.fill_between(line.x, line.low, line.high, alpha=0.14, linewidth=0, **options)
 
 
-def _draw_dots(panel: Any, chart: Chart, styles: Styles) -> None:
-    places = np.arange(len(chart.dots))[::-1]
-    ids = {method: f"method{i}" for i, method in enumerate(styles)}
-    for place, (method, value, low, high) in zip(places, chart.dots, strict=True):
-        options: dict[str, Any] = {"color": styles[method][0], "gid": ids[method]}
+def _draw_dots(panel: Any, chart: Chart, dots: pd.DataFrame, styles: Styles) -> None:
+    places = np.arange(len(dots))[::-1]
+    methods = list(styles)
+    for place, (method, value, low, high) in zip(places, dots.itertuples(index=False), strict=True):
+        options: dict[str, Any] = {"color": styles[method][0], "gid": f"method{methods.index(method)}"}
         if np.isfinite(low):
             panel.plot([low, high], [place, place], linewidth=3, alpha=0.45, **options)
         panel.plot(value, place, "o", markersize=7, **options)
     if chart.mark is not None:
         panel.axvline(chart.mark, color="#888888", linewidth=0.8, linestyle=(0, (4, 4)))
-    panel.set_yticks(places, [_shortened(method) for method, *_ in chart.dots])
+    panel.set_yticks(places, dots["method"].map(_shortened))
     panel.set_ylim(-0.6, len(places) - 0.4)
     panel.grid(visible=False, axis="y")
     panel.tick_params(axis="y", length=0)
@@ -218,9 +223,8 @@ def _draw_cells(panel: Any, cells: pd.DataFrame) -> None:
     values = cells.to_numpy(dtype=float)
     panel.pcolormesh(np.ma.masked_invalid(values), cmap="cividis", vmin=0.0, vmax=1.0, edgecolors="white")
     panel.invert_yaxis()
-    columns = [_shortened(name) for name in cells.columns]
-    panel.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=30, ha="right")
-    panel.set_yticks(np.arange(len(cells)) + 0.5, [_shortened(name) for name in cells.index])
+    panel.set_xticks(np.arange(len(cells.columns)) + 0.5, cells.columns.map(_shortened), rotation=30, ha="right")
+    panel.set_yticks(np.arange(len(cells)) + 0.5, cells.index.map(_shortened))
     panel.grid(visible=False)
     panel.tick_params(length=0)
     for row, column in np.argwhere(np.isfinite(values)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pandas as pd
 
@@ -73,25 +72,17 @@ def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str, s
     found = []
     for axis, table in LEARNING_TABLES.items():
         found.append(learning_curves(section, own[table], statistic, axis, smoothing))
-    found += [
-        Figure(f"{stem}-overview", f"{name} in each environment", OVERVIEW, _overview(own["overview"])),
-        Figure(f"{stem}-aggregate", f"{name} over all environments", AGGREGATE, _aggregate(own["aggregate"])),
-        Figure(
-            f"{stem}-improvement",
-            f"{name}: probability of improvement",
-            IMPROVEMENT.format(baseline=section.baseline),
-            _improvement(own["improvement"]),
-        ),
-        Figure(f"{stem}-profiles", f"{name}: performance profiles", PROFILES, _profiles(own["profiles"])),
-        *_diagnostics(name, own["diagnostics"], stem),
-        Figure(f"{stem}-time", f"{name}: wall-clock time", TIME, _time(own["time"])),
-    ]
-    named = []
-    for figure in found:
-        if figure.charts:
-            table = figure.name.removeprefix(f"{stem}-").partition("-")[0]
-            named.append(replace(figure, table=figure.table or table))
-    return named
+    probability = IMPROVEMENT.format(baseline=section.baseline)
+    for kind, title, caption, charts in [
+        ("overview", "by environment", OVERVIEW, _overview(own["overview"])),
+        ("aggregate", "all environments", AGGREGATE, _aggregate(own["aggregate"])),
+        ("improvement", "probability of improvement", probability, _improvement(own["improvement"])),
+        ("profiles", "performance profiles", PROFILES, _profiles(own["profiles"])),
+        ("time", "wall-clock time", TIME, _time(own["time"])),
+    ]:
+        found.append(Figure(f"{stem}-{kind}", f"{name}: {title}", caption, charts, table=kind))
+    found += _diagnostics(name, own["diagnostics"], stem)
+    return [figure for figure in found if figure.charts]
 
 
 def file_name(text: str) -> str:
@@ -188,8 +179,7 @@ def _overview(table: pd.DataFrame) -> list[Chart]:
 def _aggregate(table: pd.DataFrame) -> list[Chart]:
     charts = []
     for kind, title in MEASURED.items() if len(table) else ():
-        rows = table[table["measure"] == kind]
-        dots = list(rows[["method", "iqm", "iqm_low", "iqm_high"]].itertuples(index=False, name=None))
+        dots = table.loc[table["measure"] == kind, ["method", "iqm", "iqm_low", "iqm_high"]]
         charts.append(Chart(title, "normalized IQM", dots=dots))
     return charts
 
@@ -197,9 +187,8 @@ def _aggregate(table: pd.DataFrame) -> list[Chart]:
 def _improvement(table: pd.DataFrame) -> list[Chart]:
     charts = []
     for kind, title in MEASURED.items() if len(table) else ():
-        rows = table[table["measure"] == kind]
-        dots = list(rows[["method", "probability", "low", "high"]].itertuples(index=False, name=None))
-        x = f"P(better than {rows['baseline'].iloc[0]})"
+        dots = table.loc[table["measure"] == kind, ["method", "probability", "low", "high"]]
+        x = f"P(better than {table['baseline'].iloc[0]})"
         charts.append(Chart(title, x, dots=dots, mark=0.5, range=(-0.02, 1.02)))
     return charts
 
@@ -225,7 +214,7 @@ def _diagnostics(algorithm: str, table: pd.DataFrame, stem: str) -> list[Figure]
             if lines:
                 charts.append(Chart(title, AXES["env_steps"], "", lines))
         name = f"{stem}-diagnostics-{file_name(str(env))}"
-        found.append(Figure(name, f"{algorithm}: replay in {env}", REPLAY, charts, folded=True))
+        found.append(Figure(name, f"{algorithm}: replay in {env}", REPLAY, charts, folded=True, table="diagnostics"))
     return found
 
 

@@ -9,7 +9,6 @@ from PIL import Image
 
 from interreplay.errors import UsageError
 from interreplay.experiments.evaluation import video
-from interreplay.experiments.evaluation.play import PlaybackOptions, watch
 from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.rllib import SACConfig
@@ -93,20 +92,6 @@ def test_frames_per_second_are_those_of_the_environment():
     for env, fps in [("Hopper-v5", 125), ("InvertedPendulum-v5", 25)]:
         config = SACConfig().environment(env, env_config={"render_mode": "rgb_array"})
         assert video.check_rendering(config) == fps == gym.make(env).metadata["render_fps"]
-
-
-@pytest.mark.slow
-def test_a_video_shows_the_first_three_episodes(tmp_path):
-    config = SACConfig().environment("InvertedPendulum-v5").replay("Uniform", capacity=100)
-    algorithm = config.training(hiddens=(8,), train_batch_size_per_learner=8).build_algo()
-    algorithm.save_to_path(tmp_path / "checkpoint_000001")
-    algorithm.stop()
-    seen = watch(tmp_path, PlaybackOptions(episodes=5, seed=0, video=tmp_path / "a.gif"))
-    steps = sum(episode.length for episode in seen.episodes[:3])
-    assert len(seen.episodes) == 5 and f"({steps} frames of 3 episodes)" in seen.video
-    assert sum(read(tmp_path / "a.gif")[1]) == pytest.approx(steps * 40, abs=10)
-    one = watch(tmp_path, PlaybackOptions(episodes=2, seed=0, video=tmp_path / "b.gif", video_episodes=1))
-    assert f"({seen.episodes[0].length} frames of 1 episode)" in one.video
 
 
 def test_video_episodes_require_a_video(tmp_path):
