@@ -63,6 +63,7 @@ def make_parser() -> OneLineParser:
         default=0.0,
         help="smoothing of the learning curves as in TensorBoard, 0 to .999 (default: %(default)s)",
     )
+    add("--published", action="store_true", help="compare with published curves of the same environments")
     add("--scores", type=Path, metavar="FILE", help=f"JSON file with known returns: {EXAMPLE}")
     add(
         "--threshold",

@@ -103,13 +103,19 @@ class Figure:
         return labels
 
 
-def styles(methods: Sequence[str], baselines: Collection[str]) -> Styles:
-    """Return the color and dash of each method for all figures; baselines come first and are gray."""
+def styles(methods: Sequence[str], baselines: Collection[str], published: Sequence[str] = ()) -> Styles:
+    """Return the color and dash of each method for all figures; baselines come first and are gray.
+
+    Published curves come last and are dotted or dash-dotted.
+    """
     found: Styles = {method: (BASELINE_COLOR, "solid") for method in sorted(methods) if method in baselines}
     others = [method for method in sorted(methods) if method not in baselines]
     for i, method in enumerate(others):
         dash = DASHES[i // len(COLORS) % len(DASHES)]
         found[method] = (COLORS[i % len(COLORS)], dash)
+    for i, method in enumerate(sorted(published)):
+        color = COLORS[(len(others) + i) % len(COLORS)]
+        found[method] = (color, ("dotted", "dashdot")[i // len(COLORS) % 2])
     return found
 
 

@@ -133,7 +133,7 @@ def _draw(figure: Figure, styles: Styles) -> Any:
     # The headline is the title of the legend, above the panels; a figure without lines has an empty legend.
     drawn.legend(
         handles=handles,
-        title=figure.title,
+        title=textwrap.fill(figure.title, int(8 * size[0])),
         title_fontproperties={"size": 13, "weight": "bold"},
         loc="outside upper left",
         alignment="left",

@@ -8,6 +8,7 @@ import pandas as pd
 
 from interreplay.experiments.report.charts import Chart, Figure, Line, smoothed
 from interreplay.experiments.report.curves import AXES, POINTS, points
+from interreplay.experiments.report.published import published_lines
 from interreplay.experiments.report.sections import MEASURES, Section, Task
 
 # Diagnostics with a chart; diagnostics.csv holds all of them.
@@ -59,6 +60,10 @@ PROFILES = (
     "intervals. Higher is better."
 )
 REPLAY = "Lines: means over the runs of a method. Bands: 95 % bootstrap intervals."
+PUBLISHED = (
+    "Solid lines: means of the runs of this report, with 95 % bootstrap intervals. Dotted and dash-dotted lines: "
+    "published means, with standard deviations over seeds. Protocols differ, see the table."
+)
 TIME = f"Lines: mean wall-clock time of training, evaluation included. Bands: 95 % bootstrap intervals. {SAME_MACHINE}"
 
 
@@ -81,6 +86,11 @@ def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str, s
         ("time", "wall-clock time", TIME, _time(own["time"])),
     ]:
         found.append(Figure(f"{stem}-{kind}", f"{name}: {title}", caption, charts, table=kind))
+    if "published" in tables:
+        title = f"{name}: published curves"
+        found.append(
+            Figure(f"{stem}-published", title, PUBLISHED, _published(section, own["curves"]), table="published")
+        )
     found += _diagnostics(name, own["diagnostics"], stem)
     return [figure for figure in found if figure.charts]
 
@@ -216,6 +226,18 @@ def _diagnostics(algorithm: str, table: pd.DataFrame, stem: str) -> list[Figure]
         name = f"{stem}-diagnostics-{file_name(str(env))}"
         found.append(Figure(name, f"{algorithm}: replay in {env}", REPLAY, charts, folded=True, table="diagnostics"))
     return found
+
+
+def _published(section: Section, table: pd.DataFrame) -> list[Chart]:
+    charts = []
+    for task in section.tasks:
+        lines = published_lines(task)
+        rows = table[table["env"] == task.env] if len(table) else table
+        if lines and len(rows):
+            names = {"mean_low": "low", "mean_high": "high"}
+            lines += _lines(rows.rename(columns=names))
+            charts.append(Chart(task.env, AXES["env_steps"], MEASURES[section.measure], lines))
+    return charts
 
 
 def _time(table: pd.DataFrame) -> list[Chart]:

@@ -19,6 +19,7 @@ import interreplay
 from interreplay.experiments.report import draw
 from interreplay.experiments.report.charts import Figure, Styles
 from interreplay.experiments.report.curves import AXES
+from interreplay.experiments.report.published import DIFFERENCES, STEPS
 from interreplay.experiments.report.sections import MEASURES, Section
 from interreplay.experiments.report.tables import number, summaries
 
@@ -120,6 +121,8 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
         count = _count(int(own["aggregate"]["environments"].iloc[0]), "environment")
         heading = f"{count} together, normalized returns"
         shown[heading] = _aggregate(own["aggregate"], own["improvement"], section.baseline)
+    if "published" in tables:
+        shown["Published results of the same environments"] = _published(own["published"], section)
     first = [figure for figure in figures if figure.axis or figure.name.endswith("-overview")]
     return {
         "id": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
@@ -192,6 +195,26 @@ def _aggregate(aggregate: pd.DataFrame, improvement: pd.DataFrame, baseline: str
             line += [_with_interval(auc, "ratio"), probabilities.get(method, "–")]
         cells.append(line)
     return {"label": "All environments together", "header": header, "rows": cells}
+
+
+def _published(rows: pd.DataFrame, section: Section) -> Table:
+    """Return a row per environment, method and source, with a column per number of steps, see `published_table`."""
+    cells: list[Any] = []
+    for env, members in rows.groupby("env", sort=False) if len(rows) else ():
+        cells.append(str(env))
+        for (method, source), points in members.groupby(["method", "source"], sort=False):
+            line: list[Any] = [method, str(points["seeds"].iloc[0])]
+            for point in points.itertuples():
+                star = "*" if point.interpolated and np.isfinite(point.mean) else ""
+                text = f"{number(point.mean)}{star}"
+                line.append((text, f"± {number(point.sd)}") if np.isfinite(point.sd) else text)
+            cells.append([*line, source])
+    notes = list(DIFFERENCES)
+    unknown = [task.env for task in section.tasks if task.env not in cells]
+    if unknown:
+        notes.append(f"No published curve of {', '.join(unknown)}.")
+    header = ["Method", "Seeds", *(f"{steps // 1000}k steps" for steps in STEPS), "Source"]
+    return {"label": "Published results", "header": header, "rows": cells, "notes": notes}
 
 
 def _runs(rows: pd.DataFrame, folder: Path) -> dict[str, Table]:

@@ -12,6 +12,7 @@ import pandas as pd
 from interreplay.errors import UsageError
 from interreplay.experiments.report.charts import styles
 from interreplay.experiments.report.figures import figures
+from interreplay.experiments.report.published import published_lines, published_table
 from interreplay.experiments.report.reading.runs import Run, read_runs
 from interreplay.experiments.report.scores import Scores
 from interreplay.experiments.report.sections import Section, build
@@ -50,6 +51,7 @@ def make_report(
     scores: Scores | None = None,
     title: str = "Replay methods compared",
     smoothing: float = 0.0,
+    published: bool = False,
 ) -> Report:
     """Read runs and write ``index.html``, the figures as PNG, SVG and PDF, and the tables as CSV.
 
@@ -63,6 +65,7 @@ def make_report(
         scores: Known returns of the environments.
         title: Headline of the page.
         smoothing: Smoothing of the learning curves, see `charts.smoothed`; tables are not smoothed.
+        published: Whether to compare with published curves of the same environments.
 
     Raises:
         UsageError: There is no run, the output cannot be written, or the extra `analysis` is not installed.
@@ -71,8 +74,12 @@ def make_report(
     runs = read_runs(results)
     sections = build(runs, baseline=baseline, measure=measure, count=count, scores=scores or Scores())
     tables = all_tables(runs, sections)
+    names = set()
+    if published:
+        tables["published"] = published_table(sections)
+        names = {line.method for section in sections for task in section.tasks for line in published_lines(task)}
     methods = {method for section in sections for method in section.methods}
-    style = styles(sorted(methods), {section.baseline for section in sections if section.baseline})
+    style = styles(sorted(methods), {section.baseline for section in sections if section.baseline}, sorted(names))
     drawn = {}
     for section in sections:
         drawn[section.algorithm] = figures(section, tables, statistic, smoothing)
