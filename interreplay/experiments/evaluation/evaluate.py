@@ -9,6 +9,7 @@ from itertools import count
 from interreplay.experiments.evaluation.play import Episode, PlaybackOptions, watch
 from interreplay.experiments.evaluation.video import check_video
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
+from interreplay.experiments.process.processors import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs.checkpoints.best import best_of, read
@@ -31,12 +32,12 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         found = find(given.checkpoint)
         checkpoint = found[0]
         if found != [given.checkpoint.absolute()]:
-            say(f"{checkpoint}, the newest of {len(found)} checkpoint{'s' * (len(found) > 1)}")
+            say(f"{checkpoint}, the newest of {counted(len(found), 'checkpoint')}")
     start_ray(1)
     numbers = count(1)
 
     def report(episode: Episode) -> None:
-        success = "" if episode.success is None else f", {'success' if episode.success else 'no success'}"
+        success = {None: "", True: ", success", False: ", no success"}[episode.success]
         say(f"episode {next(numbers)}: return {shown(episode.ret)} in {episode.length} steps{success}")
 
     episodes = given.episodes

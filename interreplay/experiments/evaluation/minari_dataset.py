@@ -68,7 +68,7 @@ class Recorder(gym.Wrapper):
         spec = self.env.spec
         try:
             spec.to_json()  # type: ignore[union-attr]
-        except Exception:  # the entry point is a function, or there is no specification
+        except Exception:  # the entry point is a function, or the specification is missing
             spec = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Minari warns about missing authors and links

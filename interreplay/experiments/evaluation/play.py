@@ -15,6 +15,7 @@ from interreplay.experience.offline_data.minari_episodes import check_new
 from interreplay.experiments.evaluation.load import built, restore, saved_config
 from interreplay.experiments.evaluation.minari_dataset import Recorder
 from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering
+from interreplay.experiments.process.processors import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.runs.checkpoints.search import find
@@ -43,7 +44,7 @@ class PlaybackResult:
         lengths = np.array([episode.length for episode in self.episodes])
         successes = [episode.success for episode in self.episodes if episode.success is not None]
         line = (
-            f"{len(returns)} episode{'s' * (len(returns) > 1)}: "
+            f"{counted(len(returns), 'episode')}: "
             f"return {shown(returns.mean())} ± {shown(returns.std())}, "
             f"length {lengths.mean():.0f} ± {lengths.std():.0f} steps"
         )
@@ -87,12 +88,12 @@ def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Epis
     """Play episodes with the mode of the policy in a checkpoint.
 
     Args:
-        checkpoint: A checkpoint of any algorithm, or a folder with checkpoints, whose newest is played.
+        checkpoint: A checkpoint of any algorithm, or a folder with checkpoints; the newest is played.
         options: What to play and what to record.
         on_episode: Called with each finished episode.
 
     Raises:
-        UsageError: There is no checkpoint, it is of another algorithm, or a video or dataset cannot be made.
+        UsageError: No checkpoint is found, it is of another algorithm, or a video or dataset cannot be made.
         CheckpointError: The checkpoint cannot be read.
     """
     video = VideoFile(options.video, options.video_episodes) if options.video else None
@@ -130,7 +131,8 @@ def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Epis
         algorithm.stop()
         if video is not None:
             video.close()
-    return PlaybackResult(episodes, video.summary() if video is not None else "", dataset)
+    filmed = video.summary() if video is not None else ""
+    return PlaybackResult(episodes, filmed, dataset)
 
 
 def _play(runner: Any, options: PlaybackOptions) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import UsageError, exits_as_errors
+from interreplay.experiments.process.processors import counted
 from interreplay.rllib.algorithms.goal_functions import make_one
 from interreplay.runs.run_folder import ensure_writable
 
@@ -136,8 +137,7 @@ class VideoFile:
     def summary(self) -> str:
         """Return the path with the numbers of frames and episodes."""
         full = ", the maximum of a GIF; .mp4 has no maximum" if self._is_full() else ""
-        plural = "" if self._ended == 1 else "s"
-        return f"{self.path} ({self.count:,} frames of {self._ended} episode{plural}{full})"
+        return f"{self.path} ({self.count:,} frames of {counted(self._ended, 'episode')}{full})"
 
     def _write_error(self, error: OSError) -> UsageError:
         return UsageError(f"video {self.path} cannot be written: {error.strerror or error}")

@@ -35,7 +35,7 @@ def make_parser() -> OneLineParser:
     add(
         "--baseline",
         metavar="NAME",
-        help="method that the others are compared with (default: Uniform, else a method whose name contains it, "
+        help="method that the others are compared with (default: Uniform, else a method with Uniform in its name, "
         "else the first method)",
     )
     add(

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from interreplay.experiments.process.processors import counted
+
 # Colors of Okabe and Ito without yellow and black, which fade on light or dark backgrounds; the blue is lighter.
 COLORS = ("#1F83C4", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("solid", "dashed", "dotted", "dashdot")
@@ -98,12 +100,14 @@ class Figure:
                 counts.setdefault(line.method, set()).update({line.runs} - {0})
         labels = {}
         for method, found in counts.items():
-            number = "–".join(str(count) for count in sorted({min(found), max(found)})) if found else ""
-            labels[method] = f"{method} ({number} run{'' if number == '1' else 's'})" if number else method
+            labels[method] = method
+            if found:
+                few = "" if len(found) == 1 else f"{min(found)}–"
+                labels[method] += f" ({few}{counted(max(found), 'run')})"
         return labels
 
 
-def styles(methods: Sequence[str], baselines: Collection[str], published: Sequence[str] = ()) -> Styles:
+def styles(methods: Sequence[str], baselines: Collection[str | None], published: Sequence[str] = ()) -> Styles:
     """Return the color and dash of each method for all figures; baselines come first and are gray.
 
     Published curves come last and are dotted or dash-dotted.

@@ -10,6 +10,7 @@ from interreplay.experiments.report.charts import Chart, Figure, Line, smoothed
 from interreplay.experiments.report.curves import AXES, POINTS, points
 from interreplay.experiments.report.published import published_lines
 from interreplay.experiments.report.sections import MEASURES, Section, Task
+from interreplay.experiments.report.tables import groups, select
 
 # Diagnostics with a chart; diagnostics.csv holds all of them.
 DIAGNOSTICS = {
@@ -56,7 +57,7 @@ IMPROVEMENT = (
     "Lines: 95 % bootstrap intervals. Dashed line: no difference."
 )
 PROFILES = (
-    "Lines: share of runs, over all environments, whose normalized final return exceeds τ. Bands: 95 % bootstrap "
+    "Lines: share of runs with a normalized final return above τ, over all environments. Bands: 95 % bootstrap "
     "intervals. Higher is better."
 )
 REPLAY = "Lines: means over the runs of a method. Bands: 95 % bootstrap intervals."
@@ -69,9 +70,7 @@ TIME = f"Lines: mean wall-clock time of training, evaluation included. Bands: 95
 
 def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str, smoothing: float) -> list[Figure]:
     """Return all figures of an algorithm that have any content."""
-    own = {}
-    for name, table in tables.items():
-        own[name] = table[table["algorithm"] == section.algorithm] if "algorithm" in table else table
+    own = {name: select(table, algorithm=section.algorithm) for name, table in tables.items()}
     name = section.algorithm
     stem = file_name(name.lower())
     found = []
@@ -104,13 +103,13 @@ def learning_curves(section: Section, table: pd.DataFrame, statistic: str, axis:
     """Return learning curves over an axis of `curves.AXES`, one panel per environment."""
     charts = []
     for task in section.tasks:
-        rows = table[table["env"] == task.env] if len(table) else table
+        rows = select(table, env=task.env)
         unit = AXES[axis]
         scale = 1.0
         if axis == "seconds" and len(rows):
             unit, scale = _time_unit(rows["seconds"].max())
         lines = []
-        for method, part in rows.groupby("method", sort=False) if len(rows) else ():
+        for method, part in groups(rows, "method"):
             lines.append(
                 Line(
                     method=str(method),
@@ -141,7 +140,7 @@ def learning_curves(section: Section, table: pd.DataFrame, statistic: str, axis:
 
 
 def _learning_caption(charts: list[Chart], statistic: str) -> str:
-    lines = [line for chart in charts for line in chart.lines]
+    lines: list[Line] = sum((list(chart.lines) for chart in charts), [])
     parts = [f"Thin lines: individual seeds. Thick lines: {STATISTICS[statistic]}."]
     if any(line.low is not None and pd.notna(line.low).any() for line in lines):
         parts.append("Bands: 95 % bootstrap intervals.")
@@ -188,18 +187,18 @@ def _overview(table: pd.DataFrame) -> list[Chart]:
 
 def _aggregate(table: pd.DataFrame) -> list[Chart]:
     charts = []
-    for kind, title in MEASURED.items() if len(table) else ():
-        dots = table.loc[table["measure"] == kind, ["method", "iqm", "iqm_low", "iqm_high"]]
-        charts.append(Chart(title, "normalized IQM", dots=dots))
+    for kind, rows in groups(table, "measure"):
+        dots = rows[["method", "iqm", "iqm_low", "iqm_high"]]
+        charts.append(Chart(MEASURED[kind], "normalized IQM", dots=dots))
     return charts
 
 
 def _improvement(table: pd.DataFrame) -> list[Chart]:
     charts = []
-    for kind, title in MEASURED.items() if len(table) else ():
-        dots = table.loc[table["measure"] == kind, ["method", "probability", "low", "high"]]
+    for kind, rows in groups(table, "measure"):
+        dots = rows[["method", "probability", "low", "high"]]
         x = f"P(better than {table['baseline'].iloc[0]})"
-        charts.append(Chart(title, x, dots=dots, mark=0.5, range=(-0.02, 1.02)))
+        charts.append(Chart(MEASURED[kind], x, dots=dots, mark=0.5, range=(-0.02, 1.02)))
     return charts
 
 
@@ -212,7 +211,7 @@ def _profiles(table: pd.DataFrame) -> list[Chart]:
 
 def _diagnostics(algorithm: str, table: pd.DataFrame, stem: str) -> list[Figure]:
     found = []
-    for env, rows in table.groupby("env", sort=False) if len(table) else ():
+    for env, rows in groups(table, "env"):
         titles = dict(DIAGNOSTICS)
         for name in rows["name"].unique():
             source, _, kind = name.rpartition("/")
@@ -232,17 +231,16 @@ def _published(section: Section, table: pd.DataFrame) -> list[Chart]:
     charts = []
     for task in section.tasks:
         lines = published_lines(task)
-        rows = table[table["env"] == task.env] if len(table) else table
-        if lines and len(rows):
+        if lines:
             names = {"mean_low": "low", "mean_high": "high"}
-            lines += _lines(rows.rename(columns=names))
+            lines += _lines(select(table, env=task.env).rename(columns=names))
             charts.append(Chart(task.env, AXES["env_steps"], MEASURES[section.measure], lines))
     return charts
 
 
 def _time(table: pd.DataFrame) -> list[Chart]:
     charts = []
-    for env, rows in table.groupby("env", sort=False) if len(table) else ():
+    for env, rows in groups(table, "env"):
         unit, seconds = _time_unit(float(rows["mean"].max()))
         columns = ["mean", "low", "high"]
         scaled = rows.assign(**{name: rows[name] / seconds for name in columns})
@@ -252,7 +250,7 @@ def _time(table: pd.DataFrame) -> list[Chart]:
 
 def _lines(rows: pd.DataFrame, x: str = "env_steps", y: str = "mean") -> list[Line]:
     lines = []
-    for method, part in rows.groupby("method", sort=False):
+    for method, part in groups(rows, "method"):
         low = part["low"].to_numpy()
         high = part["high"].to_numpy()
         runs = int(part["runs"].iloc[0])

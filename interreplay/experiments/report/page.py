@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,12 +17,13 @@ import pandas as pd
 from markupsafe import Markup
 
 import interreplay
+from interreplay.experiments.process.processors import counted
 from interreplay.experiments.report import draw
 from interreplay.experiments.report.charts import Figure, Styles
 from interreplay.experiments.report.curves import AXES
 from interreplay.experiments.report.published import DIFFERENCES, STEPS
 from interreplay.experiments.report.sections import MEASURES, Section
-from interreplay.experiments.report.tables import number, summaries
+from interreplay.experiments.report.tables import groups, number, select, summaries
 
 METHOD = (
     "Runs are aligned by environment steps and interpolated linearly. Tables compare all methods over the steps that "
@@ -65,22 +67,22 @@ def page(
     pictures: dict[str, list[str]] = {}
     charts: dict[str, dict[str, Any]] = {}
     axes = set()
-    for figure in (figure for listed in figures.values() for figure in listed):
+    for figure in chain(*figures.values()):
         axes.add(figure.axis)
         pictures[figure.name] = []
         for i, chart in enumerate(figure.charts):
             name = f"{figure.name}-{i}"
             picture, charts[name] = draw.svg(chart, styles, name)
             pictures[figure.name].append(picture)
-    envs = {task.env for section in sections for task in section.tasks}
-    methods = {method for section in sections for method in section.methods}
+    envs = {task.env for task in chain(*(section.tasks for section in sections))}
+    methods = set(chain(*(section.methods for section in sections)))
     package = files("interreplay.experiments.report")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True)
     return environment.from_string((package / "page.html").read_text()).render(
         title=title,
         version=interreplay.__version__,
-        lead=f"{_count(len(methods), 'method')} in {_count(len(envs), 'environment')}. "
-        f"{runs['counted'].sum()} of {_count(len(runs), 'run')} count.",
+        lead=f"{counted(len(methods), 'method')} in {counted(len(envs), 'environment')}. "
+        f"{runs['counted'].sum()} of {counted(len(runs), 'run')} count.",
         excluded=_states(runs[~runs["counted"]]),
         states=_states(runs),
         css=(package / "page.css").read_text(),
@@ -98,10 +100,6 @@ def page(
     )
 
 
-def _count(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
 def _states(runs: pd.DataFrame) -> str:
     return ", ".join(f"{count} {state}" for state, count in Counter(runs["state"]).items())
 
@@ -109,7 +107,7 @@ def _states(runs: pd.DataFrame) -> str:
 def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Figure]) -> dict[str, Any]:
     """Return the content of a section for the template."""
     name = section.algorithm
-    own = {key: table[table["algorithm"] == name] if len(table) else table for key, table in tables.items()}
+    own = {key: select(table, algorithm=name) for key, table in tables.items()}
     envs: dict[str, list[str]] = {}
     for task in section.tasks:
         for note in task.notes:
@@ -118,7 +116,7 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
     if len(own["efficiency"]):
         shown["Sample efficiency"] = _efficiency(own["efficiency"], section.baseline)
     if len(own["aggregate"]):
-        count = _count(int(own["aggregate"]["environments"].iloc[0]), "environment")
+        count = counted(int(own["aggregate"]["environments"].iloc[0]), "environment")
         heading = f"{count} together, normalized returns"
         shown[heading] = _aggregate(own["aggregate"], own["improvement"], section.baseline)
     if "published" in tables:
@@ -161,7 +159,7 @@ def _efficiency(rows: pd.DataFrame, baseline: str | None) -> Table:
         else:
             columns[f"Final − {baseline}"] = "final_difference"
     cells: list[Any] = []
-    for env, members in rows.groupby("env", sort=False):
+    for env, members in groups(rows, "env"):
         cells.append(str(env))
         for row in members.itertuples():
             line: list[Any] = [row.method, str(row.runs)]
@@ -186,7 +184,7 @@ def _aggregate(aggregate: pd.DataFrame, improvement: pd.DataFrame, baseline: str
         if row.measure == "auc":
             probabilities[row.method] = _with_interval(row, "probability")
     cells = []
-    for method, parts in aggregate.groupby("method", sort=False):
+    for method, parts in groups(aggregate, "method"):
         auc = next(parts[parts["measure"] == "auc"].itertuples())
         final = next(parts[parts["measure"] == "final"].itertuples())
         line = [str(method), str(auc.runs), _with_interval(auc, "iqm"), _with_interval(final, "iqm")]
@@ -200,9 +198,9 @@ def _aggregate(aggregate: pd.DataFrame, improvement: pd.DataFrame, baseline: str
 def _published(rows: pd.DataFrame, section: Section) -> Table:
     """Return a row per environment, method and source, with a column per number of steps, see `published_table`."""
     cells: list[Any] = []
-    for env, members in rows.groupby("env", sort=False) if len(rows) else ():
+    for env, members in groups(rows, "env"):
         cells.append(str(env))
-        for (method, source), points in members.groupby(["method", "source"], sort=False):
+        for (method, source), points in groups(members, "method", "source"):
             line: list[Any] = [method, str(points["seeds"].iloc[0])]
             for point in points.itertuples():
                 star = "*" if point.interpolated and np.isfinite(point.mean) else ""

@@ -68,18 +68,23 @@ def make_report(
         published: Whether to compare with published curves of the same environments.
 
     Raises:
-        UsageError: There is no run, the output cannot be written, or the extra `analysis` is not installed.
+        UsageError: No run is found, the output cannot be written, or the extra `analysis` is not installed.
     """
     check_output(output)
     runs = read_runs(results)
     sections = build(runs, baseline=baseline, measure=measure, count=count, scores=scores or Scores())
     tables = all_tables(runs, sections)
-    names = set()
+    methods: set[str] = set()
+    baselines: set[str | None] = set()
+    names: set[str] = set()
+    for section in sections:
+        methods.update(section.methods)
+        baselines.add(section.baseline)
+        for task in section.tasks if published else ():
+            names.update(line.method for line in published_lines(task))
     if published:
         tables["published"] = published_table(sections)
-        names = {line.method for section in sections for task in section.tasks for line in published_lines(task)}
-    methods = {method for section in sections for method in section.methods}
-    style = styles(sorted(methods), {section.baseline for section in sections if section.baseline}, sorted(names))
+    style = styles(sorted(methods), baselines, sorted(names))
     drawn = {}
     for section in sections:
         drawn[section.algorithm] = figures(section, tables, statistic, smoothing)

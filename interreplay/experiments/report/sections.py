@@ -93,7 +93,7 @@ def build(
     Args:
         runs: All runs.
         baseline: Method that the others are compared with. None selects one per algorithm: Uniform, else a method
-            whose name contains it, else the first.
+            with Uniform in its name, else the first.
         measure: One of `MEASURES`, or ``"auto"``: evaluation returns if all runs of an algorithm have them, else
             training returns.
         count: ``"finished"``, or ``"all"`` to count unfinished and crashed runs as well.

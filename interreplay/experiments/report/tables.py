@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from interreplay.experiments.process.processors import counted
 from interreplay.experiments.report.curves import SUMMARIES, align
 from interreplay.experiments.report.reading.results import REPLAY
 from interreplay.experiments.report.reading.runs import Run
@@ -20,17 +21,16 @@ PROFILE_POINTS = 101
 
 def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame:
     """Return all runs, including those that do not count."""
-    counted: dict[int, dict[str, float]] = {}
+    values: dict[int, dict[str, float]] = {}
     for section in sections:
         for task in section.tasks:
             for method, members in task.counted.items():
-                values = {kind: task.own[method].summary(kind) for kind in SUMMARIES}
-                for i, run in enumerate(members):
-                    counted[id(run)] = {kind: found[i] for kind, found in values.items()}
+                summary = pd.DataFrame({kind: task.own[method].summary(kind) for kind in SUMMARIES})
+                values |= dict(zip(map(id, members), summary.to_dict("records"), strict=True))
     measures = {section.algorithm: MEASURES[section.measure] for section in sections}
     rows = []
     for run in runs:
-        missing = "" if id(run) in counted else f"no {measures.get(run.algorithm, '')}"
+        missing = "" if id(run) in values else f"no {measures.get(run.algorithm, '')}"
         rows.append(
             {
                 "algorithm": run.algorithm,
@@ -38,10 +38,10 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
                 "method": run.method,
                 "seed": run.description.seed,
                 "state": run.state,
-                "counted": id(run) in counted,
+                "counted": id(run) in values,
                 "env_steps": run.steps,
                 "seconds": run.results["seconds"].iloc[-1] if len(run.results) else np.nan,
-                **counted.get(id(run), dict.fromkeys(SUMMARIES, np.nan)),
+                **values.get(id(run), dict.fromkeys(SUMMARIES, np.nan)),
                 "note": run.note or missing,
                 "folder": printable(str(run.path)),
             }
@@ -101,7 +101,8 @@ def _efficiency(section: Section, task: Task, method: str) -> dict[str, Any]:
     row |= {"threshold": scale.threshold, "reached": int(np.isfinite(reached).sum()), "steps": steps}
     if base is not None:
         both = [scale.normalized(curves.means()), scale.normalized(base.means())]
-        row |= _with_interval("auc_ratio", ratio(1)(*both), None if is_baseline else interval(ratio(1), both))
+        bounds = None if is_baseline else interval(ratio(1), both)
+        row |= _with_interval("auc_ratio", ratio(1)(*both), bounds)
         base_steps = float(np.median(base.reached(scale.threshold)))
         comparable = np.isfinite(steps) and np.isfinite(base_steps) and steps > 0
         row["steps_ratio"] = base_steps / steps if comparable else np.nan
@@ -188,7 +189,7 @@ def profile_table(sections: Sequence[Section]) -> pd.DataFrame:
         finals = {method: strata(section, method, "final") for method in section.everywhere()[0]}
         if not finals:
             continue
-        top = max(float(values.max()) for listed in finals.values() for values in listed)
+        top = np.concatenate([values for listed in finals.values() for values in listed]).max()
         tau = np.linspace(0.0, max(1.0, top), PROFILE_POINTS)
         for method, listed in finals.items():
             above = [(values > tau[:, None]).astype(float) for values in listed]
@@ -203,8 +204,10 @@ def diagnostics_table(sections: Sequence[Section]) -> pd.DataFrame:
     frames = []
     for section, task in _tasks(sections):
         for method, runs in task.counted.items():
-            names = {column for run in runs for column in run.results if column.startswith(REPLAY)}
-            frames += [_averaged(section, task, method, column) for column in sorted(names)]
+            columns = set().union(*(run.results.columns for run in runs))
+            for column in sorted(columns):
+                if column.startswith(REPLAY):
+                    frames.append(_averaged(section, task, method, column))
     return _joined(frames)
 
 
@@ -262,6 +265,21 @@ def all_tables(runs: Sequence[Run], sections: Sequence[Section]) -> dict[str, pd
     return {"runs": runs_table(runs, sections)} | {name: make(sections) for name, make in TABLES.items()}
 
 
+def select(table: pd.DataFrame, **values: str) -> pd.DataFrame:
+    """Return the rows with some values; an empty table, which has no columns, is returned unchanged."""
+    for name, value in values.items():
+        if len(table):
+            table = table[table[name] == value]
+    return table
+
+
+def groups(table: pd.DataFrame, *columns: str) -> list[tuple[Any, pd.DataFrame]]:
+    """Return the values of columns with their rows, in order of appearance; none of an empty table."""
+    if not len(table):
+        return []
+    return list(table.groupby(list(columns) if len(columns) > 1 else columns[0], sort=False))
+
+
 def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, list[str]]:
     """Return sentences that compare each method with the baseline.
 
@@ -275,12 +293,14 @@ def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, li
         if method == baseline:
             continue
         sentences = []
-        for row in _select(tables["aggregate"], algorithm=section.algorithm, method=method, measure="auc"):
+        aggregate = select(tables["aggregate"], algorithm=section.algorithm, method=method, measure="auc")
+        for row in aggregate.to_dict("records"):
             if row["environments"] > 1:
                 evidence = f"{row['environments']} environments, {row['runs']} runs"
                 sentences.append(_ratio_sentence(method, baseline, row, "ratio", evidence))
-        for row in _select(tables["efficiency"], algorithm=section.algorithm, method=method):
-            seeds = f"{row['runs']} seed{'' if row['runs'] == 1 else 's'}"
+        efficiency = select(tables["efficiency"], algorithm=section.algorithm, method=method)
+        for row in efficiency.to_dict("records"):
+            seeds = counted(row["runs"], "seed")
             subject = f"{row['env']}: {method}"
             if np.isfinite(row.get("auc_ratio", np.nan)):
                 sentences.append(_ratio_sentence(subject, baseline, row, "auc_ratio", seeds))
@@ -310,12 +330,6 @@ def number(value: Any) -> str:
     else:
         text = f"{value:#.3g}".rstrip(".")
     return text.replace("-", "−")
-
-
-def _select(table: pd.DataFrame, **values: str) -> list[dict[str, Any]]:
-    for name, value in values.items():
-        table = table[table[name] == value] if len(table) else table
-    return table.to_dict("records")
 
 
 def _ratio_sentence(subject: str, baseline: str, row: dict[str, Any], name: str, runs: str) -> str:
