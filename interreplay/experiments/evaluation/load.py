@@ -11,7 +11,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation.environment import check_environment
-from interreplay.rllib.checkpoints.files import config_of
+from interreplay.rllib.checkpoints.algorithm import config_of
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA
 
