@@ -13,7 +13,7 @@ from scipy.spatial.distance import cosine as scipy_cosine
 from interreplay import ReplayBuffer
 from interreplay.selection import Attentive as AttentiveSelector
 from interreplay.selection import Elite as EliteSelector
-from interreplay.selection.distance import cosine, kl, ln
+from interreplay.selection.distance import cosine, kl, lp_norm
 from interreplay.selection.elite import pick
 from replay_buffers import Attentive, Elite, Uniform
 
@@ -114,7 +114,7 @@ def test_elite_equals_a_naive_sort(strategy, distance, size, rows):
         drawn = list(dict.fromkeys(candidates(buffer, 6 * size).tolist()))
         stored = buffer.storage[torch.tensor(drawn)]
         given, gives = stored.actions, policy(stored.obs)
-        distances = (ln if distance == "ln" else cosine)(given, gives).tolist()
+        distances = (lp_norm if distance == "ln" else cosine)(given, gives).tolist()
         ranking = sorted(range(len(drawn)), key=lambda i: distances[i])
         ranked = [drawn[i] for i in ranking]
         expected = naive(ranked, [replayed[slot] for slot in ranked], size, strategy)

@@ -11,8 +11,7 @@ from builders import Episodes, identical, make, same_sample, stack
 from scipy.stats import chisquare
 
 from interreplay import ReplayBuffer
-from interreplay.selection.events import event
-from interreplay.selection.slot_set import SlotSet
+from interreplay.selection.event_tables import SlotSet, make_event
 from replay_buffers import EventTables, Uniform
 
 
@@ -168,7 +167,7 @@ def test_tails_of_episodes_that_nothing_continues_are_forgotten():
 def test_rewards_are_compared_with_any_number(given, rewards, expected):
     buffer = Uniform(capacity=10)
     buffer.add(make(3).replace(rewards=torch.tensor(rewards, dtype=torch.float32)))
-    assert event(given)(buffer.storage, torch.arange(3)).tolist() == expected
+    assert make_event(given)(buffer.storage, torch.arange(3)).tolist() == expected
 
 
 def test_success_is_an_extra_column():

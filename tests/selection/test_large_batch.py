@@ -115,7 +115,7 @@ def test_an_algorithm_replaces_the_score_and_nobody_else_does():
 def test_without_a_score_it_says_what_it_needs():
     buffer = LaBER(capacity=ROWS, seed=0)
     buffer.add(make(ROWS))
-    with pytest.raises(ValueError, match="nobody scores rows; expected an algorithm that is connected"):
+    with pytest.raises(ValueError, match="there is no score function; expected a connected algorithm"):
         buffer.sample(4)
     with pytest.raises(ValueError, match="LaBER needs score of the algorithm; RLlib's DQN has none; expected our SAC"):
         buffer.check_offers(frozenset(), "RLlib's DQN")

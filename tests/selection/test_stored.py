@@ -60,7 +60,7 @@ def test_what_keeps_no_priorities_says_so(selector):
 def test_candidates_are_ranked_by_any_distance(kind):
     """Here by how long ago they were written."""
     stored, rng = Unrolls(50), np.random.default_rng(0)
-    selector = kind(multiplier=10.0, how_far=lambda stored, slots: stored.written - stored.write_numbers(slots))
+    selector = kind(multiplier=10.0, distance_fn=lambda stored, slots: stored.written - stored.write_numbers(slots))
     for number in range(80):
         stored.written += 1
         selector.observe(stored, torch.tensor([number % 50]))

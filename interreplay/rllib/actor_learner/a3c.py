@@ -19,7 +19,6 @@ from interreplay.rllib.actor_learner.config import ActorLearnerConfig
 from interreplay.rllib.actor_learner.learner import UnrollLearner
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.env_runner.wire_format import Packed, unpack
-from interreplay.unrolls.checks import check_finite
 from interreplay.unrolls.experience import UnrollExperience
 
 
@@ -56,7 +55,7 @@ class GradientRunner(UnrollRunner):
     @override(UnrollRunner)
     def make(self, steps: int, version: int) -> Gradients:
         unrolls = self.unroll(steps, version)
-        check_finite(unrolls)
+        unrolls.check_finite()
         if self._rule is None:
             self._rule = self.config.make_update(self.module)
         metrics = self._rule.differentiate(unrolls.to(self._device)).metrics
