@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.selection.base import Selector, SlotStore
+from interreplay.selection.base import AnnealedSelector, SlotStore
 from interreplay.storage.columns import part_of
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation, join_parts, observation_parts
@@ -19,7 +19,7 @@ CandidateDistance = Callable[[Any, Tensor], Tensor]
 """Maps ``(stored, slots (m,))`` to distances ``(m,)``."""
 
 
-class CandidateSelector(Selector):
+class CandidateSelector(AnnealedSelector):
     """Draws ⌊λn⌋ candidates uniformly with replacement; subclasses rank them by distance and keep n.
 
     λ starts at `multiplier` and is 1 at the end of the run, which is uniform replay. The reported probability of a row
@@ -40,15 +40,11 @@ class CandidateSelector(Selector):
         self.multiplier = float(multiplier)
         self.alpha = float(alpha)
         self.distance_fn = distance_fn
-        self.progress = 0.0
 
     @property
     def current_multiplier(self) -> float:
         """The current λ."""
         return self.multiplier - (self.multiplier - 1.0) * self.progress**self.alpha
-
-    def anneal(self, progress: float) -> None:
-        self.progress = min(max(float(progress), 0.0), 1.0)
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         count = max(size, int(self.current_multiplier * size))
@@ -70,12 +66,6 @@ class CandidateSelector(Selector):
     def row_distances(self, storage: Any, slots: Tensor) -> Tensor:
         """Return the distance ``(m,)`` of each stored row in `slots` ``(m,)``, without `distance_fn`."""
         raise NotImplementedError
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"progress": self.progress}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.progress = float(state["progress"])
 
 
 def stable_order(values: Tensor) -> Tensor:

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from interreplay.argument_checks import check_number
 from interreplay.learning.update import REDUCIBLE_LOSS
-from interreplay.selection.base import Selector, SlotStore
+from interreplay.selection.base import AnnealedSelector, SlotStore
 from interreplay.selection.sum_tree import SumTree, keep_last
 from interreplay.storage.row_table import shares_numpy
 from interreplay.transitions import as_tensor
 
 
-class Prioritized(Selector):
+class Prioritized(AnnealedSelector):
     """P(i) = p_i^α / Σ p^α with p_i = |δ_i| + ε (Schaul et al. 2016, arXiv:1511.05952).
 
     Draws are stratified: one from each of n equal parts of the total. Importance weights are (N·P(i))^(−β), divided by
@@ -43,7 +43,6 @@ class Prioritized(Selector):
         self.beta = float(beta)
         self.final_beta = float(final_beta)
         self.eps = float(eps)
-        self.progress = 0.0
         self.largest = 1.0
         self._tree: SumTree | None = None
         self._raw = torch.empty(0)
@@ -51,9 +50,6 @@ class Prioritized(Selector):
     @property
     def current_beta(self) -> float:
         return self.beta + (self.final_beta - self.beta) * self.progress
-
-    def anneal(self, progress: float) -> None:
-        self.progress = min(max(float(progress), 0.0), 1.0)
 
     def _prepare(self, stored: SlotStore) -> SumTree:
         """Return the tree, created on the first call and moved to the device of the store after a state was loaded."""
@@ -120,14 +116,14 @@ class Prioritized(Selector):
         return SumTree.nbytes(capacity) + 4 * capacity
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"largest": self.largest, "progress": self.progress}
+        state = super().state_dict() | {"largest": self.largest}
         if self._tree is not None:
             state |= {"raw": self._raw, "levels": list(self._tree.levels)}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
         self.largest = float(state["largest"])
-        self.progress = float(state["progress"])
         self._tree = None
         self._raw = torch.empty(0)
         if "raw" in state:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.selection.base import Selector, SlotStore
+from interreplay.selection.base import AnnealedSelector, Selector, SlotStore
 
 
 class AgeSelector(Selector):
@@ -44,7 +43,7 @@ class AgeSelector(Selector):
         return torch.from_numpy(probabilities).to(stored.device)
 
 
-class EmphasizedRecent(AgeSelector):
+class EmphasizedRecent(AnnealedSelector, AgeSelector):
     """Draws each row from the newest c rows, c = max(N·η^(1000u), c_min) with u ~ U(0, 1).
 
     Wang & Ross 2019, arXiv:1906.04009. There, update k of the K updates after an episode draws from the newest
@@ -67,15 +66,11 @@ class EmphasizedRecent(AgeSelector):
         self.eta = float(eta)
         self.c_min = int(c_min)
         self.final_eta = self.eta if final_eta is None else float(final_eta)
-        self.progress = 0.0
 
     @property
     def current_eta(self) -> float:
         """The current η."""
         return self.eta + (self.final_eta - self.eta) * self.progress
-
-    def anneal(self, progress: float) -> None:
-        self.progress = min(max(float(progress), 0.0), 1.0)
 
     def ages(self, count: int, size: int, rng: np.random.Generator) -> np.ndarray:
         u, v = rng.random((2, size))
@@ -96,12 +91,6 @@ class EmphasizedRecent(AgeSelector):
         last = np.clip(ages + 1, low, count)
         partly = np.log1p((last - first) / first) + ages * (1.0 / last - 1.0 / first)
         return (1.0 - falling) * (ages < least) / least + (partly + 1.0 / last - 1.0 / count) / a
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"progress": self.progress}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.progress = float(state["progress"])
 
 
 class TruncatedGeometric(AgeSelector):

@@ -49,6 +49,7 @@ class UnrollSource(Protocol):
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
         """Return unrolls whose distance should be measured again, or None."""
+        return None
 
     def update(
         self,
@@ -59,9 +60,11 @@ class UnrollSource(Protocol):
         distances: Tensor | None = None,
     ) -> None:
         """Process the results of an update for unrolls ``(T, B, ...)``, of which `mine` belong to this source."""
+        return
 
     def anneal(self, progress: float) -> None:
         """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
+        return
 
     @property
     def nbytes(self) -> int:

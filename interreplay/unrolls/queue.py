@@ -6,13 +6,13 @@ from collections import deque
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from interreplay.transitions import as_tensor
+from interreplay.unrolls.mixture import UnrollSource
 from interreplay.unrolls.unrolls import Unrolls, cat, from_columns
 
 
-class FreshQueue:
+class FreshQueue(UnrollSource):
     """An `UnrollSource` that returns every unroll exactly once, oldest first. Nothing is ever dropped.
 
     While the queue is `full`, no new requests are sent to runners. Requests in flight are still accepted, so the queue
@@ -78,22 +78,6 @@ class FreshQueue:
             parts.append(first)
             count -= first.size
         return cat(parts)
-
-    def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
-        return None
-
-    def update(
-        self,
-        unrolls: Unrolls,
-        mine: slice | Tensor,
-        policy: Tensor | None = None,
-        errors: Tensor | None = None,
-        distances: Tensor | None = None,
-    ) -> None:
-        """Do nothing: the unrolls are not drawn again."""
-
-    def anneal(self, progress: float) -> None:
-        """Do nothing: there is no schedule."""
 
     @property
     def nbytes(self) -> int:
