@@ -97,7 +97,10 @@ def test_our_settings():
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ("[{'type': 'queue', ", "replay_parameters is not JSON and not a Python literal: \"[{'type': 'queue',\"; expected"),
+        (
+            "[{'type': 'queue', ",
+            "replay_parameters is not JSON and not a Python literal: \"[{'type': 'queue',\"; expected",
+        ),
         ("", "replay_parameters is not JSON and not a Python literal: ''"),
         ("[" * 100_000, "replay_parameters is not JSON and not a Python literal"),
         ("{}", "replay_parameters is '{}'; expected a list of sources such as"),
