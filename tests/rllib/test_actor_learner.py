@@ -275,7 +275,7 @@ def test_generalized_advantages_take_no_replay():
         ([{"type": "uniform", "share": 1.0}], "no fresh unrolls"),
         ([{"type": "queue", "share": 0.5}], "0.5"),
         ("NMER", "'NMER' replays no unrolls; expected 'Fresh', 'UnrollMix' or a list of sources"),
-        ("[1, 2", "replay_parameters is no JSON"),
+        ("[1, 2", "replay_parameters is not JSON"),
         ([{"type": "queue", "share": 1.0, "size": 3}], "no setting 'size'"),
     ],
 )

@@ -18,7 +18,6 @@ from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.env_runner.remote import Collector
 from interreplay.rllib.env_runner.wire_format import Packed, unpack
 from interreplay.rllib.host import override
-from interreplay.unrolls.checks import check_finite
 from interreplay.unrolls.experience import UnrollExperience
 
 
@@ -55,7 +54,7 @@ class GradientRunner(UnrollRunner):
     @override(UnrollRunner)
     def make(self, steps: int, version: int) -> Gradients:
         unrolls = self.unroll(steps, version)
-        check_finite(unrolls)
+        unrolls.check_finite()
         if self._update_rule is None:
             self._update_rule = self.config.make_update(self.module)
         metrics = self._update_rule.differentiate(unrolls.to(self._device)).metrics

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from interreplay.transitions import Transitions
-from interreplay.unrolls.unrolls import Unrolls, of_columns
+from interreplay.unrolls.unrolls import Unrolls, from_columns
 
 Layout = list[tuple[str, str, tuple[int, ...]]]
 Packed = tuple[bytes, Layout]
@@ -54,4 +54,4 @@ def unpack_rows(packed: Packed) -> Transitions:
 
 def unpack_unrolls(packed: Packed) -> Unrolls:
     """Return packed unrolls."""
-    return of_columns({name: torch.from_numpy(array) for name, array in unpack(packed).items()})
+    return from_columns({name: torch.from_numpy(array) for name, array in unpack(packed).items()})
