@@ -70,7 +70,7 @@ part selection credit neighborhood synthesis buffer experience unrolls diagnosti
 rllib.host rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
 rllib.algorithms rllib.actor_learner rllib
 experiments.process experiments.cluster_checks experiments.flags experiments.studies experiments.report.reading
-experiments.report.drawing experiments.report analysis experiments.evaluation experiments.training experiments.tune
+experiments.report analysis experiments.evaluation experiments.training experiments.tune
 experiments.rllib_command experiments.commands experiments __main__
 """.split()
 FILES_PER_FOLDER = 12
