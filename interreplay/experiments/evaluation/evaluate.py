@@ -9,7 +9,7 @@ from itertools import count
 from interreplay.experiments.evaluation.play import Episode, PlaybackOptions, watch
 from interreplay.experiments.evaluation.video import check_video
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
-from interreplay.experiments.process.processors import counted
+from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs.checkpoints.best import best_of, read

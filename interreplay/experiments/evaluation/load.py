@@ -17,7 +17,7 @@ from interreplay.environments import registration
 from interreplay.environments.current_folder import search_here
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import CheckpointError, UsageError, exits_as_errors
-from interreplay.rllib.checkpoints.files import config_of
+from interreplay.rllib.checkpoints.algorithm import config_of
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA
 

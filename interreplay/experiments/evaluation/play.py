@@ -15,7 +15,7 @@ from interreplay.experience.offline_data.minari_episodes import check_new
 from interreplay.experiments.evaluation.load import built, restore, saved_config
 from interreplay.experiments.evaluation.minari_dataset import Recorder
 from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering
-from interreplay.experiments.process.processors import counted
+from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.runs.checkpoints.search import find

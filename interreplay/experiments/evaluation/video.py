@@ -16,8 +16,8 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import UsageError, exits_as_errors
-from interreplay.experiments.process.processors import counted
-from interreplay.rllib.algorithms.goal_functions import make_one
+from interreplay.experiments.process.machine import counted
+from interreplay.rllib.env_runner.env_creation import make_one
 from interreplay.runs.run_folder import ensure_writable
 
 FPS = 30

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from interreplay.experiments.process.processors import counted
+from interreplay.experiments.process.machine import counted
 
 # Colors of Okabe and Ito without yellow and black, which fade on light or dark backgrounds; the blue is lighter.
 COLORS = ("#1F83C4", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

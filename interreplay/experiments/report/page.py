@@ -17,7 +17,7 @@ import pandas as pd
 from markupsafe import Markup
 
 import interreplay
-from interreplay.experiments.process.processors import counted
+from interreplay.experiments.process.machine import counted
 from interreplay.experiments.report import draw
 from interreplay.experiments.report.charts import Figure, Styles
 from interreplay.experiments.report.curves import AXES

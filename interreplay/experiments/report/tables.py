@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from interreplay.experiments.process.processors import counted
+from interreplay.experiments.process.machine import counted
 from interreplay.experiments.report.curves import SUMMARIES, align
 from interreplay.experiments.report.reading.results import REPLAY
 from interreplay.experiments.report.reading.runs import Run
