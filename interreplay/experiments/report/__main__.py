@@ -1,4 +1,4 @@
-"""``interreplay report RESULTS...``: figures, tables and a page from result folders."""
+"""Command ``interreplay report``: figures, tables and a page from result folders."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from interreplay.experiments.report.scores import EXAMPLE, Scores, read_scores
 from interreplay.experiments.report.sections import MEASURES
 from interreplay.experiments.report.tables import summaries
 
+DESCRIPTION = "Make figures, tables and a page from result folders."
+
 
 def make_parser() -> OneLineParser:
     """Return the parser."""
-    parser = OneLineParser(prog="interreplay report", description=__doc__, allow_abbrev=False)
+    parser = OneLineParser(prog="interreplay report", description=DESCRIPTION, allow_abbrev=False)
     add = parser.add_argument
     add("results", nargs="+", type=Path, metavar="RESULTS", help="folders with runs, at any depth")
     add(
@@ -63,7 +65,7 @@ def make_parser() -> OneLineParser:
         default=0.0,
         help="smoothing of the learning curves as in TensorBoard, 0 to .999 (default: %(default)s)",
     )
-    add("--published", action="store_true", help="compare with published curves of the same environments")
+    add("--published", action="store_true", help="also compare with published results of the same environments")
     add("--scores", type=Path, metavar="FILE", help=f"JSON file with known returns: {EXAMPLE}")
     add(
         "--threshold",

@@ -33,7 +33,7 @@ function values(chart, position) {
 for (const place of document.querySelectorAll(".chart")) {
   const chart = charts[place.dataset.chart];
   const [left, top, width, height] = chart.box;
-  place.addEventListener("pointermove", (event) => {
+  const showValues = (event) => {
     const frame = place.getBoundingClientRect();
     const x = ((event.clientX - frame.left) / frame.width - left) / width;
     const y = ((event.clientY - frame.top) / frame.height - top) / height;
@@ -41,6 +41,8 @@ for (const place of document.querySelectorAll(".chart")) {
     tip.hidden = !tip.textContent;
     const right = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8);
     tip.style.transform = `translate(${Math.max(8, right)}px, ${event.clientY + 14}px)`;
-  });
+  };
+  place.addEventListener("pointermove", showValues);
+  place.addEventListener("pointerdown", showValues);
   place.addEventListener("pointerleave", () => { tip.hidden = true; });
 }

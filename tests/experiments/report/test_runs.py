@@ -18,10 +18,6 @@ def only(top):
     return run
 
 
-def states(top):
-    return {run.path.name[:-16]: run.state for run in read_runs([top])}
-
-
 def test_states_of_runs(tmp_path):
     found = {}
     for run in read_runs([study(tmp_path)]):
@@ -34,40 +30,32 @@ def test_states_of_runs(tmp_path):
     assert {(run.env, run.method) for run in found["empty"]} == {("Hopper-v5", "PER"), ("Reacher-v5", "PER")}
 
 
-def test_columns_of_results(tmp_path):
-    ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0, 2.0])
-    run = only(tmp_path)
+def test_columns_of_current_and_old_results(tmp_path):
+    ours(tmp_path / "new", "Hopper-v5", "NMER", 0, [1.0, 2.0])
+    run = only(tmp_path / "new")
     assert run.results["env_steps"].tolist() == [1000, 2000]
     assert run.results["evaluation"].tolist() == [1, 2] and run.results["training"].tolist() == [-4, -3]
     assert run.results["replay_buffer/td_error_mean"].tolist() == [1, 0.5]
-
-
-def test_columns_of_old_results(tmp_path):
     rows = [{"timesteps_total": 500, "episode_reward_mean": 3.0, "time_total_s": 1.0, "done": True}]
-    write(tmp_path / "SAC_x", rows, {"env": "x"})
-    assert only(tmp_path).results["training"].tolist() == [3.0] and only(tmp_path).state == "finished"
+    write(tmp_path / "old" / "SAC_x", rows, {"env": "x"})
+    run = only(tmp_path / "old")
+    assert run.results["training"].tolist() == [3.0] and run.state == "finished"
 
 
-@pytest.mark.parametrize(
-    ("resumed", "expected"),
-    [
-        ([{"time_total_s": 15.1}, {"time_total_s": 33.4}], [6.7, 21.3, 36.4, 54.7]),  # an old run: the clock restarts
-        ([{"time_total_s": 30.0}, {"time_total_s": 48.3}], [6.7, 21.3, 30.0, 48.3]),  # the clock continues
-    ],
-)
-def test_seconds_of_a_resumed_run_increase(tmp_path, resumed, expected):
-    before = [{"time_total_s": 6.7}, {"time_total_s": 21.3}]
-    rows = [row(500 * (i + 1), 1.0, **more) for i, more in enumerate(before + resumed)]
-    write(tmp_path / "SAC_x", rows, {"env": "x"})
-    assert only(tmp_path).results["seconds"].tolist() == pytest.approx(expected)
+def test_seconds_of_a_resumed_run_increase(tmp_path):
+    restarted = [15.1, 33.4]  # as in old runs
+    continued = [30.0, 48.3]
+    for name, resumed, expected in [("a", restarted, [36.4, 54.7]), ("b", continued, continued)]:
+        rows = [row(500 * (i + 1), 1.0, time_total_s=t) for i, t in enumerate([6.7, 21.3, *resumed])]
+        write(tmp_path / name / "SAC_x", rows, {"env": "x"})
+        assert only(tmp_path / name).results["seconds"].tolist() == pytest.approx([6.7, 21.3, *expected])
 
 
 def test_a_restarted_clock_is_detected_by_its_iterations(tmp_path):
-    clocks = [(1.5, 1), (48.0, 1), (90.0, 2), (1.0, 1)]
-    rows = [
-        row(500 * (i + 1), 1.0, time_total_s=seconds, time_since_restore=seconds, iterations_since_restore=iteration)
-        for i, (seconds, iteration) in enumerate(clocks)
-    ]
+    rows = []
+    for i, (seconds, iteration) in enumerate([(1.5, 1), (48.0, 1), (90.0, 2), (1.0, 1)]):
+        clock = {"time_total_s": seconds, "time_since_restore": seconds, "iterations_since_restore": iteration}
+        rows.append(row(500 * (i + 1), 1.0, **clock))
     write(tmp_path / "SAC_x", rows, {"env": "x"})
     assert only(tmp_path).results["seconds"].tolist() == pytest.approx([1.5, 49.5, 91.5, 92.5])
 

@@ -20,20 +20,11 @@ def described(tmp_path, name, params):
     return describe(folder)
 
 
-def test_equal_settings_are_one_method():
+def test_names_contain_the_settings_in_which_runs_differ():
+    """A setting is compared within an environment, between runs that know it, and named in all environments."""
     assert short(of(), of(), of(buffer="Uniform")) == ["NMER", "NMER", "Uniform"]
-
-
-def test_a_varied_setting_is_part_of_the_name_in_all_environments():
     assert short(of(), of(k=30), of("Reacher-v5", k=30)) == ["NMER", "NMER, k=30", "NMER, k=30"]
-
-
-def test_settings_that_vary_between_environments_are_not_part_of_the_name():
-    other = of("Reacher-v5", settings={"gamma": 0.9, "n_step": 1})
-    assert short(of(), other) == ["NMER", "NMER"]
-
-
-def test_settings_unknown_of_some_runs_are_ignored():
+    assert short(of(), of("Reacher-v5", settings={"gamma": 0.9, "n_step": 1})) == ["NMER", "NMER"]
     assert short(of(), of(settings={"gamma": 0.99, "tau": 0.1})) == ["NMER", "NMER"]
 
 
