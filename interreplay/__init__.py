@@ -1,4 +1,4 @@
-"""Replay buffers made of parts: select anchors, gather their neighbors, synthesize a batch, learn from it."""
+"""Composable replay buffers: select anchors, gather their neighbors, synthesize a batch, learn from it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for only then: commands answer `--help`, and checks run, before PyTorch is loaded."""
+    """Import attributes on first use, so that `--help` and checks do not load PyTorch."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""``python -m interreplay`` is the command `interreplay`."""
+"""Entry point of ``python -m interreplay``, the same as the command `interreplay`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Reports from results, in Python and as ``python -m interreplay.analysis``: the package `experiments.report`."""
+"""Reports from results, in Python and as ``python -m interreplay.analysis``; see `interreplay.experiments.report`."""
 
 from interreplay.experiments.report import Run, make_report, read_runs
 from interreplay.experiments.report.__main__ import main

@@ -1,4 +1,4 @@
-"""Checks of the numbers that storages, parts of a buffer and replay methods receive."""
+"""Checks of numeric arguments."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def check_number(
     above_low: bool = False,
     below_high: bool = False,
 ) -> None:
-    """Raise ValueError unless an argument is a finite number within its bounds.
+    """Raise ValueError unless an argument is a finite number within bounds.
 
     Args:
-        name: The argument, as the caller knows it.
+        name: Name of the argument.
         value: Its value.
-        low: The smallest number that is accepted.
-        high: The largest number that is accepted.
+        low: Smallest accepted number.
+        high: Largest accepted number.
         whole: Whether only integers are accepted.
         above_low: Whether `low` itself is rejected.
         below_high: Whether `high` itself is rejected.
@@ -45,7 +45,7 @@ def check_number(
 
 
 def as_range(name: str, value: Sequence[Any]) -> tuple[int, int]:
-    """Return two positive integers, the smaller one first.
+    """Return two positive integers in ascending order.
 
     Raises:
         ValueError: With the name, the value and what is accepted.

@@ -1,63 +1,56 @@
-"""Credit: whose priority a TD error changes when the row was a blend of two."""
+"""Priority updates: which rows' priorities change by the TD error of a blend of two rows."""
 
 from __future__ import annotations
-
-from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
 
-from interreplay.selection import Selector, Stored
+from interreplay.selection import Selector, SlotStore
 
 
-class PriorityUpdate(ABC):
-    """Weights of sampled rows, and what their TD errors do to the selector."""
+class PriorityUpdate:
+    """Computes importance weights of sampled rows and passes their TD errors to the selector.
 
-    def check(self, selector: Selector) -> None:  # noqa: B027
-        """Raise ValueError when the selector lacks what this credit needs; the default needs nothing."""
+    This default assigns both to the anchor, which the selector drew.
+    """
 
-    @abstractmethod
+    def check(self, selector: Selector) -> None:
+        """Raise ValueError if the selector lacks what this update requires; nothing by default."""
+
     def weights(
-        self, storage: Stored, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
+        self,
+        storage: SlotStore,
+        selector: Selector,
+        anchors: Tensor,
+        drawn: Tensor,
+        partners: Tensor,
+        mix: Tensor | None,
     ) -> Tensor:
         """Return importance weights ``(n,)``.
 
         Args:
-            storage: Where the rows lie.
+            storage: Contains the rows.
             selector: Drew the anchors.
             anchors: Slots ``(n,)``.
-            drawn: Probabilities ``(n,)`` with which the anchors were drawn.
-            partners: Slots ``(n,)`` of the rows blended in, −1 where none.
-            mix: λ ``(n,)`` or None.
+            drawn: Probabilities ``(n,)`` of drawing the anchors.
+            partners: Slots ``(n,)`` of the blended rows, −1 for none.
+            mix: λ ``(n,)``, or None.
         """
-
-    @abstractmethod
-    def update(
-        self, selector: Selector, anchors: Tensor, partners: Tensor, mix: Tensor | None, td_errors: Tensor
-    ) -> None:
-        """Hand the TD errors ``(n,)`` to the selector."""
-
-
-class AnchorPriority(PriorityUpdate):
-    """All to the anchor. The default: the anchor is what the selector drew."""
-
-    def weights(
-        self, storage: Stored, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
-    ) -> Tensor:
         return selector.weights(storage, drawn)
 
     def update(
         self, selector: Selector, anchors: Tensor, partners: Tensor, mix: Tensor | None, td_errors: Tensor
     ) -> None:
+        """Pass TD errors ``(n,)`` to the selector; other arguments as in `weights`."""
         selector.update(anchors, td_errors)
 
 
 class InterpolatedPriority(PriorityUpdate):
-    """To both ends, by their share in the blend (the interpolated priorities of NMER's original implementation).
+    """Assigns the TD error to anchor and neighbor by their shares, as NMER's original implementation does.
 
-    p_i ← λ|δ| + (1 − λ)p_i + ε for the anchor, p_j ← (1 − λ)|δ| + λp_j + ε for the neighbor, and the
-    importance weight is λw_i + (1 − λ)w_j. A row that is an anchor and another's neighbor in one batch
-    keeps what it got as an anchor.
+    p_i ← λ|δ| + (1 − λ)p_i + ε for the anchor and p_j ← (1 − λ)|δ| + λp_j + ε for the neighbor. The importance weight
+    is λw_i + (1 − λ)w_j. If a row is an anchor and another anchor's neighbor in one batch, its priority as an anchor
+    is kept.
     """
 
     def check(self, selector: Selector) -> None:
@@ -65,7 +58,13 @@ class InterpolatedPriority(PriorityUpdate):
             raise ValueError(f"interpolated priorities need the selector Prioritized; got {type(selector).__name__}")
 
     def weights(
-        self, storage: Stored, selector: Selector, anchors: Tensor, drawn: Tensor, partners: Tensor, mix: Tensor | None
+        self,
+        storage: SlotStore,
+        selector: Selector,
+        anchors: Tensor,
+        drawn: Tensor,
+        partners: Tensor,
+        mix: Tensor | None,
     ) -> Tensor:
         other = torch.where(partners >= 0, partners, anchors)
         both = selector.weights(storage, torch.cat([drawn, selector.probabilities(other, storage)]))
@@ -79,12 +78,9 @@ class InterpolatedPriority(PriorityUpdate):
     ) -> None:
         error = td_errors.detach().abs()
         share = torch.ones_like(error) if mix is None else mix.to(error)
-        mine = share * error + (1 - share) * selector.priorities(anchors) + selector.eps
-        mixed = partners >= 0
-        share, error, others = share[mixed], error[mixed], partners[mixed]
-        theirs = (1 - share) * error + share * selector.priorities(others) + selector.eps
-        selector.set_priorities(torch.cat([others, anchors]), torch.cat([theirs, mine]))
-
-
-Credit, CreditAnchor, CreditBoth = PriorityUpdate, AnchorPriority, InterpolatedPriority
-"""Their names before."""
+        own = share * error + (1 - share) * selector.priorities(anchors) + selector.eps
+        blended = partners >= 0
+        share = share[blended]
+        others = partners[blended]
+        theirs = (1 - share) * error[blended] + share * selector.priorities(others) + selector.eps
+        selector.set_priorities(torch.cat([others, anchors]), torch.cat([theirs, own]))

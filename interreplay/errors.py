@@ -1,4 +1,4 @@
-"""The errors that a user can cause and mend; everything else is a bug and keeps its traceback."""
+"""Errors that a user can cause and fix. Everything else is a bug and keeps its traceback."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ class InterreplayError(Exception):
     """Base of the errors below.
 
     Attributes:
-        exit_code: Of a command that ends with it: 2 where the user can mend what was asked for, 1 where a run failed.
+        exit_code: Exit status of a command: 2 if the request is invalid, 1 if a run failed.
     """
 
     exit_code = 2
 
     def lines(self) -> list[str]:
-        """Return the message as a command prints it: one line, or one line per reason."""
+        """Return the message as commands print it: one line per reason."""
         return [" ".join(str(self).split())]
 
 
 class NonFiniteError(InterreplayError, ValueError):
-    """A column to be stored holds NaN or infinity.
+    """A column to store contains NaN or infinity.
 
     Attributes:
         column: Name of the column, such as ``"rewards"``.
-        row: Index of the first bad row within the transitions that were added.
+        row: Index of the first invalid row within the added transitions.
     """
 
     def __init__(self, column: str, row: int, value: float, at: str | None = None):
         where = at or f"row {row} of the added transitions"
         super().__init__(f"{column} holds {value} at {where}; only finite values can be replayed")
-        self.column, self.row, self.value, self.at = column, row, value, at
+        self.column = column
+        self.row = row
+        self.value = value
+        self.at = at
 
     def __reduce__(self) -> tuple[type, tuple[str, int, float, str | None]]:
-        """Return how it is made again: Ray copies and pickles exceptions."""
+        """Return how to recreate the exception: Ray copies and pickles exceptions."""
         return type(self), (self.column, self.row, self.value, self.at)
 
 
@@ -45,15 +48,15 @@ class CheckpointError(InterreplayError):
 
 
 class UsageError(InterreplayError, ValueError):
-    """What was asked for cannot be done; the message is one line that names the value and what would be accepted."""
+    """An invalid request. The message is one line with the value received and what is accepted."""
 
 
 class RefusedRuns(UsageError):
     """Runs of a study that cannot start.
 
     Args:
-        reasons: Why, by the number of the run.
-        count: Runs of the study.
+        reasons: Reason by number of the run.
+        count: Number of runs in the study.
     """
 
     def __init__(self, reasons: Mapping[int, str], count: int):
@@ -64,12 +67,12 @@ class RefusedRuns(UsageError):
         super().__init__("; ".join(self._lines))
 
     def lines(self) -> list[str]:
-        """Return one line per reason, with the numbers of its runs."""
+        """Return one line per reason, with the numbers of the affected runs."""
         return self._lines
 
 
 def _named_runs(numbers: Sequence[int], count: int) -> str:
-    """Return the start of a line about some runs of a study; "" where it is about all of them."""
+    """Return the start of a line about some runs of a study; "" for all runs."""
     if len(numbers) == count:
         return ""
     ranges: list[list[int]] = []
@@ -83,42 +86,44 @@ def _named_runs(numbers: Sequence[int], count: int) -> str:
 
 
 class PartError(UsageError, TypeError):
-    """A part of a buffer returned something else than its contract states."""
+    """A part of a buffer returned a value that violates its contract."""
 
 
 class EnvironmentFailure(InterreplayError):
-    """An environment raised an error, or gave what cannot be stored.
+    """An environment raised an error or returned values that cannot be stored.
 
     Attributes:
         env: Name of the environment.
-        cause_text: What it raised or gave, on one line.
-        at: Where that was, such as ``"env step 500"``, or None.
+        cause_text: What happened, on one line.
+        at: When it happened, such as ``"env step 500"``, or None.
     """
 
     exit_code = 1
 
     def __init__(self, env: str, cause_text: str, at: str | None = None):
         super().__init__(f"the environment {env} {cause_text}" + (f", at {at}" if at else ""))
-        self.env, self.cause_text, self.at = env, cause_text, at
+        self.env = env
+        self.cause_text = cause_text
+        self.at = at
 
     def located(self, at: str) -> EnvironmentFailure:
-        """Return this failure with its place."""
+        """Return this failure with the time at which it happened."""
         found = type(self)(self.env, self.cause_text, at)
         found.__cause__ = self.__cause__
         return found
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str | None]]:
-        """Return how it is made again: Ray copies and pickles exceptions."""
+        """Return how to recreate the exception: Ray copies and pickles exceptions."""
         return type(self), (self.env, self.cause_text, self.at)
 
 
 class TrainingDiverged(InterreplayError):
-    """A loss or a network's weights are not finite, so nothing more can be learned.
+    """A loss or a network's weights became non-finite.
 
     Attributes:
-        name: Name of the loss or of the weights.
-        value: Their value.
-        updates: Updates so far.
+        name: Name of the loss or the weights.
+        value: Non-finite value.
+        updates: Number of updates so far.
     """
 
     exit_code = 1
@@ -138,30 +143,30 @@ class TrainingDiverged(InterreplayError):
 
 
 class RunnerLost(InterreplayError):
-    """A remote env runner died or does not answer, and was not restarted."""
+    """A remote env runner died or does not respond, and was not restarted."""
 
     exit_code = 1
 
 
 class RunFailure(InterreplayError):
-    """A run that failed; the message says what is kept of it and how to resume it."""
+    """A run failed. The message states what was saved and how to resume."""
 
     exit_code = 1
 
 
 def in_words(error: BaseException) -> str:
-    """Return an error's type and message on one line; the type alone where there is no message or it cannot be read."""
+    """Return an error's type and message on one line, or the type alone if there is no readable message."""
     try:
         message = " ".join(str(error).split())
-    except Exception:  # of a `__str__` written by a user
+    except Exception:  # raised by a user's `__str__`
         message = ""
     return f"{type(error).__name__}: {message}".removesuffix(": ")
 
 
 def copyable(error: BaseException) -> BaseException:
-    """Return an error that Ray can copy: `error`, or its words and traceback where it or one of its causes cannot be.
+    """Return `error` if Ray can copy it and its causes, else a RuntimeError with the same text and traceback.
 
-    Exceptions are copied by calling their class with `args`. A class with more required arguments fails there.
+    Exceptions are copied by calling their class with `args`, which fails for classes with more required arguments.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -175,12 +180,12 @@ def copyable(error: BaseException) -> BaseException:
 
 @contextlib.contextmanager
 def exits_as_errors() -> Iterator[None]:
-    """Raise what would end the program, such as ``sys.exit`` in a user's code, as an error inside the block.
+    """Convert exceptions that would end the program, such as ``sys.exit`` in a user's code, to a RuntimeError.
 
-    Ctrl-C passes through, and so does Ray's own request to end a worker.
+    Ctrl-C and Ray's request to end a worker pass through.
 
     Raises:
-        RuntimeError: The block raised SystemExit, GeneratorExit or another exception that is not an `Exception`.
+        RuntimeError: If the block raises SystemExit, GeneratorExit or another exception that is not an `Exception`.
     """
     try:
         yield
@@ -191,29 +196,26 @@ def exits_as_errors() -> Iterator[None]:
 
 
 def is_request_to_end(error: BaseException) -> bool:
-    """Return whether an exception is Ctrl-C, or Ray's request that a worker ends."""
+    """Return whether an exception is Ctrl-C or Ray's request to end a worker."""
     return isinstance(error, KeyboardInterrupt) or hasattr(error, "ray_terminate_msg")
 
 
 def did_you_mean(word: str, names: Iterable[str], most: int = 1) -> str:
-    """Return half a sentence for error messages: the names nearest to a word, "" where none is near.
+    """Return a suggestion for error messages: the names most similar to a word, or "" if none is similar.
 
     Args:
-        word: What was given.
-        names: What would be accepted.
-        most: How many names are suggested at most.
+        word: The name received.
+        names: Accepted names.
+        most: Maximum number of suggestions.
     """
-    folded = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), folded, n=most, cutoff=0.5)
-    return f"did you mean {' or '.join(folded[name] for name in close)}?" if close else ""
+    by_lower_case = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), by_lower_case, n=most, cutoff=0.5)
+    if not close:
+        return ""
+    return f"did you mean {' or '.join(by_lower_case[name] for name in close)}?"
 
 
 def accepted_names(word: str, names: Iterable[str]) -> str:
-    """Return half a sentence for error messages: the nearest name, and all of them.
-
-    Args:
-        word: What was given.
-        names: What would be accepted.
-    """
+    """Return a suggestion and the list of `names` for error messages about an unknown `word`."""
     names = list(names)
     return f"{did_you_mean(word, names)} accepted: {', '.join(names) or 'none'}".lstrip()

@@ -1,4 +1,4 @@
-"""What selectors, neighborhoods and synthesizers have in common."""
+"""The base class of selectors, neighborhoods and synthesizers."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation, Transitions
 
 Score = Callable[[Transitions, Collection[str]], Mapping[str, Tensor]]
-"""Rows and names to scores ``(n,)`` by these names."""
+"""Maps rows and names of scores to the scores ``(n,)`` by name."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What an algorithm has to offer to the parts of its replay buffer; None for what it has not.
+    """What an algorithm provides to the parts of its replay buffer; None marks what it lacks.
 
     Attributes:
-        policy: Observations ``(n, ...)`` to what the current policy gives ``(n, ...)``, without gradients.
-        policy_is_gaussian: Whether it gives [mean; log std].
-        compute_reward: The environment's, ``(achieved, desired, info)`` of one row or of many, where it has goals.
-        compute_terminated: The environment's, likewise.
-        observation_space: Of one environment.
-        action_space: Of one environment.
-        device: On which the policy computes.
-        score: Rows ``(n, ...)`` with ``discounts`` and names of scores to these ``(n,)`` under the networks of now, by
-            forward passes alone; the names are in `interreplay.learning.update`.
-        environment: Its id, where it has one.
-        environment_arguments: With which it is made.
-        simulate: Rows of any kind to numbers that tell, by name, how far they are from what the simulator does.
+        policy: Maps observations ``(n, ...)`` to the outputs of the current policy ``(n, ...)``, without gradients.
+        policy_is_gaussian: Whether these outputs are [mean; log std].
+        compute_reward: The environment's function of ``(achieved, desired, info)``, for one row or many.
+        compute_terminated: The environment's function with the same arguments.
+        observation_space: The space of a single environment.
+        action_space: The space of a single environment.
+        device: Device of the policy.
+        score: Maps rows ``(n, ...)`` with ``discounts`` and names of scores to the scores ``(n,)`` under the current
+            networks, by forward passes only. `interreplay.learning.update` defines the names.
+        environment: Environment id.
+        environment_arguments: Keyword arguments of the environment.
+        simulate: Maps rows to numbers by name that measure their deviation from the simulator.
     """
 
     policy: Callable[[Observation], Tensor] | None = None
@@ -53,23 +53,22 @@ class Context:
 
 
 GOALS = "hindsight_goals"
-"""Name of the extra column ``(n, 1 + m, d)`` of goals: for the anchor, then for each of its m partners."""
+"""Name of the extra column ``(n, 1 + m, d)`` of goals: one for the anchor, then one for each of its m partners."""
 
 
 class Part:
-    """A piece of a replay buffer. Every method here has a default that does nothing.
+    """A part of a replay buffer. Every method has a default that does nothing.
 
     Attributes:
-        independent_rows: Whether the rows of a batch come about without regard to each other, so that parts of one
-            large batch are as good as several batches.
-        follows_episodes: Whether this part looks at what came before or after a row in its episode.
-        columns_wanted: Names of extra columns that this part would have recorded with each row, where an algorithm can:
-            ``"behavior"``, what the policy gave when it acted, and ``"success"``, whether infos speak of success.
-        scores_wanted: Names of scores that this part would have with the TD errors of each batch, where an algorithm
-            can: those in `interreplay.learning.update`.
-        needs: Names there of what this part cannot do without.
-        wants_goal_functions: Whether `connect` should bring the environment's ``compute_reward``.
-        view: How this part reads rows, where what it makes of them depends on that.
+        independent_rows: Whether the rows of a batch are independent, so that a large batch can be split into several.
+        follows_episodes: Whether this part reads the predecessors or successors of a row.
+        columns_wanted: Names of extra columns to record with each row if the algorithm can: ``"behavior"``, the output
+            of the policy that acted, and ``"success"``, the success reported by the environment.
+        scores_wanted: Names of scores (see `interreplay.learning.update`) to receive with the TD errors of each batch
+            if the algorithm computes them.
+        needs: Names of the scores and columns without which this part cannot work.
+        wants_goal_functions: Whether `connect` should provide the environment's ``compute_reward``.
+        view: How this part reads rows.
     """
 
     independent_rows = True
@@ -81,79 +80,72 @@ class Part:
     view: ReadView = OneStep()
 
     def use_view(self, view: ReadView) -> None:
-        """Read rows by `view` from now on; the buffer calls this at its construction, and when its view changes."""
+        """Read rows by `view`. The buffer calls this at construction and whenever its view changes."""
         self.view = view
 
     def check(self, columns: Columns) -> None:
-        """Refuse rows that this part cannot work with.
+        """Reject rows that this part cannot process.
 
         Args:
-            columns: What a stored row is made of, ``{name: (shape, dtype)}``.
+            columns: Columns of a stored row, ``{name: (shape, dtype)}``.
 
         Raises:
-            ValueError: Naming the column and its dtype.
+            ValueError: With the name of the column and its dtype.
         """
 
     def connect(self, context: Context) -> None:
-        """Take what this part can use of `context`; called before the first rows, perhaps more than once."""
+        """Use what `context` provides. Called before the first rows are added, possibly several times."""
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
-        """Take leave of the rows in `slots` ``(n,)``, each once, oldest first, which are about to be overwritten."""
+        """Drop any state kept for the rows in `slots` ``(n,)`` before they are overwritten; unique, oldest first."""
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
-        """Take note of rows that were just stored in `slots` ``(n,)``, each slot once, in write order."""
+        """Process rows that were just stored in `slots` ``(n,)``; unique, in write order."""
 
     def anneal(self, progress: float) -> None:
-        """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
+        """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Return bytes that this part takes beside a full storage of rows with `features` numbers in z = [s; a]."""
+        """Return the memory in bytes that this part adds to a full storage with `features` numbers in z = [s; a]."""
         return 0
 
     def statistics(self) -> dict[str, float]:
-        """Return numbers that describe the part now, for the results of a run."""
+        """Return numbers that describe the current state, for the results of a run."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on; arrays may share memory with the part."""
+        """Return everything needed to resume. Arrays may share memory with this part."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
+        """Restore a state returned by `state_dict`."""
 
 
 def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
-    """Let `parts` take leave of the rows that the next `count`, at most the capacity, replace.
+    """Call `Part.evict` for the rows that the next `count` rows (at most the capacity) will replace.
 
     Returns:
-        The slots ``(count,)`` of the next rows, where each of them replaces one and a part had to be asked.
+        Slots ``(count,)`` of the next rows if each replaces a row and a part was called, else None.
     """
-    leaving = [part for part in parts if type(part).evict is not Part.evict]
-    if not leaving or storage.written + count <= storage.capacity:
+    affected = [part for part in parts if type(part).evict is not Part.evict]
+    if not affected or storage.written + count <= storage.capacity:
         return None
     slots = storage.next_replaced(count)
-    for part in leaving:
+    for part in affected:
         part.evict(storage, slots)
     return slots if len(slots) == count else None
 
 
 def wrong_answer(part: Part, answer: object, expected: type, how: str) -> PartError:
-    """Return the error for a part's answer that is of another type than the contract has it.
-
-    Args:
-        part: Whose it is.
-        answer: What it returned.
-        expected: The type.
-        how: Its arguments, for the message.
-    """
-    name, given = type(part).__name__, type(answer).__name__
-    return PartError(f"{name} returned a {given}; expected {expected.__name__}{how}")
+    """Return the error for a return value whose type violates the contract; `how` lists the type's arguments."""
+    name = type(part).__name__
+    return PartError(f"{name} returned a {type(answer).__name__}; expected {expected.__name__}{how}")
 
 
 def standard_normal(shape: Sequence[int], rng: np.random.Generator, device: torch.device) -> Tensor:
-    """Draw standard normal numbers, float32, from a torch generator that `rng` seeds.
+    """Draw standard normal numbers (float32) from a torch generator seeded by `rng`.
 
-    For the 256 rows of a HalfCheetah batch that takes half the time of numpy's own.
+    For 256 rows of HalfCheetah this takes half the time of numpy's generator.
     """
     generator = torch.Generator().manual_seed(int(rng.integers(2**32)))
     return torch.randn(tuple(shape), generator=generator).to(device)

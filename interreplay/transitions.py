@@ -1,4 +1,4 @@
-"""Transitions: columns of one length, the currency between all parts."""
+"""Transitions: columns of equal length, which all parts of a replay buffer exchange."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 
 Observation = Tensor | dict[str, Tensor]
 ArrayLike = Any
-"""A numpy array, a torch tensor, or anything that numpy turns into one."""
+"""A numpy array, a torch tensor, or anything that numpy converts to an array."""
 
 
 def as_tensor(values: ArrayLike) -> Tensor:
-    """Return a tensor over `values`, sharing memory with numpy arrays and tensors where it can."""
+    """Convert values to a tensor, sharing memory with numpy arrays and tensors where possible."""
     if isinstance(values, Tensor):
         return values
     array = np.asarray(values)
@@ -24,7 +24,7 @@ def as_tensor(values: ArrayLike) -> Tensor:
 
 
 def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Observation:
-    """Apply `fn` to an observation, or to each named part of a Dict observation."""
+    """Apply a function to an observation, or to each named part of a Dict observation."""
     first = observations[0]
     if isinstance(first, dict):
         return {name: fn(*(o[name] for o in observations)) for name in first}  # type: ignore[index]
@@ -32,7 +32,7 @@ def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Ob
 
 
 def observation_parts(obs: Observation) -> dict[str, Tensor]:
-    """Return the named tensors of an observation; a plain one is the single part ``""``."""
+    """Return the named tensors of an observation. A plain observation is one part named ``""``."""
     return dict(obs) if isinstance(obs, dict) else {"": obs}
 
 
@@ -43,25 +43,25 @@ def join_parts(parts: dict[str, Tensor]) -> Observation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Transitions:
-    """n transitions as columns, each a tensor whose first dimension is n.
+    """n transitions as columns: tensors whose first dimension is n.
 
-    Numpy arrays are taken as they are, without a copy where numpy and torch can share memory. After a
-    gather of k neighbors per row the columns have two leading dimensions ``(n, k)``.
+    Numpy arrays are not copied if numpy and torch can share their memory. The k neighbors of n rows have two leading
+    dimensions ``(n, k)``.
 
     Attributes:
-        obs: ``(n, *obs_shape)``, or a dict of such for goal-conditioned environments.
+        obs: Observations ``(n, *obs_shape)``, or a dict of them for goal-conditioned environments.
         actions: ``(n, *action_shape)``.
-        rewards: ``(n,)``; integers become float32.
-        next_obs: like `obs`.
-        terminated: ``(n,)`` bool, the episode ended in a state without a future.
-        truncated: ``(n,)`` bool, the episode was cut, by a time limit for instance.
-        episode: ``(n,)`` int64, or None. Rows of one episode arrive in order; several may interleave.
-        discounts: ``(n,)``, factor on the value of `next_obs`: γ^m·(1 − terminated) after m steps. Set by
-            the storage on the way out; ignored on the way in.
-        extras: more columns of length n by name, stored and returned as they are.
+        rewards: ``(n,)``. Integers are converted to float32.
+        next_obs: Same shapes as `obs`.
+        terminated: ``(n,)`` bool: the episode ended in a terminal state.
+        truncated: ``(n,)`` bool: the episode was cut off, for example by a time limit.
+        episode: Episode ids ``(n,)`` int64, or None. Rows of an episode are in order; episodes may interleave.
+        discounts: Factor ``(n,)`` of the value of `next_obs`: γ^m·(1 − terminated) after m steps. The storage sets it
+            when rows are read and ignores it when rows are added.
+        extras: Additional columns of length n by name, stored and returned unchanged.
 
     Raises:
-        ValueError: When the columns differ in length or a per-row column is not of shape ``(n,)``.
+        ValueError: If columns differ in length or a per-row column does not have shape ``(n,)``.
     """
 
     obs: Any
@@ -75,24 +75,24 @@ class Transitions:
     extras: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
+        converted: dict[str, Any] = {}
         for name in ("obs", "next_obs"):
             value = getattr(self, name)
-            put(
-                self,
-                name,
-                {k: as_tensor(v) for k, v in value.items()} if isinstance(value, Mapping) else as_tensor(value),
-            )
+            if isinstance(value, Mapping):
+                converted[name] = {part: as_tensor(column) for part, column in value.items()}
+            else:
+                converted[name] = as_tensor(value)
         rewards = as_tensor(self.rewards)
-        put(self, "rewards", rewards if rewards.is_floating_point() else rewards.float())
-        put(self, "actions", as_tensor(self.actions))
-        for name in ("terminated", "truncated"):
-            put(self, name, as_tensor(getattr(self, name)).to(torch.bool))
+        converted["rewards"] = rewards if rewards.is_floating_point() else rewards.float()
+        converted["actions"] = as_tensor(self.actions)
+        converted["terminated"] = as_tensor(self.terminated).to(torch.bool)
+        converted["truncated"] = as_tensor(self.truncated).to(torch.bool)
         if self.episode is not None:
-            put(self, "episode", as_tensor(self.episode).to(torch.int64))
+            converted["episode"] = as_tensor(self.episode).to(torch.int64)
         if self.discounts is not None:
-            put(self, "discounts", as_tensor(self.discounts))
-        put(self, "extras", {k: as_tensor(v) for k, v in self.extras.items()})
+            converted["discounts"] = as_tensor(self.discounts)
+        converted["extras"] = {name: as_tensor(column) for name, column in self.extras.items()}
+        self.__dict__.update(converted)
         self._check()
 
     def _check(self) -> None:
@@ -108,28 +108,28 @@ class Transitions:
         return int(self.rewards.shape[0])
 
     def __repr__(self) -> str:
-        """Return the number of rows, and the columns with their shapes and dtypes."""
+        """Return the number of rows and the columns with their shapes and dtypes."""
         shapes = ", ".join(f"{name} {described(column)}" for name, column in self.columns().items())
         return f"Transitions({len(self)} rows: {shapes})"
 
     def columns(self) -> dict[str, Tensor]:
-        """Return every column by name; parts of a Dict observation as ``obs.part``, extras as ``extras.name``."""
+        """Return all columns by name; parts of a Dict observation are ``obs.part``, extras ``extras.name``."""
         found: dict[str, Tensor] = {}
         for name in NAMES:
             value = getattr(self, name)
             if isinstance(value, dict):
-                found.update({f"{name}.{k}": v for k, v in value.items()})
+                found.update({f"{name}.{part}": column for part, column in value.items()})
             elif value is not None:
                 found[name] = value
         return found
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Transitions:
-        """Return the same transitions with `fn` applied to every column."""
+        """Return transitions with `fn` applied to every column."""
         changed: dict[str, Any] = {}
         for name in NAMES:
             value = getattr(self, name)
             if isinstance(value, dict):
-                changed[name] = {k: fn(v) for k, v in value.items()}
+                changed[name] = {part: fn(column) for part, column in value.items()}
             elif value is not None:
                 changed[name] = fn(value)
         return unchecked(**changed)
@@ -138,16 +138,16 @@ class Transitions:
         return self.map(lambda column: column[index])
 
     def replace(self, **columns: Any) -> Transitions:
-        """Return the same transitions with some columns exchanged for ones of the same length."""
+        """Return transitions with some columns replaced by columns of the same length."""
         return unchecked(**(self.__dict__ | columns))
 
     def blend(self, other: Transitions, mix: Tensor) -> Transitions:
-        """Return λ·self + (1 − λ)·other over obs, actions, rewards and next_obs; the rest is self's.
+        """Return λ·self + (1 − λ)·other for obs, actions, rewards and next_obs.
 
-        A row blended with itself comes back bit for bit. Whole numbers are self's.
+        Other columns and integer columns are those of self. A row blended with itself is unchanged, bit for bit.
 
         Args:
-            other: Partners, the same shapes as self.
+            other: Partners with the same shapes as self.
             mix: λ, shape ``(n,)``.
         """
         shares: dict[tuple[torch.dtype, int], Tensor] = {}
@@ -168,14 +168,15 @@ class Transitions:
         )
 
     def where(self, keep: Tensor, other: Transitions) -> Transitions:
-        """Return rows of self where `keep` ``(n,)`` is true, of `other` elsewhere (columns that both have)."""
+        """Return rows of self where `keep` ``(n,)`` is true and rows of `other` elsewhere (columns that both have)."""
 
         def choose(mine: Tensor, theirs: Tensor) -> Tensor:
             return torch.where(keep.reshape(keep.shape + (1,) * (mine.dim() - keep.dim())), mine, theirs)
 
         changed: dict[str, Any] = {}
         for name in NAMES:
-            mine, theirs = getattr(self, name), getattr(other, name)
+            mine = getattr(self, name)
+            theirs = getattr(other, name)
             if isinstance(mine, dict):
                 changed[name] = {k: choose(v, theirs[k]) for k, v in mine.items()}
             elif mine is not None and theirs is not None:
@@ -189,16 +190,14 @@ def described(column: Tensor) -> str:
 
 
 def cat(rows: Sequence[Transitions]) -> Transitions:
-    """Return batches one after the other.
-
-    Columns that one of them lacks are left out, but for views of observations, which change what is learned.
+    """Concatenate batches; columns that are missing in one of them are omitted.
 
     Raises:
-        ValueError: When only some have views.
+        ValueError: If only some batches have augmented views (S4RL), which change the loss.
     """
     parts = [batch.__dict__ for batch in rows]
     if len({"views_obs" in part["extras"] for part in parts}) > 1:
-        raise ValueError("only some of these batches have several views of a row (S4RL); expected all or none")
+        raise ValueError("only some of these batches have several views of each row (S4RL); expected all or none")
     joined: dict[str, Any] = {}
     for name, first in parts[0].items():
         columns: list[Any] = [part.get(name) for part in parts]
@@ -211,7 +210,7 @@ def cat(rows: Sequence[Transitions]) -> Transitions:
 
 
 def flat_parts(observation: Observation, lead: int) -> list[Tensor]:
-    """Return the parts of an observation, all dimensions behind the first `lead` as one."""
+    """Return the parts of an observation, with all dimensions after the first `lead` flattened."""
     parts = observation_parts(observation).values()
     return [part.flatten(lead) if part.dim() > lead else part.unsqueeze(-1) for part in parts]
 
@@ -219,14 +218,14 @@ def flat_parts(observation: Observation, lead: int) -> list[Tensor]:
 def features(rows: Transitions) -> Tensor:
     """Return z = [s; a] of rows ``(n, ...)`` or ``(n, k, ...)``: ``(n, d)`` or ``(n, k, d)``.
 
-    All parts of s, in the order of the observation. Of stored rows, `Storage.features` gives z.
+    s contains all parts of the observation in order. For stored rows, use `Storage.features`.
     """
     lead = rows.rewards.dim()
     return torch.cat([*flat_parts(rows.obs, lead), *flat_parts(rows.actions, lead)], dim=-1)
 
 
 def unchecked(**columns: Any) -> Transitions:
-    """Return transitions from tensors that are already right; skips the checks of the public constructor."""
+    """Create transitions from valid tensors without the checks of the public constructor."""
     made = object.__new__(Transitions)
     made.__dict__.update({"extras": {}} | columns)
     return made

@@ -375,10 +375,3 @@ def test_float64_rewards_stay(arguments):
         buffer.add(rows.replace(rewards=rows.rewards.double() + 1e-12))
         assert buffer.sample(8).transitions.rewards.dtype == torch.float64
         assert torch.equal(buffer.storage[torch.arange(60)].rewards, rows.rewards.double() + 1e-12)
-
-
-def test_a_sample_s_count_of_written_rows_has_the_name_that_it_had_too():
-    buffer = ReplayBuffer(4, seed=0)
-    buffer.add(numbered(0, 7))
-    sample = buffer.sample(2)
-    assert sample.write_count == sample.written == 7

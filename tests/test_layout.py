@@ -67,10 +67,10 @@ learning.setting_fields learning.settings learning.networks learning.policies le
 learning.update learning.reward_scale learning.actor_critic learning.value learning.policy_gradient
 learning.algorithms_table learning.architectures learning acting
 part selection credit neighborhood synthesis buffer experience unrolls diagnostics
-rllib.host rllib.ray_folder rllib.ray_session rllib.search_spaces rllib.stock rllib.checkpoints rllib.env_runner
+rllib.host rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
 rllib.algorithms rllib.actor_learner rllib
 experiments.process experiments.cluster_checks experiments.flags experiments.studies experiments.report.reading
-experiments.report.drawing experiments.report analysis experiments.evaluation experiments.training experiments.tune
+experiments.report analysis experiments.evaluation experiments.training experiments.tune
 experiments.rllib_command experiments.commands experiments __main__
 """.split()
 FILES_PER_FOLDER = 12

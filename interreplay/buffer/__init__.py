@@ -1,4 +1,4 @@
-"""The replay buffer: its parts put together, the batches that it draws, and the names that it goes by."""
+"""Replay buffers: the composition of parts, the batches they draw, and the catalog of methods by name."""
 
 from interreplay.buffer.replay_buffer import ReplayBuffer
 from interreplay.buffer.sample import Sample

@@ -1,4 +1,4 @@
-"""Checks of what a user's parts return to the buffer: types, shapes, dtypes and ranges."""
+"""Checks of the values that users' parts return to the buffer: types, shapes, dtypes and ranges."""
 
 from __future__ import annotations
 
@@ -10,85 +10,82 @@ from torch import Tensor
 from interreplay.errors import PartError
 from interreplay.neighborhood import NO_NEIGHBOR, SYNTHETIC, Neighbors
 from interreplay.part import Part
-from interreplay.selection.base import Drawn
+from interreplay.selection import Draw
 from interreplay.synthesis import Synthesized
 from interreplay.transitions import Transitions
 
 CHECKED_DRAWS = 100
-"""Draws of a buffer with a user's part that are checked; later ones are not, to save time."""
+"""Number of draws of a user's part that are checked; later draws are not, to save time."""
 
 
 def has_own_code(part: Part) -> bool:
-    """Return whether a part, or one that it is made of, is not of this package."""
-    within = [value for value in vars(part).values() if isinstance(value, Part)]
-    return not _is_ours(part) or any(not _is_ours(one) for one in within)
+    """Return whether a part, or a part that it contains, is defined outside this package."""
+    contained = [value for value in vars(part).values() if isinstance(value, Part)]
+    packages = {type(each).__module__.partition(".")[0] for each in (part, *contained)}
+    return not packages <= {"interreplay", "replay_buffers"}
 
 
-def _is_ours(part: Part) -> bool:
-    package = type(part).__module__.partition(".")[0]
-    return package in ("interreplay", "replay_buffers") or package.startswith("_interreplay_")
-
-
-def check_drawn(part: Part, drawn: Any, size: int, stored: int) -> None:
-    """Check what a selector drew.
+def check_draw(part: Part, draw: Any, size: int, stored: int) -> None:
+    """Check the result of a selector.
 
     Args:
         part: The selector.
-        drawn: Its answer.
-        size: Rows that were asked for, n.
-        stored: Rows that are stored.
+        draw: Its result.
+        size: Number of requested rows n.
+        stored: Number of stored rows.
 
     Raises:
-        PartError: The answer is not what the contract states.
+        PartError: If the result violates the contract.
     """
-    if not isinstance(drawn, Drawn):
-        raise PartError(f"{_name(part)} returned a {type(drawn).__name__} from draw; expected a Drawn")
-    _check(part, "slots", drawn.slots, (size,), integers=True)
-    _check_range(part, "slots", drawn.slots, 0, stored - 1)
-    _check(part, "probabilities", drawn.probabilities, (size,))
-    _check_range(part, "probabilities", drawn.probabilities, 0.0, 1.0)
+    if not isinstance(draw, Draw):
+        raise PartError(f"{_name(part)} returned a {type(draw).__name__} from draw; expected a Draw")
+    _check(part, "slots", draw.slots, (size,), dtype=torch.int64)
+    _check_range(part, "slots", draw.slots, 0, stored - 1)
+    _check(part, "probabilities", draw.probabilities, (size,))
+    _check_range(part, "probabilities", draw.probabilities, 0.0, 1.0)
     for name in ("weights", "actor_weights", "targets"):
-        if (column := getattr(drawn, name)) is not None:
+        column = getattr(draw, name)
+        if column is not None:
             _check(part, name, column, (size,))
 
 
 def check_neighbors(part: Part, found: Neighbors, slots: Tensor, stored: int) -> None:
-    """Check what a neighborhood gathered.
+    """Check the result of a neighborhood.
 
     Args:
         part: The neighborhood.
-        found: Its answer.
-        slots: Of the anchors ``(n,)``.
-        stored: Rows that are stored.
+        found: Its result.
+        slots: Slots of the anchors ``(n,)``.
+        stored: Number of stored rows.
 
     Raises:
-        PartError: The answer is not what the contract states.
+        PartError: If the result violates the contract.
     """
     given = found.slots
     k = given.shape[1] if isinstance(given, Tensor) and given.ndim == 2 else "k"
-    _check(part, "neighbors' slots", given, (len(slots), k), integers=True)
+    _check(part, "neighbors' slots", given, (len(slots), k), dtype=torch.int64)
     least = SYNTHETIC if found.rows is not None else NO_NEIGHBOR
     _check_range(part, "neighbors' slots", given, least, stored - 1)
     if bool((given == slots.unsqueeze(1)).any()):
         raise PartError(f"{_name(part)} returned an anchor as its own neighbor; expected another row, or {NO_NEIGHBOR}")
 
 
-def check_made(part: Part, made: Synthesized, anchors: Transitions) -> None:
-    """Check what a synthesizer made.
+def check_synthesized(part: Part, made: Synthesized, anchors: Transitions) -> None:
+    """Check the result of a synthesizer.
 
     Args:
         part: The synthesizer.
-        made: Its answer.
-        anchors: What it was made of, n rows.
+        made: Its result.
+        anchors: Its input of n rows.
 
     Raises:
-        PartError: The answer is not what the contract states.
+        PartError: If the result violates the contract.
     """
     size = len(anchors)
     if not isinstance(made.rows, Transitions):
         raise PartError(f"{_name(part)} returned rows of type {type(made.rows).__name__}; expected Transitions")
-    columns, expected = made.rows.columns(), anchors.columns()
-    for name, column in expected.items():
+    columns = made.rows.columns()
+    for name, column in anchors.columns().items():
         if name == "discounts" and name not in columns:
             continue  # the buffer computes them
         _check(part, name, columns.get(name), tuple(column.shape), dtype=column.dtype)
@@ -103,24 +100,14 @@ def check_made(part: Part, made: Synthesized, anchors: Transitions) -> None:
         _check_range(part, "row_weights", made.row_weights, 0.0, float("inf"))
 
 
-def _check(
-    part: Part,
-    what: str,
-    given: Any,
-    shape: tuple[int | str, ...],
-    integers: bool = False,
-    dtype: torch.dtype | None = None,
-) -> None:
-    """Check the type, shape and dtype of a column: `dtype` if it is given, else int64 or any float."""
-    words = str(dtype) if dtype is not None else "torch.int64" if integers else "a float dtype"
-    expected = f"expected a tensor of shape ({', '.join(map(str, shape))}{',' * (len(shape) == 1)}) of {words}"
+def _check(part: Part, what: str, given: Any, shape: tuple[int | str, ...], dtype: torch.dtype | None = None) -> None:
+    """Check the type, shape and dtype of a column; without `dtype`, any float dtype is accepted."""
+    size = ", ".join(map(str, shape)) + "," * (len(shape) == 1)
+    expected = f"expected a tensor of shape ({size}) of {dtype or 'a float dtype'}"
     if not isinstance(given, Tensor):
         raise PartError(f"{_name(part)} returned {what} of type {type(given).__name__}; {expected}")
-    if dtype is not None:
-        right = given.dtype is dtype
-    else:
-        right = given.dtype is torch.int64 if integers else given.is_floating_point()
-    if tuple(given.shape) != shape or not right:
+    right_dtype = given.is_floating_point() if dtype is None else given.dtype is dtype
+    if tuple(given.shape) != shape or not right_dtype:
         raise PartError(f"{_name(part)} returned {what} of shape {tuple(given.shape)} of {given.dtype}; {expected}")
 
 

@@ -1,4 +1,4 @@
-"""From what a configuration says (a name, a class, a factory) to a replay buffer."""
+"""Creates replay buffers from a name, a class or a factory."""
 
 from __future__ import annotations
 
@@ -8,85 +8,69 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.own_parts import make_parts
 from interreplay.environments.own_modules import own_class
-from interreplay.errors import accepted_names
+from interreplay.errors import UsageError, accepted_names
 
 Recipe = Callable[..., ReplayBuffer]
 Kind = str | Recipe | ReplayBuffer
 
 
 OF_PARTS = "ReplayBuffer"
-"""The name of a buffer that is made of the parts that it is given, and no method of the catalogue."""
+"""The name of a buffer composed of given parts, which is not a method of the catalog."""
 NAME = "replay_buffers"
 HOME = Path(__file__).resolve().parents[2] / NAME
-"""The catalogue's files, installed beside this package."""
+"""Folder of the catalog, installed next to this package."""
 
 
 def methods() -> dict[str, Recipe]:
-    """Return the replay methods of the catalogue by name.
+    """Return the replay methods of the catalog by name.
 
-    `replay_buffers` builds on this package; that it is looked up here, when it is asked for, is the only import upward.
-    Where somebody else's package of that name comes first on the path, our files are loaded under another name.
+    `replay_buffers` builds on this package. This lookup on demand is the only upward import.
+
+    Raises:
+        UsageError: If another package named `replay_buffers` precedes ours on the import path.
     """
-    if _is_ours():
-        catalogue = importlib.import_module(NAME)
-        return {name: getattr(catalogue, name) for name in catalogue.__all__}
-    modules = [_loaded(path) for path in HOME.glob("*.py") if path.name != "__init__.py"]
-    found = {name: value for module in modules for name, value in vars(module).items() if _is_recipe(value, module)}
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
-
-
-def _is_ours() -> bool:
-    """Return whether an import of the catalogue's name finds this package's neighbor."""
     module = sys.modules.get(NAME)
-    spec = importlib.util.find_spec(NAME) if module is None else None
-    file = spec.origin if module is None and spec else getattr(module, "__file__", None)
-    return not HOME.is_dir() or file is not None and Path(file).resolve().parent == HOME
-
-
-def _loaded(path: Path) -> ModuleType:
-    name = f"_interreplay_{NAME}_{path.stem}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None, path
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[name] = module
-    return sys.modules[name]
-
-
-def _is_recipe(value: Any, module: ModuleType) -> bool:
-    return inspect.isclass(value) and issubclass(value, ReplayBuffer) and value.__module__ == module.__name__
+    spec = importlib.util.find_spec(NAME) if module is None else module.__spec__
+    file = spec.origin if spec else None
+    if HOME.is_dir() and file is not None and Path(file).resolve().parent != HOME:
+        raise UsageError(
+            f"{file} hides the replay methods of interreplay; expected to import {HOME}: rename the file or folder, or "
+            "remove its parent from PYTHONPATH"
+        )
+    catalog = importlib.import_module(NAME)
+    return {name: getattr(catalog, name) for name in catalog.__all__}
 
 
 def resolve(kind: Kind) -> Recipe:
-    """Return the recipe that `kind` means: a name of the catalogue, ``module:Class``, or a class or factory as it is.
+    """Return the recipe for a name of the catalog, ``module:Class``, a class or a factory.
 
     Raises:
-        ValueError: When the name is unknown, with the nearest valid one, or `kind` is something else.
+        ValueError: If the name is unknown, with the most similar valid name, or `kind` is something else.
     """
     if isinstance(kind, str):
-        if ":" in kind or kind == OF_PARTS:
-            return own_class(kind, ReplayBuffer, "buffer") if ":" in kind else ReplayBuffer
-        catalogue = methods()
-        if kind not in catalogue:
-            raise ValueError(f"there is no replay buffer {kind!r}; {accepted_names(kind, catalogue)}")
-        return catalogue[kind]
+        if ":" in kind:
+            return own_class(kind, ReplayBuffer, "buffer")
+        if kind == OF_PARTS:
+            return ReplayBuffer
+        catalog = methods()
+        if kind not in catalog:
+            raise ValueError(f"there is no replay buffer {kind!r}; {accepted_names(kind, catalog)}")
+        return catalog[kind]
     if callable(kind):
         return kind
     raise ValueError(f"the replay buffer is {kind!r}; expected a name, a class or a factory")
 
 
 def check_arguments(recipe: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that `recipe` does not take.
+    """Reject arguments that `recipe` does not accept.
 
     Raises:
-        ValueError: Naming the unknown argument, the nearest valid one and all valid ones.
+        ValueError: With the unknown argument, the most similar valid one and all valid ones.
     """
     parameters = inspect.signature(recipe).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -99,15 +83,15 @@ def check_arguments(recipe: Callable[..., Any], arguments: Mapping[str, Any]) ->
 
 
 def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> ReplayBuffer:
-    """Return a replay buffer from a name, a class or a factory with its arguments; a ready one is returned as it is.
+    """Create a replay buffer from a name, a class or a factory; an existing buffer is returned unchanged.
 
     Args:
-        kind: What to make.
-        defaults: Arguments that are passed where the recipe takes them and they are not given.
-        **arguments: Arguments of the recipe; parts also by name, as `make_parts` reads them.
+        kind: A name, a class, a factory or a buffer.
+        defaults: Arguments to use if the recipe accepts them and they are not given.
+        **arguments: Arguments of the recipe. Parts can be mappings, see `make_parts`.
 
     Raises:
-        ValueError: When the name or an argument is unknown.
+        ValueError: If the name or an argument is unknown.
     """
     if isinstance(kind, ReplayBuffer):
         if arguments:
@@ -116,4 +100,5 @@ def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **argumen
     recipe = resolve(kind)
     check_arguments(recipe, arguments)
     taken = inspect.signature(recipe).parameters
-    return recipe(**{k: v for k, v in (defaults or {}).items() if k in taken} | make_parts(arguments))
+    accepted = {name: value for name, value in (defaults or {}).items() if name in taken}
+    return recipe(**accepted | make_parts(arguments))

@@ -1,4 +1,4 @@
-"""The parts of a replay buffer with the storage that they work on."""
+"""The parts of a replay buffer and the storage that they share."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from interreplay.storage.ring import Storage
 from interreplay.synthesis import Synthesizer
 from interreplay.transitions import Transitions
 
-ENOUGH = 64
-"""Rows after which it can be told whether they continue each other."""
+LINK_CHECK_ROWS = 64
+"""Number of rows after which `check_links` decides whether rows continue each other."""
 
 
 class Composition:
-    """A storage, a way to read it, and a selector, a neighborhood and a synthesizer.
+    """A storage, a view of its rows, a selector, a neighborhood and a synthesizer.
 
     Raises:
-        ValueError: When rows span several steps and a part recomputes their rewards or termination.
+        ValueError: If n-step rows are combined with a part that recomputes rewards or termination.
     """
 
     def __init__(
@@ -37,7 +37,10 @@ class Composition:
         neighborhood: Neighborhood,
         synthesizer: Synthesizer,
     ):
-        self.storage, self.selector, self.neighborhood, self.synthesizer = storage, selector, neighborhood, synthesizer
+        self.storage = storage
+        self.selector = selector
+        self.neighborhood = neighborhood
+        self.synthesizer = synthesizer
         self.use_view(view)
 
     def __len__(self) -> int:
@@ -53,14 +56,14 @@ class Composition:
 
     @property
     def view(self) -> ReadView:
-        """How rows are read."""
+        """How rows are read: as single steps or as n-step transitions."""
         return self._view
 
     def use_view(self, view: ReadView) -> None:
-        """Draw batches by `view` from now on, as single steps or as n-step transitions; what is stored stays.
+        """Draw the next batches by another view; the stored rows do not change.
 
         Raises:
-            ValueError: When rows span several steps and a part recomputes their rewards or termination.
+            ValueError: If n-step rows are combined with a part that recomputes rewards or termination.
         """
         if (self.synthesizer.recomputes_termination or self.synthesizer.recomputes_rewards) and view.n_step > 1:
             raise ValueError(f"n_step is {view.n_step}; expected 1 where rewards or termination are recomputed")
@@ -70,10 +73,10 @@ class Composition:
             part.use_view(view)
 
     def draw_from(self, storage: Storage) -> None:
-        """Draw from rows that are stored already, in place of the storage, which is empty yet; parts observe them.
+        """Replace the empty storage by a filled one; all parts observe its rows.
 
         Raises:
-            ValueError: When a part cannot work with them, or there is no room for them in what parts keep.
+            ValueError: If this buffer is not empty, the capacities differ, or a part rejects the rows.
         """
         if len(self) or storage.capacity != self.capacity:
             raise ValueError(f"{self!r} cannot draw from {storage.capacity:,} rows; expected an empty one of as many")
@@ -84,10 +87,12 @@ class Composition:
             part.observe(storage, slots)
 
     def check_links(self) -> None:
-        """Warn, once, when rows without an episode id do not continue each other, but should."""
-        if not self._needs_links or self.storage.written < ENOUGH:
+        """Warn once if rows without episode ids do not continue each other although a part requires it."""
+        rows = self.storage.written
+        if not self._needs_links or rows < LINK_CHECK_ROWS:
             return
-        self._needs_links, rows, broken = False, self.storage.written, self.storage.broken_links
+        self._needs_links = False
+        broken = self.storage.broken_links
         if 2 * broken >= rows:
             warnings.warn(
                 f"{broken} of {rows} rows do not continue the row before them, so that n-step returns, successors and "
@@ -97,10 +102,10 @@ class Composition:
             )
 
     def read(self, slots: Tensor) -> Transitions:
-        """Return the stored transitions in `slots`, int64 of any shape, as batches have them: of n steps, say.
+        """Return the transitions in `slots` (int64, any shape) as batches contain them, for example with n steps.
 
         Raises:
-            IndexError: When a slot is negative or beyond the capacity.
+            IndexError: If a slot is negative or beyond the capacity.
         """
         return self.view.read(self.storage, slots)
 
@@ -110,80 +115,81 @@ class Composition:
 
     @property
     def columns_wanted(self) -> frozenset[str]:
-        """Names of the extra columns that parts would have recorded with each row; see `Part`."""
+        """Names of the extra columns that parts request with each row; see `Part`."""
         return frozenset[str]().union(*(part.columns_wanted for part in self.parts.values()))
 
     @property
     def scores_wanted(self) -> frozenset[str]:
-        """Names of the scores of rows that parts would have with the TD errors of a batch; see `Part`."""
+        """Names of the scores that parts request with the TD errors of each batch; see `Part`."""
         return frozenset[str]().union(*(part.scores_wanted for part in self.parts.values()))
 
     @property
     def brings_critic_loss(self) -> bool:
-        """Whether rows come with a loss of the critics."""
+        """Whether batches define the critic loss."""
         return self.selector.critic_loss is not None or CRITIC_LOSS in self.selector.needs
 
     def check_offers(self, offers: Collection[str], algorithm: str) -> None:
-        """Refuse an algorithm that lacks what a part cannot do without.
+        """Reject an algorithm that does not provide what a part needs.
 
         Args:
-            offers: Names of what it has, see `interreplay.learning.update`.
-            algorithm: What it is called in the message.
+            offers: Names of what the algorithm provides, see `interreplay.learning.update`.
+            algorithm: Its name for the message.
 
         Raises:
-            ValueError: Naming what is lacking.
+            ValueError: With the names of what is missing.
         """
         lacking = sorted(frozenset[str]().union(*(part.needs for part in self.parts.values())) - set(offers))
         if lacking:
-            method, what = type(self).__name__, " and ".join(lacking)
+            what = " and ".join(lacking)
             raise ValueError(
-                f"{method} needs {what} of the algorithm; {algorithm} has none; expected our SAC, TD3 or DDPG"
+                f"{type(self).__name__} needs {what} of the algorithm; {algorithm} has none; "
+                "expected our SAC, TD3 or DDPG"
             )
 
     @property
     def wants_goal_functions(self) -> bool:
-        """Whether a part computes rewards itself, and needs the environment's functions for it."""
+        """Whether a part computes rewards and needs the environment's functions for it."""
         return any(part.wants_goal_functions for part in self.parts.values())
 
     def connect(self, context: Context) -> None:
-        """Offer parts what an algorithm has: its policy, the environment's goal functions, spaces and a device."""
+        """Provide parts with the algorithm's policy, the environment's goal functions, spaces and a device."""
         for part in self.parts.values():
             part.connect(context)
 
     def check(self, columns: Columns) -> None:
-        """Refuse rows that a part cannot work with.
+        """Reject rows that a part cannot process.
 
         Raises:
-            ValueError: Naming the column and its dtype.
+            ValueError: With the name of the column and its dtype.
         """
         for part in self.parts.values():
             part.check(columns)
 
     def nbytes(self, columns: Columns) -> int:
-        """Return bytes that the full buffer will take for rows of these columns, one long episode assumed."""
-        return Storage.nbytes_of(self.capacity, columns) + sum(
-            part.nbytes(self.capacity, num_features(columns)) for part in self.parts.values()
-        )
+        """Return the memory in bytes of the full buffer for rows with these columns, assuming one long episode."""
+        features = num_features(columns)
+        parts = sum(part.nbytes(self.capacity, features) for part in self.parts.values())
+        return Storage.nbytes_of(self.capacity, columns) + parts
 
     def statistics(self) -> dict[str, float]:
-        """Return numbers that describe the buffer beside its batches: none, those of its parts are the batches'."""
+        """Return statistics that batches do not contain: none."""
         return {}
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
-        """End running episodes that nothing will continue: their newest rows become truncated.
+        """Mark the newest rows of running episodes as truncated, because nothing will continue them.
 
         Args:
-            episodes: Ids; those that are not running are passed over.
+            episodes: Episode ids; ids of other episodes are ignored.
         """
         self.storage.truncate_episodes(episodes)
 
     def anneal(self, progress: float) -> None:
-        """Move schedules, such as PER's β, to `progress`: the share of the run that is done, 0 to 1."""
+        """Move schedules, such as PER's β, to `progress`, the completed share of the run, from 0 to 1."""
         for part in self.parts.values():
             part.anneal(progress)
 
     def __repr__(self) -> str:
-        """Return the class, how many rows are stored of how many, how they are read, and the parts."""
+        """Return the class, the number of stored rows, the capacity, the view, the parts and the device."""
         view = "" if self.view.n_step == 1 else f", n_step={self.view.n_step}"
         parts = ", ".join(type(part).__name__ for part in self.parts.values())
         return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows{view}; {parts}; {self.device})"

@@ -1,4 +1,4 @@
-"""JoinedSample: the batches of several sources as one."""
+"""The batches of several sources, joined to one batch."""
 
 from __future__ import annotations
 
@@ -12,29 +12,40 @@ from torch import Tensor
 
 from interreplay.buffer.sample import Sample
 from interreplay.learning.losses import ByRows, CriticLoss
-from interreplay.transitions import Transitions, cat
+from interreplay.transitions import cat
+
+FILL_VALUES: dict[str, Callable[[Tensor], Tensor]] = {
+    "mix": torch.ones_like,
+    "variances": torch.zeros_like,
+    "row_weights": torch.ones_like,
+    "actor_weights": torch.ones_like,
+}
+"""Values of optional columns for the rows of sources that do not have them."""
 
 
 class JoinedSample(Sample):
-    """The batches of several sources, one after the other.
+    """The batches of several sources in order.
 
-    Extra columns stay where all have them. Where some blend, predict or weigh rows, those of others are their anchors,
-    certain and of weight 1; each row's probability is times its source's part of the batch. Columns that updates do not
-    learn from are put together when they are asked for.
+    Extra columns are kept if all sources have them. If only some sources blend, predict or weight rows, the rows of the
+    others count as unblended anchors with variance 0 and weight 1. Probabilities are multiplied by the source's share
+    of the batch. Columns that updates do not use are joined on first access.
 
     Args:
-        parts: The batch of each.
-        origins: Numbers of the sources.
+        parts: The batch of each source.
+        origins: The index of each source.
     """
 
     parts: tuple[Sample, ...]
     numbers: tuple[int, ...]
 
     def __init__(self, parts: Sequence[Sample], origins: Sequence[int]):
-        transitions: Transitions = cat([part.transitions for part in parts])
-        weights = torch.cat([part.weights for part in parts])
-        own = {"parts": tuple(parts), "numbers": tuple(origins), "transitions": transitions, "weights": weights}
-        self.__dict__.update(own, targets=None)  # the fields of a frozen dataclass
+        self.__dict__.update(  # the dataclass is frozen
+            parts=tuple(parts),
+            numbers=tuple(origins),
+            transitions=cat([part.transitions for part in parts]),
+            weights=torch.cat([part.weights for part in parts]),
+            targets=None,
+        )
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -62,19 +73,19 @@ class JoinedSample(Sample):
 
     @cached_property
     def mix(self) -> Tensor | None:
-        return self._filled("mix", torch.ones_like)
+        return self._filled("mix")
 
     @cached_property
     def variances(self) -> Tensor | None:
-        return self._filled("variances", torch.zeros_like)
+        return self._filled("variances")
 
     @cached_property
     def row_weights(self) -> Tensor | None:
-        return self._filled("row_weights", torch.ones_like)
+        return self._filled("row_weights")
 
     @cached_property
     def actor_weights(self) -> Tensor | None:
-        return self._filled("actor_weights", torch.ones_like)
+        return self._filled("actor_weights")
 
     @cached_property
     def critic_loss(self) -> CriticLoss | None:
@@ -83,31 +94,30 @@ class JoinedSample(Sample):
         return ByRows(tuple((len(part), part.critic_loss) for part in self.parts))
 
     def of(self, origin: int) -> tuple[Sample, slice]:
-        """Return the rows of one source as it drew them, and where they lie."""
+        """Return the rows of one source as it drew them, with the optional columns of the whole batch, and a slice."""
         start = 0
         for part, number in zip(self.parts, self.numbers, strict=True):
             where = slice(start, start + len(part))
-            if number == origin:
-                return self._completed(part, where), where
             start = where.stop
+            if number != origin:
+                continue
+            columns: dict[str, Any] = {"transitions": self.transitions[where], "origins": None, "targets": None}
+            for name in FILL_VALUES:
+                column = getattr(self, name)
+                columns[name] = None if column is None else column[where]
+            return replace(part, probabilities=self._probabilities(part), **columns), where
         return self.rows(slice(0, 0)), slice(0, 0)
-
-    def _completed(self, part: Sample, where: slice) -> Sample:
-        """Return a part with those columns that the whole batch has."""
-        columns: dict[str, Any] = {"transitions": self.transitions[where], "origins": None, "targets": None}
-        for name in ("mix", "variances", "row_weights", "actor_weights"):
-            column = getattr(self, name)
-            columns[name] = None if column is None else column[where]
-        return replace(part, probabilities=self._probabilities(part), **columns)
 
     def _probabilities(self, part: Sample) -> Tensor:
         return part.probabilities * (len(part) / len(self))
 
-    def _filled(self, name: str, fill: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """Return a column of all parts, None where none has it; where some have it, `fill` makes that of the others."""
-        found = [getattr(part, name) for part in self.parts]
-        like = next((column for column in found if column is not None), None)
+    def _filled(self, name: str) -> Tensor | None:
+        """Return an optional column of all parts, filled for parts that lack it; None if all lack it."""
+        columns = [getattr(part, name) for part in self.parts]
+        like = next((column for column in columns if column is not None), None)
         if like is None:
             return None
-        rows = [like[:1].expand(len(part), *like.shape[1:]) for part in self.parts]
-        return torch.cat([fill(row) if column is None else column for column, row in zip(found, rows, strict=True)])
+        for number, part in enumerate(self.parts):
+            if columns[number] is None:
+                columns[number] = FILL_VALUES[name](like[:1].expand(len(part), *like.shape[1:]))
+        return torch.cat(columns)

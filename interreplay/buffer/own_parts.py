@@ -1,4 +1,4 @@
-"""Parts of a buffer by name: those of this package as they are called, those of a user's own as ``module:Class``."""
+"""Parts of a buffer by name: ours by class name, users' own as ``module:Class``."""
 
 from __future__ import annotations
 
@@ -12,31 +12,29 @@ from interreplay.environments.own_modules import check_arguments, described, own
 from interreplay.errors import UsageError, accepted_names, exits_as_errors
 from interreplay.part import Part
 
-ROOMS: dict[str, tuple[ModuleType, type]] = {
+PACKAGES: dict[str, tuple[ModuleType, type]] = {
     "selector": (selection, selection.Selector),
     "neighborhood": (neighborhood, neighborhood.Neighborhood),
     "synthesizer": (synthesis, synthesis.Synthesizer),
     "blend": (synthesis, synthesis.Synthesizer),
 }
-"""Arguments of buffers that are parts, where those of this package are, and what they are derived from."""
+"""Arguments of buffers that are parts, with the package that contains ours and the base class."""
 
 
 def make_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of a buffer with parts in place of mappings such as ``{"type": "mine:Recent", "share": .2}``."""
-    made = {name: make_part(name, value) for name, value in arguments.items() if is_named_part(name, value)}
-    return {**arguments, **made}
-
-
-def is_named_part(argument: str, value: Any) -> bool:
-    """Return whether an argument of a buffer says a part by its name."""
-    return argument in ROOMS and isinstance(value, Mapping) and "type" in value
+    """Return a buffer's arguments with mappings such as ``{"type": "mine:Recent", "share": .2}`` replaced by parts."""
+    made = dict(arguments)
+    for name, value in arguments.items():
+        if name in PACKAGES and isinstance(value, Mapping) and "type" in value:
+            made[name] = make_part(name, value)
+    return made
 
 
 def make_part(argument: str, value: Mapping[str, Any]) -> Part:
-    """Return the part that a mapping of its name and its arguments means.
+    """Create a part from a mapping of its type and its arguments.
 
     Raises:
-        UsageError: There is no such part, or it cannot be made so.
+        UsageError: If the part is unknown or cannot be created.
     """
     kind = part_class(argument, value)
     try:
@@ -45,21 +43,22 @@ def make_part(argument: str, value: Mapping[str, Any]) -> Part:
     except (TypeError, ValueError) as error:
         raise UsageError(f"{argument} {value['type']}: {' '.join(str(error).split())}") from error
     except Exception as error:
-        raise UsageError(f"{argument} {value['type']} cannot be made: {described(error)}") from error
+        raise UsageError(f"{argument} {value['type']} cannot be created: {described(error)}") from error
 
 
 def part_class(argument: str, value: Mapping[str, Any]) -> Any:
-    """Return the class of a part, after checking that it takes its arguments.
+    """Return the class of a part after checking its arguments' names.
 
     Raises:
-        UsageError: There is no such class, or it takes no such argument.
+        UsageError: If the class or an argument is unknown.
     """
-    name, (room, base) = str(value["type"]), ROOMS[argument]
+    name = str(value["type"])
+    package, base = PACKAGES[argument]
     if ":" in name:
         kind = own_class(name, base, argument)
     else:
-        known = {each: getattr(room, each) for each in room.__all__}
-        parts = {each: part for each, part in known.items() if _is_part(part, base)}
+        found = {each: getattr(package, each) for each in package.__all__}
+        parts = {each: kind for each, kind in found.items() if _is_part(kind, base)}
         if name not in parts:
             raise UsageError(
                 f"{argument} {name!r}: {accepted_names(name, parts)}, or one of your own such as my_module:{name}"

@@ -1,21 +1,20 @@
-"""ReplayBuffer: storage, selection, neighborhood and synthesis put together."""
+"""The replay buffer: a storage, a selector, a neighborhood and a synthesizer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from interreplay.argument_checks import as_range
-from interreplay.buffer.answers import CHECKED_DRAWS, check_drawn, check_made, check_neighbors, has_own_code
+from interreplay.buffer.answers import CHECKED_DRAWS, check_draw, check_neighbors, check_synthesized, has_own_code
 from interreplay.buffer.composition import Composition
-from interreplay.buffer.gathering import Gathered, read_neighbors
 from interreplay.buffer.sample import Sample
-from interreplay.credit import AnchorPriority, PriorityUpdate
+from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
 from interreplay.part import evict, wrong_answer
 from interreplay.selection import Selector, Uniform
@@ -27,22 +26,38 @@ from interreplay.synthesis import Identity, Synthesized, Synthesizer
 from interreplay.transitions import Transitions
 
 
+class Inputs(NamedTuple):
+    """Inputs of a synthesizer.
+
+    Attributes:
+        anchors: ``(n, ...)``.
+        neighbors: ``(n, k, ...)``; the anchors if no row has a neighbor.
+        partners: Slots ``(n,)`` of the first neighbor of each row.
+        alone: Which rows have no neighbor, bool ``(n,)``; None if all have one or neighbors are not used.
+    """
+
+    anchors: Transitions
+    neighbors: Transitions
+    partners: Tensor
+    alone: Tensor | None
+
+
 class ReplayBuffer(Composition):
     """Selects anchors, gathers their neighbors and synthesizes a batch.
 
     Args:
-        capacity: Number of transitions to keep; the oldest make room.
-        selector: Draws anchors; uniformly by default.
-        neighborhood: Gathers what they are mixed with; nothing by default.
-        synthesizer: Makes the batch; keeps the anchors by default.
-        credit: Whose priority a TD error changes; the anchor's by default.
-        n_step: Transitions come back as n-step transitions; a pair (low, high) draws n for each batch, both included.
+        capacity: Maximum number of transitions; new ones replace the oldest.
+        selector: Draws anchors; uniform by default.
+        neighborhood: Gathers neighbors of the anchors; none by default.
+        synthesizer: Creates the batch; by default it returns the anchors.
+        credit: Defines whose priority a TD error changes; the anchor's by default.
+        n_step: Batches contain n-step transitions. A pair (low, high) draws n from this range for each batch.
         gamma: Discount factor per step.
-        seed: Of all randomness; None draws one from the system.
-        device: Torch device on which rows are kept and batches are made.
+        seed: Seed of all random numbers; None for a random seed.
+        device: Torch device of rows and batches.
 
     Raises:
-        ValueError: When an argument is out of range or parts do not fit each other.
+        ValueError: If an argument is out of range or parts are incompatible.
     """
 
     def __init__(
@@ -62,13 +77,13 @@ class ReplayBuffer(Composition):
             self._n_step_range = as_range("n_step", n_step)
             n_step = self._n_step_range[1]
         super().__init__(
-            Storage(capacity, device, gamma),
-            read_view(n_step, gamma),
-            selector if selector is not None else Uniform(),
-            neighborhood if neighborhood is not None else NoNeighbors(),
-            synthesizer if synthesizer is not None else Identity(),
+            storage=Storage(capacity, device, gamma),
+            view=read_view(n_step, gamma),
+            selector=selector if selector is not None else Uniform(),
+            neighborhood=neighborhood if neighborhood is not None else NoNeighbors(),
+            synthesizer=synthesizer if synthesizer is not None else Identity(),
         )
-        self.credit = credit if credit is not None else AnchorPriority()
+        self.credit = credit if credit is not None else PriorityUpdate()
         self.credit.check(self.selector)
         self.rng = np.random.default_rng(seed)
         self._draws_to_check = {name: CHECKED_DRAWS for name, part in self.parts.items() if has_own_code(part)}
@@ -80,17 +95,17 @@ class ReplayBuffer(Composition):
             transitions: Columns of length n, numpy or torch.
 
         Returns:
-            Their slots ``(n,)`` int64. Of more rows than `capacity` only the newest stay.
+            Their slots ``(n,)`` int64. If there are more rows than `capacity`, only the newest are kept.
 
         Raises:
-            NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
-            ValueError: When the columns are not those of the rows stored before, or a part refuses them.
+            NonFiniteError: If a column contains NaN or infinity; nothing is stored.
+            ValueError: If the columns differ from those stored before, or a part rejects them.
         """
         if not len(self.storage):
             self.check(columns_of(transitions))
         if not len(transitions):
             return self.storage.add(transitions)
-        transitions = self.storage.cast(transitions)  # all rows are right before anything changes
+        transitions = self.storage.cast(transitions)  # validates all rows before anything changes
         if len(transitions) <= self.capacity:
             return self._add(transitions)
         starts = range(0, len(transitions), self.capacity)
@@ -109,9 +124,8 @@ class ReplayBuffer(Composition):
             size: Number of rows n.
 
         Raises:
-            ValueError: When `size` is not positive or nothing is stored.
-            PartError: A part returned something else than its contract states. Of a user's parts, the first
-                `CHECKED_DRAWS` draws are checked.
+            ValueError: If `size` is not positive or nothing is stored.
+            PartError: If a part violates its contract. For users' parts, the first `CHECKED_DRAWS` draws are checked.
         """
         if size < 1 or not len(self):
             raise ValueError(f"cannot sample {size} rows from {len(self)} stored ones; expected at least 1 of each")
@@ -119,66 +133,104 @@ class ReplayBuffer(Composition):
             low, high = self._n_step_range
             self._use_n_step(int(self.rng.integers(low, high, endpoint=True)))
         self.check_links()
-        drawn = self.selector.draw(self.storage, size, self.rng)
-        if self._is_to_be_checked("selector"):
-            check_drawn(self.selector, drawn, size, len(self))
+        draw = self.selector.draw(self.storage, size, self.rng)
+        if self._needs_check("selector"):
+            check_draw(self.selector, draw, size, len(self))
         self.synthesizer.prepare(self.storage, self.rng)
-        found = self._gather(drawn.slots)
-        made = self.synthesizer(found.anchors, found.neighbors, self.rng)
+        inputs = self._gather(draw.slots)
+        anchors = inputs.anchors
+        made = self.synthesizer(anchors, inputs.neighbors, self.rng)
         if not isinstance(made, Synthesized):
             raise wrong_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
-        if self._is_to_be_checked("synthesizer"):
-            check_made(self.synthesizer, made, found.anchors)
-        rows, mix, partners = made.rows, made.mix, found.partners
+        if self._needs_check("synthesizer"):
+            check_synthesized(self.synthesizer, made, anchors)
+        rows = made.rows
+        mix = made.mix
+        partners = inputs.partners
         if mix is not None:
-            mix = mix if found.alone is None else mix.masked_fill(found.alone, 1.0)
-            unmixed = mix >= 1 if found.alone is None else (mix >= 1) | (partners < 0)
+            if inputs.alone is None:
+                unmixed = mix >= 1
+            else:
+                mix = mix.masked_fill(inputs.alone, 1.0)
+                unmixed = (mix >= 1) | (partners < 0)
             partners = partners.masked_fill(unmixed, NO_NEIGHBOR)
             if self.synthesizer.recomputes_termination:
-                rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, found.anchors.terminated))
+                rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, anchors.terminated))
         if rows.discounts is None:
             rows = rows.replace(discounts=self.view.gamma * (~rows.terminated).to(rows.rewards.dtype))
-        slots, probabilities, weights = drawn.slots, drawn.probabilities, drawn.weights
+        weights = draw.weights
         if weights is None:
-            weights = self.credit.weights(self.storage, self.selector, slots, probabilities, partners, mix)
-        written = self.storage.written
-        targets = drawn.targets if rows is found.anchors else None  # of other rows they are others
-        known = made.variances, made.row_weights, drawn.actor_weights, drawn.critic_loss, targets, drawn.origins
-        return Sample(rows, slots, weights, partners, mix, probabilities, written, *known)
+            weights = self.credit.weights(
+                self.storage, self.selector, draw.slots, draw.probabilities, partners=partners, mix=mix
+            )
+        return Sample(
+            transitions=rows,
+            slots=draw.slots,
+            weights=weights,
+            neighbor_slots=partners,
+            mix=mix,
+            probabilities=draw.probabilities,
+            write_count=self.storage.written,
+            variances=made.variances,
+            row_weights=made.row_weights,
+            actor_weights=draw.actor_weights,
+            critic_loss=draw.critic_loss,
+            targets=draw.targets if rows is anchors else None,  # changed rows have other targets
+            origins=draw.origins,
+        )
 
     def _use_n_step(self, n_step: int) -> None:
         if n_step != self.view.n_step:
             self.use_view(read_view(n_step, self.view.gamma))
 
-    def _is_to_be_checked(self, name: str) -> bool:
-        """Return whether this answer of a part is to be checked, and count it."""
+    def _needs_check(self, name: str) -> bool:
+        """Return whether to check the next result of a part, and count it."""
         left = self._draws_to_check.get(name, 0)
         if left:
             self._draws_to_check[name] = left - 1
         return left > 0
 
-    def _gather(self, slots: Tensor) -> Gathered:
-        """Read the rows in `slots` ``(n,)``, and their neighbors where these are of use."""
+    def _gather(self, slots: Tensor) -> Inputs:
+        """Read the rows in `slots` ``(n,)``, and their neighbors if the synthesizer uses them."""
         if not self.synthesizer.uses_neighbors:
             anchors = self.view.read(self.storage, slots)
-            return Gathered(anchors, anchors, torch.full_like(slots, NO_NEIGHBOR), None)
+            return Inputs(anchors, anchors, torch.full_like(slots, NO_NEIGHBOR), alone=None)
         found = self.neighborhood.gather(self.storage, slots, self.rng)
         if not isinstance(found, Neighbors):
             raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")
-        if self._is_to_be_checked("neighborhood"):
+        if self._needs_check("neighborhood"):
             check_neighbors(self.neighborhood, found, slots, len(self))
         if found.rows is None:
             found = replace(found, slots=self.synthesizer.arrange(self.storage, slots, found.slots))
-        return read_neighbors(self.view, self.storage, slots, found)
+        inputs = self._read_neighbors(slots, found)
+        if not found.extras:
+            return inputs
+        neighbors = inputs.neighbors.replace(extras={**inputs.neighbors.extras, **found.extras})
+        return inputs._replace(neighbors=neighbors)
+
+    def _read_neighbors(self, slots: Tensor, found: Neighbors) -> Inputs:
+        """Read the rows in `slots` ``(n,)`` and their neighbors; anchors take the place of missing neighbors."""
+        if not found.slots.shape[1]:
+            anchors = self.view.read(self.storage, slots)
+            none = torch.full_like(slots, NO_NEIGHBOR)
+            return Inputs(anchors, anchors, none, alone=none < 0)
+        first = found.slots[:, 0]
+        if found.rows is not None:
+            return Inputs(self.view.read(self.storage, slots), found.rows, first, alone=first == NO_NEIGHBOR)
+        on_cpu = found.slots.device.type == "cpu"  # on other devices the test would wait for the device
+        complete = on_cpu and found.slots.numpy().min() >= 0
+        others = found.slots if complete else found.stored_slots(slots)
+        anchors, neighbors = self.view.read_with_neighbors(self.storage, slots, others)
+        return Inputs(anchors, neighbors, first, alone=None if complete else first < 0)
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
-        """Draw several batches, of one large draw where the rows of a batch are independent of each other.
+        """Draw several batches: in one large draw if rows are independent, otherwise one after the other.
 
-        Where they are not, as with priorities that follow each batch's errors, every batch waits for its turn.
+        Rows are dependent, for example, if priorities follow the errors of each batch.
 
         Args:
-            size: Rows of each.
-            count: How many.
+            size: Number of rows of each batch.
+            count: Number of batches.
         """
         if self._n_step_range is None and all(part.independent_rows for part in self.parts.values()):
             yield from self.sample(size * count).split(size)
@@ -187,48 +239,51 @@ class ReplayBuffer(Composition):
                 yield self.sample(size)
 
     def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
-        """Tell the selector how large the errors of a batch were.
-
-        Rows overwritten since the batch was drawn are passed over.
+        """Pass the TD errors of a batch to the selector, except for rows that have been overwritten.
 
         Args:
-            sample: What `sample` returned.
+            sample: A batch returned by `sample`.
             td_errors: δ ``(n,)``, signed or absolute, numpy or torch.
-            scores: More of what an update found out of the rows, ``(n,)`` by name: `scores_wanted` has the names.
+            scores: Further results of the update by name, each ``(n,)``; `scores_wanted` contains the names.
 
         Raises:
-            ValueError: When `td_errors` or a score is not of shape ``(n,)``, or one that is needed is missing.
+            ValueError: If `td_errors` or a score does not have shape ``(n,)``, or a required score is missing.
         """
-        named = {name: self._column(sample, name, column) for name, column in (scores or {}).items()}
-        errors = self.selector.errors_of(self._column(sample, "td_errors", td_errors), named)
-        slots, partners, mix = sample.slots, sample.neighbor_slots, sample.mix
+        named = {name: self._checked_column(sample, name, column) for name, column in (scores or {}).items()}
+        errors = self.selector.errors_of(self._checked_column(sample, "td_errors", td_errors), named)
+        slots = sample.slots
+        partners = sample.neighbor_slots
+        mix = sample.mix
         if self.storage.written != sample.write_count:
-            partners = torch.where(self._kept(partners, sample), partners, NO_NEIGHBOR)
-            kept = self._kept(slots, sample)
-            slots, partners, errors = slots[kept], partners[kept], errors[kept]
+            partners = torch.where(self._is_kept(partners, sample), partners, NO_NEIGHBOR)
+            kept = self._is_kept(slots, sample)
+            slots = slots[kept]
+            partners = partners[kept]
+            errors = errors[kept]
             mix = mix[kept] if mix is not None else None
-        self.credit.update(self.selector, slots, partners, mix, errors)
+        self.credit.update(self.selector, slots, partners, mix=mix, td_errors=errors)
 
-    def _column(self, sample: Sample, name: str, values: Any) -> Tensor:
-        """Return what was said of the rows of a batch as ``(n,)`` on the buffer's device."""
+    def _checked_column(self, sample: Sample, name: str, values: Any) -> Tensor:
+        """Return values ``(n,)`` of a batch as a tensor on the buffer's device."""
         column = torch.as_tensor(values).detach().to(self.device)
         if column.shape != sample.slots.shape:
             raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {tuple(sample.slots.shape)}")
         return column
 
+    def _is_kept(self, slots: Tensor, sample: Sample) -> Tensor:
+        """Return which `slots` ``(n,)`` still contain the rows from which a batch was drawn."""
+        return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.write_count)
+
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
-        """Take a batch apart by the buffers that its rows came from: all of them from this one, which has no name."""
+        """Yield the name, the buffer, the rows and the errors of each part of a batch: one part without a name."""
         yield "", self, sample, td_errors
 
     def recorded_rows(self) -> Iterator[Transitions]:
-        """Yield the rows that were there before the first step; a replay buffer has none."""
+        """Yield the rows that existed before the first step: none."""
         return iter(())
 
-    def _kept(self, slots: Tensor, sample: Sample) -> Tensor:
-        return (slots >= 0) & (self.storage.write_numbers(slots.clamp(min=0)) < sample.write_count)
-
     def state_view(self) -> dict[str, Any]:
-        """Return `state_dict` without copying: the arrays share memory with the buffer, for saving at once."""
+        """Return `state_dict` without copying: the arrays share memory with the buffer."""
         state: dict[str, Any] = {
             "storage": self.storage.state_dict(),
             "rng": self.rng.bit_generator.state,
@@ -239,14 +294,14 @@ class ReplayBuffer(Composition):
         return state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on as if nothing had happened, in nested dicts of arrays and plain values."""
+        """Return everything needed to resume exactly, in nested dicts of arrays and plain values."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state; the next batch is the one that the saved buffer would have drawn.
+        """Restore a state; the next batch equals the one that the saved buffer would have drawn.
 
         Raises:
-            ValueError: When the state is that of another capacity or of other columns.
+            ValueError: If the state has another capacity or other columns.
         """
         self.storage.load_state_dict(state["storage"])
         self.rng.bit_generator.state = state["rng"]

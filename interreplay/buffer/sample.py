@@ -1,4 +1,4 @@
-"""Sample: a batch that a replay buffer drew."""
+"""The batch that a replay buffer draws."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from interreplay.transitions import Transitions, described
 
 @dataclass(frozen=True, repr=False)
 class Sample:
-    """A batch of n rows and where they come from.
+    """A batch of n rows and their origin.
 
     Attributes:
-        transitions: What to learn from, ``(n, ...)``.
+        transitions: The rows to learn from, ``(n, ...)``.
         slots: Slots of the anchors ``(n,)``.
-        weights: Importance weights ``(n,)``, for the loss of the critic.
-        neighbor_slots: Slots ``(n,)`` of the rows that were blended in, −1 where none was, or none that is stored.
-        mix: λ ``(n,)``, the anchor's share in each row, or None when the method blends nothing.
-        probabilities: Probability ``(n,)`` with which each anchor was drawn.
-        write_count: Number of rows ever added when the batch was drawn; of several sources ``(n,)``, each row's own.
-        variances: Predictive variances of [r; Δs] ``(n, 1 + d_s)`` where rows are predicted, 0 for rows that are their
-            anchor; None where nothing is predicted.
-        row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal ones.
-        actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature alone, or None.
-        critic_loss: The critics' loss of these rows, where the method has one; None for the algorithm's own.
-        targets: What the critics are to learn ``(n,)``, for the next update alone, where drawing the rows has computed
-            it; None for not.
-        origins: Numbers ``(n,)`` of the sources that rows were drawn from, or within one source of the selectors; None
-            where there is but one. Slots and `write_count` are those of the source.
+        weights: Importance weights ``(n,)`` of the critic loss.
+        neighbor_slots: Slots ``(n,)`` of the blended neighbors, −1 for no stored neighbor.
+        mix: λ ``(n,)``, the anchor's share in each row, or None if the method does not blend.
+        probabilities: Probability ``(n,)`` of drawing each anchor.
+        write_count: Number of rows ever added when the batch was drawn; for several sources ``(n,)``.
+        variances: Predictive variances of [r; Δs] ``(n, 1 + d_s)`` if rows are predicted, 0 for rows that equal their
+            anchor; otherwise None.
+        row_weights: Weights ``(n,)`` with mean 1 for all losses, or None for equal weights.
+        actor_weights: Additional weights ``(n,)`` for the actor and temperature losses only, or None.
+        critic_loss: Critic loss of these rows, or None for the algorithm's default.
+        targets: Critic targets ``(n,)``, valid for the next update only, if drawing the rows has computed them.
+        origins: Index ``(n,)`` of the source of each row, or within one source of its selector; None if there is only
+            one. Slots and `write_count` refer to the source.
     """
 
     transitions: Transitions
@@ -48,19 +47,14 @@ class Sample:
     targets: Tensor | None = None
     origins: Tensor | None = None
 
-    @property
-    def written(self) -> int | Tensor:
-        """`write_count`, by the name that it had."""
-        return self.write_count
-
     def __len__(self) -> int:
         return len(self.slots)
 
     def split(self, size: int) -> list[Sample]:
-        """Return the same rows as batches of `size`, in order; views, no copies.
+        """Return the rows as batches of `size` in the same order, without copying.
 
         Raises:
-            ValueError: When `size` does not divide the number of rows.
+            ValueError: If `size` does not divide the number of rows.
         """
         if size < 1 or len(self) % size:
             raise ValueError(f"cannot split {len(self)} rows into batches of {size}; expected a divisor")
@@ -69,14 +63,18 @@ class Sample:
         return [self.rows(slice(start, start + size)) for start in range(0, len(self), size)]
 
     def rows(self, which: slice | Tensor) -> Sample:
-        """Return some of the rows: a slice of them, or those of a mask ``(n,)``."""
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        loss = columns.pop("critic_loss")
-        chosen: dict[str, Any] = {k: v if v is None or isinstance(v, int) else v[which] for k, v in columns.items()}
-        return Sample(**chosen, critic_loss=None if loss is None else loss.of_rows(which))
+        """Return the rows of a slice or a mask ``(n,)``."""
+        chosen: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "critic_loss":
+                chosen[field.name] = None if value is None else value.of_rows(which)
+            else:
+                chosen[field.name] = value if value is None or isinstance(value, int) else value[which]
+        return Sample(**chosen)
 
     def of(self, origin: int) -> tuple[Sample, Tensor | slice]:
-        """Return the rows of one source as it drew them, and which ``(n,)`` they are."""
+        """Return the rows of one source as it drew them, and a mask ``(n,)`` or slice of them."""
         assert self.origins is not None and isinstance(self.write_count, Tensor)
         mask = self.origins == origin
         found = self.rows(mask)
@@ -84,8 +82,7 @@ class Sample:
         return replace(found, write_count=int(found.write_count[0]) if len(found) else 0, origins=None), mask
 
     def __repr__(self) -> str:
-        """Return the number of rows, how many of them are blended, and the shapes of the columns."""
+        """Return the number of rows, the number of blended rows, and the shapes of the columns."""
         blended = "" if self.mix is None else f", {int((self.mix < 1).sum())} blended"
-        columns = self.transitions.columns().items()
-        shapes = ", ".join(f"{name} {described(column)}" for name, column in columns)
+        shapes = ", ".join(f"{name} {described(column)}" for name, column in self.transitions.columns().items())
         return f"Sample({len(self)} rows{blended}: {shapes})"

@@ -1,4 +1,4 @@
-"""What is known of batches, blends and memory."""
+"""Statistics of batches, blends and memory, and the contract of replay buffers."""
 
 from interreplay.diagnostics.batch_statistics import Diagnostics
 

@@ -1,4 +1,4 @@
-"""What a researcher wants to know of a replay method while it runs, cheap enough to be always on."""
+"""Statistics of batches during a run, cheap enough to be always on."""
 
 from __future__ import annotations
 
@@ -16,124 +16,135 @@ from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.experience.source import RowSource
 
 ROWS = 1024
-"""Rows drawn uniformly to stand for all that are stored."""
+"""Number of uniformly drawn rows that represent all stored rows."""
 
 
 class Diagnostics:
-    """Means, over the batches looked at, of numbers that describe them.
+    """Means of statistics over some of the batches.
 
-    One batch in `every` is looked at. Nothing here draws from the buffer's generator, so a run is the same
-    with and without.
+    Nothing is drawn from the buffer's generator, so diagnostics do not change a run.
 
     Args:
-        every: Batches per one that is looked at.
-        seed: Of the uniform rows that batches are compared with.
-        on_manifold: Simulates rows of these batches, too.
+        every: One batch in `every` is described.
+        seed: Seed of the uniformly drawn rows for comparison.
+        on_manifold: Also simulates rows of these batches.
     """
 
     def __init__(self, every: int = 50, seed: int = 0, on_manifold: OnManifold | None = None):
-        self.every, self.on_manifold = every, on_manifold
+        self.every = every
+        self.on_manifold = on_manifold
         self._rng = np.random.default_rng(seed)
         self._batches = 0
         self._drawn: dict[str, int] = {}
         self._found: dict[str, list[float]] = {}
 
     def observe(self, source: RowSource, sample: Sample, td_errors: Tensor) -> None:
-        """Look at a batch, its TD errors ``(n,)``, and the source it came from."""
+        """Process a batch of a source and its TD errors ``(n,)``."""
+        is_described = self._batches % self.every == 0
         self._batches += 1
-        looked_at = (self._batches - 1) % self.every == 0
         for name, buffer, rows, errors in source.by_buffer(sample, td_errors):
-            self._drawn[name] = self._drawn.get(name, 0) + len(rows)
-            if looked_at:
-                self._note(name, self._numbers(buffer, rows, errors, self._drawn[name]))
-        if looked_at and self.on_manifold is not None:
-            self._note("", self.on_manifold.of_batch(sample))
+            drawn = self._drawn.get(name, 0) + len(rows)
+            self._drawn[name] = drawn
+            if is_described:
+                uniform = torch.from_numpy(self._rng.integers(0, len(buffer), ROWS)).to(buffer.device)
+                self._append(name, describe(buffer, rows, errors, uniform))
+                self._append(name, {"replays_per_row": drawn / buffer.storage.written})
+        if is_described and self.on_manifold is not None:
+            self._append("", self.on_manifold.of_batch(sample))
 
-    def _numbers(self, buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, drawn: int) -> dict[str, float]:
-        """Describe the rows of one buffer, of which `drawn` were drawn so far."""
-        uniform = torch.from_numpy(self._rng.integers(0, len(buffer), ROWS)).to(buffer.device)
-        return describe(buffer, sample, td_errors, uniform) | {"replays_per_row": drawn / buffer.storage.written}
-
-    def _note(self, name: str, numbers: Mapping[str, float]) -> None:
-        for number, value in numbers.items():
-            self._found.setdefault(f"{name}/{number}" if name else number, []).append(value)
+    def _append(self, name: str, numbers: Mapping[str, float]) -> None:
+        prefix = f"{name}/" if name else ""
+        for key, value in numbers.items():
+            self._found.setdefault(f"{prefix}{key}", []).append(value)
 
     def collect(self) -> dict[str, float]:
-        """Return means since the last call."""
+        """Return the means since the last call."""
         means = {name: float(np.mean(values)) for name, values in self._found.items()}
         self._found = {}
         return means
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
-        found = {name: list(values) for name, values in self._found.items()}
-        state = {"rng": self._rng.bit_generator.state, "batches": self._batches, "found": found}
-        return state | {"drawn": sum(self._drawn.values()), "drawn_by_buffer": dict(self._drawn)}
+        """Return everything needed to resume."""
+        return {
+            "rng": self._rng.bit_generator.state,
+            "batches": self._batches,
+            "found": {name: list(values) for name, values in self._found.items()},
+            "drawn": sum(self._drawn.values()),
+            "drawn_by_buffer": dict(self._drawn),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
+        """Restore a state returned by `state_dict`."""
         self._rng.bit_generator.state = state["rng"]
         self._batches = int(state["batches"])
-        self._drawn = dict(state.get("drawn_by_buffer", {"": int(state["drawn"])}))
+        self._drawn = dict(state["drawn_by_buffer"])
         self._found = {name: list(values) for name, values in state["found"].items()}
 
 
 def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: Tensor) -> dict[str, float]:
-    """Return numbers about one batch.
+    """Return statistics of one batch.
 
     Args:
-        buffer: Where it was drawn from.
-        sample: The batch of n rows.
-        td_errors: Their δ ``(n,)``.
-        uniform: Slots ``(m,)`` of rows drawn uniformly from all that are stored.
+        buffer: Drew the batch.
+        sample: A batch of n rows.
+        td_errors: TD errors δ ``(n,)``.
+        uniform: Slots ``(m,)`` of rows drawn uniformly from all stored rows.
 
     Returns:
-        ``td_error_*``: mean, median, largest and standard deviation of |δ|.
-        ``weight_ess``: (Σw)² / (n·Σw²), the effective sample size as a share of n.
-        ``age_mean``: rows written since the anchors, as a share of those stored.
-        What `describe_correlation` returns.
+        ``td_error_*``: mean, median, maximum and standard deviation of |δ|.
+        ``weight_ess``: (Σw)² / (n·Σw²), the effective sample size divided by n.
+        ``age_mean``: rows written since the anchors, divided by the number of stored rows.
+        The result of `describe_correlation`.
         For methods that blend, ``mix_mean``, ``mix_q10`` … ``mix_q90``: mean and quantiles of λ;
         ``blended_share`` and ``reverted_share`` of the rows; ``neighbor_distance``: mean distance of blended
-        pairs in z / std(z), as a share of that of uniformly drawn pairs.
+        pairs in z / std(z), divided by the mean distance of uniformly drawn pairs.
     """
     size = td_errors.detach().abs().float()
-    weights = sample.weights
     storage = buffer.storage
     age = storage.written - 1 - storage.write_numbers(sample.slots)
-    found = {
-        "td_error_mean": size.mean(),
-        "td_error_median": size.median(),
-        "td_error_max": size.max(),
-        "td_error_std": size.std(),
-        "weight_ess": weights.sum().square() / (len(weights) * weights.square().sum()),
-        "age_mean": age.float().mean() / len(buffer),
+    numbers = {
+        "td_error_mean": float(size.mean()),
+        "td_error_median": float(size.median()),
+        "td_error_max": float(size.max()),
+        "td_error_std": float(size.std()),
+        "weight_ess": _effective_share(sample.weights),
+        "age_mean": float(age.float().mean() / len(buffer)),
     }
-    numbers = {name: float(value) for name, value in found.items()}
     numbers |= describe_correlation(storage, sample.slots, uniform)
     if sample.mix is not None:
         numbers |= describe_blends(buffer, sample, sample.mix, uniform)
     if sample.row_weights is not None:
-        v = sample.row_weights
-        numbers["row_weight_ess"] = float(v.sum().square() / (len(v) * v.square().sum()))
+        numbers["row_weight_ess"] = _effective_share(sample.row_weights)
     for part in buffer.parts.values():
         numbers |= part.statistics()
     return numbers
 
 
+def _effective_share(weights: Tensor) -> float:
+    """Return the effective sample size of weights ``(n,)`` divided by n."""
+    return float(weights.sum().square() / (len(weights) * weights.square().sum()))
+
+
 def describe_blends(buffer: ReplayBuffer, sample: Sample, mix: Tensor, uniform: Tensor) -> dict[str, float]:
-    """Return the numbers of `describe` for methods that blend."""
-    blended = mix < 1
-    quantiles = torch.quantile(mix.float(), torch.tensor([0.1, 0.5, 0.9], device=mix.device)).tolist()
-    numbers = {"mix_mean": float(mix.mean()), **dict(zip(("mix_q10", "mix_q50", "mix_q90"), quantiles, strict=True))}
-    share = float(blended.float().mean())
-    numbers |= {"blended_share": share, "reverted_share": 1.0 - share}
+    """Return the statistics of `describe` for methods that blend."""
+    q10, q50, q90 = torch.quantile(mix.float(), torch.tensor([0.1, 0.5, 0.9], device=mix.device)).tolist()
+    blended = float((mix < 1).float().mean())
+    numbers = {
+        "mix_mean": float(mix.mean()),
+        "mix_q10": q10,
+        "mix_q50": q50,
+        "mix_q90": q90,
+        "blended_share": blended,
+        "reverted_share": 1.0 - blended,
+    }
     stored = sample.neighbor_slots >= 0
     if stored.any():
         rows = buffer.storage.features(uniform)
         scale = rows.std(dim=0)
         scale = torch.where(scale > 0, scale, torch.inf)
-        pairs = buffer.storage.features(sample.slots[stored]), buffer.storage.features(sample.neighbor_slots[stored])
-        near = ((pairs[0] - pairs[1]) / scale).norm(dim=1).mean()
+        anchors = buffer.storage.features(sample.slots[stored])
+        neighbors = buffer.storage.features(sample.neighbor_slots[stored])
+        near = ((anchors - neighbors) / scale).norm(dim=1).mean()
         far = ((rows - rows.roll(1, dims=0)) / scale).norm(dim=1).mean()
         numbers["neighbor_distance"] = float(near / far)
     return numbers

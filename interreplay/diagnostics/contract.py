@@ -1,7 +1,7 @@
-"""The contract of replay buffers as checks: shapes, seeds, states, copies, and how often each row is drawn.
+"""The contract of replay buffers as checks: shapes, seeds, states, copies and sampling frequencies.
 
-`tests/test_contract.py` runs them over the catalogue, `interreplay check module:Class` over a user's part or buffer.
-The first line of a check's docstring states what it requires.
+`tests/test_contract.py` applies them to the catalog, `interreplay check module:Class` to a user's part or buffer. The
+first line of a check's docstring states its requirement.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ Duplicate = Callable[[ReplayBuffer], ReplayBuffer]
 
 
 class ContractError(AssertionError):
-    """A check has failed; the message states what was found and what was expected."""
+    """A check failed. The message states what was found and what was expected."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked.
+    """A replay buffer to check.
 
     Attributes:
-        create: Makes a buffer from the keywords ``capacity`` and ``seed``.
+        create: Creates a buffer from the keywords ``capacity`` and ``seed``.
         rows: Arguments of `Episodes` for rows that the buffer accepts.
-        ranks_rows: Whether how often a row is drawn depends on all others, so that its probability is a candidate's.
+        ranks_rows: Whether rows are ranked, so that reported probabilities are those of candidates.
         any_weights: Whether weights may be 0 or exceed 1.
     """
 
@@ -56,7 +56,7 @@ class Subject:
         return self.create(capacity=capacity, seed=seed)
 
     def filled(self, rows: int = 150, capacity: int = CAPACITY, seed: int | None = 0) -> ReplayBuffer:
-        """Return a buffer to which `rows` random rows were added."""
+        """Return a buffer with `rows` random rows."""
         buffer = self.empty(capacity, seed)
         episodes = Episodes(envs=2, **self.rows)
         for _ in range(rows // 10):
@@ -68,7 +68,7 @@ class Subject:
         return make(count, **{**self.rows, **arguments})
 
     def use(self, buffer: ReplayBuffer, rounds: int = 3) -> None:
-        """Add, sample and update a few times."""
+        """Add rows, sample and update several times."""
         episodes = Episodes(seed=77, envs=2, **self.rows)
         for step in range(rounds):
             buffer.add(episodes.transitions(7))
@@ -76,7 +76,7 @@ class Subject:
             buffer.anneal((step + 1) / 10)
 
     def continued(self, buffer: ReplayBuffer) -> list[Sample]:
-        """Return the next batches of a buffer that is used between them."""
+        """Return the next batches of a buffer with other calls between them."""
         samples = []
         for _ in range(3):
             samples.append(buffer.sample(BATCH))
@@ -85,7 +85,7 @@ class Subject:
 
     @property
     def is_random(self) -> bool:
-        """Whether a batch depends on the seed: whether drawing one advances the buffer's random generator."""
+        """Whether drawing a batch advances the buffer's random generator."""
         buffer = self.filled()
         before = buffer.rng.bit_generator.state
         buffer.sample(BATCH)
@@ -99,12 +99,12 @@ def require(condition: object, message: str) -> None:
 
 
 def learn(buffer: ReplayBuffer, sample: Sample, errors: Any) -> None:
-    """Report errors ``(n,)``, and as scores what the buffer requests."""
+    """Update with errors ``(n,)`` and the scores that the buffer requests."""
     buffer.update(sample, errors, {name: np.asarray(errors) ** 2 for name in buffer.scores_wanted})
 
 
 def identical(one: Transitions, other: Transitions) -> None:
-    """Require that two transitions have the same columns, bit for bit."""
+    """Require that the columns of two transitions are identical."""
     mine, theirs = one.columns(), other.columns()
     require(set(mine) == set(theirs), f"columns are {sorted(mine)}; expected {sorted(theirs)}")
     for name, column in mine.items():
@@ -113,7 +113,7 @@ def identical(one: Transitions, other: Transitions) -> None:
 
 
 def same_sample(one: Any, other: Any) -> None:
-    """Require that two samples are the same, bit for bit."""
+    """Require that two samples are identical."""
     for name in ("slots", "probabilities", "neighbor_slots", "weights"):
         require(torch.equal(getattr(one, name), getattr(other, name)), f"{name} differ; expected equal values")
     require((one.mix is None) == (other.mix is None), "mix is None in one batch only; expected equal values")
@@ -125,11 +125,12 @@ def shapes_and_dtypes(subject: Subject, rows: int = 150, **kind: Any) -> None:
     """Batches have the shapes and dtypes of the rows that were added, and finite values.
 
     Args:
-        subject: What is checked.
-        rows: How many are added.
+        subject: The buffer to check.
+        rows: Number of rows to add.
         **kind: Arguments of `Episodes` for other rows.
     """
-    given, buffer = subject.random_rows(rows, envs=2, **kind), subject.empty()
+    given = subject.random_rows(rows, envs=2, **kind)
+    buffer = subject.empty()
     buffer.add(given)
     sample = buffer.sample(BATCH)
     columns = given.replace(discounts=torch.zeros_like(given.rewards)).columns()
@@ -137,7 +138,8 @@ def shapes_and_dtypes(subject: Subject, rows: int = 150, **kind: Any) -> None:
     require(set(found) == set(columns), f"columns are {sorted(found)}; expected {sorted(columns)}")
     require(len(sample) == len(sample.transitions) == BATCH, f"{len(sample)} rows; expected {BATCH}")
     for name, column in found.items():
-        shape, dtype = (BATCH, *columns[name].shape[1:]), columns[name].dtype
+        shape = (BATCH, *columns[name].shape[1:])
+        dtype = columns[name].dtype
         require(tuple(column.shape) == shape, f"{name} has shape {tuple(column.shape)}; expected {shape}")
         require(column.dtype == dtype, f"{name} is of {column.dtype}; expected {dtype}")
         require(column.device == buffer.device, f"{name} is on {column.device}; expected {buffer.device}")
@@ -149,8 +151,9 @@ def shapes_and_dtypes(subject: Subject, rows: int = 150, **kind: Any) -> None:
         dtype = getattr(sample, name).dtype
         require(dtype is torch.int64, f"{name} is of {dtype}; expected torch.int64")
     _check_weights(subject, sample)
-    in_range = sample.mix is None or (sample.mix.shape == (BATCH,) and ((sample.mix >= 0) & (sample.mix <= 1)).all())
-    require(in_range, f"mix is {sample.mix}; expected {BATCH} numbers from 0 to 1")
+    mix = sample.mix
+    in_range = mix is None or (mix.shape == (BATCH,) and ((mix >= 0) & (mix <= 1)).all())
+    require(in_range, f"mix is {mix}; expected {BATCH} numbers from 0 to 1")
 
 
 def _check_weights(subject: Subject, sample: Sample) -> None:
@@ -183,26 +186,30 @@ def only_stored_rows(subject: Subject) -> None:
 def frequencies(subject: Subject) -> None:
     """Each row is drawn as often as its probability states."""
     rows = 30
-    buffer, counts, probabilities = subject.filled(capacity=rows), np.zeros(rows), np.zeros(rows)
+    buffer = subject.filled(capacity=rows)
+    counts = np.zeros(rows)
+    probabilities = np.zeros(rows)
     for _ in range(100):
         sample = buffer.sample(128)
         counts += np.bincount(sample.slots.numpy(), minlength=rows)
         probabilities[sample.slots.numpy()] = sample.probabilities.numpy()
     if subject.ranks_rows:
-        require(
-            np.allclose(probabilities[counts > 0], 1 / rows), f"probabilities differ from a candidate's, 1 / {rows}"
-        )
+        uniform = np.allclose(probabilities[counts > 0], 1 / rows)
+        require(uniform, f"probabilities differ from a candidate's, 1 / {rows}")
         return
     total = probabilities.sum()
     require(abs(total - 1.0) < 1e-5, f"the probabilities of all rows have the sum {total:.6g}; expected 1")
     drawn = probabilities > 0
-    pvalue = chisquare(counts[drawn], (probabilities / total * counts.sum())[drawn]).pvalue if drawn.sum() > 1 else 1.0
+    if drawn.sum() == 1:
+        return
+    pvalue = chisquare(counts[drawn], (probabilities / total * counts.sum())[drawn]).pvalue
     require(pvalue > 1e-4, f"draws and probabilities disagree (chi-square test, p = {pvalue:.1g}); expected p > 0.0001")
 
 
 def one_seed_one_result(subject: Subject) -> None:
     """Two buffers with one seed give the same batches."""
-    one, other = subject.filled(), subject.filled()
+    one = subject.filled()
+    other = subject.filled()
     for _ in range(3):
         subject.use(one)
         subject.use(other)
@@ -214,19 +221,20 @@ def other_seeds_other_results(subject: Subject) -> None:
     if not subject.is_random:
         return
     for one, other in ((0, 1), (None, None)):
-        first, second = (subject.filled(seed=seed).sample(BATCH) for seed in (one, other))
-        equal = torch.equal(first.slots, second.slots) and _equal(first.transitions, second.transitions)
+        first = subject.filled(seed=one).sample(BATCH)
+        second = subject.filled(seed=other).sample(BATCH)
+        columns = second.transitions.columns()
+        equal = torch.equal(first.slots, second.slots)
+        equal = equal and all(
+            torch.equal(column, columns[name]) for name, column in first.transitions.columns().items()
+        )
         require(not equal, f"the seeds {one} and {other} give the same batch; expected different ones")
-
-
-def _equal(one: Transitions, other: Transitions) -> bool:
-    theirs = other.columns()
-    return all(torch.equal(column, theirs[name]) for name, column in one.columns().items())
 
 
 def several_batches(subject: Subject) -> None:
     """Several batches of one call equal those of single calls."""
-    buffer, twin = subject.filled(), subject.filled()
+    buffer = subject.filled()
+    twin = subject.filled()
     independent = all(part.independent_rows for part in buffer.parts.values())
     expected = iter(twin.sample(24).split(8)) if independent else (twin.sample(8) for _ in range(3))
     for step, batch in enumerate(buffer.batches(8, 3)):
@@ -242,7 +250,8 @@ def several_batches(subject: Subject) -> None:
 def storage_is_untouched(subject: Subject) -> None:
     """Sampling, and changing a batch in place, leaves the stored rows untouched."""
     buffer = subject.filled()
-    before, slots = copy_arrays(buffer.storage.state_dict()), torch.arange(CAPACITY)
+    before = copy_arrays(buffer.storage.state_dict())
+    slots = torch.arange(CAPACITY)
     rows = buffer.storage[slots]
     for _ in range(5):
         sample = buffer.sample(BATCH)
@@ -269,7 +278,7 @@ def state_in_memory(subject: Subject, rows: int = 150) -> None:
 
 
 def state_on_disk(subject: Subject) -> None:
-    """A state that was saved to disk gives the same batches: it consists of arrays and plain values."""
+    """A state that was saved to disk gives the same batches."""
     buffer = subject.filled()
     subject.use(buffer)
     fresh = subject.empty(seed=None)
@@ -282,7 +291,8 @@ def state_on_disk(subject: Subject) -> None:
 
 def state_of_an_empty_buffer(subject: Subject) -> None:
     """The state of an empty buffer can be loaded."""
-    fresh, expected = subject.empty(seed=1), subject.empty()
+    fresh = subject.empty(seed=1)
+    expected = subject.empty()
     fresh.load_state_dict(subject.empty().state_dict())
     for buffer in (fresh, expected):
         buffer.add(subject.random_rows(50))
@@ -290,7 +300,7 @@ def state_of_an_empty_buffer(subject: Subject) -> None:
 
 
 def pickled(buffer: ReplayBuffer) -> ReplayBuffer:
-    """Return a copy of a buffer by way of its pickle."""
+    """Return a copy of a buffer by pickling."""
     return pickle.loads(pickle.dumps(buffer))
 
 
@@ -309,7 +319,8 @@ def copies_are_independent(subject: Subject, rows: int = 150, duplicate: Duplica
 
 def late_updates(subject: Subject) -> None:
     """TD errors of rows that were overwritten since change nothing."""
-    one, other = subject.filled(), subject.filled()
+    one = subject.filled()
+    other = subject.filled()
     sample = one.sample(BATCH)
     other.sample(BATCH)
     for buffer in (one, other):
@@ -360,5 +371,5 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
 
 
 def title(check: Callable[[Subject], None]) -> str:
-    """Return what a check requires, in one line."""
+    """Return the requirement of a check in one line."""
     return (check.__doc__ or check.__name__).splitlines()[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""How much memory a replay buffer will take."""
+"""Estimates of the memory of replay buffers and networks."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from interreplay.unrolls.unrolls import Unrolls
 def estimate(
     observation_space: gym.Space, action_space: gym.Space, buffer: RowSource, stacks: Sequence[str] = ()
 ) -> int:
-    """Return bytes that `buffer` will take when it is full of rows of an environment.
+    """Return the memory in bytes of a full buffer for rows of an environment.
 
     Args:
-        observation_space: Of one environment.
-        action_space: Of one environment.
-        buffer: Still empty.
-        stacks: Parts of observations that are stacks of frames, each of which is kept once.
+        observation_space: The space of a single environment.
+        action_space: The space of a single environment.
+        buffer: An empty buffer.
+        stacks: Parts of observations that are stacks of frames; each frame is stored once.
     """
     columns = columns_of_spaces(observation_space, action_space)
     for name in map(column_of, stacks):
         (count, *frame), dtype = columns[name]
         columns |= {name: (tuple(frame), dtype), f"{name} numbers": ((count,), torch.int32)}
-    if "behavior" in buffer.columns_wanted:  # rows tell what the policy gave: mean and log std of each action
+    if "behavior" in buffer.columns_wanted:  # mean and log std of each action
         columns["extras.behavior"] = ((2 * gym.spaces.flatdim(action_space),), torch.float32)
     if "success" in buffer.columns_wanted:
         columns["extras.success"] = ((), torch.bool)
@@ -44,14 +44,15 @@ def estimate(
 def network_bytes(
     architecture: Architecture, observation_space: gym.Space, action_space: gym.Space, model: Mapping[str, Any]
 ) -> tuple[float, float]:
-    """Return how many parameters the networks of an algorithm have, and bytes that training takes for them.
+    """Return the number of parameters of an algorithm's networks and the memory in bytes for training them.
 
-    The networks are made without memory. A trained parameter takes four numbers: itself, its gradient and two of Adam.
+    The networks are created without memory. A trained parameter takes four numbers: its value, its gradient and two
+    moments of Adam.
 
     Args:
-        architecture: Of the algorithm.
-        observation_space: Of one environment.
-        action_space: Of one environment.
+        architecture: The algorithm's architecture.
+        observation_space: The space of a single environment.
+        action_space: The space of a single environment.
         model: Settings of the networks by name.
     """
     with torch.random.fork_rng(devices=[]):
@@ -61,7 +62,7 @@ def network_bytes(
                 networks = architecture.make(inputs, action_space, model, inference_only=False)
         except NotImplementedError:
             raise
-        except RuntimeError:  # more numbers than can be counted in 64 bits
+        except RuntimeError:  # the number of parameters exceeds 64 bits
             return math.inf, math.inf
     parameters = [*encoder.parameters(), *networks.parameters()]
     count = sum(each.numel() for each in parameters)
@@ -70,13 +71,13 @@ def network_bytes(
 
 
 def estimate_unrolls(observation_space: gym.Space, action_space: gym.Space, mix: UnrollMix, steps: int) -> int:
-    """Return bytes that a mix of unrolls will take when it is full.
+    """Return the memory in bytes of a full mix of unrolls.
 
     Args:
-        observation_space: Of one environment.
-        action_space: Of one environment.
-        mix: Still empty.
-        steps: T, of an unroll.
+        observation_space: The space of a single environment.
+        action_space: The space of a single environment.
+        mix: An empty mix.
+        steps: Length T of an unroll.
     """
     kinds = columns_of_spaces(observation_space, action_space)
 
@@ -85,8 +86,16 @@ def estimate_unrolls(observation_space: gym.Space, action_space: gym.Space, mix:
         return torch.zeros((count, 1, *shape), dtype=dtype)
 
     obs = {part: zeros(column_of(part), steps + 1) for part in leaves(observation_space)}
-    numbers = gym.spaces.flatdim(action_space) * (1 if isinstance(action_space, gym.spaces.Discrete) else 2)
+    outputs = gym.spaces.flatdim(action_space)
+    if not isinstance(action_space, gym.spaces.Discrete):
+        outputs *= 2  # mean and log std
     one = torch.zeros(steps, 1)
-    return mix.estimate(
-        Unrolls(join_parts(obs), zeros("actions", steps), one, one.bool(), torch.zeros(steps, 1, numbers), one)
+    unrolls = Unrolls(
+        obs=join_parts(obs),
+        actions=zeros("actions", steps),
+        rewards=one,
+        terminated=one.bool(),
+        policy=torch.zeros(steps, 1, outputs),
+        values=one,
     )
+    return mix.estimate(unrolls)

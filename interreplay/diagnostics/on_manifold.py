@@ -1,4 +1,4 @@
-"""How far a made-up transition lies from what the simulator does: the on-manifold error."""
+"""The on-manifold error: the deviation of synthetic transitions from the simulator."""
 
 from __future__ import annotations
 
@@ -13,70 +13,77 @@ from interreplay.transitions import Transitions
 
 
 class OnManifold:
-    """Puts the simulator into the state of a row, steps its action, and compares next state and reward with the row's.
+    """Sets the simulator to the state of a row, applies its action, and compares next state and reward with the row.
 
-    A blend of two transitions is worth learning from where it obeys the dynamics; this measures how far it does not.
-    For Gymnasium's MuJoCo environments that observe all positions but those along the ground, and all velocities:
-    Ant, HalfCheetah, Hopper, Humanoid, HumanoidStandup, InvertedPendulum, Swimmer, Walker2d. Hopper and Walker2d
-    show velocities clipped to ±10; rows that were faster look off although they happened.
+    A blend of two transitions is useful if it obeys the dynamics; this measures how far it does not. It supports
+    Gymnasium's MuJoCo environments that observe all positions except those along the ground and all velocities:
+    Ant, HalfCheetah, Hopper, Humanoid, HumanoidStandup, InvertedPendulum, Swimmer, Walker2d. Hopper and Walker2d clip
+    observed velocities to ±10, so real transitions at higher velocities have an error.
 
     Args:
-        env: Such an environment; only this object steps it.
-        rows: How many blends of a batch `of_batch` looks at.
+        env: A supported environment, which only this object steps.
+        rows: Maximum number of blended rows per batch in `of_batch`.
 
     Raises:
-        ValueError: When its state cannot be told from an observation.
+        ValueError: If the state of the environment is not determined by an observation.
     """
 
     def __init__(self, env: gym.Env, rows: int = 32):
         self.rows = rows
         self.env: Any = env.unwrapped
-        told: dict[str, int] = getattr(self.env, "observation_structure", None) or {}
-        self.skipped, self.positions = int(told.get("skipped_qpos", 0)), int(told.get("qpos", 0))
-        self.velocities = int(told.get("qvel", 0))
+        structure: dict[str, int] = getattr(self.env, "observation_structure", None) or {}
+        self.skipped = int(structure.get("skipped_qpos", 0))
+        self.positions = int(structure.get("qpos", 0))
+        self.velocities = int(structure.get("qvel", 0))
         model = getattr(self.env, "model", None)
         if model is None or (self.skipped + self.positions, self.velocities) != (model.nq, model.nv):
             raise ValueError(
-                f"the state of {env} cannot be told from an observation; expected a MuJoCo environment that observes "
-                "positions and velocities, such as HalfCheetah-v5"
+                f"the state of {env} cannot be derived from an observation; expected a MuJoCo environment that "
+                "observes positions and velocities, such as HalfCheetah-v5"
             )
         self.env.reset(seed=0)
 
     def of_batch(self, sample: Sample) -> dict[str, float]:
-        """Return the errors of the first blended rows of a batch; nothing where none is blended."""
+        """Return the errors of the first blended rows of a batch, or {} if no row is blended."""
         blended = torch.arange(len(sample)) if sample.mix is None else torch.nonzero(sample.mix < 1).flatten()
         return self(sample.transitions[blended[: self.rows]]) if len(blended) else {}
 
     def of_rows(self, rows: Transitions) -> dict[str, float]:
-        """Return the errors of the first rows of some."""
+        """Return the errors of the first rows."""
         return self(rows[: self.rows])
 
     def __call__(self, rows: Transitions) -> dict[str, float]:
-        """Return errors over the n `rows`, their actions in [−1, 1].
+        """Return the errors of n rows with actions in [−1, 1].
 
         Returns:
-            ``on_manifold_state_error``: root mean square of s' − s'_simulated over that of s'_simulated − s, each
-            dimension of the state by itself, averaged over those that move; ``on_manifold_reward_error``: root mean
-            square of r − r_simulated. Both are 0 up to rounding for rows as they happened.
+            ``on_manifold_state_error``: root mean square of s' − s'_simulated divided by the root mean square of
+            s'_simulated − s, per dimension of the state, averaged over the dimensions that move.
+            ``on_manifold_reward_error``: root mean square of r − r_simulated. Both are 0 up to rounding for real rows.
         """
-        seen = [np.asarray(part.numpy(force=True), np.float64) for part in (rows.obs, rows.next_obs, rows.actions)]
-        state = self.positions + self.velocities
-        obs, next_obs = seen[0][:, :state], seen[1][:, :state]
-        simulated, rewards = zip(*(self._step(s, a) for s, a in zip(obs, seen[2], strict=True)), strict=True)
-        reached = np.stack(simulated)[:, :state]
-        moved, missed = (np.sqrt(np.mean(np.square(d), axis=0)) for d in (reached - obs, next_obs - reached))
+        size = self.positions + self.velocities
+        obs = rows.obs.numpy(force=True)[:, :size].astype(np.float64)
+        next_obs = rows.next_obs.numpy(force=True)[:, :size].astype(np.float64)
+        actions = rows.actions.numpy(force=True).astype(np.float64)
+        simulated = np.empty_like(obs)
+        rewards = np.empty(len(obs))
+        for row, (state, action) in enumerate(zip(obs, actions, strict=True)):
+            reached, rewards[row] = self._step(state, action)
+            simulated[row] = reached[:size]
+        moved = np.sqrt(np.mean(np.square(simulated - obs), axis=0))
+        missed = np.sqrt(np.mean(np.square(next_obs - simulated), axis=0))
         moving = moved > 0
         error = float(np.mean(missed[moving] / moved[moving])) if moving.any() else 0.0
-        off = rows.rewards.numpy(force=True) - np.array(rewards)
+        deviation = rows.rewards.numpy(force=True) - rewards
         return {
             "on_manifold_state_error": error,
-            "on_manifold_reward_error": float(np.sqrt(np.mean(np.square(off)))),
+            "on_manifold_reward_error": float(np.sqrt(np.mean(np.square(deviation)))),
         }
 
     def _step(self, state: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, float]:
         positions = np.concatenate([np.zeros(self.skipped), state[: self.positions]])
-        self.env.data.qacc_warmstart[:] = 0  # what is left of the row before
+        self.env.data.qacc_warmstart[:] = 0  # remainder of the previous row
         self.env.set_state(positions, state[self.positions :])
-        low, high = self.env.action_space.low, self.env.action_space.high
+        low = self.env.action_space.low
+        high = self.env.action_space.high
         obs, reward, *_ = self.env.step((low + (action + 1.0) * 0.5 * (high - low)).astype(np.float32))
         return np.asarray(obs), float(reward)

@@ -1,4 +1,4 @@
-"""Random transitions: rows of several episodes, in the order in which vectorized environments would give them."""
+"""Random transitions of several interleaved episodes, in the order of vectorized environments."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Episodes:
     """Random episodes of several environments.
 
     Args:
-        seed: Of everything.
-        envs: How many interleave.
-        obs_shape: Of one observation; a dict of such for named parts.
-        obs_dtype: Of observations.
-        action_shape: Of one action.
-        action_dtype: Of actions.
-        ends: Probability of termination, and the same again of truncation, at each row.
-        gaps: Probability that the next row of an episode does not continue the one before it.
-        ids: Whether rows name their episode.
+        seed: Seed of all random numbers.
+        envs: Number of environments.
+        obs_shape: Shape of an observation, or a dict of shapes of named parts.
+        obs_dtype: Dtype of observations.
+        action_shape: Shape of an action.
+        action_dtype: Dtype of actions.
+        ends: Probability of termination, and of truncation, at each row.
+        gaps: Probability that the next row of an episode does not continue the previous one.
+        ids: Whether rows have episode ids.
     """
 
     def __init__(
@@ -65,20 +65,17 @@ class Episodes:
         """Return one step of an environment."""
         episode, obs = self.running[env]
         following = self.observation()
-        terminated, truncated = bool(self.rng.random() < self.ends), bool(self.rng.random() < self.ends)
-        start = self.observation() if terminated or truncated or self.rng.random() < self.gaps else following
+        terminated = bool(self.rng.random() < self.ends)
+        truncated = bool(self.rng.random() < self.ends)
+        row = {"obs": obs, "next_obs": following, "terminated": terminated, "truncated": truncated, "episode": episode}
+        if terminated or truncated or self.rng.random() < self.gaps:
+            following = self.observation()
         if terminated or truncated:
-            episode, self.next_id = self.next_id, self.next_id + 1
-        row = {
-            "obs": obs,
-            "actions": self.array(self.action_shape, self.action_dtype),
-            "rewards": np.float32(self.rng.normal()),
-            "next_obs": following,
-            "terminated": terminated,
-            "truncated": truncated,
-            "episode": self.running[env][0],
-        }
-        self.running[env] = (episode, start)
+            episode = self.next_id
+            self.next_id += 1
+        self.running[env] = (episode, following)
+        row["actions"] = self.array(self.action_shape, self.action_dtype)
+        row["rewards"] = np.float32(self.rng.normal())
         return row
 
     def rows(self, n: int) -> list[Row]:
@@ -86,22 +83,22 @@ class Episodes:
         return [self.row(int(env)) for env in self.rng.integers(0, len(self.running), n)]
 
     def transitions(self, n: int) -> Transitions:
-        """Return the same as columns."""
+        """Return `n` rows as columns."""
         return stack(self.rows(n), self.ids)
 
 
 def stack(rows: list[Row], ids: bool = True) -> Transitions:
     """Return rows as columns; without `ids`, episodes are omitted."""
-
-    def column(values: list[Any]) -> Any:
-        if isinstance(values[0], dict):
-            return {name: np.stack([v[name] for v in values]) for name in values[0]}
-        return np.stack([np.asarray(v) for v in values])
-
-    names = [name for name in rows[0] if ids or name != "episode"]
-    return Transitions(**{name: column([row[name] for row in rows]) for name in names})
+    columns: dict[str, Any] = {}
+    for name, first in rows[0].items():
+        values = [row[name] for row in rows]
+        if isinstance(first, dict):
+            columns[name] = {part: np.stack([value[part] for value in values]) for part in first}
+        elif ids or name != "episode":
+            columns[name] = np.stack(values)
+    return Transitions(**columns)
 
 
 def make(n: int, **arguments: Any) -> Transitions:
-    """Return `n` random rows; arguments as for `Episodes`."""
+    """Return `n` random rows; further arguments as for `Episodes`."""
     return Episodes(**arguments).transitions(n)

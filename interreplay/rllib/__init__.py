@@ -4,7 +4,7 @@
 from interreplay.environments.current_folder import search_last
 from interreplay.environments.rendering import choose_backend
 
-search_last()  # before a worker of Ray's imports something that the current folder has, too
+search_last()  # before a worker of Ray imports a module that is also in the current folder
 choose_backend()  # before RLlib imports dm_control
 
 from interreplay.rllib.host import warn_if_untested
@@ -22,14 +22,13 @@ from interreplay.rllib.actor_learner.impala import (
     LASER,
     LASERConfig,
 )
-from interreplay.rllib.algorithms.crossq import CrossQ, CrossQConfig
-from interreplay.rllib.algorithms.ddpg import DDPG, DDPGConfig
-from interreplay.rllib.algorithms.dqn import DQN, DQNConfig
-from interreplay.rllib.algorithms.dqn_variants import (
+from interreplay.rllib.algorithms.dqn import (
     C51,
     C51Config,
     DDQN,
     DDQNConfig,
+    DQN,
+    DQNConfig,
     DuelingDQN,
     DuelingDQNConfig,
     NoisyDQN,
@@ -40,11 +39,10 @@ from interreplay.rllib.algorithms.dqn_variants import (
     RainbowConfig,
 )
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-from interreplay.rllib.algorithms.sac import SAC, SACConfig
+from interreplay.rllib.algorithms.sac import SAC, SACConfig, TQC, TQCConfig, CrossQ, CrossQConfig
+from interreplay.rllib.algorithms.td3 import DDPG, DDPGConfig, TD3, TD3Config
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.configs import ReplayMixin, StockCQLConfig, StockDQNConfig, StockSACConfig, StockTQCConfig
-from interreplay.rllib.algorithms.td3 import TD3, TD3Config
-from interreplay.rllib.algorithms.tqc import TQC, TQCConfig
 
 __all__ = [
     "A2C",

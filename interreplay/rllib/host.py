@@ -1,26 +1,35 @@
-"""The Ray versions that this package supports, and the differences between them."""
+"""Ray as the host of this package: supported versions, their differences, and Tune's search spaces."""
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import warnings
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
+from ray.tune.search.sample import Categorical, Domain
 
 TESTED = ("2.54", "2.55", "2.56", "2.57", "2.58", "2.59", "2.60")
 """Minor versions of Ray that passed ``python -m benchmarks.versions``; docs/versions.md has the results."""
+GRID = "grid_search"
+F = TypeVar("F", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+
+    def override(parent: type) -> Callable[[F], F]:
+        """RLlib's decorator with its type: raises an error at import if `parent` has no method of this name."""
+
+else:
+    from ray.rllib.utils.annotations import override  # noqa: F401
 
 
 def warn_if_untested(version: str = ray.__version__) -> None:
-    """Warn about a version of Ray that is newer than the tested ones.
-
-    Args:
-        version: Ray's version.
-    """
+    """Warn if a version of Ray is newer than the tested ones."""
     if minor_version(version) > minor_version(TESTED[-1]):
         warnings.warn(
             f"Ray {version} is untested; tested versions: {', '.join(TESTED)}. "
@@ -36,30 +45,30 @@ def minor_version(version: str = ray.__version__) -> tuple[int, int]:
 
 
 class WithoutResultFolder(Algorithm):
-    """RLlib's algorithm, which makes no folder for results outside of Tune."""
+    """RLlib's algorithm without a result folder outside of Tune."""
 
     def __init__(self, *args: Any, **options: Any):
-        # Up to Ray 2.54, RLlib makes a folder in ~/ray_results unless it is given a logger; Tune gives one.
+        # Up to Ray 2.54, RLlib makes a folder in ~/ray_results unless it receives a logger, as it does from Tune.
         if minor_version() < (2, 55) and options.get("logger_creator") is None:
             options["logger_creator"] = _no_logger
         super().__init__(*args, **options)
 
     def _setup_logdir(self) -> None:
-        """Make no folder: outside of Tune nothing is written there. Ray 2.55 and newer call this."""
+        """Make no folder: outside of Tune, nothing is written there. Ray 2.55 and newer call this."""
         if self._storage:
             super()._setup_logdir()
         else:
-            self._logdir = tempfile.gettempdir()
+            self._logdir: Any = tempfile.gettempdir()
 
 
 class ExactOptimizerStates(TorchLearner):
     """RLlib's learner, which restores the settings of optimizers exactly."""
 
-    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
+    def _set_optimizer_state(self, state: Any) -> None:
         if minor_version() >= (2, 56):
             super()._set_optimizer_state(state)
             return
-        # Up to Ray 2.55, RLlib restores Adam's betas and the like as float32 tensors, so a resumed run would differ.
+        # Up to Ray 2.55, RLlib restores Adam's betas and eps as float32 tensors, so a resumed run would differ.
         for name, saved in state.items():
             optimizer_state = saved["state"]
             tensors = convert_to_torch_tensor(optimizer_state["state"], device=self._device)
@@ -71,3 +80,38 @@ def _no_logger(config: dict[str, Any]) -> Any:
     from ray.tune.logger import NoopLogger
 
     return NoopLogger(config, tempfile.gettempdir())
+
+
+def is_search_space(value: Any) -> bool:
+    """Return whether Tune chooses this value for each trial."""
+    return isinstance(value, Domain) or (isinstance(value, Mapping) and set(value) == {GRID})
+
+
+def has_search_space(value: Any) -> bool:
+    """Return whether Tune chooses this value, or a part of it, for each trial."""
+    if is_search_space(value):
+        return True
+    if isinstance(value, Mapping):
+        return any(map(has_search_space, value.values()))
+    return isinstance(value, list | tuple) and any(map(has_search_space, value))
+
+
+def choices(space: Any) -> list[Any]:
+    """Return the values that a search space lists; [] for distributions and functions."""
+    if isinstance(space, Categorical):
+        return list(space.categories)
+    if isinstance(space, Mapping) and isinstance(space[GRID], list | tuple):
+        return list(space[GRID])
+    return []
+
+
+def with_choices(space: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a search space with `change` applied to each listed value; other spaces are returned unchanged."""
+    changed = [change(value) for value in choices(space)]
+    if not changed:
+        return space
+    if isinstance(space, Categorical):
+        made = copy.copy(space)
+        made.categories = changed
+        return made
+    return {GRID: changed}

@@ -1,16 +1,23 @@
-"""Ray's session of this process: started quietly, on this machine only, with limits on its threads."""
+"""Ray's session of this process: quiet, on this machine only, with limits on its threads and a private folder."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import fcntl
 import logging
 import os
+import resource
 import secrets
+import shutil
 import signal
 import sys
+import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,42 +27,47 @@ from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
 from interreplay.environments.checker_warnings import show_checker_warnings
 from interreplay.environments.current_folder import LAST
-from interreplay.rllib.ray_folder import check_start, private_folder
+from interreplay.errors import UsageError
 
 OBJECT_STORE = 256 * 1024**2
+"""Bytes of the object store, which only transfers weights, configurations and fragments of episodes."""
+_STORE_MARGIN = 16 * 1024**2
+"""Additional bytes in the object store's file."""
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "PYTHONWARNINGS": "ignore",
     LAST: "1",
 }
+PREFIX = "interreplay_"
+_LONGEST_FOLDER = 107 - len("/r/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store.1")
+"""Bytes of a folder's name that leave room for the names of Ray's sockets; the system allows 107 bytes."""
+_ABANDONED_AFTER = 60.0
+"""Seconds after which a folder without a lock is abandoned, and not being created at the moment."""
 
 
 def quiet() -> None:
-    """Hide the messages of Ray and its parts, and all warnings but those about the environment's behavior."""
+    """Hide the messages of Ray, and all warnings except those about the environment's behavior."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
     show_checker_warnings()
-    worker.print_to_stdstream = _unsaid
-    for name in ("ray", "ray.rllib"):  # the second has a level of its own
+    # Ray prints colored messages about workers that died, even with ``log_to_driver=False``.
+    worker.print_to_stdstream = lambda data, ignore_prefix: None
+    for name in ("ray", "ray.rllib"):  # they have separate levels
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def _unsaid(data: object, ignore_prefix: bool) -> None:
-    """Drop what Ray's listener prints, colored, of workers that died, also where ``log_to_driver`` is off."""
-
-
 def quieting() -> dict[str, str]:
-    """Return the environment variables that do so, as they are set already or by default."""
+    """Return the environment variables that quiet Ray; values that are already set are kept."""
     return {name: os.environ.get(name, value) for name, value in _QUIET.items()}
 
 
 def prepare_host(threads: int, workers: int) -> None:
-    """Set the CPU threads and start Ray, which RLlib needs also without other processes, with its chatter kept back.
+    """Limit the CPU threads and start Ray quietly; RLlib requires Ray even without other processes.
 
     Args:
         threads: CPU threads of the learner.
-        workers: Processes that sample.
+        workers: Number of sampling processes.
     """
     quiet()
     os.environ.update(thread_limits(threads))
@@ -64,18 +76,24 @@ def prepare_host(threads: int, workers: int) -> None:
 
 
 def thread_limits(threads: int) -> dict[str, str]:
-    """Return the environment variables from which libraries take how many threads they may start."""
+    """Return the environment variables that limit the threads of numerical libraries."""
     return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
 
 
-def start_local(cpus: int | None, gpus: int | None = None) -> None:
-    """Start a Ray of this process, unless there is one: on 127.0.0.1, without a dashboard, with a token of its own.
+def start_ray(num_cpus: int | None) -> None:
+    """Start Ray quietly, unless it is running already."""
+    quiet()
+    start_local(num_cpus)
 
-    Its processes are in sessions of their own: what a signal to this process's group asks for is up to this one.
+
+def start_local(cpus: int | None, gpus: int | None = None) -> None:
+    """Start Ray on 127.0.0.1 without a dashboard and with its own token, unless it is running already.
+
+    Ray's processes run in their own sessions, so that signals to the group of this process do not reach them.
 
     Args:
-        cpus: CPUs that it hands out; None for all of the machine.
-        gpus: GPUs likewise; None for those that it finds.
+        cpus: Number of CPUs that Ray manages; None for all CPUs of the machine.
+        gpus: Number of GPUs that Ray manages; None for all GPUs that Ray detects.
 
     Raises:
         UsageError: Ray cannot start here.
@@ -83,11 +101,10 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
     if not ray.is_initialized():
         check_start(OBJECT_STORE)
         if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
-            # Ray asks for a token by default, one file for all its clusters that two first starts would both write.
+            # By default, all clusters share one token file, which two first starts would write at the same time.
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-            AuthenticationTokenLoader.instance().reset_cache()  # a Ray before this one had another token
-        # What passes through the object store is small: weights, configurations and fragments of episodes.
-        with _loopback(), _sessions_of_their_own(), _sigterm_kept():
+            AuthenticationTokenLoader.instance().reset_cache()  # it may hold the token of an earlier session
+        with _loopback(), _separate_sessions(), _sigterm_preserved():
             ray.init(
                 address="local",
                 num_cpus=cpus,
@@ -103,58 +120,150 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
 
 @contextlib.contextmanager
 def _loopback() -> Iterator[None]:
-    """Let a Ray that is started meanwhile listen on 127.0.0.1, as Ray does by itself on Windows and macOS."""
-    name, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
-    said = os.environ.get(name)
-    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    """Let a Ray that starts inside the block listen on 127.0.0.1, as it does by default on Windows and macOS."""
+    name = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    constant = ray_constants.ENABLE_RAY_CLUSTER
+    variable = os.environ.get(name)
+    os.environ[name] = "0"
+    ray_constants.ENABLE_RAY_CLUSTER = False
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
-        del os.environ[name]
-        os.environ.update({} if said is None else {name: said})
+        ray_constants.ENABLE_RAY_CLUSTER = constant
+        if variable is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = variable
 
 
 @contextlib.contextmanager
-def _sessions_of_their_own() -> Iterator[None]:
-    """Start Ray's processes so that SIGTERM to this one's group (``timeout``, ``kill -- -PGID``) is not theirs.
+def _separate_sessions() -> Iterator[None]:
+    """Start Ray's processes so that SIGTERM to this process's group (``timeout``, ``kill -- -PGID``) spares them.
 
-    Linux ends them with their parent. Elsewhere Ray's reaper does, which knows a group only, so all stays as it is.
+    Linux ends them with their parent. On other systems Ray's reaper, which only knows groups, ends them, so nothing
+    changes there.
     """
-    before = services.ConsolePopen
+    popen = services.ConsolePopen
 
     def start(*words: Any, preexec_fn: Callable[[], None] | None = None, **options: Any) -> Any:
         def prepare() -> None:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # held back in this process alone
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # blocked in this process only
             if preexec_fn is not None:
                 preexec_fn()
 
-        return before(*words, preexec_fn=prepare, start_new_session=True, **options)
+        return popen(*words, preexec_fn=prepare, start_new_session=True, **options)
 
     if sys.platform.startswith("linux"):
         services.ConsolePopen = start
     try:
         yield
     finally:
-        services.ConsolePopen = before
+        services.ConsolePopen = popen
 
 
 @contextlib.contextmanager
-def _sigterm_kept() -> Iterator[None]:
-    """Hold SIGTERM back, and keep its handler where there is one: Ray puts handlers of its own in its place."""
-    before = signal.getsignal(signal.SIGTERM)
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
+def _sigterm_preserved() -> Iterator[None]:
+    """Block SIGTERM and restore its handler afterwards, because Ray installs its own handlers."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
         return
-    held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-        signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
+        signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def start_ray(num_cpus: int | None) -> None:
-    """Start a Ray of this process, quiet, where none is running already."""
-    quiet()
-    start_local(num_cpus)
+def check_start(object_store: int) -> None:
+    """Reject conditions under which Ray would fail to start with a traceback.
+
+    Args:
+        object_store: Size of Ray's object store in bytes, which is a file.
+
+    Raises:
+        UsageError: An argument, the current folder or Ray's folder is not UTF-8, the name of Ray's folder is too long,
+            or the limit on file sizes is too small.
+    """
+    folder = os.environ.get("RAY_TMPDIR", "")
+    arguments = [("argument", word) for word in sys.argv]
+    for kind, text in (*arguments, ("folder", os.getcwd()), ("RAY_TMPDIR", folder)):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the {kind} {text!r} is not UTF-8; Ray expects UTF-8 (set PYTHONUTF8=1 to read arguments as UTF-8 "
+                "under another locale)"
+            ) from None
+    longest = 107 - len(f"/ray/session_2026-01-31_12-00-00_000000_{os.getpid()}/sockets/plasma_store")
+    length = len(os.fsencode(os.path.abspath(folder))) if folder else 0
+    if length > longest:
+        raise UsageError(
+            f"RAY_TMPDIR {folder} has {length} bytes; expected at most {longest}, so that the names of Ray's sockets "
+            "fit into the 107 bytes that the system allows"
+        )
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    required = object_store + _STORE_MARGIN
+    if limit not in (resource.RLIM_INFINITY, -1) and limit < required:
+        raise UsageError(
+            f"the size of files is limited to {limit / 1e6:.3g} MB (ulimit -f); Ray needs at least "
+            f"{required / 1e6:.3g} MB for its object store"
+        )
+
+
+def private_folder(end: Callable[[], object] = lambda: None) -> str | None:
+    """Create a folder for Ray's files that only this user can read and that is removed when the program exits.
+
+    Folders that killed processes left behind are removed.
+
+    Args:
+        end: Ends the processes that write into the folder; called before the folder is removed.
+
+    Returns:
+        The path; None if ``RAY_TMPDIR`` is set, which Ray then uses.
+    """
+    if "RAY_TMPDIR" in os.environ:
+        return None
+    parent = Path(tempfile.gettempdir())
+    if len(os.fsencode(parent)) + len(f"/{PREFIX}12345678") > _LONGEST_FOLDER:
+        parent = Path("/tmp")
+    _remove_abandoned(parent)
+    folder = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+    _lock(os.open(Path(folder, ".lock"), os.O_CREAT | os.O_RDWR))  # released by the system when this process ends
+    atexit.register(_remove, folder, end)
+    return f"{folder}/r"  # Ray creates this folder readable by everyone, inside the private one
+
+
+def _remove(folder: str, end: Callable[[], object]) -> None:
+    """End Ray, which would continue to write, and remove its folder."""
+    end()
+    for _ in range(20):  # its last processes may still be running
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(0.1)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the folders of this user's processes that have ended."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's folder, or just removed by another process
+            status = folder.lstat()
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < _ABANDONED_AFTER:
+                continue
+            lock = os.open(folder / ".lock", os.O_RDWR)
+            try:
+                if _lock(lock):
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _lock(file: int) -> bool:
+    """Lock a file, and return whether that succeeded."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

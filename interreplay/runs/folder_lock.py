@@ -1,13 +1,12 @@
-"""A folder that one process at a time works in."""
+"""A lock on a folder: one process at a time works in it."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+
+from filelock import FileLock, Timeout
 
 from interreplay.errors import UsageError
 
@@ -16,33 +15,26 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
-    """Hold a folder against other processes; the system lets go of it when this one ends, however it ends.
+    """Hold the lock of a folder. The system releases it when this process ends, however it ends.
 
-    Where the file system knows no locks, nothing is held.
+    On file systems without locks, nothing is locked.
 
     Args:
-        folder: What to hold.
-        what: What works in it, for the error message.
-        patience: Seconds to wait for another process, such as one that was killed and is not quite gone.
+        folder: The folder to lock.
+        what: What runs in the folder, for the error message.
+        patience: Seconds to wait for another process, such as one that is just ending after a kill.
 
     Raises:
-        UsageError: Another process holds it.
+        UsageError: Another process holds the lock.
     """
-    with (folder / LOCK).open("a") as file:
-        end = time.monotonic() + patience
-        while not _locked(file):
-            if time.monotonic() > end:
-                raise UsageError(f"another process is in {folder}: {what} runs there already")
-            time.sleep(0.2)
-        yield
-
-
-def _locked(file: TextIO) -> bool:
-    """Return whether the file is locked now, or cannot be."""
+    lock = FileLock(folder / LOCK, timeout=patience, fallback_to_soft=False)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
+        lock.acquire()
+    except Timeout:
+        raise UsageError(f"another process is in {folder}: {what} runs there already") from None
+    except OSError:  # the file system does not support locks
+        pass
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,24 +1,22 @@
-"""Selection: which stored rows become anchors."""
+"""Selection: which stored rows become the anchors of a batch."""
 
 from interreplay.selection.attentive import Attentive
-from interreplay.selection.base import Drawn, Selector, Stored
-from interreplay.selection.combined import Combined
+from interreplay.selection.base import Draw, Selector, SlotStore
+from interreplay.selection.composite import Combined, MixedSelection
 from interreplay.selection.elite import Elite
 from interreplay.selection.event_tables import EventTables
 from interreplay.selection.large_batch import LargeBatch
 from interreplay.selection.loss_adjusted import ActorPrioritized, LossAdjusted
-from interreplay.selection.mixed import MixedSelection
 from interreplay.selection.online import Online
-from interreplay.selection.prioritized import Prioritized
+from interreplay.selection.prioritized import Prioritized, Reducible
 from interreplay.selection.recency import EmphasizedRecent, TruncatedGeometric
-from interreplay.selection.reducible import Reducible
 from interreplay.selection.uniform import Uniform
 
 __all__ = [
     "ActorPrioritized",
     "Attentive",
     "Combined",
-    "Drawn",
+    "Draw",
     "Elite",
     "EmphasizedRecent",
     "EventTables",
@@ -29,7 +27,7 @@ __all__ = [
     "Prioritized",
     "Reducible",
     "Selector",
-    "Stored",
+    "SlotStore",
     "TruncatedGeometric",
     "Uniform",
 ]

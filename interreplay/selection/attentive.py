@@ -1,4 +1,4 @@
-"""Attentive selection: rows that resemble where the agent is now."""
+"""Attentive selection: rows whose states are similar to the agent's current state."""
 
 from __future__ import annotations
 
@@ -7,34 +7,40 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from interreplay.selection.base import Stored
-from interreplay.selection.candidates import FromCandidates, HowFar, arrived, ascending, flat, observations
-from interreplay.selection.distance import named
+from interreplay.selection.base import SlotStore
+from interreplay.selection.candidates import (
+    CandidateDistance,
+    CandidateSelector,
+    flat_floats,
+    newest_next_observation,
+    stable_order,
+    stored_observations,
+)
+from interreplay.selection.distance import distance_by_name
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation
 
 Features = Callable[[Observation], Tensor]
-"""Observations ``(n, ...)`` to their representation ``(n, ...)``."""
+"""Maps observations ``(n, ...)`` to their representation ``(n, ...)``."""
 
 
-class Attentive(FromCandidates):
-    """Of ⌊λn⌋ uniform candidates the n whose states are nearest to the agent's newest state, nearest first.
+class Attentive(CandidateSelector):
+    """Keeps the n of ⌊λn⌋ uniform candidates whose states are nearest to the agent's newest state, nearest first.
 
-    Sun et al. 2020, Attentive experience replay, AAAI. The newest state is the next observation of the newest
-    row: where the agent arrived last. Equally near candidates stay in the order in which they were drawn, and one
-    drawn twice counts twice.
+    Sun et al. 2020, Attentive experience replay, AAAI. The newest state is the next observation of the newest row.
+    Ties stay in the order in which they were drawn, and a row that is drawn twice counts twice.
 
     Args:
-        multiplier: λ at the start of the run, which `anneal` moves linearly to 1.
+        multiplier: λ at the start of the run; `anneal` moves it linearly to 1.
         distance: ``"cosine"``, 1 − cos, or ``"ln"``, the Lᵖ norm of the difference.
-        features: Representation of states in which they are compared, evaluated on the candidates of every batch
-            without gradients; the stored observations as they are by default. May be set later with `set_features`.
+        features: Representation in which states are compared, evaluated on the candidates of each batch without
+            gradients. By default the stored observations.
         norm: p of ``"ln"``.
-        how_far: ``(stored, slots) -> distances`` in place of all that: what is stored need not be rows then.
+        distance_fn: ``(stored, slots) -> distances``, replacing the distances above. With it, any store can be used.
         alpha: λ = multiplier − (multiplier − 1)·progress^alpha.
 
     Raises:
-        ValueError: When an argument is out of range.
+        ValueError: If an argument is out of range.
     """
 
     def __init__(
@@ -43,25 +49,21 @@ class Attentive(FromCandidates):
         distance: str = "cosine",
         features: Features | None = None,
         norm: float = 2.0,
-        how_far: HowFar | None = None,
+        distance_fn: CandidateDistance | None = None,
         alpha: float = 1.0,
     ):
-        super().__init__(multiplier, alpha, how_far)
-        self.distance, self.norm = distance, float(norm)
-        self._features = features
-        named(distance, norm, "cosine", "ln")
+        super().__init__(multiplier, alpha, distance_fn)
+        self.features = features
+        self._distance = distance_by_name(distance, norm, "cosine", "ln")
 
-    def set_features(self, features: Features | None) -> None:
-        """Compare states by `features` from now on, or as they are stored for None."""
-        self._features = features
-
-    def keep(self, stored: Stored, slots: Tensor, size: int) -> Tensor:
-        return slots.index_select(0, ascending(self.distances(stored, slots))[:size])
+    def keep(self, stored: SlotStore, slots: Tensor, size: int) -> Tensor:
+        return slots.index_select(0, stable_order(self.distances(stored, slots))[:size])
 
     @torch.no_grad()
-    def measured(self, storage: Storage, slots: Tensor) -> Tensor:
-        """Return how far the states of the rows in `slots` ``(m,)`` are from the agent's newest state."""
-        now, seen = arrived(storage), observations(storage, slots)[0]
-        if self._features is not None:
-            now, seen = self._features(now), self._features(seen)
-        return named(self.distance, self.norm, "cosine", "ln")(flat(seen), flat(now))
+    def row_distances(self, storage: Storage, slots: Tensor) -> Tensor:
+        current = newest_next_observation(storage)
+        states = stored_observations(storage, slots)[0]
+        if self.features is not None:
+            current = self.features(current)
+            states = self.features(states)
+        return self._distance(flat_floats(states), flat_floats(current))

@@ -1,10 +1,10 @@
-"""The contract of selectors: which stored rows become anchors."""
+"""The contract of selectors, which draw the anchors of a batch from the stored rows."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -14,13 +14,13 @@ from interreplay.learning.losses import CriticLoss
 from interreplay.part import Part, wrong_answer
 
 
-class Stored(Protocol):
-    """What a selector draws from: a ring of rows, or of anything else that is written in turn.
+class SlotStore(Protocol):
+    """What selectors draw from: a ring buffer of rows, or another store with numbered slots.
 
     Attributes:
         capacity: Number of slots.
-        written: Number of rows ever written; in a ring, the newest lies in slot (written − 1) mod capacity.
-        device: Torch device of what is drawn.
+        written: Number of rows ever written. In a ring, the newest row is in slot (written − 1) mod capacity.
+        device: Torch device of the slots that are drawn.
     """
 
     capacity: int
@@ -28,26 +28,25 @@ class Stored(Protocol):
     device: torch.device
 
     def __len__(self) -> int:
-        """Return the number of rows stored now, in the first slots."""
+        """Return the number of stored rows, which occupy the first slots."""
         ...
 
     def write_numbers(self, slots: Tensor) -> Tensor:
-        """Return the write numbers of the rows that lie in `slots` now, the shape of `slots`, int64."""
+        """Return the write numbers (int64) of the rows in `slots`, with the same shape."""
         ...
 
 
-class Drawn(NamedTuple):
-    """What a selector drew.
+class Draw(NamedTuple):
+    """Result of drawing n rows.
 
     Attributes:
         slots: ``(n,)`` int64.
-        probabilities: With which each was drawn ``(n,)``.
-        weights: Importance weights ``(n,)`` of the critics' loss; None for what `Selector.weights` makes of the
-            probabilities.
-        actor_weights: Weights ``(n,)`` of the losses of the actor and the temperature, or None for equal ones.
-        critic_loss: The critics' loss of these rows, or None for the algorithm's own.
-        targets: What the critics are to learn of the rows ``(n,)``, where drawing them has computed it.
-        origins: Numbers ``(n,)`` of the selectors that drew them, None where there is but one.
+        probabilities: Probability ``(n,)`` of drawing each row.
+        weights: Importance weights ``(n,)`` of the critic loss; None to compute them by `Selector.weights`.
+        actor_weights: Weights ``(n,)`` of the actor and temperature losses, or None for equal weights.
+        critic_loss: Critic loss of these rows, or None for the algorithm's default.
+        targets: Critic targets ``(n,)`` if drawing the rows has computed them.
+        origins: Index ``(n,)`` of the selector that drew each row, or None for a single selector.
     """
 
     slots: Tensor
@@ -60,14 +59,14 @@ class Drawn(NamedTuple):
 
 
 class Selector(Part, ABC):
-    """Draws anchors. One whose rows are `independent_rows` says so.
+    """Draws anchors. Subclasses whose rows are drawn independently set `independent_rows`.
 
     Attributes:
-        knows_probabilities: Whether `probabilities` can be asked for.
-        supports_priorities: Whether rows have priorities, to be read and set.
-        by_write_order: Whether it finds rows by when they were written, which takes a ring.
-        eps: Smallest priority, where there are any.
-        critic_loss: The critics' loss of all rows that it draws, or None for the algorithm's own.
+        knows_probabilities: Whether `probabilities` is implemented.
+        supports_priorities: Whether rows have priorities that can be read and set.
+        by_write_order: Whether it locates rows by write order, which requires a ring buffer.
+        eps: Smallest priority, if there are priorities.
+        critic_loss: Critic loss of all rows that it draws, or None for the algorithm's default.
     """
 
     independent_rows = False
@@ -78,39 +77,39 @@ class Selector(Part, ABC):
     critic_loss: CriticLoss | None = None
 
     @abstractmethod
-    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """Draw `size` stored rows.
 
         Returns:
-            Slots ``(size,)`` int64 and the probability ``(size,)`` with which each was drawn.
+            Slots ``(size,)`` int64 and the probability ``(size,)`` of drawing each row.
         """
 
-    def draw(self, stored: Stored, size: int, rng: np.random.Generator) -> Drawn:
-        """Draw `size` stored rows, with all that there is to say of each; `select` and no more by default."""
+    def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
+        """Draw `size` stored rows with weights, losses and targets; by default the result of `select`."""
         selected = self.select(stored, size, rng)
         if not isinstance(selected, tuple) or len(selected) != 2:
             raise wrong_answer(self, selected, tuple, " of two, slots and probabilities")
-        return Drawn(*selected, critic_loss=self.critic_loss)
+        return Draw(*selected, critic_loss=self.critic_loss)
 
-    def evict(self, storage: Stored, slots: Tensor) -> None:
-        """Take leave of the rows in `slots` ``(n,)``, each once, oldest first, which are about to be overwritten."""
+    def evict(self, storage: SlotStore, slots: Tensor) -> None:
+        """Drop any state kept for the rows in `slots` ``(n,)`` before they are overwritten; unique, oldest first."""
 
-    def observe(self, storage: Stored, slots: Tensor) -> None:
-        """Take note of rows that were just stored in `slots` ``(n,)``, each slot once, in write order."""
+    def observe(self, storage: SlotStore, slots: Tensor) -> None:
+        """Process rows that were just stored in `slots` ``(n,)``; unique, in write order."""
 
-    def weights(self, stored: Stored, probabilities: Tensor) -> Tensor:
-        """Return importance weights ``(n,)`` of rows drawn with `probabilities` ``(n,)``; all 1 by default."""
+    def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
+        """Return importance weights ``(n,)`` of rows drawn with `probabilities` ``(n,)``; 1 by default."""
         return torch.ones_like(probabilities)
 
     def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
-        """Return what `update` is to get ``(n,)``: the TD errors, or one of the scores that came with them."""
+        """Return the values ``(n,)`` to pass to `update`: the TD errors, or one of the scores."""
         return td_errors
 
     def update(self, slots: Tensor, td_errors: Tensor) -> None:
-        """Take note of the TD errors ``(n,)`` of the rows in `slots` ``(n,)``."""
+        """Process the TD errors ``(n,)`` of the rows in `slots` ``(n,)``."""
 
-    def probabilities(self, slots: Tensor, stored: Stored) -> Tensor:
-        """Return the probability ``(n,)``, float32, with which a draw gives each of the rows in `slots` ``(n,)``."""
+    def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
+        """Return the probability ``(n,)``, float32, of drawing each of the rows in `slots` ``(n,)``."""
         raise NotImplementedError(f"{type(self).__name__} does not know the probability of a row")
 
     def priorities(self, slots: Tensor) -> Tensor:
@@ -118,5 +117,24 @@ class Selector(Part, ABC):
         raise NotImplementedError(f"{type(self).__name__} keeps no priorities")
 
     def set_priorities(self, slots: Tensor, raw: Tensor) -> None:
-        """Set raw priorities ``(n,)`` > 0 of the rows in `slots` ``(n,)``; of one that comes twice the last stays."""
+        """Set raw priorities ``(n,)`` > 0 of the rows in `slots` ``(n,)``; for duplicates, the last value is used."""
         raise NotImplementedError(f"{type(self).__name__} keeps no priorities")
+
+
+class AnnealedSelector(Selector):
+    """A selector with a schedule.
+
+    Attributes:
+        progress: Completed share of the run, from 0 to 1.
+    """
+
+    progress = 0.0
+
+    def anneal(self, progress: float) -> None:
+        self.progress = min(max(float(progress), 0.0), 1.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"progress": self.progress}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.progress = float(state["progress"])

@@ -1,4 +1,4 @@
-"""Candidates: more rows than a batch needs, of which a ranking keeps some."""
+"""Selectors that draw more candidates than a batch needs and keep some of them by rank."""
 
 from __future__ import annotations
 
@@ -10,100 +10,95 @@ import torch
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.selection.base import Selector, Stored
+from interreplay.selection.base import AnnealedSelector, SlotStore
 from interreplay.storage.columns import part_of
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation, join_parts, observation_parts
 
-HowFar = Callable[[Any, Tensor], Tensor]
-"""``(stored, slots (m,)) -> (m,)``: how far each candidate is, from whatever a ranking is about."""
+CandidateDistance = Callable[[Any, Tensor], Tensor]
+"""Maps ``(stored, slots (m,))`` to distances ``(m,)``."""
 
 
-class FromCandidates(Selector):
-    """Draws ⌊λn⌋ candidates uniformly, with replacement; a subclass ranks them by how far they are, and keeps n.
+class CandidateSelector(AnnealedSelector):
+    """Draws ⌊λn⌋ candidates uniformly with replacement; subclasses rank them by distance and keep n.
 
-    λ starts at `multiplier` and is 1 at the end of the run, where the candidates are the batch: uniform replay.
-    What is reported as the probability of a row is that of one candidate, 1/N: how likely the ranking keeps it
-    could only be told by ranking every row.
+    λ starts at `multiplier` and is 1 at the end of the run, which is uniform replay. The reported probability of a row
+    is the probability 1/N of one candidate. The probability of being kept would require ranking all rows.
 
     Args:
         multiplier: λ at the start of the run, 1 or more.
-        alpha: λ = multiplier − (multiplier − 1)·progress^alpha; 1 is linear, larger ones fall later.
-        how_far: Distances of candidates, in place of what a subclass measures on stored rows.
+        alpha: λ = multiplier − (multiplier − 1)·progress^alpha. 1 is linear; larger values delay the decrease.
+        distance_fn: Distances of candidates, replacing those that the subclass computes from stored rows.
 
     Raises:
-        ValueError: When an argument is out of range.
+        ValueError: If an argument is out of range.
     """
 
-    def __init__(self, multiplier: float, alpha: float = 1.0, how_far: HowFar | None = None):
+    def __init__(self, multiplier: float, alpha: float = 1.0, distance_fn: CandidateDistance | None = None):
         check_number("multiplier", multiplier, 1)
         check_number("alpha", alpha, 0, above_low=True)
-        self.multiplier, self.alpha = float(multiplier), float(alpha)
-        self.progress = 0.0
-        self._how_far = how_far
+        self.multiplier = float(multiplier)
+        self.alpha = float(alpha)
+        self.distance_fn = distance_fn
 
     @property
     def current_multiplier(self) -> float:
-        """λ now."""
+        """The current λ."""
         return self.multiplier - (self.multiplier - 1.0) * self.progress**self.alpha
 
-    def anneal(self, progress: float) -> None:
-        self.progress = min(max(float(progress), 0.0), 1.0)
-
-    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         count = max(size, int(self.current_multiplier * size))
         slots = torch.from_numpy(rng.integers(0, len(stored), count)).to(stored.device)
         if count > size:
             slots = self.keep(stored, slots, size)
         return slots, torch.full((size,), 1.0 / len(stored), device=stored.device)
 
-    def keep(self, stored: Stored, slots: Tensor, size: int) -> Tensor:
-        """Return which `size` of the more candidates ``(m,)`` to keep: slots ``(size,)``."""
+    def keep(self, stored: SlotStore, slots: Tensor, size: int) -> Tensor:
+        """Return the slots ``(size,)`` to keep of more than `size` candidates ``(m,)``."""
         raise NotImplementedError
 
-    def distances(self, stored: Stored, slots: Tensor) -> Tensor:
-        """Return how far each of the candidates ``(m,)`` is."""
-        return (self.measured if self._how_far is None else self._how_far)(stored, slots)
+    def distances(self, stored: SlotStore, slots: Tensor) -> Tensor:
+        """Return the distance ``(m,)`` of each candidate ``(m,)``."""
+        if self.distance_fn is not None:
+            return self.distance_fn(stored, slots)
+        return self.row_distances(stored, slots)
 
-    def measured(self, storage: Any, slots: Tensor) -> Tensor:
-        """Return how far each of the stored rows in `slots` ``(m,)`` is, where no callable says so."""
+    def row_distances(self, storage: Any, slots: Tensor) -> Tensor:
+        """Return the distance ``(m,)`` of each stored row in `slots` ``(m,)``, without `distance_fn`."""
         raise NotImplementedError
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"progress": self.progress}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.progress = float(state["progress"])
-
-
-def ascending(values: Tensor) -> Tensor:
-    """Return the order ``(n,)`` that sorts `values` ``(n,)``, equal ones as they are; numpy is the faster one here."""
+def stable_order(values: Tensor) -> Tensor:
+    """Return the indices ``(n,)`` of a stable ascending sort of `values` ``(n,)``; numpy is faster on the CPU."""
     if values.device.type != "cpu":
         return torch.argsort(values, stable=True)
     return torch.from_numpy(np.argsort(values.numpy(), kind="stable"))
 
 
-def observations(storage: Storage, slots: Tensor, beside: str | None = None) -> tuple[Observation, Tensor | None]:
-    """Return stored observations of `slots` ``(n,)`` and the column `beside` them, without the rest of the rows."""
+def stored_observations(
+    storage: Storage, slots: Tensor, column: str | None = None
+) -> tuple[Observation, Tensor | None]:
+    """Return the stored observations of `slots` ``(n,)`` and one more column, without reading whole rows."""
     observed = storage.chain.observed
-    found = storage.records.take(slots, observed if beside is None else [*observed, beside])
-    whole = storage.restore_frames(join_parts({part_of(name): found[name] for name in observed}))
-    return whole, found[beside] if beside is not None else None
+    found = storage.records.take(slots, observed if column is None else [*observed, column])
+    observation = storage.restore_frames(join_parts({part_of(name): found[name] for name in observed}))
+    return observation, None if column is None else found[column]
 
 
-def arrived(storage: Storage) -> Observation:
-    """Return where the agent arrived last: the next observation ``(1, ...)`` of the newest row, one step on."""
+def newest_next_observation(storage: Storage) -> Observation:
+    """Return the next observation ``(1, ...)`` of the newest row: the agent's newest state."""
     chain = storage.chain
     link = int(storage.column("link")[(storage.written - 1) % storage.capacity])
-    records, place = (chain.records, link) if link >= 0 else (chain.tails.records, -1 - link)
-    return storage.restore_frames(
-        join_parts({part_of(name): records.column(name)[place : place + 1] for name in chain.observed})
-    )
+    records, position = (chain.records, link) if link >= 0 else (chain.tails.records, -1 - link)
+    parts = {part_of(name): records.column(name)[position : position + 1] for name in chain.observed}
+    return storage.restore_frames(join_parts(parts))
 
 
-def flat(values: Observation) -> Tensor:
-    """Return observations, or what a network made of them, as float ``(n, d)``; named parts side by side by name."""
+def flat_floats(values: Observation) -> Tensor:
+    """Return observations or network outputs as floats ``(n, d)``; named parts are concatenated by name."""
     parts = observation_parts(values)
-    columns = [parts[name].flatten(1) if parts[name].dim() > 1 else parts[name].unsqueeze(1) for name in sorted(parts)]
-    columns = [column if column.is_floating_point() else column.float() for column in columns]
+    columns = []
+    for name in sorted(parts):
+        column = parts[name].flatten(1) if parts[name].dim() > 1 else parts[name].unsqueeze(1)
+        columns.append(column if column.is_floating_point() else column.float())
     return columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)

@@ -1,23 +1,28 @@
-"""Selectors made of others."""
+"""Selectors that combine other selectors: combined experience replay and mixtures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from interreplay.learning.losses import ByRows
 from interreplay.part import Context
-from interreplay.selection.base import Selector, Stored
+from interreplay.selection.base import Draw, Selector, SlotStore
+from interreplay.selection.shares import Share, Shares
+from interreplay.selection.uniform import Uniform
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import ReadView
 
 
 class Composite(Selector):
-    """A selector that hands on to others what a buffer says; what it draws of theirs is up to each kind.
+    """Base of selectors that consist of others: forwards all calls of the buffer to each of them.
 
     Args:
-        inner: These, by name.
+        inner: Selectors by name.
     """
 
     def __init__(self, inner: Mapping[str, Selector]):
@@ -36,11 +41,11 @@ class Composite(Selector):
         for part in self.selectors.values():
             part.connect(context)
 
-    def evict(self, stored: Stored, slots: Tensor) -> None:
+    def evict(self, stored: SlotStore, slots: Tensor) -> None:
         for part in self.selectors.values():
             part.evict(stored, slots)
 
-    def observe(self, stored: Stored, slots: Tensor) -> None:
+    def observe(self, stored: SlotStore, slots: Tensor) -> None:
         for part in self.selectors.values():
             part.observe(stored, slots)
 
@@ -62,3 +67,133 @@ class Composite(Selector):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, part in self.selectors.items():
             part.load_state_dict(state[name])
+
+
+class Combined(Composite):
+    """Draws n − 1 rows by another selector and adds the newest row last (Zhang & Sutton 2017, arXiv:1712.01275).
+
+    The probability of row i is its expected share of the batch, P(i) = ((n − 1)·p(i) + [i is the newest]) / n, where p
+    is the probability of the inner selector, which also computes the importance weights.
+
+    Args:
+        inner: `Uniform()` by default, or another selector that `knows_probabilities`, such as `Prioritized`.
+
+    Raises:
+        ValueError: If the inner selector does not know probabilities.
+    """
+
+    def __init__(self, inner: Selector | None = None):
+        self.inner = inner if inner is not None else Uniform()
+        super().__init__({"inner": self.inner})
+        self.by_write_order = True
+        self.critic_loss = self.inner.critic_loss
+        if not self.inner.knows_probabilities:
+            kind = type(self.inner).__name__
+            raise ValueError(f"the inner selector is {kind}; expected one that knows_probabilities, such as Uniform")
+
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        newest = torch.full((1,), (stored.written - 1) % stored.capacity, device=stored.device)
+        if size == 1:
+            return newest, torch.ones(1, device=stored.device)
+        slots, drawn = self.inner.select(stored, size - 1, rng)
+        newest_probability = self.inner.probabilities(newest, stored)
+        slots = torch.cat([slots, newest])
+        share = torch.cat([drawn, newest_probability]) * (size - 1) + (slots == newest)
+        return slots, share / size
+
+    def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
+        return self.inner.weights(stored, probabilities)
+
+    def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
+        return self.inner.errors_of(td_errors, scores)
+
+    def update(self, slots: Tensor, td_errors: Tensor) -> None:
+        self.inner.update(slots, td_errors)
+
+
+class MixedSelection(Composite):
+    """Several selectors of the same stored rows, each with a fixed or annealed share of every batch.
+
+    Every selector receives the error of every row, in the form that it requests, because it may keep priorities of
+    rows that another selector drew. Importance weights are those of the selector that drew the row. `probabilities`
+    are those of the mixture, Σ share·p(i), if all selectors know theirs, and otherwise the probability of the selector
+    that drew the row times its share.
+
+    Args:
+        selectors: Selectors by name, in order. `Sample.origins` contains their indices.
+        shares: Shares of each batch by name, see `Shares`; equal by default.
+
+    Raises:
+        ValueError: If there is no selector or the shares are invalid.
+    """
+
+    def __init__(self, selectors: Mapping[str, Selector], shares: Mapping[str, Share] | None = None):
+        if not selectors:
+            raise ValueError("a mix of no selectors; expected at least one")
+        super().__init__(selectors)
+        self.shares = Shares(list(selectors), shares)
+        self.knows_probabilities = all(part.knows_probabilities for part in self.selectors.values())
+
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        draw = self.draw(stored, size, rng)
+        return draw.slots, draw.probabilities
+
+    def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
+        counts = self.shares.counts(size, list(self.selectors))
+        has_actor_weights = False
+        draws, weights, actor_weights, origins = [], [], [], []
+        for number, (name, selector) in enumerate(self.selectors.items()):
+            if name not in counts:
+                continue
+            draw = selector.draw(stored, counts[name], rng)
+            draws.append(draw)
+            weights.append(selector.weights(stored, draw.probabilities) if draw.weights is None else draw.weights)
+            has_actor_weights |= draw.actor_weights is not None
+            ones = torch.ones_like(draw.probabilities)
+            actor_weights.append(ones if draw.actor_weights is None else draw.actor_weights)
+            origins.append(torch.full_like(draw.slots, number))
+        slots = torch.cat([draw.slots for draw in draws])
+        if self.knows_probabilities:
+            probabilities = self.probabilities(slots, stored)
+        else:
+            probabilities = torch.cat([draw.probabilities * (len(draw.slots) / size) for draw in draws])
+        losses = tuple((len(draw.slots), draw.critic_loss) for draw in draws)
+        return Draw(
+            slots,
+            probabilities,
+            weights=torch.cat(weights),
+            actor_weights=torch.cat(actor_weights) if has_actor_weights else None,
+            critic_loss=ByRows(losses) if any(loss is not None for _, loss in losses) else None,
+            origins=torch.cat(origins),
+        )
+
+    def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
+        shares = self.shares.current
+        each = [share * self.selectors[name].probabilities(slots, stored) for name, share in shares.items() if share]
+        return torch.stack(each).sum(dim=0)
+
+    def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
+        """Return the values that each selector requests, ``(n, selectors)``."""
+        return torch.stack([part.errors_of(td_errors, scores) for part in self.selectors.values()], dim=1)
+
+    def update(self, slots: Tensor, td_errors: Tensor) -> None:
+        for part, errors in zip(self.selectors.values(), td_errors.unbind(dim=1), strict=True):
+            part.update(slots, errors)
+
+    def anneal(self, progress: float) -> None:
+        super().anneal(progress)
+        self.shares.anneal(progress)
+
+    def statistics(self) -> dict[str, float]:
+        """Return the statistics of all selectors, prefixed with their names."""
+        found: dict[str, float] = {}
+        for name, part in self.selectors.items():
+            found |= {f"{name}_{key}": value for key, value in part.statistics().items()}
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"selectors": super().state_dict(), "shares": self.shares.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state["selectors"])
+        self.shares.load_state_dict(state["shares"])

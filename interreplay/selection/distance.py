@@ -1,7 +1,8 @@
-"""Distances between what policies make of states."""
+"""Distances between vectors, such as states or outputs of policies."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -11,16 +12,16 @@ from torch import Tensor
 from interreplay.argument_checks import check_number
 
 Distance = Callable[[Tensor, Tensor], Tensor]
-"""Of rows ``(n, d)`` and ``(n, d)`` or ``(1, d)``, distances ``(n,)``, 0 for equal rows."""
+"""Maps rows ``(n, d)`` and ``(n, d)`` or ``(1, d)`` to distances ``(n,)``, 0 for equal rows."""
 
 
-def ln(one: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
+def lp_norm(one: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     """Return the Lᵖ norm of the difference."""
     return torch.linalg.vector_norm(one - other, ord=p, dim=-1)
 
 
 def cosine(one: Tensor, other: Tensor) -> Tensor:
-    """Return 1 − cos of the angle; 0 for the same direction, 2 for the opposite one; a zero vector is at 1 from all."""
+    """Return 1 − cos: 0 for the same direction, 2 for opposite directions, and 1 if a vector is zero."""
     lengths = torch.linalg.vector_norm(one, dim=-1) * torch.linalg.vector_norm(other, dim=-1)
     products = one @ other[0] if len(other) == 1 else (one * other).sum(dim=-1)
     return 1.0 - products / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
@@ -30,37 +31,39 @@ def kl(one: Tensor, other: Tensor) -> Tensor:
     """Return KL(one ‖ other) of Gaussians with independent dimensions, rows [mean; log std].
 
     Raises:
-        ValueError: When the rows cannot be halved.
+        ValueError: If the rows cannot be halved.
     """
     if one.shape[-1] % 2:
         raise ValueError(f"a distribution has {one.shape[-1]} numbers; expected means and as many log stds")
-    (mean, log_std), (mean_other, log_other) = one.chunk(2, dim=-1), other.chunk(2, dim=-1)
-    ratio = 2.0 * (log_std - log_other)
-    shift = (mean - mean_other).square() * (-2.0 * log_other).exp()
+    mean, log_std = one.chunk(2, dim=-1)
+    other_mean, other_log_std = other.chunk(2, dim=-1)
+    ratio = 2.0 * (log_std - other_log_std)
+    shift = (mean - other_mean).square() * (-2.0 * other_log_std).exp()
     return 0.5 * (ratio.exp() + shift - 1.0 - ratio).sum(dim=-1)
 
 
 def kl_categorical(one: Tensor, other: Tensor) -> Tensor:
     """Return KL(one ‖ other) of categorical distributions, rows of logits."""
-    log_one, log_other = torch.log_softmax(one, dim=-1), torch.log_softmax(other, dim=-1)
+    log_one = torch.log_softmax(one, dim=-1)
+    log_other = torch.log_softmax(other, dim=-1)
     return (log_one.exp() * (log_one - log_other)).sum(dim=-1).clamp(min=0.0)  # rounding may make it negative
 
 
-def named(name: str, norm: float, *names: str) -> Distance:
-    """Return the distance called `name`, one of `names`.
+def distance_by_name(name: str, norm: float, *accepted: str) -> Distance:
+    """Return a distance.
 
     Args:
         name: ``"ln"``, ``"cosine"`` or ``"kl"``.
         norm: p of ``"ln"``.
-        *names: Those that make sense for the caller.
+        *accepted: Names that the caller supports.
 
     Raises:
-        ValueError: When the name is another, or the norm is not positive.
+        ValueError: If the name is not accepted or the norm is not positive.
     """
-    if name not in names:
-        raise ValueError(f"distance is {name!r}; expected one of {', '.join(names)}")
+    if name not in accepted:
+        raise ValueError(f"distance is {name!r}; expected one of {', '.join(accepted)}")
     if norm != math.inf:  # the maximum norm
         check_number("norm", norm, 0, above_low=True)
     if name == "ln":
-        return lambda one, other: ln(one, other, norm)
+        return functools.partial(lp_norm, p=float(norm))
     return {"cosine": cosine, "kl": kl}[name]

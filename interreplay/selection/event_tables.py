@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,31 +16,75 @@ from torch import Tensor
 
 from interreplay.argument_checks import check_number
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.selection.base import Selector, Stored
-from interreplay.selection.events import SUCCESS, event
-from interreplay.selection.slot_set import SlotSet
+from interreplay.selection.base import Selector, SlotStore
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
+SUCCESS = "success"
+"""Name of the extra column that states whether the environment reported success with the step."""
+COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+REWARD = re.compile(r"\s*reward\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+Event = Callable[[Storage, Tensor], Tensor]
+"""Maps a storage and slots ``(n,)`` to whether the event happened at these steps, bool ``(n,)``."""
 
-class EventTables(Selector):
-    """Fixed shares of each batch from all rows, and from a table per event of the steps that led to it.
 
-    Kompella et al. 2023, arXiv:2211.00576. Where an event happens at a step, this step and the `history` ones before it
-    in its episode join the event's table; a table holds places, and loses them when their rows are overwritten, where
-    the authors' hold rows of their own. Of every table come ⌊share·n⌋ rows or one more, drawn uniformly with
-    replacement. A table with fewer rows than its part of the batch waits, its share goes to the others in proportion.
-    There are no weights: where the same action may or may not lead to an event, the event is seen more often than it
-    happens, as the authors accept for long histories.
+def make_event(given: str | Callable[[Transitions], Tensor]) -> Event:
+    """Return the event that a description or a callable defines.
 
     Args:
-        events: Each as `interreplay.selection.events.event` takes it, one or more.
-        shares: Of the tables, each above 0; what is left of 1 is drawn from all rows. None for equal ones.
-        default_share: Drawn from all rows, where `shares` is None.
-        history: τ, steps before an event.
+        given: ``"reward > 0"`` with any comparison and number, ``"terminated"``, ``"truncated"``, ``"success"``, or a
+            callable of rows ``(n, ...)`` that returns bool ``(n,)``.
 
     Raises:
-        ValueError: When an argument is out of range.
+        ValueError: If `given` is anything else.
+    """
+    if callable(given):
+        return functools.partial(_callable_event, given)
+    if given in ("terminated", "truncated", SUCCESS):
+        return functools.partial(_column_event, f"extras.{SUCCESS}" if given == SUCCESS else given)
+    found = REWARD.fullmatch(given) if isinstance(given, str) else None
+    if found is None:
+        accepted = "'reward > 0' (or another comparison), 'terminated', 'truncated', 'success' or a callable"
+        raise ValueError(f"the event is {given!r}; expected {accepted}")
+    return functools.partial(_reward_event, COMPARISONS[found[1]], float(found[2]))
+
+
+def _callable_event(condition: Callable[[Transitions], Tensor], storage: Storage, slots: Tensor) -> Tensor:
+    found = torch.as_tensor(condition(storage[slots]), device=slots.device)
+    if found.shape != slots.shape:
+        raise ValueError(f"an event has shape {tuple(found.shape)}; expected {tuple(slots.shape)}")
+    return found.bool()
+
+
+def _column_event(column: str, storage: Storage, slots: Tensor) -> Tensor:
+    if column not in storage.columns:
+        name = column.removeprefix("extras.")
+        raise ValueError(f"rows have no extras[{name!r}]; expected it with every row, for the event {name!r}")
+    return storage.column(column).index_select(0, slots) != 0
+
+
+def _reward_event(compare: Callable[[Any, float], Any], number: float, storage: Storage, slots: Tensor) -> Tensor:
+    return compare(storage.column("rewards").index_select(0, slots), number)
+
+
+class EventTables(Selector):
+    """Draws fixed shares of each batch from all rows and from one table per event of the steps that led to it.
+
+    Kompella et al. 2023, arXiv:2211.00576. When an event happens at a step, this step and the `history` previous steps
+    of the episode join the table of the event. A table stores slots and drops them when their rows are overwritten
+    (the authors' tables store copies of rows). Each table contributes ⌊share·n⌋ rows or one more, drawn uniformly with
+    replacement. A table with fewer rows than its share of the batch contributes none, and the other shares grow in
+    proportion. There are no importance weights: if an action leads to an event only sometimes, the event is
+    overrepresented, which the authors accept for long histories.
+
+    Args:
+        events: One or more events, as accepted by `make_event`.
+        shares: Share of each table, above 0; the remainder is drawn from all rows. None for equal shares.
+        default_share: Share drawn from all rows if `shares` is None.
+        history: τ, the number of steps before an event.
+
+    Raises:
+        ValueError: If an argument is out of range.
     """
 
     by_write_order = True
@@ -50,37 +97,43 @@ class EventTables(Selector):
         history: int = 50,
     ):
         given = [events] if isinstance(events, str) or callable(events) else list(events)
-        self.events = [event(one) for one in given]
+        self.events = [make_event(each) for each in given]
         if not given:
             raise ValueError(f"events are {given}; expected at least one event")
         check_number("history", history, 0)
         check_number("default_share", default_share, 0, 1)
         for share in shares or ():
             check_number("shares: a share", share, 0, 1)
-        each = [(1.0 - default_share) / len(given)] * len(given) if shares is None else [float(s) for s in shares]
-        if len(each) != len(given) or math.fsum(each) > 1 + 1e-9:
+        if shares is None:
+            each_share = [(1.0 - default_share) / len(given)] * len(given)
+        else:
+            each_share = [float(share) for share in shares]
+        if len(each_share) != len(given) or math.fsum(each_share) > 1 + 1e-9:
             raise ValueError(
-                f"shares are {each}; expected one of 0 or more for each of {len(given)} events, at most 1 in all"
+                f"shares are {each_share}; expected one of 0 or more for each of {len(given)} events, at most 1 in all"
             )
-        self.shares, self.history = np.array([max(0.0, 1.0 - math.fsum(each)), *each]), int(history)
-        wants = frozenset({SUCCESS_COLUMN} if SUCCESS in given else ())
-        self.columns_wanted = self.needs = wants
+        self.shares = np.array([max(0.0, 1.0 - math.fsum(each_share)), *each_share])
+        self.history = int(history)
+        if SUCCESS in given:
+            self.columns_wanted = frozenset({SUCCESS_COLUMN})
+            self.needs = frozenset({SUCCESS_COLUMN})
         self._tables: list[SlotSet] = []
-        self._tails: dict[int, deque[int]] = {}
+        self._tails: dict[int, deque[int]] = {}  # write numbers of the newest rows of each running episode
 
     # -- tables -----------------------------------------------------------------------------------
 
-    def observe(self, storage: Stored, slots: Tensor) -> None:
+    def observe(self, storage: SlotStore, slots: Tensor) -> None:
         assert isinstance(storage, Storage), "events happen at stored transitions"
         if not self._tables:
             self._tables = [SlotSet(storage.capacity) for _ in self.events]
-        happened = [one(storage, slots).tolist() for one in self.events]
+        happened = [event(storage, slots).tolist() for event in self.events]
         ends = (storage.column("terminated")[slots] | storage.column("truncated")[slots]).tolist()
         episodes = storage.column("episode")[slots].tolist()
-        following = self._following(storage, slots, episodes)
-        for number, (slot, write) in enumerate(zip(slots.tolist(), storage.write_numbers(slots).tolist(), strict=True)):
+        writes = storage.write_numbers(slots).tolist()
+        successors = self._successors(storage, slots, episodes)
+        for number, (slot, write) in enumerate(zip(slots.tolist(), writes, strict=True)):
             tail = self._tails.setdefault(episodes[number], deque(maxlen=self.history + 1))
-            if tail and following.get(tail[-1]) != slot:
+            if tail and successors.get(tail[-1]) != slot:
                 tail.clear()
             tail.append(write)
             for table, found in zip(self._tables, happened, strict=True):
@@ -90,8 +143,8 @@ class EventTables(Selector):
             if ends[number]:
                 del self._tails[episodes[number]]
 
-    def _following(self, storage: Storage, slots: Tensor, episodes: list[int]) -> dict[int, int]:
-        """Return the slots of the rows that continue the new ones and those before them, by their write numbers."""
+    def _successors(self, storage: Storage, slots: Tensor, episodes: list[int]) -> dict[int, int]:
+        """Return the slots of the successors of the new rows and their predecessors, by write number."""
         oldest = storage.written - storage.capacity
         for episode in [episode for episode, tail in self._tails.items() if tail[-1] < oldest]:
             del self._tails[episode]  # nothing continued it
@@ -99,29 +152,29 @@ class EventTables(Selector):
         writes = torch.cat([torch.tensor(before, dtype=torch.int64, device=slots.device), storage.write_numbers(slots)])
         return dict(zip(writes.tolist(), storage.successor(writes % storage.capacity).tolist(), strict=True))
 
-    def evict(self, storage: Stored, slots: Tensor) -> None:
-        leaving = slots.numpy(force=True)
+    def evict(self, storage: SlotStore, slots: Tensor) -> None:
+        overwritten = slots.numpy(force=True)
         for table in self._tables:
-            table.discard(leaving)
+            table.discard(overwritten)
 
     # -- draws ------------------------------------------------------------------------------------
 
     def current_shares(self, size: int) -> np.ndarray:
         """Return the shares ``(1 + events,)`` of all rows and of each table in a batch of `size` rows."""
-        full = np.array(
-            [len(table) >= max(1.0, share * size) for table, share in zip(self._tables, self.shares[1:], strict=True)]
-        )
+        lengths = np.array([len(table) for table in self._tables])
+        full = lengths >= np.maximum(1.0, self.shares[1:] * size)
         shares = self.shares * np.concatenate([[True], full])
         return shares / shares.sum() if shares.sum() > 0 else np.eye(len(shares))[0]
 
-    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         shares = self.current_shares(size)
         points = (np.arange(size) + rng.random()) / size
         limits = np.concatenate([[0], np.searchsorted(points, shares.cumsum()[:-1]), [size]])
         counts = np.diff(limits)
         parts = [rng.integers(0, len(stored), counts[0])]
         for table, count in zip(self._tables, counts[1:], strict=True):
-            parts.append(table.members[rng.integers(0, max(1, len(table)), count)] if count else parts[0][:0])
+            if count:
+                parts.append(table.members[rng.integers(0, len(table), count)])
         slots = np.concatenate(parts)
         drawn = np.full(size, shares[0] / len(stored))
         for table, share in zip(self._tables, shares[1:], strict=True):
@@ -129,7 +182,7 @@ class EventTables(Selector):
         return torch.from_numpy(slots).to(stored.device), torch.from_numpy(drawn.astype(np.float32)).to(stored.device)
 
     def statistics(self) -> dict[str, float]:
-        """Return the rows in each table."""
+        """Return the number of rows in each table."""
         return {f"event_table_{number}_rows": float(len(table)) for number, table in enumerate(self._tables)}
 
     def nbytes(self, capacity: int, features: int) -> int:
@@ -140,7 +193,7 @@ class EventTables(Selector):
         state: dict[str, Any] = {
             "episodes": np.array([*self._tails], np.int64),
             "lengths": np.array([len(tail) for tail in tails], np.int64),
-            "writes": np.array([write for tail in tails for write in tail], np.int64),
+            "writes": np.concatenate([np.array(tail, np.int64) for tail in tails] or [np.empty(0, np.int64)]),
         }
         if self._tables:
             state |= {"capacity": self._tables[0].capacity, "tables": [table.members for table in self._tables]}
@@ -149,7 +202,59 @@ class EventTables(Selector):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         writes = np.split(np.asarray(state["writes"]), np.cumsum(np.asarray(state["lengths"]))[:-1])
         episodes = np.asarray(state["episodes"]).tolist()
-        tails = zip(episodes, writes, strict=True) if episodes else ()
-        self._tails = {episode: deque(tail.tolist(), self.history + 1) for episode, tail in tails}
+        self._tails = {}
+        for episode, tail in zip(episodes, writes, strict=False):  # without episodes there is one empty part
+            self._tails[episode] = deque(tail.tolist(), self.history + 1)
         tables = state.get("tables", [])
         self._tables = [SlotSet(int(state["capacity"]), np.asarray(members)) for members in tables]
+
+
+class SlotSet:
+    """A set of slots with fast insertion, removal and uniform draws.
+
+    Args:
+        capacity: Number of slots.
+        members: Initial members ``(m,)``.
+    """
+
+    def __init__(self, capacity: int, members: np.ndarray | None = None):
+        self.capacity = capacity
+        self._members = np.empty(capacity, np.int32)
+        self._positions = np.full(capacity, -1, np.int32)  # of each slot among the members
+        self._count = 0
+        if members is not None:
+            self.add(members)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def members(self) -> np.ndarray:
+        """The members ``(m,)`` in arbitrary order."""
+        return self._members[: self._count]
+
+    @staticmethod
+    def nbytes(capacity: int) -> int:
+        """Return the memory of a set in bytes."""
+        return 8 * capacity
+
+    def add(self, slots: np.ndarray) -> None:
+        """Add `slots` ``(n,)``, which must be unique; members stay."""
+        new = slots[self._positions[slots] < 0]
+        self._members[self._count : self._count + len(new)] = new
+        self._positions[new] = np.arange(self._count, self._count + len(new))
+        self._count += len(new)
+
+    def discard(self, slots: np.ndarray) -> None:
+        """Remove those of `slots` ``(n,)`` that are members."""
+        for slot in slots[self._positions[slots] >= 0]:
+            self._count -= 1
+            position = self._positions[slot]
+            last = self._members[self._count]
+            self._members[position] = last
+            self._positions[last] = position
+            self._positions[slot] = -1
+
+    def contains(self, slots: np.ndarray) -> np.ndarray:
+        """Return which of `slots` ``(n,)`` are members, bool ``(n,)``."""
+        return self._positions[slots] >= 0

@@ -1,4 +1,4 @@
-"""Prioritized selection whose priorities and critics' loss belong together."""
+"""Prioritized selection with a critic loss that matches the priorities."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch import Tensor
 from interreplay.argument_checks import check_number
 from interreplay.learning.losses import PAL, ByRows, CriticLoss, Huber
 from interreplay.learning.update import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
-from interreplay.selection.base import Drawn, Stored
+from interreplay.selection.base import Draw, SlotStore
 from interreplay.selection.prioritized import Prioritized
 from interreplay.selection.sum_tree import SumTree
 from interreplay.transitions import as_tensor
 
 
 class LossAdjusted(Prioritized):
-    """P(i) ∝ max(|δ_i|, 1)^α, |δ| the largest over the critics, whose loss is Huber's with d = 1; no weights.
+    """P(i) ∝ max(|δ_i|, 1)^α with the Huber loss (d = 1) and no weights; |δ| is the largest over the critics.
 
-    Fujimoto et al. 2020, arXiv:2007.06049. Where nobody reports the largest error, |δ| is the one that is reported.
-    Draws are stratified, as in `Prioritized`; new rows get the largest raw priority so far.
+    Fujimoto et al. 2020, arXiv:2007.06049. If the algorithm does not report the largest error, |δ| is the reported
+    error. Draws are stratified as in `Prioritized`. New rows receive the largest raw priority so far.
 
     Args:
         alpha: Exponent α ≥ 0; 0 is uniform.
@@ -37,31 +37,32 @@ class LossAdjusted(Prioritized):
     def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
         return scores.get(LARGEST_ERROR, td_errors)
 
-    def weights(self, stored: Stored, probabilities: Tensor) -> Tensor:
+    def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
         return torch.ones_like(probabilities)
 
     def update(self, slots: Tensor, td_errors: Tensor) -> None:
         self.set_priorities(slots, td_errors.detach().abs())
 
     def set_priorities(self, slots: Tensor, raw: Tensor) -> None:
-        """Set raw priorities max(p_i, 1) of rows; of a slot that comes twice the last value stays."""
+        """Set raw priorities max(p_i, 1) of rows; for duplicate slots, the last value is used."""
         super().set_priorities(slots, raw.clamp(min=1.0))
 
 
 class ActorPrioritized(LossAdjusted):
-    """Uniform rows for critics and actor, prioritized ones for the critics, those of least error for the actor.
+    """Rows with large TD errors for the critics, with small TD errors for the actor, and uniform rows for both.
 
-    Saglam et al. 2022, arXiv:2209.00532. Of a batch come, in this order,
+    Saglam et al. 2022, arXiv:2209.00532. A batch contains, in this order,
 
-    * rows drawn uniformly: the critics learn from them by `PAL`, and so does the actor;
-    * rows drawn as `LossAdjusted` does, for the critics alone, by Huber's loss;
-    * as many rows with P(i) ∝ 1 / max(|δ_i|, 1)^α, for the actor alone, whose gradient errs where the critics do.
+    * uniform rows, from which the critics (with `PAL`) and the actor learn;
+    * rows drawn as by `LossAdjusted`, from which the critics learn with the Huber loss;
+    * rows drawn with P(i) ∝ 1 / max(|δ_i|, 1)^α, from which the actor learns, because its gradient is wrong where the
+      critics are wrong.
 
-    What each network learns from is `uniform_share` uniform, and its loss the mean over its own rows. The authors take
-    two smaller steps of the critics and of the actor instead of one. All three kinds get new priorities.
+    The loss of each network is the mean over its own rows, of which `uniform_share` are uniform. The authors take two
+    smaller steps of critics and actor instead of one. The priorities of all rows are updated.
 
     Args:
-        uniform_share: Part of each network's rows that are drawn uniformly, 0 to 1.
+        uniform_share: Share of uniform rows among the rows of each network, 0 to 1.
         alpha: Exponent α, 0 to 1.
     """
 
@@ -76,43 +77,47 @@ class ActorPrioritized(LossAdjusted):
         self._inverse: SumTree | None = None
 
     def counts(self, size: int) -> tuple[int, int, int]:
-        """Return how many of `size` rows are uniform, the critics' and the actor's."""
+        """Return the number of uniform rows, critic rows and actor rows among `size` rows."""
         uniform = max(round(size * self.uniform_share / (2.0 - self.uniform_share)), int(size < 2))
         critics = (size - uniform) // 2
         return uniform, critics, size - uniform - critics
 
-    def draw(self, stored: Stored, size: int, rng: np.random.Generator) -> Drawn:
-        count, (uniform, critics, actor) = len(stored), self.counts(size)
+    def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
+        uniform, critics, actor = self.counts(size)
+        device = stored.device
         slots = torch.cat(
             [
-                torch.from_numpy(rng.integers(0, count, uniform)).to(stored.device),
-                self._prepare(stored).find(self._strata(critics, rng, stored))[0],
-                self._inverses().find(self._strata(actor, rng, stored))[0],
+                torch.from_numpy(rng.integers(0, len(stored), uniform)).to(device),
+                self._prepare(stored).find(_strata(critics, rng).to(device))[0],
+                self._inverses().find(_strata(actor, rng).to(device))[0],
             ]
         )
-        weights = torch.zeros(2, size, device=stored.device)
-        weights[0, : uniform + critics] = size / (uniform + critics)
-        weights[1, :uniform] = weights[1, uniform + critics :] = size / (uniform + actor)
-        parts = ((uniform, PAL(self.alpha)), (critics, Huber(1.0)), (actor, Huber(1.0)))
-        shares = (critics * self.probabilities(slots) + actor * self._inverse_probabilities(slots)) / size
-        return Drawn(slots, shares + uniform / (size * count), weights[0], weights[1], ByRows(parts))
+        critic_weights = torch.zeros(size, device=device)
+        critic_weights[: uniform + critics] = size / (uniform + critics)
+        actor_weights = torch.zeros(size, device=device)
+        actor_weights[:uniform] = size / (uniform + actor)
+        actor_weights[uniform + critics :] = size / (uniform + actor)
+        inverse = self._inverses()
+        inverse_probabilities = (inverse.leaves[slots] / inverse.total()).float()
+        shares = (critics * self.probabilities(slots) + actor * inverse_probabilities) / size
+        losses = ((uniform, PAL(self.alpha)), (critics, Huber(1.0)), (actor, Huber(1.0)))
+        return Draw(
+            slots,
+            probabilities=shares + uniform / (size * len(stored)),
+            weights=critic_weights,
+            actor_weights=actor_weights,
+            critic_loss=ByRows(losses),
+        )
 
-    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         return self.draw(stored, size, rng)[:2]
 
-    def _strata(self, count: int, rng: np.random.Generator, stored: Stored) -> Tensor:
-        return torch.from_numpy((np.arange(count) + rng.random(count)) / max(count, 1)).to(stored.device)
-
     def _inverses(self) -> SumTree:
-        """Return the tree of 1 / max(|δ|, 1)^α, made of the raw priorities where there is none yet."""
+        """Return the tree of 1 / max(|δ|, 1)^α, computed from the raw priorities on the first call."""
         if self._inverse is None or self._inverse.leaves.device != self._raw.device:
             self._inverse = SumTree(len(self._raw), self._raw.device)
-            self._follow_inverse_alpha(self._inverse)
+            self._inverse.set_powers(self._raw, -self.alpha)
         return self._inverse
-
-    def _inverse_probabilities(self, slots: Tensor) -> Tensor:
-        tree = self._inverses()
-        return (tree.leaves[slots] / tree.total()).float()
 
     def _set(self, slots: Tensor, raw: Tensor) -> None:
         tree = self._inverses()
@@ -123,8 +128,10 @@ class ActorPrioritized(LossAdjusted):
         return super().nbytes(capacity, features) + SumTree.nbytes(capacity)
 
     def state_dict(self) -> dict[str, Any]:
-        inverse = {} if self._inverse is None else {"inverse_levels": list(self._inverse.levels)}
-        return super().state_dict() | inverse
+        state = super().state_dict()
+        if self._inverse is not None:
+            state["inverse_levels"] = list(self._inverse.levels)
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -132,11 +139,9 @@ class ActorPrioritized(LossAdjusted):
         if "inverse_levels" in state:
             self._inverse = SumTree(len(self._raw), self._raw.device)
             self._inverse.levels = [as_tensor(level).clone() for level in state["inverse_levels"]]
-            self._follow_inverse_alpha(self._inverse)
+            self._inverse.set_powers(self._raw, -self.alpha)
 
-    def _follow_inverse_alpha(self, tree: SumTree) -> None:
-        """Let the tree of a loaded state follow from its raw priorities by the α of now, which may be another."""
-        stored = (self._raw > 0).nonzero().squeeze(1)
-        wanted = self._raw[stored].double() ** -self.alpha
-        if not torch.allclose(tree.leaves[stored], wanted, rtol=1e-12, atol=0.0):
-            tree.set(stored, wanted)
+
+def _strata(count: int, rng: np.random.Generator) -> Tensor:
+    """Draw a point from each of `count` equal parts of 0 to 1."""
+    return torch.from_numpy((np.arange(count) + rng.random(count)) / max(count, 1))

@@ -6,19 +6,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.selection.base import Selector, Stored
+from interreplay.selection.base import Selector, SlotStore
 
 
 class Online(Selector):
-    """The newest n rows, newest first: learning from what has just happened, the baseline without replay.
+    """The newest n rows, newest first: learning without replay, as a baseline.
 
-    With fewer rows stored than asked for, they come again in the same order until the batch is full. Nothing is
-    drawn; the probability of a row is its share of the batch.
+    If fewer rows are stored, they repeat in the same order until the batch is full. Nothing is random; the probability
+    of a row is its share of the batch.
     """
 
     by_write_order = True
 
-    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         count = len(stored)
         age = torch.arange(size, device=stored.device) % count
         slots = torch.remainder(stored.written - 1 - age, stored.capacity)

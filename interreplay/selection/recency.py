@@ -1,11 +1,10 @@
-"""Recent rows more often than old ones, without a tree: ages drawn by closed forms."""
+"""Selection by age: recent rows are drawn more often. Ages are drawn in closed form, without a tree."""
 
 from __future__ import annotations
 
 import functools
 import math
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,11 +12,11 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.selection.base import Selector, Stored
+from interreplay.selection.base import AnnealedSelector, Selector, SlotStore
 
 
-class ByAge(Selector):
-    """Rows by their age alone: 0 is the newest, N − 1 the oldest of N stored ones; each row of a batch by itself."""
+class AgeSelector(Selector):
+    """Draws rows independently by age: 0 is the newest of N stored rows and N − 1 the oldest."""
 
     independent_rows = True
     knows_probabilities = True
@@ -25,55 +24,53 @@ class ByAge(Selector):
 
     @abstractmethod
     def ages(self, count: int, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw ages ``(size,)`` int64, 0 to `count` − 1."""
+        """Draw ages ``(size,)`` int64 from 0 to `count` − 1."""
 
     @abstractmethod
     def age_probabilities(self, count: int, ages: np.ndarray) -> np.ndarray:
         """Return the probabilities ``(n,)``, float64, of ages ``(n,)`` among `count` rows."""
 
-    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         count = len(stored)
         ages = self.ages(count, size, rng)
-        drawn = self.age_probabilities(count, ages).astype(np.float32)
+        probabilities = self.age_probabilities(count, ages).astype(np.float32)
         slots = (stored.written - 1 - ages) % stored.capacity
-        return torch.from_numpy(slots).to(stored.device), torch.from_numpy(drawn).to(stored.device)
+        return torch.from_numpy(slots).to(stored.device), torch.from_numpy(probabilities).to(stored.device)
 
-    def probabilities(self, slots: Tensor, stored: Stored) -> Tensor:
+    def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
         ages = (stored.written - 1 - stored.write_numbers(slots)).numpy(force=True)
-        drawn = self.age_probabilities(len(stored), ages).astype(np.float32)
-        return torch.from_numpy(drawn).to(stored.device)
+        probabilities = self.age_probabilities(len(stored), ages).astype(np.float32)
+        return torch.from_numpy(probabilities).to(stored.device)
 
 
-class EmphasizedRecent(ByAge):
-    """One of the newest c rows, c = max(N·η^(1000u), c_min) with u ~ U(0, 1) for every row of a batch.
+class EmphasizedRecent(AnnealedSelector, AgeSelector):
+    """Draws each row from the newest c rows, c = max(N·η^(1000u), c_min) with u ~ U(0, 1).
 
-    Wang & Ross 2019, arXiv:1906.04009, where update k of the K after an episode draws from the newest N·η^(1000k/K):
-    the same mixture over many updates, and rows stay independent of each other.
+    Wang & Ross 2019, arXiv:1906.04009. There, update k of the K updates after an episode draws from the newest
+    N·η^(1000k/K) rows. Over many updates the mixture is the same, and here rows are independent.
 
     Args:
         eta: η, above 0 and at most 1; 1 is uniform.
-        c_min: Rows that are drawn from at least.
-        final_eta: η at the end of the run, to which `anneal` moves linearly; None leaves it.
+        c_min: Minimum number of rows to draw from.
+        final_eta: η at the end of the run, to which `anneal` moves linearly; None keeps `eta`.
 
     Raises:
-        ValueError: When an argument is out of range.
+        ValueError: If an argument is out of range.
     """
 
     def __init__(self, eta: float = 0.996, c_min: int = 5_000, final_eta: float | None = None):
-        for name, value in (("eta", eta), ("final_eta", eta if final_eta is None else final_eta)):
-            check_number(name, value, 0, 1, above_low=True)
+        check_number("eta", eta, 0, 1, above_low=True)
+        if final_eta is not None:
+            check_number("final_eta", final_eta, 0, 1, above_low=True)
         check_number("c_min", c_min, 1)
-        self.eta, self.c_min = float(eta), int(c_min)
+        self.eta = float(eta)
+        self.c_min = int(c_min)
         self.final_eta = self.eta if final_eta is None else float(final_eta)
-        self.progress = 0.0
 
     @property
     def current_eta(self) -> float:
-        """η now."""
+        """The current η."""
         return self.eta + (self.final_eta - self.eta) * self.progress
-
-    def anneal(self, progress: float) -> None:
-        self.progress = min(max(float(progress), 0.0), 1.0)
 
     def ages(self, count: int, size: int, rng: np.random.Generator) -> np.ndarray:
         u, v = rng.random((2, size))
@@ -84,32 +81,28 @@ class EmphasizedRecent(ByAge):
 
     def age_probabilities(self, count: int, ages: np.ndarray) -> np.ndarray:
         """Return P(i) = ∫ min(max(c − i, 0), 1)/c du in closed form: with du = −dc/(a·c) where c > c_min."""
-        least, a = min(self.c_min, count), -1_000.0 * math.log(self.current_eta)
+        least = min(self.c_min, count)
+        a = -1_000.0 * math.log(self.current_eta)
         if least == count or not a:
             return np.full(len(ages), 1.0 / count)
         falling = min(1.0, math.log(count / least) / a)
         low = count * math.exp(-a * falling)
-        first, last = np.clip(ages, low, count), np.clip(ages + 1, low, count)
+        first = np.clip(ages, low, count)
+        last = np.clip(ages + 1, low, count)
         partly = np.log1p((last - first) / first) + ages * (1.0 / last - 1.0 / first)
         return (1.0 - falling) * (ages < least) / least + (partly + 1.0 / last - 1.0 / count) / a
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"progress": self.progress}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.progress = float(state["progress"])
+class TruncatedGeometric(AgeSelector):
+    """P(age i) ∝ (1 − p)^i for 0 ≤ i < N, with p chosen such that the mean age is a given share of the oldest age.
 
-
-class TruncatedGeometric(ByAge):
-    """P(age i) ∝ (1 − p)^i, 0 ≤ i < N, with p such that the mean age is a share of that of the oldest row.
-
-    arXiv:2605.10236 (2026). Ages come from the closed-form inverse of the distribution.
+    arXiv:2605.10236 (2026). Ages are drawn by the closed-form inverse of the distribution function.
 
     Args:
-        mean_age: Mean age over N − 1, above 0 and at most .5, which is uniform.
+        mean_age: Mean age divided by N − 1, above 0 and at most .5, which is uniform.
 
     Raises:
-        ValueError: When it is out of range.
+        ValueError: If it is out of range.
     """
 
     def __init__(self, mean_age: float = 0.3):
@@ -117,20 +110,21 @@ class TruncatedGeometric(ByAge):
         self.mean_age = float(mean_age)
 
     def ages(self, count: int, size: int, rng: np.random.Generator) -> np.ndarray:
-        rate, u = decay(count, self.mean_age), rng.random(size)
+        rate = decay_rate(count, self.mean_age)
+        u = rng.random(size)
         ages = np.log1p(u * math.expm1(-rate * count)) / -rate if rate else u * count
         return np.minimum(ages.astype(np.int64), count - 1)
 
     def age_probabilities(self, count: int, ages: np.ndarray) -> np.ndarray:
-        rate = decay(count, self.mean_age)
+        rate = decay_rate(count, self.mean_age)
         if not rate:
             return np.full(len(ages), 1.0 / count)
         return np.exp(-rate * ages) * (math.expm1(-rate) / math.expm1(-rate * count))
 
 
 @functools.lru_cache(maxsize=64)
-def decay(count: int, mean_age: float) -> float:
-    """Return −log(1 − p) of a geometric distribution cut off at `count` whose mean is `mean_age`·(count − 1)."""
+def decay_rate(count: int, mean_age: float) -> float:
+    """Return −log(1 − p) of a geometric distribution truncated at `count` with the mean `mean_age`·(count − 1)."""
     mean = mean_age * (count - 1)
     if mean_age == 0.5 or count == 1:
         return 0.0
@@ -141,5 +135,5 @@ def decay(count: int, mean_age: float) -> float:
         cut = count / math.expm1(scaled) if scaled < 700.0 else 0.0
         return 1.0 / math.expm1(scaled / count) - cut - mean
 
-    # Without the cut the mean would be this one at half the upper bound; with it, the rate is less than that.
+    # Without truncation, half the upper bound has this mean; truncation makes the rate smaller.
     return float(brentq(excess, 0.0, 2.0 * count * math.log1p(1.0 / mean))) / count

@@ -1,4 +1,4 @@
-"""Sources with shares of every batch: what mixes of rows and of unrolls have in common."""
+"""Sources with shares of each batch: the common part of mixes of rows and mixes of unrolls."""
 
 from __future__ import annotations
 
@@ -10,47 +10,49 @@ from interreplay.storage.state_copies import copy_arrays
 
 
 class Source(Protocol):
-    """What has a schedule, numbers that describe it, and a state."""
+    """A source with a schedule, statistics and a state."""
 
     def anneal(self, progress: float) -> None:
-        """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
+        """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
 
     def statistics(self) -> Mapping[str, float]:
-        """Return numbers that describe it."""
+        """Return numbers that describe the current state."""
         ...
 
     def state_view(self) -> dict[str, Any]:
-        """Return its state without copying."""
+        """Return the state without copying."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
+        """Restore a state."""
 
 
 OneSource = TypeVar("OneSource", bound=Source)
 
 
 class SharedSources(Generic[OneSource]):
-    """Several sources and the shares that they have of every batch.
+    """Several sources with shares of each batch.
 
     Attributes:
-        sources: By name, in order.
-        shares: How batches are divided.
+        sources: Sources by name, in order.
+        shares: Divides the batches.
     """
 
     sources: dict[str, OneSource]
     shares: Shares
 
     def anneal(self, progress: float) -> None:
-        """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
+        """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
         self.shares.anneal(progress)
         for source in self.sources.values():
             source.anneal(progress)
 
     def statistics(self) -> dict[str, float]:
-        """Return numbers that describe each source, under its name."""
-        found = {name: source.statistics() for name, source in self.sources.items()}
-        return {f"{name}/{key}": value for name, numbers in found.items() for key, value in numbers.items()}
+        """Return the statistics of all sources, prefixed with their names."""
+        found: dict[str, float] = {}
+        for name, source in self.sources.items():
+            found |= {f"{name}/{key}": value for key, value in source.statistics().items()}
+        return found
 
     def state_view(self) -> dict[str, Any]:
         """Return `state_dict` without copying."""
@@ -58,14 +60,14 @@ class SharedSources(Generic[OneSource]):
         return {"sources": sources, "shares": self.shares.state_dict()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
+        """Return everything needed to resume."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state; the next batch is the one that the saved mix would have drawn.
+        """Restore a state; the next batch equals the one that the saved mix would have drawn.
 
         Raises:
-            ValueError: When it is the state of other sources.
+            ValueError: If the state belongs to other sources.
         """
         if list(state["sources"]) != list(self.sources):
             raise ValueError(f"the state is of the sources {list(state['sources'])}; expected {list(self.sources)}")
@@ -74,8 +76,7 @@ class SharedSources(Generic[OneSource]):
             source.load_state_dict(state["sources"][name])
 
     def __repr__(self) -> str:
-        """Return the sources with their shares of now."""
-        parts = ", ".join(
-            f"{self.shares.current[name]:.3g} {name}: {source!r}" for name, source in self.sources.items()
-        )
+        """Return the sources with their current shares."""
+        current = self.shares.current
+        parts = ", ".join(f"{current[name]:.3g} {name}: {source!r}" for name, source in self.sources.items())
         return f"{type(self).__name__}({parts})"

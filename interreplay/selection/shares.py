@@ -1,4 +1,4 @@
-"""Shares of a batch, as whole numbers of rows."""
+"""Shares of each batch, rounded to whole rows."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 
 Share = float | Sequence[float]
-"""Of every batch, or its value at the start and at the end of the run."""
+"""Share of each batch, or its values at the start and at the end of the run."""
 
 
 class Shares:
-    """How many rows of each batch each of several parts gives: exact over many batches, and in each within one row.
+    """Divides batches among several sources: exact over many batches, and within one row in each batch.
 
-    Rows that a batch could not give are owed to the next ones, as in Bresenham's line: of a share of .1 and batches of
-    256 rows come 25 or 26, after k batches within one row of 25.6·k.
+    Remainders are carried over to the next batches, as in Bresenham's line algorithm: a share of .1 of 256 rows gives
+    25 or 26 rows per batch, and within one row of 25.6·k after k batches.
 
     Args:
-        names: The parts, in order.
-        shares: Their shares, 0 to 1; ``(start, end)`` moves from one to the other over the run. Where but one is
-            missing it gets what the others leave; where all are, they are equal.
+        names: Names of the sources, in order.
+        shares: Shares by name, 0 to 1. ``(start, end)`` moves linearly from one to the other over the run. Sources
+            that are missing divide the remainder equally.
 
     Raises:
-        ValueError: When a share is none, a name is unknown, or they do not add up to 1.
+        ValueError: If a share is invalid, a name is unknown, or the shares do not add up to 1.
     """
 
     def __init__(self, names: Sequence[str], shares: Mapping[str, Share] | None = None):
@@ -34,12 +34,12 @@ class Shares:
             raise ValueError(f"there is no source {unknown[0]!r} to have a share; expected {', '.join(names)}")
         missing = [name for name in names if name not in given]
         left = 1.0 - np.sum([*given.values(), (0.0, 0.0)], axis=0)
-        if missing and (left < -1e-9).any() or not missing and (abs(left) > 1e-9).any():
+        if (left < -1e-9).any() or (not missing and (left > 1e-9).any()):
             raise ValueError(f"the shares are {dict(shares or {})}; expected them to add up to 1")
         given |= {name: tuple(np.maximum(left, 0.0) / len(missing)) for name in missing}
         self.names = tuple(names)
         self._ends = [(float(given[name][0]), float(given[name][1])) for name in names]
-        self._owed = [0.0] * len(self._ends)
+        self._carried = [0.0] * len(self._ends)
         self.progress = 0.0
 
     @property
@@ -49,48 +49,63 @@ class Shares:
 
     @property
     def current(self) -> dict[str, float]:
-        """The shares of now."""
+        """The current shares by name."""
         ends = zip(self.names, self._ends, strict=True)
         return {name: start + (end - start) * self.progress for name, (start, end) in ends}
 
     def anneal(self, progress: float) -> None:
-        """Move to `progress`, the share of the run that is done, 0 to 1."""
+        """Move to `progress`, the completed share of the run, from 0 to 1."""
         self.progress = min(max(float(progress), 0.0), 1.0)
 
     def counts(self, size: int, available: Collection[str]) -> dict[str, int]:
-        """Divide a batch.
+        """Divide the next batch.
 
         Args:
-            size: Its rows n.
-            available: Parts that have rows; the shares of others go to these, in proportion.
+            size: Number of rows n.
+            available: Sources that have rows. They receive the shares of all others in proportion.
 
         Returns:
-            Rows of each part that gives some; they add up to n.
+            Number of rows per source, without zeros; the sum is n.
 
         Raises:
-            ValueError: When no part with a share is available.
+            ValueError: If no source with a share is available.
         """
+        counts, self._carried = self._divide(size, available)
+        return counts
+
+    def preview(self, size: int, available: Collection[str]) -> dict[str, int]:
+        """Return what `counts` would return, without dividing a batch."""
+        return self._divide(size, available)[0]
+
+    def _divide(self, size: int, available: Collection[str]) -> tuple[dict[str, int], list[float]]:
+        """Return the rows per source and the remainders to carry over."""
         shares = [share if name in available else 0.0 for name, share in self.current.items()]
-        total = sum(shares)  # of a few numbers, for which numpy takes ten times as long
+        total = sum(shares)  # numpy takes ten times as long for a few numbers
         if not total > 0:
             raise ValueError("no source with a share has rows to draw from; expected one")
-        shares = [share / total for share in shares]
-        due = [owed + size * share if share > 0 else 0.0 for owed, share in zip(self._owed, shares, strict=True)]
-        rows, parts = [max(math.floor(number), 0) for number in due], range(len(due))
+        active = [index for index, share in enumerate(shares) if share > 0]
+        due = [0.0] * len(shares)
+        rows = [0] * len(shares)
+        for index in active:
+            due[index] = self._carried[index] + size * (shares[index] / total)
+            rows[index] = max(math.floor(due[index]), 0)
         for _ in range(size - sum(rows)):
-            rows[max(parts, key=lambda i: due[i] - rows[i] if shares[i] > 0 else -math.inf)] += 1
-        for _ in range(sum(rows) - size):  # where others are owed more than one row
-            rows[min(parts, key=lambda i: due[i] - rows[i] if rows[i] > 0 else math.inf)] -= 1
-        self._owed = [due[i] - rows[i] if shares[i] > 0 else self._owed[i] for i in parts]
-        return {name: count for name, count in zip(self.names, rows, strict=True) if count}
+            rows[max(active, key=lambda index: due[index] - rows[index])] += 1
+        for _ in range(sum(rows) - size):  # if more than one row is carried over
+            rows[min(filter(rows.__getitem__, active), key=lambda index: due[index] - rows[index])] -= 1
+        carried = list(self._carried)
+        for index in active:
+            carried[index] = due[index] - rows[index]
+        return {name: count for name, count in zip(self.names, rows, strict=True) if count}, carried
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
-        return {"owed": list(self._owed), "progress": self.progress}
+        """Return everything needed to resume."""
+        return {"owed": list(self._carried), "progress": self.progress}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
-        self._owed, self.progress = [float(owed) for owed in state["owed"]], float(state["progress"])
+        """Restore a state returned by `state_dict`."""
+        self._carried = [float(rows) for rows in state["owed"]]
+        self.progress = float(state["progress"])
 
 
 def _ends(name: str, share: Share) -> tuple[float, ...]:
@@ -98,4 +113,4 @@ def _ends(name: str, share: Share) -> tuple[float, ...]:
     ends = (share, share) if isinstance(share, int | float) else tuple(share)
     if len(ends) != 2 or not all(isinstance(end, int | float) and 0 <= end <= 1 for end in ends):
         raise ValueError(f"the share of {name} is {share!r}; expected 0 to 1, or (start, end) of these")
-    return tuple(float(end) for end in ends if not math.isnan(end))
+    return tuple(float(end) for end in ends)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 FANOUT = 16
-"""Children per node. Wider trees have fewer levels, each a few vector operations per batch."""
+"""Children per node. Wider trees have fewer levels, and each level takes a few vector operations per batch."""
 TOP = 8192
-"""Nodes at most in the top level, which is summed up and searched as a whole for every batch."""
+"""Maximum number of nodes in the top level, which is summed and searched as a whole for each batch."""
 
 
 def level_widths(size: int) -> list[int]:
-    """Return nodes per level, from the leaves to the top."""
+    """Return the number of nodes per level, from the leaves to the top."""
     widths = [size]
     while widths[-1] > TOP:
         widths.append(-(-widths[-1] // FANOUT))
@@ -22,7 +22,7 @@ def level_widths(size: int) -> list[int]:
 
 
 def keep_last(index: Tensor) -> Tensor:
-    """Return positions in `index` ``(n,)`` of the last occurrence of each value, in ascending order of the value."""
+    """Return the positions in `index` ``(n,)`` of the last occurrence of each value, ordered by value."""
     order = torch.argsort(index, stable=True)
     ordered = index[order]
     last = torch.ones_like(ordered, dtype=torch.bool)
@@ -31,10 +31,9 @@ def keep_last(index: Tensor) -> Tensor:
 
 
 class SumTree:
-    """Sums of non-negative leaves, each inner node the sum of its 16 children.
+    """Sums of non-negative leaves: each inner node is the sum of its 16 children, in float64.
 
-    Inner nodes are recomputed from their children, never adjusted by differences, so that rounding does
-    not accumulate over a run. All sums are float64.
+    Inner nodes are recomputed from their children, never adjusted by differences, so rounding errors do not accumulate.
 
     Args:
         size: Number of leaves.
@@ -44,13 +43,13 @@ class SumTree:
     def __init__(self, size: int, device: torch.device):
         self.size = size
         self.levels = [
-            torch.zeros(-(-w // FANOUT), FANOUT, dtype=torch.float64, device=device) for w in level_widths(size)
+            torch.zeros(-(-width // FANOUT), FANOUT, dtype=torch.float64, device=device) for width in level_widths(size)
         ]
 
     @staticmethod
     def nbytes(size: int) -> int:
-        """Return bytes of a tree with `size` leaves."""
-        return sum(-(-w // FANOUT) * FANOUT * 8 for w in level_widths(size))
+        """Return the memory in bytes of a tree with `size` leaves."""
+        return sum(-(-width // FANOUT) * FANOUT * 8 for width in level_widths(size))
 
     @property
     def leaves(self) -> Tensor:
@@ -62,11 +61,21 @@ class SumTree:
         return self.levels[-1].sum()
 
     def set(self, index: Tensor, values: Tensor) -> None:
-        """Set leaves `index` ``(n,)`` to `values` ``(n,)``; a leaf that comes twice has the same value twice."""
+        """Set the leaves `index` ``(n,)`` to `values` ``(n,)``; duplicate leaves must have equal values."""
         self.levels[0].view(-1).index_copy_(0, index, values.to(torch.float64))
         for below, level in itertools.pairwise(self.levels):
             index = index // FANOUT
             level.view(-1).index_copy_(0, index, below.index_select(0, index).sum(dim=1))
+
+    def set_powers(self, raw: Tensor, exponent: float) -> None:
+        """Set the leaves of all priorities `raw` ``(size,)`` > 0 to raw^exponent if they differ by more than rounding.
+
+        This makes a loaded tree consistent with an exponent that differs from the saved one.
+        """
+        stored = (raw > 0).nonzero().squeeze(1)
+        powers = raw[stored].double() ** exponent
+        if not torch.allclose(self.leaves[stored], powers, rtol=1e-12, atol=0.0):  # rounding depends on the batch size
+            self.set(stored, powers)
 
     def find(self, shares: Tensor) -> tuple[Tensor, Tensor]:
         """Draw leaves by their share of the total.
@@ -75,8 +84,8 @@ class SumTree:
             shares: ``(n,)`` float64, 0 ≤ share < 1.
 
         Returns:
-            Leaves ``(n,)`` int64 in which the cumulative sum first exceeds share·total, and the
-            probability ``(n,)`` float64 of each.
+            Leaves ``(n,)`` int64 at which the cumulative sum first exceeds share·total, and the probability ``(n,)``
+            float64 of each.
         """
         top = self.levels[-1].view(-1)
         sums = top.cumsum(0)
@@ -90,13 +99,10 @@ class SumTree:
             index = torch.add(position.squeeze(1), index, alpha=FANOUT)
             value = level.view(-1).index_select(0, index)
             rest.sub_(before.gather(1, position).squeeze(1)).add_(value)
-        if len(value) and not bool(value.min() > 0):
-            index = self._positive(index, value <= 0)
+        if len(value) and not bool(value.min() > 0):  # rounding went past the last positive leaf of a node: go back
+            positive = (self.leaves > 0).nonzero().squeeze(1)
+            empty = value <= 0
+            before = (torch.searchsorted(positive, index[empty], right=True) - 1).clamp_(min=0)
+            index = index.masked_scatter(empty, positive[before])
             value = self.leaves.index_select(0, index)
         return index, value / sums[-1]
-
-    def _positive(self, index: Tensor, empty: Tensor) -> Tensor:
-        """Move the draws that rounding carried past the last positive leaf of a node back to that leaf."""
-        positive = (self.leaves > 0).nonzero().squeeze(1)
-        before = (torch.searchsorted(positive, index[empty], right=True) - 1).clamp_(min=0)
-        return index.masked_scatter(empty, positive[before])

@@ -6,18 +6,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.selection.base import Selector, Stored
+from interreplay.selection.base import Selector, SlotStore
 
 
 class Uniform(Selector):
-    """Every stored row with the same probability, with replacement (Lin 1992)."""
+    """Draws all stored rows with equal probability, with replacement (Lin 1992)."""
 
     independent_rows = True
     knows_probabilities = True
 
-    def select(self, stored: Stored, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         slots = torch.from_numpy(rng.integers(0, len(stored), size)).to(stored.device)
         return slots, torch.full((size,), 1.0 / len(stored), device=stored.device)
 
-    def probabilities(self, slots: Tensor, stored: Stored) -> Tensor:
+    def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
         return torch.full(slots.shape, 1.0 / len(stored), device=stored.device)

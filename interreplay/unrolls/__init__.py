@@ -1,1 +1,1 @@
-"""Unrolls: what actors and learners replay. `unrolls` is the currency, the rest stores it and mixes it."""
+"""Unrolls: sequences of steps, fresh or replayed, and how they are mixed."""

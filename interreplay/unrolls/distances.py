@@ -1,4 +1,4 @@
-"""How far unrolls are from the policy of now, or from where the agent is."""
+"""Distances of unrolls from the current policy or from the newest step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from interreplay.selection.distance import kl, kl_categorical, named
+from interreplay.selection.distance import distance_by_name, kl, kl_categorical
 from interreplay.transitions import Observation, map_observation
 from interreplay.unrolls.storage.store import UnrollStore
 
@@ -15,63 +15,72 @@ KINDS = ("ln", "cosine", "kl")
 
 
 class UnrollDistance:
-    """Distance between what two policies give at the steps of unrolls; those that are none, after an end, do not count.
+    """Distance between the outputs of two policies at the live steps of unrolls.
 
-    * ``"ln"``: the Lᵖ norm of the difference, over all steps and numbers at once;
-    * ``"cosine"``: 1 − cos of the angle between them, likewise;
-    * ``"kl"``: KL(then ‖ now), the mean over the steps.
+    * ``"ln"``: the Lᵖ norm of the difference over all steps and outputs;
+    * ``"cosine"``: 1 − cos of the angle between all steps and outputs;
+    * ``"kl"``: KL(behavior ‖ current), averaged over the steps.
 
     Args:
-        kind: One of these.
+        kind: ``"ln"``, ``"cosine"`` or ``"kl"``.
         norm: p of ``"ln"``.
-        gaussian: Whether a policy gives [mean; log std] rather than logits, for ``"kl"``.
+        gaussian: Whether outputs are [mean; log std] rather than logits, for ``"kl"``.
 
     Raises:
-        ValueError: When the kind is another, or the norm not positive.
+        ValueError: If the kind is unknown or the norm is not positive.
     """
 
     def __init__(self, kind: str = "kl", norm: float = 2.0, gaussian: bool = False):
-        self._of_rows = named(kind, norm, *KINDS)
-        self.kind, self.norm, self.gaussian = kind, float(norm), bool(gaussian)
+        self._row_distance = distance_by_name(kind, norm, *KINDS)
+        self.kind = kind
+        self.norm = float(norm)
+        self.gaussian = bool(gaussian)
 
     @torch.no_grad()
-    def __call__(self, then: Tensor, now: Tensor, live: Tensor) -> Tensor:
+    def __call__(self, behavior: Tensor, current: Tensor, live: Tensor) -> Tensor:
         """Return distances ``(B,)``.
 
         Args:
-            then: What was given ``(T, B, F)``.
-            now: What is given ``(T, B, F)``.
-            live: Which steps count ``(T, B)`` bool.
+            behavior: Outputs of the behavior policy ``(T, B, F)``.
+            current: Outputs of the current policy ``(T, B, F)``.
+            live: Mask ``(T, B)`` of the steps that count.
 
         Raises:
-            ValueError: When the two are not of one shape.
+            ValueError: If the shapes differ.
         """
-        if then.shape != now.shape:
-            raise ValueError(f"the policy gives {tuple(now.shape)}; expected {tuple(then.shape)}, as it did then")
-        then, now = then.float(), now.to(then.device).float()
+        if behavior.shape != current.shape:
+            shapes = tuple(current.shape), tuple(behavior.shape)
+            raise ValueError(f"the policy gives {shapes[0]}; expected {shapes[1]}, as it did then")
+        behavior = behavior.float()
+        current = current.to(behavior.device).float()
         if self.kind == "kl":
-            steps = (kl if self.gaussian else kl_categorical)(then, now)
+            steps = (kl if self.gaussian else kl_categorical)(behavior, current)
             return torch.where(live, steps, 0.0).sum(dim=0) / live.sum(dim=0).clamp(min=1)
-        one, other = (torch.where(live[..., None], part, 0.0).transpose(0, 1).flatten(1) for part in (then, now))
-        return self._of_rows(one, other)
+        return self._row_distance(_flat_rows(behavior, live), _flat_rows(current, live))
 
 
-def as_stored(store: UnrollStore, slots: Tensor) -> Tensor:
-    """Return the stored distances of the unrolls in `slots` ``(n,)``, for `Elite`: it costs no forward pass."""
+def _flat_rows(outputs: Tensor, live: Tensor) -> Tensor:
+    """Return outputs ``(T, B, F)`` as ``(B, T·F)``, with 0 at steps that do not count."""
+    return torch.where(live[..., None], outputs, 0.0).transpose(0, 1).flatten(1)
+
+
+def stored_distances(store: UnrollStore, slots: Tensor) -> Tensor:
+    """Return the stored distances of the unrolls in `slots` ``(n,)``, for `Elite`, without a forward pass."""
     return torch.from_numpy(store.distances(slots.numpy()))
 
 
-class ToNewest:
-    """How far unrolls are from the newest step of all, for `Attentive`: each of their steps is compared with that one.
+class DistanceToNewest:
+    """Distances of unrolls from the newest step, for `Attentive`; every step of an unroll is compared with it.
 
     Args:
-        distance: Compares.
-        features: Of observations ``(n, ...)``, ``(n, F)``. None takes what the behavior policies gave when they acted,
-            which is stored: that costs no forward pass.
+        distance: Compares features.
+        features: Maps observations ``(n, ...)`` to features ``(n, F)``. None uses the stored outputs of the behavior
+            policies, without a forward pass.
     """
 
     def __init__(self, distance: UnrollDistance, features: Callable[[Observation], Tensor] | None = None):
-        self.distance, self.features = distance, features
+        self.distance = distance
+        self.features = features
 
     @torch.no_grad()
     def __call__(self, store: UnrollStore, slots: Tensor) -> Tensor:
@@ -79,8 +88,9 @@ class ToNewest:
         newest, observation = store.newest()
         live = store.column("live", slots)
         if self.features is None:
-            seen = store.column("policy", slots)
+            features = store.column("policy", slots)
         else:
-            flat = map_observation(lambda part: part.flatten(0, 1), store.observations(slots))
-            newest, seen = self.features(observation), self.features(flat).unflatten(0, live.shape)
-        return self.distance(seen, newest.expand_as(seen), live)
+            newest = self.features(observation)
+            observations = map_observation(lambda part: part.flatten(0, 1), store.observations(slots))
+            features = self.features(observations).unflatten(0, live.shape)
+        return self.distance(features, newest.expand_as(features), live)

@@ -1,4 +1,4 @@
-"""When batches of unrolls are due: as soon as enough fresh ones wait."""
+"""The experience of actor-learner algorithms: batches are due as soon as enough fresh unrolls are waiting."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from interreplay.unrolls.unrolls import Unrolls
 
 
 class UnrollExperience:
-    """What actors add unrolls to and a learner gets batches from; the randomness of both, and the count of env steps.
+    """Receives unrolls from actors and provides batches for a learner, with its own random generator.
 
     Args:
-        mix: Of fresh and replayed unrolls.
-        batch_size: Unrolls per batch.
-        seed: Of what is drawn; None for a random one.
+        mix: Mix of fresh and replayed unrolls.
+        batch_size: Number of unrolls per batch.
+        seed: Seed of the draws; None for a random seed.
 
     Attributes:
-        env_steps: Steps that environments made in the whole run, over resumes.
+        env_steps: Number of env steps in the whole run, including resumed parts.
     """
 
     def __init__(self, mix: UnrollMix, batch_size: int, seed: int | None = None):
-        self.mix, self.batch_size, self.env_steps = mix, batch_size, 0
+        self.mix = mix
+        self.batch_size = batch_size
+        self.env_steps = 0
         self.rng = np.random.default_rng(seed)
 
     def add(self, unrolls: Unrolls) -> None:
-        """Take new unrolls, which nobody writes to any more.
+        """Add new unrolls. The caller must not modify them afterwards.
 
         Raises:
-            NonFiniteError: When a column holds NaN or infinity.
+            NonFiniteError: If a column contains NaN or infinity.
         """
         self.mix.add(unrolls, self.rng)
         self.env_steps += unrolls.env_steps
@@ -41,28 +43,28 @@ class UnrollExperience:
         """Draw the batches that are due.
 
         Args:
-            stop: Asked before each, whether to leave the rest for the next call.
+            stop: Called before each batch; True leaves the remaining batches for the next call.
         """
         while not stop() and self.mix.ready(self.batch_size):
             yield self.mix.batch(self.batch_size, self.rng)
 
     def update(self, batch: Unrolls, policy: Tensor, errors: Tensor) -> None:
-        """Take note of what an update found out of a batch; arguments as of `UnrollMix.update`."""
+        """Process the results of an update; arguments as for `UnrollMix.update`."""
         self.mix.update(batch, policy, errors)
 
     def to_refresh(self) -> Unrolls | None:
-        """Return unrolls whose distance from the policy is to be measured again, None where there are none."""
+        """Return unrolls whose distance from the policy should be measured again, or None."""
         return self.mix.to_refresh(self.rng)
 
     def anneal(self, progress: float) -> None:
-        """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
+        """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
         self.mix.anneal(progress)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return counters and randomness, without the unrolls, which are saved by themselves."""
+        """Return counters and random state; the unrolls are saved separately."""
         return {"env_steps": self.env_steps, "rng": self.rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` gave."""
+        """Restore a state returned by `state_dict`."""
         self.env_steps = int(state["env_steps"])
         self.rng.bit_generator.state = state["rng"]

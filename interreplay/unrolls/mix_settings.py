@@ -1,4 +1,4 @@
-"""Settings of a mix of unrolls, one mapping per source, and the mix that they make.
+"""Settings of a mix of unrolls: one mapping per source.
 
 ```yaml
 - {type: queue, capacity: 1, share: 0.5}
@@ -15,16 +15,15 @@ from typing import Any
 from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole, accepted_by, setting
 from interreplay.selection import Attentive, Elite, Prioritized, Selector, Uniform
-from interreplay.unrolls.distances import KINDS, ToNewest, UnrollDistance, as_stored
-from interreplay.unrolls.mixture import UnrollMix
+from interreplay.unrolls.distances import KINDS, DistanceToNewest, UnrollDistance, stored_distances
+from interreplay.unrolls.mixture import UnrollMix, UnrollSource
 from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.replay import UnrollReplay
-from interreplay.unrolls.source import UnrollSource
 from interreplay.unrolls.storage import insertion
 from interreplay.unrolls.storage.store import UnrollStore
 
 Entry = Mapping[str, Any]
-"""``{"type": …, "share": …}`` and settings of the type."""
+"""``{"type": …, "share": …}`` with further settings of the type."""
 
 INSERTIONS: dict[str, Callable[[SourceSettings], insertion.Insertion]] = {
     "fifo": lambda given: insertion.Fifo(),
@@ -34,9 +33,10 @@ INSERTIONS: dict[str, Callable[[SourceSettings], insertion.Insertion]] = {
 
 
 class ShareOf(Accepts):
-    """A share of each batch, or two: at the start and at the end of the run."""
+    """Accepts a share of each batch, or two: at the start and at the end of the run."""
 
-    described, metavar = "a number of at least 0, at most 1, or two such as [0.5, 1]", "SHARE"
+    described = "a number of at least 0, at most 1, or two such as [0.5, 1]"
+    metavar = "SHARE"
 
     def admits(self, value: Any) -> bool:
         ends = value if isinstance(value, list | tuple) else [value, value]
@@ -48,7 +48,7 @@ class ShareOf(Accepts):
 
 
 class Strategy(Whole):
-    """One of the strategies of `Elite`."""
+    """Accepts a strategy of `Elite`."""
 
     def __init__(self) -> None:
         super().__init__(1, 4)
@@ -57,18 +57,22 @@ class Strategy(Whole):
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """Settings of sources, whatever their type; each type takes some, `TYPES`."""
+    """Settings of all types of sources; `TYPES` lists which apply to each type."""
 
-    share: Any = setting(MISSING, ShareOf(), "of each batch, or [at the start, at the end] of the run")
-    capacity: int = setting(1_000, Whole(1), "unrolls")
-    insertion: str = setting("fifo", OneOf(*INSERTIONS), "which unroll makes room for a new one")
-    fill_in: float = setting(0.0, Number(0, 1), "share of the capacity that is stored before anything is drawn")
+    share: Any = setting(
+        MISSING, ShareOf(), "share of each batch, or [share at the start, share at the end] of the run"
+    )
+    capacity: int = setting(1_000, Whole(1), "number of unrolls")
+    insertion: str = setting("fifo", OneOf(*INSERTIONS), "how the unroll to replace is chosen")
+    fill_in: float = setting(0.0, Number(0, 1), "share of the capacity that is stored before unrolls are drawn")
     candidates: int = setting(20, Whole(1), "unrolls of which elite insertion replaces the furthest")
-    distance: str = setting("kl", OneOf(*KINDS), "between what the policy gave and what it gives")
+    distance: str = setting("kl", OneOf(*KINDS), "distance between the outputs of the behavior and the current policy")
     norm: float = setting(2.0, Number(0, open_low=True), "p of the distance ln")
     refresh: int = setting(4, Whole(0), "unrolls per batch whose distance is measured again")
-    multiplier: float = setting(6.0, Number(1), "candidates per unroll drawn, at the start of the run")
-    alpha: float = setting(2.0, Number(0, open_low=True), "exponent of the fall of the multiplier to 1; of priorities")
+    multiplier: float = setting(6.0, Number(1), "candidates per drawn unroll at the start of the run")
+    alpha: float = setting(
+        2.0, Number(0, open_low=True), "exponent of the decrease of the multiplier, or of priorities"
+    )
     strategy: int = setting(3, Strategy(), "which candidates are kept")
     beta: float = setting(0.4, Number(0, 1), "exponent of importance weights at the start of the run")
 
@@ -87,40 +91,39 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "prioritized": {"alpha": 0.6},
     "attentive": {"multiplier": 3.0, "alpha": 1.0},
 }
-"""Where a type differs from `SourceSettings`."""
+"""Defaults of types that differ from `SourceSettings`."""
 FIELDS: dict[str, Field[Any]] = {found.name: found for found in fields(SourceSettings)}
 STANDARD: tuple[Entry, ...] = (
     {"type": "queue", "capacity": 1, "share": 0.5},
     {"type": "uniform", "capacity": 1_000, "share": 0.5},
 )
-"""Half of each batch fresh, half replayed."""
+"""Half of each batch is fresh, half is replayed."""
 
 
 def make_mix(entries: Sequence[Entry], gaussian: bool = False) -> UnrollMix:
-    """Return the mix of these settings.
+    """Create a mix from its settings.
 
     Args:
         entries: One mapping per source.
-        gaussian: Whether policies give [mean; log std] rather than logits.
+        gaussian: Whether policies output [mean; log std] rather than logits.
 
     Raises:
-        UsageError: When a setting is unknown or out of range, shares do not add up to 1, or none is fresh.
+        UsageError: If a setting is unknown or out of range, shares do not add up to 1, or no source is fresh.
     """
     if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence):
         raise UsageError(f"a mix of unrolls is {entries!r}; expected a list of sources such as {list(STANDARD)}")
-    made = [_source(entry, number, gaussian) for number, entry in enumerate(entries, 1)]
-    return UnrollMix(made)
+    return UnrollMix([_make_source(entry, number, gaussian) for number, entry in enumerate(entries, 1)])
 
 
-def checked(entry: Entry, number: int) -> tuple[str, SourceSettings]:
-    """Return the type of one source, and its settings with defaults.
+def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
+    """Return the type and the validated settings of a source.
 
     Args:
-        entry: As it was given.
-        number: Of the source, for messages.
+        entry: The given settings.
+        number: Number of the source, for messages.
 
     Raises:
-        UsageError: When there is no such type or setting, or a value is not accepted.
+        UsageError: If the type or a setting is unknown, or a value is invalid.
     """
     where = f"source {number} of the mix"
     if not isinstance(entry, Mapping):
@@ -128,7 +131,9 @@ def checked(entry: Entry, number: int) -> tuple[str, SourceSettings]:
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in TYPES:
         raise UsageError(f"{where} has the type {kind!r}; {accepted_names(str(kind), TYPES)}")
-    names = TYPES[kind] + (("candidates", *MEASURED) if entry.get("insertion") == "elite" else ())
+    names = TYPES[kind]
+    if entry.get("insertion") == "elite":
+        names = (*names, "candidates", *MEASURED)
     given = {name: value for name, value in entry.items() if name != "type"}
     for name, value in given.items():
         if name not in names:
@@ -141,8 +146,9 @@ def checked(entry: Entry, number: int) -> tuple[str, SourceSettings]:
     return kind, SourceSettings(**DEFAULTS.get(kind, {}) | given)
 
 
-def _source(entry: Entry, number: int, gaussian: bool) -> tuple[UnrollSource, Any]:
-    kind, given = checked(entry, number)
+def _make_source(entry: Entry, number: int, gaussian: bool) -> tuple[UnrollSource, Any]:
+    """Return a source and its share."""
+    kind, given = source_settings(entry, number)
     if kind == "queue":
         return FreshQueue(given.capacity), given.share
     try:
@@ -151,19 +157,16 @@ def _source(entry: Entry, number: int, gaussian: bool) -> tuple[UnrollSource, An
         raise UsageError(
             f"capacity of source {number} of the mix, {kind}, is {given.capacity}; that fits no memory"
         ) from None
-    measures = kind == "elite" or store.insertion.uses_distances
-    distance = UnrollDistance(given.distance, given.norm, gaussian) if measures else None
-    refresh = given.refresh if measures else 0
-    selector = _selector(kind, given, gaussian)
-    return UnrollReplay(store, selector, distance, refresh, given.fill_in, name=kind), given.share
-
-
-def _selector(kind: str, given: SourceSettings, gaussian: bool) -> Selector:
+    distance = UnrollDistance(given.distance, given.norm, gaussian)
+    selector: Selector = Uniform()
     if kind == "prioritized":
-        return Prioritized(given.alpha, given.beta)
-    if kind == "elite":
-        return Elite(given.multiplier, given.alpha, given.strategy, how_far=as_stored)
-    if kind == "attentive":
-        how_far = ToNewest(UnrollDistance(given.distance, given.norm, gaussian))
-        return Attentive(given.multiplier, how_far=how_far, alpha=given.alpha)
-    return Uniform()
+        selector = Prioritized(given.alpha, given.beta)
+    elif kind == "elite":
+        selector = Elite(given.multiplier, given.alpha, given.strategy, distance_fn=stored_distances)
+    elif kind == "attentive":
+        selector = Attentive(given.multiplier, distance_fn=DistanceToNewest(distance), alpha=given.alpha)
+    if kind == "elite" or store.insertion.uses_distances:
+        replay = UnrollReplay(store, selector, distance, given.refresh, given.fill_in, name=kind)
+    else:
+        replay = UnrollReplay(store, selector, fill_in=given.fill_in, name=kind)
+    return replay, given.share

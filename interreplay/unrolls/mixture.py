@@ -1,10 +1,10 @@
-"""A mix: every batch of fresh unrolls and of replayed ones, by shares."""
+"""Mixes of fresh and replayed unrolls, with shares of each batch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,44 +13,114 @@ from torch import Tensor
 from interreplay.errors import UsageError
 from interreplay.selection.shared_sources import SharedSources
 from interreplay.selection.shares import Share, Shares
-from interreplay.unrolls.checks import check_finite, check_queue
-from interreplay.unrolls.source import UnrollSource
 from interreplay.unrolls.unrolls import Unrolls, cat
+
+
+class UnrollSource(Protocol):
+    """A queue of fresh unrolls, or a store from which unrolls are replayed.
+
+    Attributes:
+        name: Name in results.
+        fresh: Whether each unroll is returned only once, before it was learned from.
+    """
+
+    name: str
+    fresh: bool
+
+    @property
+    def full(self) -> bool:
+        """Whether runners should wait."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of stored unrolls."""
+        ...
+
+    def add(self, unrolls: Unrolls, rng: np.random.Generator) -> None:
+        """Add new unrolls, oldest first."""
+
+    def can_give(self, count: int) -> bool:
+        """Return whether `count` unrolls of a batch can be drawn."""
+        ...
+
+    def draw(self, count: int, rng: np.random.Generator) -> Unrolls:
+        """Return `count` unrolls."""
+        ...
+
+    def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
+        """Return unrolls whose distance should be measured again, or None."""
+        return None
+
+    def update(
+        self,
+        unrolls: Unrolls,
+        mine: slice | Tensor,
+        policy: Tensor | None = None,
+        errors: Tensor | None = None,
+        distances: Tensor | None = None,
+    ) -> None:
+        """Process the results of an update for unrolls ``(T, B, ...)``, of which `mine` belong to this source."""
+        return
+
+    def anneal(self, progress: float) -> None:
+        """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
+        return
+
+    @property
+    def nbytes(self) -> int:
+        """Current memory in bytes."""
+        ...
+
+    def estimate(self, unrolls: Unrolls) -> int:
+        """Return the memory in bytes when full of unrolls like these."""
+        ...
+
+    def statistics(self) -> dict[str, float]:
+        """Return numbers that describe the current state."""
+        ...
+
+    def state_view(self) -> dict[str, Any]:
+        """Return everything needed to resume, without copying."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state."""
 
 
 class UnrollMix(SharedSources[UnrollSource]):
     """One queue of fresh unrolls and any number of stores, each with a share of every batch.
 
-    New unrolls go to all of them. Batches are divided into whole unrolls, exactly over many batches. A store that can
-    not give its part yet, because fewer unrolls lie in it than its part of the batch or than its `fill_in`, leaves its
-    share to the others in proportion: the first batches are fresh ones alone. What an update found out goes back to the
-    store that an unroll came from.
+    New unrolls are added to all sources. Batches are divided into whole unrolls, exactly over many batches. A store
+    that cannot provide its share yet (too few unrolls, or fewer than its `fill_in`) contributes none, and the other
+    shares grow in proportion: the first batches are entirely fresh. Results of an update are returned to the store from
+    which each unroll was drawn.
 
     Args:
-        sources: Each with its share, or with its share at the start and at the end of the run.
+        sources: Each source with its share, or with its share at the start and at the end of the run.
 
     Attributes:
-        sources: By name, in order; `Unrolls.origins` are numbers in this order.
-        shares: How batches are divided.
-        batches: Batches drawn in the whole run.
+        sources: Sources by name, in order. `Unrolls.origins` contains their indices.
+        shares: Divides the batches.
+        batches: Number of batches drawn in the whole run.
 
     Raises:
-        UsageError: When no queue has a share, there are several, or shares do not add up to 1.
+        UsageError: If not exactly one source is a queue, it has no share, or the shares do not add up to 1.
     """
 
     def __init__(self, sources: Sequence[tuple[UnrollSource, Share]]):
         self.sources = {}
-        for source, _ in sources:
+        shares: dict[str, Share] = {}
+        for source, share in sources:
             alike = sum(name.partition("#")[0] == source.name for name in self.sources)
-            self.sources[source.name if not alike else f"{source.name}#{alike + 1}"] = source
-        given = dict(zip(self.sources, (share for _, share in sources), strict=True))
-        check_queue(self.sources, given)
+            name = f"{source.name}#{alike + 1}" if alike else source.name
+            self.sources[name] = source
+            shares[name] = share
+        _check_queue(self.sources, shares)
         try:
-            self.shares = Shares(list(self.sources), given)
+            self.shares = Shares(list(self.sources), shares)
         except ValueError as error:
             raise UsageError(str(error)) from error
         self.batches = 0
-        self._due: tuple[int, dict[str, int]] | None = None
 
     @property
     def queue(self) -> UnrollSource:
@@ -60,77 +130,72 @@ class UnrollMix(SharedSources[UnrollSource]):
     # -- collecting -------------------------------------------------------------------------------
 
     def add(self, unrolls: Unrolls, rng: np.random.Generator) -> None:
-        """Take new unrolls, oldest first, which nobody writes to any more.
+        """Add new unrolls, oldest first. The caller must not modify them afterwards.
 
         Raises:
-            NonFiniteError: When a column holds NaN or infinity.
+            NonFiniteError: If a column contains NaN or infinity.
         """
-        check_finite(unrolls)
+        unrolls.check_finite()
         for source in self.sources.values():
             source.add(unrolls, rng)
 
     def full(self, batch_size: int) -> bool:
-        """Return whether runners are to wait: the queue is full, and holds what the next batch needs."""
+        """Return whether runners should wait: the queue is full and contains enough for the next batch."""
         return self.queue.full and self.ready(batch_size)
 
     # -- batches ----------------------------------------------------------------------------------
 
     def check(self, batch_size: int, whole: bool = False) -> None:
-        """Refuse a size of batches that the shares do not divide well.
+        """Reject a batch size that does not fit the shares.
 
         Args:
-            batch_size: Unrolls.
-            whole: Whether every share has to be a whole number of unrolls.
+            batch_size: Number of unrolls per batch.
+            whole: Whether every share must be a whole number of unrolls.
 
         Raises:
-            UsageError: When it is not, or not even one unroll of each batch would be fresh.
+            UsageError: If a share is not whole, or less than one unroll per batch is fresh.
         """
         for name, share in self.shares.current.items():
             rows = share * batch_size
+            found = f"a share of {share:g} for {name} is {rows:g} of {batch_size} unrolls"
             if whole and abs(rows - round(rows)) > 1e-6:
-                raise UsageError(
-                    f"a share of {share:g} for {name} is {rows:g} of {batch_size} unrolls; expected a whole number"
-                )
+                raise UsageError(f"{found}; expected a whole number")
             if self.sources[name].fresh and rows < 1 - 1e-9:
-                raise UsageError(
-                    f"a share of {share:g} for {name} is {rows:g} of {batch_size} unrolls; expected at least one"
-                )
+                raise UsageError(f"{found}; expected at least one")
 
     def due(self, batch_size: int) -> dict[str, int]:
-        """Return how many unrolls of the next batch come from each source; those that give none left out."""
-        before = self.shares.state_dict()
-        counts = self._divided(batch_size)
-        self.shares.load_state_dict(before)
-        return counts
+        """Return the number of unrolls from each source in the next batch, without zeros."""
+        return self.shares.preview(batch_size, self._available(batch_size))
 
-    def _divided(self, batch_size: int) -> dict[str, int]:
-        most = {name: math.ceil(share * batch_size - 1e-9) for name, share in self.shares.current.items()}
-        ready = [name for name, source in self.sources.items() if source.fresh or source.can_give(most[name])]
-        return self.shares.counts(batch_size, ready)
+    def _available(self, batch_size: int) -> list[str]:
+        """Return the names of the sources that can contribute their share of the next batch."""
+        current = self.shares.current
+        available = []
+        for name, source in self.sources.items():
+            if source.fresh or source.can_give(math.ceil(current[name] * batch_size - 1e-9)):
+                available.append(name)
+        return available
 
     def fresh_due(self, batch_size: int) -> int:
-        """Return how many fresh unrolls the next batch needs."""
-        return self._fresh(self.due(batch_size))
-
-    def _fresh(self, counts: dict[str, int]) -> int:
-        return sum(count for name, count in counts.items() if self.sources[name].fresh)
+        """Return the number of fresh unrolls that the next batch needs."""
+        return sum(count for name, count in self.due(batch_size).items() if self.sources[name].fresh)
 
     def ready(self, batch_size: int) -> bool:
-        """Return whether `batch` has what it needs."""
+        """Return whether `batch` can draw the next batch."""
         waiting = len(self.queue)
         return waiting >= batch_size or waiting >= self.fresh_due(batch_size)
 
     def batch(self, batch_size: int, rng: np.random.Generator) -> Unrolls:
-        """Draw a batch: of each source its part, in their order, columns contiguous in memory.
+        """Draw a batch: the parts of all sources in order, with columns contiguous in memory.
 
         Raises:
-            ValueError: When fewer fresh unrolls wait than are due.
+            ValueError: If too few fresh unrolls are waiting.
         """
-        before = self.shares.state_dict()
-        counts, parts = self._divided(batch_size), []
-        if len(self.queue) < self._fresh(counts):
-            self.shares.load_state_dict(before)
-            raise ValueError(f"{self._fresh(counts)} fresh unrolls are due and {len(self.queue)} wait")
+        fresh = self.fresh_due(batch_size)
+        if len(self.queue) < fresh:
+            raise ValueError(f"{fresh} fresh unrolls are due and {len(self.queue)} wait")
+        counts = self.shares.counts(batch_size, self._available(batch_size))
+        parts = []
         for number, (name, source) in enumerate(self.sources.items()):
             if name in counts:
                 drawn = source.draw(counts[name], rng)
@@ -139,7 +204,7 @@ class UnrollMix(SharedSources[UnrollSource]):
         return cat(parts)
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
-        """Return unrolls whose distance is to be measured again, by `update` after a forward pass, or None."""
+        """Return unrolls whose distance should be measured by a forward pass and passed to `update`, or None."""
         found = []
         for number, source in enumerate(self.sources.values()):
             part = source.to_refresh(rng)
@@ -154,35 +219,35 @@ class UnrollMix(SharedSources[UnrollSource]):
         errors: Tensor | None = None,
         distances: Tensor | None = None,
     ) -> None:
-        """Hand on what an update found out of unrolls that came from here, a batch or some of `to_refresh`.
+        """Pass the results of an update to the sources of the unrolls, a batch or the result of `to_refresh`.
 
         Args:
-            unrolls: As they were drawn ``(T, B, ...)``.
-            policy: What the policy of now gives for them ``(T, B, F)``: logits, or [mean; log std].
-            errors: How wrong it was about each ``(B,)``, for `Prioritized`.
-            distances: From the policy ``(B,)``, in place of what `policy` tells.
+            unrolls: As drawn ``(T, B, ...)``.
+            policy: Outputs ``(T, B, F)`` of the current policy: logits, or [mean; log std].
+            errors: Errors ``(B,)`` for `Prioritized`.
+            distances: Distances from the policy ``(B,)``, used instead of `policy`.
 
         Raises:
-            ValueError: When one is of another length.
+            ValueError: If the length of an argument is wrong.
         """
         for name, given in (("errors", errors), ("distances", distances)):
             if given is not None and given.shape != unrolls.slots.shape:
                 raise ValueError(f"{name} has shape {tuple(given.shape)}; expected {tuple(unrolls.slots.shape)}")
         origins = unrolls.origins.cpu()
         for number, source in enumerate(self.sources.values()):
-            mine = _which(origins == number)
+            mine = _as_slice(origins == number)
             if mine is not None:
-                source.update(unrolls, mine, policy, errors, distances)
+                source.update(unrolls, mine, policy=policy, errors=errors, distances=distances)
 
-    # -- the rest ---------------------------------------------------------------------------------
+    # -- memory and state -------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all unrolls that lie here, and of what is known of them."""
+        """Memory of all unrolls and their metadata in bytes."""
         return sum(source.nbytes for source in self.sources.values())
 
     def estimate(self, unrolls: Unrolls) -> int:
-        """Return the bytes that it will take when it is full of unrolls like these, which are not added."""
+        """Return the memory in bytes when full of unrolls like these, which are not added."""
         return sum(source.estimate(unrolls) for source in self.sources.values())
 
     def state_view(self) -> dict[str, Any]:
@@ -193,10 +258,29 @@ class UnrollMix(SharedSources[UnrollSource]):
         self.batches = int(state["batches"])
 
 
-def _which(mask: Tensor) -> slice | Tensor | None:
-    """Return which are true, as a slice where they lie side by side; None where none is."""
+def _check_queue(sources: Mapping[str, UnrollSource], shares: Mapping[str, Share]) -> None:
+    """Raise UsageError unless exactly one source is a queue and its share is always above 0."""
+    queues = [name for name, source in sources.items() if source.fresh]
+    if not queues:
+        raise UsageError(
+            f"a mix of {', '.join(sources) or 'nothing'} has no fresh unrolls; expected a queue with a share above 0, "
+            "as replay alone does not learn"
+        )
+    if len(queues) > 1:
+        raise UsageError(
+            f"a mix has {len(queues)} queues, and each fresh unroll is to be used once; expected one queue"
+        )
+    share = shares[queues[0]]
+    ends = [share] if isinstance(share, int | float) else share
+    if not all(end > 0 for end in ends):
+        raise UsageError(f"the share of {queues[0]} is {share}; expected above 0, as replay alone does not learn")
+
+
+def _as_slice(mask: Tensor) -> slice | Tensor | None:
+    """Return the true entries of a mask as a slice if they are contiguous, else as indices; None if there are none."""
     found = mask.nonzero().squeeze(1)
     if not len(found):
         return None
-    first, last = int(found[0]), int(found[-1])
+    first = int(found[0])
+    last = int(found[-1])
     return slice(first, last + 1) if last - first == len(found) - 1 else found

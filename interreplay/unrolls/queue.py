@@ -1,4 +1,4 @@
-"""The queue of fresh unrolls: each learned from once, in the order in which they came."""
+"""The queue of fresh unrolls: each is used once, in order of arrival."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ from collections import deque
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from interreplay.transitions import as_tensor
-from interreplay.unrolls.unrolls import Unrolls, cat, of_columns
+from interreplay.unrolls.mixture import UnrollSource
+from interreplay.unrolls.unrolls import Unrolls, cat, from_columns
 
 
-class FreshQueue:
-    """An `UnrollSource` that gives every unroll exactly once, oldest first. Nothing is ever dropped.
+class FreshQueue(UnrollSource):
+    """An `UnrollSource` that returns every unroll exactly once, oldest first. Nothing is ever dropped.
 
-    A `full` one asks runners to wait: their next request is not sent. What was on its way by then is taken, so that it
-    holds at most `capacity` unrolls and those of the requests in flight.
-
-    Unrolls are not copied: whoever adds them does not write to them again.
+    While the queue is `full`, no new requests are sent to runners. Requests in flight are still accepted, so the queue
+    holds at most `capacity` unrolls plus theirs. Unrolls are not copied, so the caller must not modify them.
 
     Args:
-        capacity: Unrolls at which it is full, 1 or more.
-        name: For results.
+        capacity: Number of unrolls at which the queue is full, 1 or more.
+        name: Name in results.
 
     Attributes:
-        taken: Unrolls that came in the whole run.
-        given: Unrolls that were drawn.
-        most: Largest number that ever waited.
+        taken: Number of unrolls ever added.
+        given: Number of unrolls ever drawn.
+        most: Largest number of unrolls that ever waited.
 
     Raises:
-        ValueError: When the capacity is none.
+        ValueError: If the capacity is less than 1.
     """
 
     fresh = True
@@ -38,8 +36,11 @@ class FreshQueue:
     def __init__(self, capacity: int = 1, name: str = "queue"):
         if capacity < 1:
             raise ValueError(f"capacity is {capacity}; expected 1 or more unrolls")
-        self.capacity, self.name = int(capacity), name
-        self.taken = self.given = self.most = 0
+        self.capacity = int(capacity)
+        self.name = name
+        self.taken = 0
+        self.given = 0
+        self.most = 0
         self._waiting: deque[Unrolls] = deque()
 
     def __len__(self) -> int:
@@ -47,7 +48,7 @@ class FreshQueue:
 
     @property
     def full(self) -> bool:
-        """Whether runners are to wait."""
+        """Whether runners should wait."""
         return len(self) >= self.capacity
 
     def add(self, unrolls: Unrolls, rng: np.random.Generator | None = None) -> None:
@@ -60,10 +61,10 @@ class FreshQueue:
         return len(self) >= count
 
     def draw(self, count: int, rng: np.random.Generator | None = None) -> Unrolls:
-        """Return the `count` oldest, which leave.
+        """Remove and return the `count` oldest unrolls.
 
         Raises:
-            ValueError: When there are fewer.
+            ValueError: If there are fewer.
         """
         if len(self) < count:
             raise ValueError(f"{count} fresh unrolls are due and {len(self)} wait; expected as many")
@@ -78,22 +79,6 @@ class FreshQueue:
             count -= first.size
         return cat(parts)
 
-    def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
-        return None
-
-    def update(
-        self,
-        unrolls: Unrolls,
-        mine: slice | Tensor,
-        policy: Tensor | None = None,
-        errors: Tensor | None = None,
-        distances: Tensor | None = None,
-    ) -> None:
-        """Pass over what is known of unrolls that will not come again."""
-
-    def anneal(self, progress: float) -> None:
-        """Pass over: there is no schedule."""
-
     @property
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self._waiting)
@@ -102,7 +87,7 @@ class FreshQueue:
         return self.capacity * unrolls.nbytes // max(1, unrolls.size)
 
     def statistics(self) -> dict[str, float]:
-        """Return how many wait, and the most that ever did."""
+        """Return the number of waiting unrolls and its maximum so far."""
         return {"waiting": float(len(self)), "most_waiting": float(self.most)}
 
     def state_view(self) -> dict[str, Any]:
@@ -110,9 +95,11 @@ class FreshQueue:
         return {"waiting": waiting, "taken": self.taken, "given": self.given, "most": self.most}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.taken, self.given, self.most = (int(state[name]) for name in ("taken", "given", "most"))
+        self.taken = int(state["taken"])
+        self.given = int(state["given"])
+        self.most = int(state["most"])
         columns = {name: as_tensor(column).clone() for name, column in state["waiting"].items()}
-        self._waiting = deque([of_columns(columns)] if columns else [])
+        self._waiting = deque([from_columns(columns)] if columns else [])
 
     def __repr__(self) -> str:
         """Return the capacity."""

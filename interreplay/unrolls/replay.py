@@ -1,4 +1,4 @@
-"""Replay of unrolls: a store, what is drawn of it, and what is known of how far it is from the policy."""
+"""Replay of unrolls: a store, a selector, and stored distances from the policy."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 
-TOGETHER = 4
-"""Batches whose unrolls to be measured again are asked for at once: one forward pass of many takes less time."""
+REFRESHED_BATCHES = 4
+"""Batches whose unrolls to refresh are returned at once: one large forward pass takes less time."""
 
 
 class UnrollReplay:
-    """An `UnrollSource` that replays what a selector picks.
+    """An `UnrollSource` that replays the unrolls that a selector draws.
 
-    Distances from the current policy cost no forward passes of their own: the update's own pass brings those of every
-    unroll that was drawn, `update` keeps them, and a few random unrolls per batch are measured again (`to_refresh`,
-    which is asked after each batch and gives those of four batches after every fourth).
+    Distances from the current policy need no additional forward passes: the pass of each update gives the distances of
+    the unrolls in the batch, and `update` stores them. A few random unrolls per batch are measured again:
+    `to_refresh`, called after each batch, returns those of four batches after every fourth one.
 
     Args:
-        store: Holds the unrolls.
-        selector: Draws them; `Uniform()` by default.
-        distance: Measures how far unrolls are from the policy; None where nothing goes by it.
-        refresh: Unrolls per batch that are measured again, on average.
-        fill_in: Share of the capacity that has to be stored before anything is drawn.
-        name: For results.
+        store: Contains the unrolls.
+        selector: Draws unrolls; `Uniform()` by default.
+        distance: Measures the distance of unrolls from the policy; None if it is not used.
+        refresh: Average number of unrolls per batch that are measured again.
+        fill_in: Share of the capacity that must be stored before unrolls are drawn.
+        name: Name in results.
 
     Raises:
-        ValueError: When an argument is out of range, or the parts do not fit each other.
+        ValueError: If an argument is out of range or the parts are incompatible.
     """
 
-    fresh = full = False
+    fresh = False
+    full = False
 
     def __init__(
         self,
@@ -58,8 +59,12 @@ class UnrollReplay:
             raise ValueError(f"{kinds[0]} finds unrolls by write order; expected insertion by Fifo, not {kinds[1]}")
         if distance is None and (refresh or store.insertion.uses_distances):
             raise ValueError("distances are to be measured and distance is None; expected an UnrollDistance")
-        self.store, self.selector, self.distance = store, selector, distance
-        self.refresh, self.fill_in, self.name = int(refresh), float(fill_in), name
+        self.store = store
+        self.selector = selector
+        self.distance = distance
+        self.refresh = int(refresh)
+        self.fill_in = float(fill_in)
+        self.name = name
         self.drawn = 0
 
     def __len__(self) -> int:
@@ -73,24 +78,24 @@ class UnrollReplay:
         self.selector.observe(self.store, kept)
 
     def can_give(self, count: int) -> bool:
-        """Return whether the store is filled in and has as many unrolls as asked for, or as it can hold."""
+        """Return whether the store contains `fill_in` and `count` unrolls, or is full."""
         least = max(1, count, math.ceil(self.fill_in * self.store.capacity))
         return len(self.store) >= min(least, self.store.capacity)
 
     def draw(self, count: int, rng: np.random.Generator) -> Unrolls:
-        drawn = self.selector.draw(self.store, count, rng)
-        weights = drawn.weights
+        draw = self.selector.draw(self.store, count, rng)
+        weights = draw.weights
         if weights is None:
-            weights = self.selector.weights(self.store, drawn.probabilities)
+            weights = self.selector.weights(self.store, draw.probabilities)
         self.store.clock += 1
         self.drawn += count
-        np.add.at(self.store.notes.replays, drawn.slots.numpy(), 1)
-        return self.store[drawn.slots].replace(weights=weights.float())
+        np.add.at(self.store.notes.replays, draw.slots.numpy(), 1)
+        return self.store[draw.slots].replace(weights=weights.float())
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
-        if not self.refresh or not self.store.clock or self.store.clock % TOGETHER:
+        if not self.refresh or not self.store.clock or self.store.clock % REFRESHED_BATCHES:
             return None
-        return self.store[torch.from_numpy(rng.integers(0, len(self), TOGETHER * self.refresh))]
+        return self.store[torch.from_numpy(rng.integers(0, len(self), REFRESHED_BATCHES * self.refresh))]
 
     def update(
         self,
@@ -100,29 +105,29 @@ class UnrollReplay:
         errors: Tensor | None = None,
         distances: Tensor | None = None,
     ) -> None:
-        """Take note of unrolls of this store, those that were replaced since they were drawn left out.
+        """Update priorities and distances of the unrolls that have not been replaced since they were drawn.
 
         Args:
-            unrolls: As they were drawn ``(T, B, ...)``.
-            mine: Which of them are of this store.
-            policy: What the policy of now gives for all of them ``(T, B, F)``.
+            unrolls: As drawn ``(T, B, ...)``.
+            mine: Which of them belong to this store.
+            policy: Outputs of the current policy for all of them ``(T, B, F)``.
             errors: Priorities ``(B,)``.
-            distances: From the policy ``(B,)``, in place of what `policy` tells.
+            distances: Distances from the policy ``(B,)``, used instead of `policy`.
         """
         if self.distance is None and errors is None and distances is None:
             return
         slots = unrolls.slots[mine].cpu()
-        there = self.store.write_numbers(slots) == unrolls.writes[mine].cpu()
-        slots = slots[there]
+        kept = self.store.write_numbers(slots) == unrolls.writes[mine].cpu()
+        slots = slots[kept]
         if errors is not None:
-            self.selector.update(slots, errors[mine].detach().cpu()[there])
+            self.selector.update(slots, errors[mine].detach().cpu()[kept])
         if distances is not None:
-            far = distances[mine].detach().float()
+            measured = distances[mine].detach().float()
         elif policy is not None and self.distance is not None:
-            far = self.distance(unrolls.policy[:, mine], policy[:, mine].detach(), unrolls.live[:, mine])
+            measured = self.distance(unrolls.policy[:, mine], policy[:, mine].detach(), unrolls.live[:, mine])
         else:
             return
-        self.store.notes.measured(slots.numpy(), far.cpu()[there].numpy(), self.store.clock)
+        self.store.notes.record_distances(slots.numpy(), measured.cpu()[kept].numpy(), self.store.clock)
 
     def anneal(self, progress: float) -> None:
         self.selector.anneal(progress)
@@ -135,12 +140,12 @@ class UnrollReplay:
         return self.store.estimate(unrolls) + self.selector.nbytes(self.store.capacity, 0)
 
     def statistics(self) -> dict[str, float]:
-        """Return unrolls stored, draws per unroll that came, and where distances are measured their mean and age."""
-        stored, notes = len(self), self.store.notes
+        """Return the number of stored unrolls, draws per added unroll, and the mean and age of distances if used."""
+        stored = len(self)
         found = {"stored": float(stored), "replays_per_unroll": self.drawn / max(1, self.store.offered)}
         if self.distance is not None and stored:
             found["stored_distance"] = float(self.store.distances(slice(stored)).mean())
-            found["distance_age"] = float(self.store.clock - notes.seen_at[:stored].mean())
+            found["distance_age"] = float(self.store.clock - self.store.notes.measured_at[:stored].mean())
         return found | self.selector.statistics()
 
     def state_view(self) -> dict[str, Any]:

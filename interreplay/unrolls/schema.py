@@ -1,4 +1,4 @@
-"""The text of ``--replay_parameters``: the original platform's schema, or our settings of a mix."""
+"""Parser of ``--replay_parameters``: the schema of the original platform, or our settings of a mix."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from interreplay.unrolls.mix_settings import STANDARD, make_mix
 
 @dataclass(frozen=True)
 class Key:
-    """One key of the original's schema.
+    """A key of the original schema.
 
     Attributes:
-        accepts: Which values.
+        accepts: Accepted values.
         ours: Name of our setting.
-        values: What its values are called here, where that differs.
+        values: Our names of the values, if they differ.
     """
 
     accepts: Accepts
@@ -28,7 +28,7 @@ class Key:
     values: Mapping[Any, Any] | None = None
 
 
-def _named(ours: str, values: Mapping[str, Any]) -> Key:
+def _choice(ours: str, values: Mapping[str, Any]) -> Key:
     return Key(OneOf(*values), ours, values)
 
 
@@ -37,19 +37,19 @@ COMMON = {
     "sample_ratio": Key(Number(0, 1), "share"),
 }
 CUSTOM = COMMON | {
-    "dist_function": _named("distance", {"ln_norm": "ln", "cos_dist": "cosine", "kl_div": "kl"}),
+    "dist_function": _choice("distance", {"ln_norm": "ln", "cos_dist": "cosine", "kl_div": "kl"}),
     "p": Key(Whole(1), "norm"),
-    "insert_strategy": _named("insertion", {"elite_insertion": "elite"}),
-    "sample_strategy": _named("type", {"elite_sampling": "elite", "attentive_sampling": "attentive"}),
+    "insert_strategy": _choice("insertion", {"elite_insertion": "elite"}),
+    "sample_strategy": _choice("type", {"elite_sampling": "elite", "attentive_sampling": "attentive"}),
     "lambda_batch_multiplier": Key(Whole(1), "multiplier"),
     "alfa_annealing_factor": Key(Number(0, open_low=True), "alpha"),
-    "elite_sampling_strategy": _named("strategy", {f"strategy{number}": number for number in (1, 2, 3, 4)}),
+    "elite_sampling_strategy": _choice("strategy", {f"strategy{number}": number for number in (1, 2, 3, 4)}),
     "elite_batch_size": Key(Whole(1), "candidates"),
 }
 ORIGINAL = {"queue": COMMON, "standard": COMMON, "custom": CUSTOM}
 REQUIRED = {"queue": tuple(COMMON), "standard": tuple(COMMON), "custom": (*COMMON, "dist_function")}
-FALLEN_BACK = {"multiplier": 1, "alpha": 1.0, "strategy": 3, "candidates": 20, "norm": 2}
-"""The original's defaults of what a custom buffer leaves out."""
+CUSTOM_DEFAULTS = {"multiplier": 1, "alpha": 1.0, "strategy": 3, "candidates": 20, "norm": 2}
+"""The original's defaults for settings that a custom buffer omits."""
 APPLIES = {
     "elite": ("distance", "norm", "multiplier", "alpha", "strategy"),
     "attentive": ("distance", "norm", "multiplier", "alpha"),
@@ -58,33 +58,34 @@ APPLIES = {
 
 
 def read(given: str | Sequence[Any], batch_size: int | None = None) -> list[dict[str, Any]]:
-    """Return settings of a mix, as `make_mix` takes them, and refuse those that make none.
+    """Return validated settings of a mix, as accepted by `make_mix`.
 
     Args:
-        given: A text of JSON or of Python literals, or what it holds: sources by our settings (``share``) or by the
-            original's schema (``sample_ratio``).
-        batch_size: Unrolls per batch. By the original's schema every share of it has to be a whole number.
+        given: JSON or Python literals as text, or their value: sources in our settings (``share``) or in the original
+            schema (``sample_ratio``).
+        batch_size: Number of unrolls per batch. In the original schema, every share must be a whole number of unrolls.
 
     Raises:
-        UsageError: When it is no such text, a key or a value is not accepted, shares do not add up to 1, or none is
-            fresh.
+        UsageError: If the text cannot be parsed, a key or a value is invalid, shares do not add up to 1, or no source
+            is fresh.
     """
     entries: Any = _parsed(given) if isinstance(given, str) else given
     if isinstance(entries, Mapping) or not isinstance(entries, Sequence) or not entries:
         raise UsageError(f"replay_parameters is {_short(entries)}; expected a list of sources such as {_example()}")
-    of_original = any(
-        isinstance(entry, Mapping) and ("sample_ratio" in entry or entry.get("type") in ("standard", "custom"))
-        for entry in entries
-    )
-    if of_original:
+    is_original = False
+    for entry in entries:
+        if isinstance(entry, Mapping) and ("sample_ratio" in entry or entry.get("type") in ("standard", "custom")):
+            is_original = True
+    if is_original:
         entries = [_translated(entry, number) for number, entry in enumerate(entries, 1)]
     mix = make_mix(entries)
     if batch_size is not None:
-        mix.check(batch_size, whole=of_original)
+        mix.check(batch_size, whole=is_original)
     return [dict(entry) for entry in entries]
 
 
 def _parsed(text: str) -> Any:
+    """Return the value of JSON or of a Python literal."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -93,19 +94,20 @@ def _parsed(text: str) -> Any:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise UsageError(
-            f"replay_parameters is no JSON and no Python literal: {_short(text)}; expected such as {_example()}"
+            f"replay_parameters is not JSON and not a Python literal: {_short(text)}; expected such as {_example()}"
         ) from None
 
 
 def _translated(entry: Any, number: int) -> dict[str, Any]:
-    """Return one source of the original's schema as our settings."""
+    """Return a source of the original schema in our settings, with the original's defaults."""
     where = f"source {number} of replay_parameters"
     if not isinstance(entry, Mapping):
         raise UsageError(f"{where} is {_short(entry)}; expected a mapping such as {_example(1)}")
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in ORIGINAL:
         raise UsageError(f"{where} has the type {kind!r}; {accepted_names(str(kind), ORIGINAL)}")
-    keys, found = ORIGINAL[kind], {}
+    keys = ORIGINAL[kind]
+    found: dict[str, Any] = {}
     for name, value in entry.items():
         if name == "type":
             continue
@@ -118,21 +120,21 @@ def _translated(entry: Any, number: int) -> dict[str, Any]:
     for name in REQUIRED[kind]:
         if name not in entry:
             raise UsageError(f"{where}, {kind}, has no {name}; expected {keys[name].accepts.described}")
-    return {"type": "queue"} | found if kind == "queue" else _applying(found)
-
-
-def _applying(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that apply to a store with such sampling and insertion, with the original's defaults."""
-    kind = found.pop("type", "uniform")
-    names = set(APPLIES[kind]) | ({"distance", "norm", "candidates"} if "insertion" in found else set())
+    if kind == "queue":
+        return {"type": "queue"} | found
+    # A store takes only the settings that apply to its sampling and its insertion.
+    sampling = found.pop("type", "uniform")
+    names = set(APPLIES[sampling])
+    if "insertion" in found:
+        names |= {"distance", "norm", "candidates"}
     base = {name: found[name] for name in ("capacity", "share", "insertion") if name in found}
-    filled = FALLEN_BACK | found
-    return {"type": kind} | base | {name: filled[name] for name in sorted(names)}
+    filled = CUSTOM_DEFAULTS | found
+    return {"type": sampling} | base | {name: filled[name] for name in sorted(names)}
 
 
 def _short(value: Any, most: int = 80) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    text = " ".join(text.split())
+    """Return a value on one line, truncated to `most` characters."""
+    text = " ".join((value if isinstance(value, str) else repr(value)).split())
     return repr(text) if len(text) <= most else f"{text[: most - 1]!r}…"
 
 

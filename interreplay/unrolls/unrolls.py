@@ -1,7 +1,8 @@
-"""Unrolls: T steps of each of B environments, time first, the currency between actors, replay and updates."""
+"""Unrolls: T steps of B environments, time first, which actors, replay and updates exchange."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -9,43 +10,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interreplay.errors import NonFiniteError
+from interreplay.storage.columns import all_finite
 from interreplay.transitions import as_tensor
 
 ONE_MORE = frozenset({"obs"})
-"""Columns with an entry for the state after the last step, too."""
+"""Columns with an additional entry for the state after the last step."""
 PER_UNROLL = frozenset({"state", "version", "fresh", "slots", "origins", "writes", "weights"})
-"""Columns with one entry per unroll, B first; all others have time first and B second."""
+"""Columns with one entry per unroll and B as first dimension; all others have time first and B second."""
 TAGS = ("slots", "origins", "writes", "weights")
-"""Columns that say how an unroll was drawn: they are not stored with it."""
+"""Columns that describe how an unroll was drawn; they are not stored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Unrolls:
-    """B sequences of T steps as columns, time first: what V-trace learns from (Espeholt et al. 2018, arXiv:1802.01561).
+    """B sequences of T steps as columns, time first: the input of V-trace (Espeholt et al. 2018, arXiv:1802.01561).
 
-    Environments reset themselves on the step after an episode's end (gymnasium's ``NEXT_STEP``). That step is a row
-    with ``live`` false: `obs` there is the final observation, the action did nothing, and obs[t + 1] is the first one
-    of the next episode. So a truncated step t bootstraps from V(obs[t + 1]), which *is* the final observation, and a
-    terminated one has discount 0; a recurrent network starts anew behind every row that is not live.
+    Environments reset on the step after the end of an episode (gymnasium's ``NEXT_STEP``). The row of that step has
+    ``live`` false: `obs` is the final observation, the action has no effect, and obs[t + 1] is the first observation of
+    the next episode. A truncated step t therefore bootstraps from V(obs[t + 1]), which is the value of the final
+    observation. A terminated step has discount 0. Recurrent networks are reset after each row that is not live.
 
     Attributes:
-        obs: ``(T + 1, B, *obs_shape)``, or a dict of such.
+        obs: ``(T + 1, B, *obs_shape)``, or a dict of them.
         actions: ``(T, B, *action_shape)``.
-        rewards: ``(T, B)`` float32, as the learner is to see them.
-        terminated: ``(T, B)`` bool, the step ended in a state without a future.
-        live: ``(T, B)`` bool; false is no step: no loss, ρ = 0. All true by default.
-        policy: ``(T, B, F)``, what the behavior policy gave when it acted: logits, or [mean; log std].
+        rewards: ``(T, B)`` float32, as passed to the learner.
+        terminated: ``(T, B)`` bool, the step ended in a terminal state.
+        live: ``(T, B)`` bool. False marks rows that are not steps: no loss, ρ = 0. All true by default.
+        policy: Outputs ``(T, B, F)`` of the behavior policy: logits, or [mean; log std].
         values: ``(T, B)`` float32, the behavior network's values of obs[:-1].
-        state: Recurrent state before obs[0] by name ``(B, ...)``, empty where there is none.
-        version: ``(B,)`` int64, updates that the behavior weights had seen; a number stands for all.
+        state: Recurrent state before obs[0] by name ``(B, ...)``; empty for feedforward networks.
+        version: ``(B,)`` int64, number of updates of the behavior weights; a single number is repeated.
         fresh: ``(B,)`` bool, never learned from; all true by default.
-        slots: ``(B,)`` int64, where a replayed one lies in its store; −1 for fresh ones.
-        origins: ``(B,)`` int64, number of the part of a mix that gave it; −1 where there was none.
-        writes: ``(B,)`` int64, write number in its store, by which a store knows what it has replaced since; −1.
-        weights: ``(B,)`` float32, importance weights of losses where replay is prioritized; 1.
+        slots: ``(B,)`` int64, slot of a replayed unroll in its store; −1 for fresh ones.
+        origins: ``(B,)`` int64, index of the source in a mix; −1 for none.
+        writes: ``(B,)`` int64, write number in its store, which identifies replaced unrolls; −1 for none.
+        weights: ``(B,)`` float32, importance weights of losses; 1 by default.
 
     Raises:
-        ValueError: When a column is of another length.
+        ValueError: If a column has another length.
     """
 
     obs: Any
@@ -64,27 +67,25 @@ class Unrolls:
     weights: Any = 1.0
 
     def __post_init__(self) -> None:
-        given = {name: dict(value) if isinstance(value, Mapping) else value for name, value in self.__dict__.items()}
         rewards = as_tensor(self.rewards).float()
         if rewards.dim() != 2:
             raise ValueError(f"rewards has shape {tuple(rewards.shape)}; expected (T, B)")
-        if given["live"] is None:
+        steps, size = rewards.shape
+        given = self.__dict__ | {"rewards": rewards}
+        if self.live is None:
             given["live"] = torch.ones_like(rewards, dtype=torch.bool)
-        made = {name: _mapped(as_tensor, value) for name, value in given.items()} | {"rewards": rewards}
-        for name, dtype in DTYPES.items():
-            made[name] = made[name].to(dtype)
-            if name in PER_UNROLL and not made[name].dim():
-                made[name] = made[name].expand(rewards.shape[1]).to(rewards.device).clone()
-        self.__dict__.update(made)
-        self._check()
-
-    def _check(self) -> None:
-        steps, size = self.rewards.shape
+        for name, value in given.items():
+            value = _map_column(as_tensor, dict(value) if isinstance(value, Mapping) else value)
+            if name in DTYPES:
+                value = value.to(DTYPES[name])
+                if name in PER_UNROLL and not value.dim():
+                    value = value.expand(size).to(rewards.device).clone()
+            self.__dict__[name] = value
         for name, column in self.columns().items():
-            whole = root(name)
-            lead = (size,) if whole in PER_UNROLL else (steps + (whole in ONE_MORE), size)
-            if tuple(column.shape[: len(lead)]) != lead or (whole in EXACT and column.dim() != len(lead)):
-                more = "" if whole in EXACT else " and more"
+            attribute = attribute_of(name)
+            lead = (size,) if attribute in PER_UNROLL else (steps + (attribute in ONE_MORE), size)
+            if tuple(column.shape[: len(lead)]) != lead or (attribute in DTYPES and column.dim() != len(lead)):
+                more = "" if attribute in DTYPES else " and more"
                 raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {lead}{more}")
 
     @property
@@ -99,7 +100,7 @@ class Unrolls:
 
     @property
     def device(self) -> torch.device:
-        """Where the columns lie."""
+        """Device of the columns."""
         return self.rewards.device
 
     def __len__(self) -> int:
@@ -107,50 +108,63 @@ class Unrolls:
 
     @property
     def env_steps(self) -> int:
-        """Steps that environments made: live rows."""
+        """Number of environment steps: live rows."""
         return int(self.live.sum())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all columns."""
+        """Memory of all columns in bytes."""
         return sum(column.nbytes for column in self.columns().values())
 
     def columns(self) -> dict[str, Tensor]:
-        """Return every column by name; parts of a Dict observation as ``obs.part``, of a state as ``state.part``."""
+        """Return all columns by name; parts of a Dict observation are ``obs.part``, parts of a state ``state.part``."""
         found: dict[str, Tensor] = {}
         for name in NAMES:
             value = getattr(self, name)
-            found |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
+            if isinstance(value, dict):
+                found |= {f"{name}.{part}": column for part, column in value.items()}
+            else:
+                found[name] = value
         return found
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Unrolls:
-        """Return the same unrolls with `fn` applied to every column."""
-        return unchecked(**{name: _mapped(fn, getattr(self, name)) for name in NAMES})
+        """Return unrolls with `fn` applied to every column."""
+        return unchecked(**{name: _map_column(fn, getattr(self, name)) for name in NAMES})
 
     def __getitem__(self, index: Any) -> Unrolls:
-        """Return those of the unrolls that `index` names: a slice, numbers, or a mask ``(B,)``."""
+        """Return some of the unrolls: an index, a slice, indices, or a mask ``(B,)``."""
         if isinstance(index, int):
             index = slice(index, index + 1 or None)
-        picks = {True: lambda column: column[index], False: lambda column: column[:, index]}
-        return unchecked(**{name: _mapped(picks[name in PER_UNROLL], getattr(self, name)) for name in NAMES})
+        chosen = {}
+        for name in NAMES:
+            position = index if name in PER_UNROLL else (slice(None), index)
+            chosen[name] = _map_column(operator.itemgetter(position), getattr(self, name))
+        return unchecked(**chosen)
 
     def to(self, device: torch.device | str) -> Unrolls:
-        """Return the same unrolls on a device, without a copy of what lies there already."""
+        """Return unrolls on a device, without copying columns that are already there."""
         return self.map(lambda column: column.to(device))
 
     def replace(self, **columns: Any) -> Unrolls:
-        """Return the same unrolls with some columns exchanged for ones of the same length, tensors or dicts of such."""
+        """Return unrolls with some columns replaced by tensors, or dicts of tensors, of the same length."""
         unknown = set(columns) - set(NAMES)
         if unknown:
             raise ValueError(f"there is no column {sorted(unknown)[0]!r}; expected one of {', '.join(NAMES)}")
         return unchecked(**(self.__dict__ | columns))
 
+    def check_finite(self) -> None:
+        """Raise NonFiniteError for the first NaN or infinity in a column."""
+        for name, column in self.columns().items():
+            if column.is_floating_point() and not all_finite(column):
+                place = tuple((~torch.isfinite(column)).nonzero()[0].tolist())
+                raise NonFiniteError(name, place[0], float(column[place]), f"entry {place} of the added unrolls")
+
 
 def cat(parts: Sequence[Unrolls]) -> Unrolls:
-    """Return unrolls of one length T side by side, each column contiguous in memory, time first.
+    """Concatenate unrolls of the same length T; each column is contiguous in memory, time first.
 
     Raises:
-        ValueError: When they differ in length or in what their columns are called, or there are none.
+        ValueError: If they differ in length or columns, or there are none.
     """
     if not parts:
         raise ValueError("no unrolls to put together; expected at least one")
@@ -164,7 +178,8 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
         return first.map(Tensor.contiguous)
     joined: dict[str, Any] = {}
     for name in NAMES:
-        dim, values = int(name not in PER_UNROLL), [getattr(part, name) for part in parts]
+        dim = 0 if name in PER_UNROLL else 1
+        values = [getattr(part, name) for part in parts]
         if isinstance(values[0], dict):
             joined[name] = {key: torch.cat([value[key] for value in values], dim) for key in values[0]}
         else:
@@ -172,32 +187,32 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
     return unchecked(**joined)
 
 
-def root(column: str) -> str:
-    """Return which attribute a column is, or is a part of."""
+def attribute_of(column: str) -> str:
+    """Return the attribute to which a column belongs, such as ``"obs"`` for ``"obs.camera"``."""
     return column.partition(".")[0]
 
 
-def of_columns(columns: Mapping[str, Tensor]) -> Unrolls:
-    """Return unrolls from all columns by name, the inverse of `Unrolls.columns`; skips the checks."""
+def from_columns(columns: Mapping[str, Tensor]) -> Unrolls:
+    """Create unrolls from all columns by name, the inverse of `Unrolls.columns`, without checks."""
     made: dict[str, Any] = {"state": {}}
     for name, column in columns.items():
-        whole, _, part = name.partition(".")
+        attribute, _, part = name.partition(".")
         if part:
-            made.setdefault(whole, {})[part] = column
+            made.setdefault(attribute, {})[part] = column
         else:
-            made[whole] = column
+            made[attribute] = column
     return unchecked(**made)
 
 
 def unchecked(**columns: Any) -> Unrolls:
-    """Return unrolls from tensors that are already right; skips the checks of the public constructor."""
+    """Create unrolls from valid tensors without the checks of the public constructor."""
     made = object.__new__(Unrolls)
     made.__dict__.update(columns)
     return made
 
 
-def _mapped(fn: Callable[[Any], Tensor], value: Any) -> Any:
-    return {key: fn(part) for key, part in value.items()} if isinstance(value, dict) else fn(value)
+def _map_column(fn: Callable[[Any], Tensor], value: Any) -> Any:
+    return {part: fn(column) for part, column in value.items()} if isinstance(value, dict) else fn(value)
 
 
 NAMES = tuple(f.name for f in fields(Unrolls))
@@ -213,5 +228,4 @@ DTYPES = {
     "writes": torch.int64,
     "weights": torch.float32,
 }
-EXACT = frozenset(DTYPES)
-"""Columns that hold one number per step, or per unroll."""
+"""Dtypes of the columns with one number per step or per unroll."""

@@ -62,11 +62,11 @@ def test_measures_of_correlation_against_every_pair():
     cosines = [abs(scaled[i] @ scaled[j]) / np.linalg.norm(scaled[i]) / np.linalg.norm(scaled[j]) for i, j in pairs]
     states = torch.from_numpy(rows)
     scale = torch.std_mean(states[:30], dim=0)
-    assert mean_cosine(states, scale) == pytest.approx(np.mean(cosines))
+    assert mean_cosine(states, *scale) == pytest.approx(np.mean(cosines))
     constant = torch.column_stack([states, torch.full((40,), 7.0)])
-    found = mean_cosine(constant, torch.std_mean(constant[:30], dim=0))
+    found = mean_cosine(constant, *torch.std_mean(constant[:30], dim=0))
     assert found == pytest.approx(np.mean(cosines)), "what never changes says nothing"
-    assert mean_gap(torch.tensor([5])) == 0.0 and abs(mean_cosine(states[:1], scale)) < 1e-12
+    assert mean_gap(torch.tensor([5])) == 0.0 and abs(mean_cosine(states[:1], *scale)) < 1e-12
 
 
 def test_effective_number_of_ages():

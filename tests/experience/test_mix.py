@@ -77,7 +77,7 @@ def test_a_mix_of_one_source_is_that_source(kind):
             source.add(make(40, seed=number))
         for one, other in zip(alone.batches(16, 3), mix.batches(16, 3), strict=True):
             same_sample(one, other)
-            assert (other.origins == 0).all() and (other.written == one.written).all()
+            assert (other.origins == 0).all() and (other.write_count == one.write_count).all()
             errors = torch.linspace(-1, 3, 16)
             alone.update(one, errors)
             mix.update(other, errors)

@@ -59,7 +59,8 @@ def test_the_wheel_holds_both_packages_with_all_their_files(built):
     wanted = {name for name in files(clone) if name.startswith(("interreplay/", "replay_buffers/"))}
     assert not wanted - wheel
     assert {"interreplay/py.typed", "replay_buffers/py.typed", "interreplay/presets/mujoco.yaml"} <= wheel
-    assert {"interreplay/experiments/report/page.html", "interreplay/experiments/report/page.css"} <= wheel
+    report = "interreplay/experiments/report"
+    assert {f"{report}/page.html", f"{report}/page.css", f"{report}/published_curves.csv.gz"} <= wheel
 
 
 def test_the_wheel_holds_nothing_else(built):

@@ -52,8 +52,8 @@ def test_each_learns_and_reports(trainer):
 def test_every_fresh_unroll_is_learned_from_once():
     seen = []
     algorithm = config(seed=3).training(train_batch_size=6).build_algo()
-    learn = algorithm.learner.update_from_unrolls
-    algorithm.learner.update_from_unrolls = lambda unrolls: (seen.append(unrolls.obs[0].clone()), learn(unrolls))[1]
+    learn = algorithm.learner.learn_from
+    algorithm.learner.learn_from = lambda unrolls: (seen.append(unrolls.obs[0].clone()), learn(unrolls))[1]
     made = []
     step = algorithm.env_runner.unroll
     algorithm.env_runner.unroll = lambda *a: (made.append(step(*a)), made[-1])[1]
@@ -275,7 +275,7 @@ def test_generalized_advantages_take_no_replay():
         ([{"type": "uniform", "share": 1.0}], "no fresh unrolls"),
         ([{"type": "queue", "share": 0.5}], "0.5"),
         ("NMER", "'NMER' replays no unrolls; expected 'Fresh', 'UnrollMix' or a list of sources"),
-        ("[1, 2", "replay_parameters is no JSON"),
+        ("[1, 2", "replay_parameters is not JSON"),
         ([{"type": "queue", "share": 1.0, "size": 3}], "no setting 'size'"),
     ],
 )

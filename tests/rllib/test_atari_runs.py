@@ -42,7 +42,7 @@ def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_sto
     algorithm = config(reward_clipping="soft_asymmetric").build_algo()
     runner = algorithm.env_runner
     rows = runner.collect(450, random_actions=True)
-    finished = runner._now.log.take_finished()
+    finished = runner._state.log.take_finished()
     assert len(finished) >= 2
     assert rows.obs.dtype == torch.uint8 and rows.obs.shape[1:] == (4, 84, 84)
     ids, ends, rewards = rows.episode.numpy(), rows.terminated.numpy(), rows.rewards.numpy()
@@ -88,7 +88,7 @@ def test_resuming_in_mid_game_equals_not_stopping(tmp_path):
     stopped = made()
     for _ in range(2):
         stopped.train()
-    log, game = stopped.env_runner._now.log, stopped.env_runner.env.unwrapped.envs[0].unwrapped
+    log, game = stopped.env_runner._state.log, stopped.env_runner.env.unwrapped.envs[0].unwrapped
     assert log.lengths[0] > 0 and 0 < game.emulator.lives() < 5, "in the middle of a game"
     stopped.save_to_path(tmp_path / "c")
     resumed = made()

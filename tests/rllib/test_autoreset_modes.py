@@ -82,6 +82,6 @@ def test_no_reset_at_all_is_refused_by_name():
 
 def test_a_final_observation_that_nobody_gives_is_named():
     algorithm = build(None, f"{ID[:-3]}Silent-v0", "vector_entry_point")
-    with pytest.raises(EnvironmentFailure, match="SAME_STEP.* gives no final_obs"):
+    with pytest.raises(EnvironmentFailure, match="SAME_STEP.* puts no final_obs"):
         algorithm.train()
     algorithm.stop()

@@ -79,14 +79,14 @@ def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
     for _ in range(2):
         straight.train()
     stopped = made()
-    learn = stopped.learner.update_from_sample
+    learn = stopped.learner.learn_from
 
     def stop_after(sample):
         if stopped.learner.updates == 49:
             stopped.request_stop()
         return learn(sample)
 
-    stopped.learner.update_from_sample = stop_after
+    stopped.learner.learn_from = stop_after
     stopped.train()
     assert stopped.stop_requested and stopped.experience.owed > 0
     stopped.save_to_path(tmp_path / "c")

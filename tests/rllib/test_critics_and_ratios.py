@@ -65,7 +65,7 @@ def test_a_reset_keeps_rows_counts_and_the_statistics_of_observations():
     state = copy.deepcopy(algorithm.replay_buffer.selector.state_dict())
     statistics = encoder.statistics()
     for _ in range(left):
-        algorithm.learner.update_from_sample(sample)
+        algorithm.learner.learn_from(sample)
     after = weights(algorithm)
     assert rule.updates == algorithm.learner.updates == 90 and not rule.optimizers["critic"].state
     trained = [name for name in before if "weights" in name]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from interreplay.experiments.evaluation.evaluation_video import EvaluationVideo
+from interreplay.experiments.evaluation.video import EvaluationVideo
 from interreplay.rllib import IMPALAConfig, SACConfig
 from tests.rllib.small_runs import config, same, weights
 

@@ -28,7 +28,7 @@ def test_epsilon_follows_the_run():
     algorithm = epsilon_greedy(start=1.0, end=0.0, share=0.5).build_algo()
     for _ in range(2):
         algorithm.train()
-    assert algorithm.env_runner._now.exploration.progress == pytest.approx(149 / 150)
+    assert algorithm.env_runner._state.exploration.progress == pytest.approx(149 / 150)
     rows = algorithm.replay_buffer.storage[torch.arange(150)]
     with torch.no_grad():
         best = algorithm.learner.single_module.act(rows.obs, None)
@@ -46,7 +46,7 @@ def test_a_resumed_schedule_goes_on_where_it_was(tmp_path):
             algorithm.train()
     stopped.save_to_path(tmp_path / "c")
     resumed.restore_from_path(tmp_path / "c")
-    assert resumed.env_runner._now.exploration.progress == stopped.env_runner._now.exploration.progress > 0.4
+    assert resumed.env_runner._state.exploration.progress == stopped.env_runner._state.exploration.progress > 0.4
     resumed.train()
     assert_same_run(straight, resumed)
 
@@ -56,7 +56,7 @@ def test_progress_reaches_remote_runners():
     algorithm = epsilon_greedy(start=1.0, end=0.0, share=0.5).env_runners(num_env_runners=1).build_algo()
     algorithm.train()
     found = algorithm.env_runner_group.foreach_env_runner(
-        lambda runner: runner._now.exploration.progress, local_env_runner=False
+        lambda runner: runner._state.exploration.progress, local_env_runner=False
     )
     assert found == [pytest.approx(74 / 150)]
     algorithm.stop()
@@ -70,19 +70,12 @@ def test_sac_and_its_kin_explore_as_they_are_asked_to(trainer, name):
     algorithm = config(trainer=trainer).training(exploration=name, updates_per_step=0).build_algo()
     algorithm.train()
     kinds = {"Sampled": Sampled, "Random": Random, "Gaussian": Gaussian}
-    assert type(algorithm.env_runner._now.exploration) is kinds[name]
+    assert type(algorithm.env_runner._state.exploration) is kinds[name]
     rows = algorithm.replay_buffer.storage[torch.arange(50, 75)]
     with torch.no_grad():
         away = rows.actions - algorithm.learner.single_module.act(rows.obs, None)
     assert 0 < away.abs().mean() < 0.2 if name == "Gaussian" else away.abs().mean() > 0.2
-    assert type(config(trainer=trainer).build_algo().env_runner._now.exploration) is Sampled
-
-
-def test_a_configuration_of_before_samples():
-    """SAC's own sampling was named by the noise that it drew."""
-    made = config()
-    made.exploration = Gaussian(1.0)
-    assert type(made.build_algo().env_runner._now.exploration) is Sampled
+    assert type(config(trainer=trainer).build_algo().env_runner._state.exploration) is Sampled
 
 
 @pytest.mark.parametrize(("env", "trainer"), UPDATES)

@@ -44,10 +44,10 @@ FAILURES = [
     (failing_envs.RaisesGeneratorExit, "raised GeneratorExit", 6),
     (failing_envs.ChangesDefaultDtype, "set torch's default dtype to torch.float64; expected that it stays", 6),
     (failing_envs.ResetWithoutSeed, "unexpected keyword argument 'seed' in reset", 0),
-    (failing_envs.FourValues, "gave 4 values in step; expected five", 6),
-    (failing_envs.AnotherShape, r"gave an observation of shape \(3,\); its observation space has \(2,\)", 6),
-    (failing_envs.RewardArray, r"gave the reward array\(\[1\.\]\); expected one number", 6),
-    (failing_envs.RewardText, "gave the reward 'much'; expected one number", 6),
+    (failing_envs.FourValues, "returned 4 values in step; expected five", 6),
+    (failing_envs.AnotherShape, r"returned an observation of shape \(3,\); its observation space has \(2,\)", 6),
+    (failing_envs.RewardArray, r"returned the reward array\(\[1\.\]\); expected one number", 6),
+    (failing_envs.RewardText, "returned the reward 'much'; expected one number", 6),
 ]
 
 

@@ -66,7 +66,7 @@ def test_other_lengths_of_iterations_work_as_before():
 
 
 def test_an_iteration_that_could_never_end_is_refused():
-    with pytest.raises(ValueError, match="min_train_timesteps_per_iteration is 100; expected 0 where updates_per_step"):
+    with pytest.raises(ValueError, match="min_train_timesteps_per_iteration is 100; expected 0 if updates_per_step"):
         config(updates_per_step=0).reporting(min_train_timesteps_per_iteration=100).build_algo()
 
 
@@ -128,7 +128,7 @@ def test_a_function_is_called_once_for_every_collection():
 
 def test_nobody_listens_by_default():
     algorithm = config().build_algo()
-    assert not algorithm.env_runner._hooks.active
+    assert not algorithm.env_runner._builds_episodes
     algorithm.stop()
 
 

@@ -136,7 +136,7 @@ def test_a_runner_that_may_not_be_restarted_again_ends_training(build):
 
 def test_a_runner_that_hangs_is_named(build, tmp_path):
     algorithm = build(1, failing_envs.Hangs, WITHOUT_RESTARTS, sample_timeout_s=PATIENCE, step=40)
-    with pytest.raises(RunnerLost, match="remote env runner 1 gave nothing within sample_timeout_s=8 s"):
+    with pytest.raises(RunnerLost, match="remote env runner 1 returned nothing within sample_timeout_s=8 s"):
         algorithm.train()
     assert algorithm.env_steps > 70
     algorithm.save_to_path(str(tmp_path / "checkpoint"))

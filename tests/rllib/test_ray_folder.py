@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from interreplay.errors import UsageError
-from interreplay.rllib import ray_folder
+from interreplay.rllib import ray_session
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -71,21 +71,21 @@ def test_ray_tmpdir_is_respected(parent):
 def temporary(parent, monkeypatch):
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(parent))
-    monkeypatch.setattr(ray_folder.atexit, "register", lambda *_: None)
+    monkeypatch.setattr(ray_session.atexit, "register", lambda *_: None)
     return parent
 
 
 def test_folders_in_use_or_just_made_stay(temporary):
-    first = Path(ray_folder.private_folder()).parent
+    first = Path(ray_session.private_folder()).parent
     os.utime(first, (0, 0))
-    unlocked = temporary / f"{ray_folder.PREFIX}young"
+    unlocked = temporary / f"{ray_session.PREFIX}young"
     unlocked.mkdir()
     (unlocked / ".lock").write_text("")
-    old = temporary / f"{ray_folder.PREFIX}old"
+    old = temporary / f"{ray_session.PREFIX}old"
     old.mkdir()
     (old / ".lock").write_text("")
     os.utime(old, (0, time.time() - 100))
-    second = Path(ray_folder.private_folder()).parent
+    second = Path(ray_session.private_folder()).parent
     assert {path for path in temporary.iterdir()} == {first, second, unlocked}
     assert second.stat().st_mode & 0o777 == 0o700
 
@@ -94,7 +94,7 @@ def test_a_long_path_would_leave_no_room_for_sockets(temporary, monkeypatch):
     deep = temporary / ("d" * 60)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    folder = Path(ray_folder.private_folder())
+    folder = Path(ray_session.private_folder())
     try:
         session = folder / "session_2026-11-21_22-25-09_123456_4194304" / "sockets" / "plasma_store.1"
         assert len(os.fsencode(session)) <= 107 and not list(deep.iterdir())
@@ -147,8 +147,8 @@ def test_where_ray_cannot_start_a_run_ends_with_one_line(tmp_path, name):
 def test_what_ray_can_start_with_is_accepted(monkeypatch):
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.setattr(sys, "argv", ["train", "--output_dir", "ergebnisse_ü"])
-    monkeypatch.setattr(ray_folder.resource, "getrlimit", lambda _: (10**9, -1))
-    ray_folder.check_start(256 * 1024**2)
+    monkeypatch.setattr(ray_session.resource, "getrlimit", lambda _: (10**9, -1))
+    ray_session.check_start(256 * 1024**2)
 
 
 @pytest.mark.parametrize("over", [0, 1])
@@ -156,9 +156,9 @@ def test_the_longest_folder_is_the_one_whose_sockets_the_system_allows(monkeypat
     room = 107 - len(f"/ray/session_2026-01-31_12-00-00_000000_{os.getpid()}/sockets/plasma_store")
     monkeypatch.setenv("RAY_TMPDIR", f"/{'x' * (room - 1 + over)}")
     if not over:
-        return ray_folder.check_start(0)
+        return ray_session.check_start(0)
     with pytest.raises(UsageError, match=f"has {room + 1} bytes; expected at most {room}"):
-        ray_folder.check_start(0)
+        ray_session.check_start(0)
 
 
 @pytest.mark.parametrize("where", ["argv", "RAY_TMPDIR"])
@@ -168,10 +168,10 @@ def test_names_that_are_not_utf_8_are_refused(monkeypatch, where):
     else:
         monkeypatch.setenv("RAY_TMPDIR", "/r\udcff")
     with pytest.raises(UsageError, match="is not UTF-8"):
-        ray_folder.check_start(0)
+        ray_session.check_start(0)
 
 
 def test_a_limit_on_the_size_of_files_is_refused(monkeypatch):
-    monkeypatch.setattr(ray_folder.resource, "getrlimit", lambda _: (10_240, -1))
+    monkeypatch.setattr(ray_session.resource, "getrlimit", lambda _: (10_240, -1))
     with pytest.raises(UsageError, match="0.0102 MB \\(ulimit -f\\)"):
-        ray_folder.check_start(256 * 1024**2)
+        ray_session.check_start(256 * 1024**2)

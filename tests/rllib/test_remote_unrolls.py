@@ -14,7 +14,7 @@ import torch
 
 import interreplay.rllib as ours
 from interreplay.errors import EnvironmentFailure, RunnerLost
-from interreplay.rllib.actor_learner import requests
+from interreplay.rllib.actor_learner import collectors
 from tests.rllib.test_actor_learner import assert_same_state
 from tests.rllib.test_lost_runners import PATIENCE, WITHOUT_RESTARTS, kill
 
@@ -83,8 +83,8 @@ def test_resuming_equals_not_stopping(build, runners, how, tmp_path):
 
 def watched(algorithm, learned):
     """Note every batch that is learned from."""
-    learn = algorithm.learner.update_from_unrolls
-    algorithm.learner.update_from_unrolls = lambda unrolls: (learned.append(unrolls), learn(unrolls))[1]
+    learn = algorithm.learner.learn_from
+    algorithm.learner.learn_from = lambda unrolls: (learned.append(unrolls), learn(unrolls))[1]
 
 
 def check_once(learned):
@@ -180,7 +180,7 @@ def test_without_restarts_one_error_names_the_runner(build, tmp_path):
 def test_a_runner_that_hangs_is_named_while_another_goes_on(build):
     envs = {"env": failing_envs.Hangs, "env_config": {"length": 20, "step": 40}}
     algorithm = build(1, tolerance=WITHOUT_RESTARTS, timeout=PATIENCE, **envs)
-    with pytest.raises(RunnerLost, match="remote env runner 1 gave nothing within sample_timeout_s=8 s"):
+    with pytest.raises(RunnerLost, match="remote env runner 1 returned nothing within sample_timeout_s=8 s"):
         for _ in range(5):
             algorithm.train()
     assert algorithm.env_steps > 60
@@ -199,18 +199,18 @@ def test_a_run_ends_though_a_runner_hangs(build):
 def test_no_answer_is_no_failure_until_the_limit_passed(monkeypatch):
     """Ray may wake a moment before the limit, or when the answer came meanwhile."""
     clock, answers = iter([0.0, 0.0, 0.0, 7.9, 7.9, 8.1, 8.1]), iter([[], ["late"], ["late"]])
-    monkeypatch.setattr(requests.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(requests.ray, "wait", lambda flying, num_returns, timeout: (next(answers), flying))
-    monkeypatch.setattr(requests.ray, "get", lambda answer: f"{answer} answer")
-    asked = requests.Requests(SimpleNamespace(in_service=lambda: {1: "handle"}, restarts={}), 1, 8.0)
+    monkeypatch.setattr(collectors.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (next(answers), flying))
+    monkeypatch.setattr(collectors.ray, "get", lambda answer: f"{answer} answer")
+    asked = collectors.Requests(SimpleNamespace(in_service=lambda: {1: "handle"}, restarts={}), 1, 8.0)
     asked.send(lambda handle, restarts: "late", 0)
     assert asked.receive() == (1, "late answer")
 
 
 def test_an_old_request_is_waited_for_before_any_other(monkeypatch):
-    monkeypatch.setattr(requests.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
-    monkeypatch.setattr(requests.ray, "get", lambda answer: answer)
-    asked = requests.Requests(SimpleNamespace(in_service=lambda: {1: "slow", 2: "quick"}, restarts={}), 1, None)
+    monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
+    monkeypatch.setattr(collectors.ray, "get", lambda answer: answer)
+    asked = collectors.Requests(SimpleNamespace(in_service=lambda: {1: "slow", 2: "quick"}, restarts={}), 1, None)
     asked.send(lambda handle, restarts: handle, 3)
     assert asked.receive(oldest=3) == (2, "quick")
     asked.send(lambda handle, restarts: handle, 9)
@@ -220,9 +220,9 @@ def test_an_old_request_is_waited_for_before_any_other(monkeypatch):
 
 def test_answers_of_a_runner_are_taken_in_the_order_in_which_it_was_asked(monkeypatch):
     """Of several that are there `ray.wait` gives any one."""
-    monkeypatch.setattr(requests.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
-    monkeypatch.setattr(requests.ray, "get", lambda answer: answer)
-    asked = requests.Requests(SimpleNamespace(in_service=lambda: {1: "one", 2: "two"}, restarts={}), 2, None)
+    monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
+    monkeypatch.setattr(collectors.ray, "get", lambda answer: answer)
+    asked = collectors.Requests(SimpleNamespace(in_service=lambda: {1: "one", 2: "two"}, restarts={}), 2, None)
     numbers = iter(range(4))
     asked.send(lambda handle, restarts: (handle, next(numbers)), 0)
     found = [asked.receive()[1] for _ in range(4)]

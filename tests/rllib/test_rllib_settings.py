@@ -16,9 +16,9 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.tune.registry import register_env
 
 from interreplay.rllib import CrossQConfig, DDPGConfig, SACConfig, TD3Config, TQCConfig
-from interreplay.rllib.algorithms.goal_functions import make_one
+from interreplay.rllib.algorithms.base import OLD_STACK
 from interreplay.rllib.algorithms.rllib_settings import TABLE
-from interreplay.rllib.algorithms.shell import OLD_STACK
+from interreplay.rllib.env_runner.env_creation import make_one
 from interreplay.rllib.host import minor_version
 
 READ, REFUSED = set(TABLE["read"]), set(TABLE["refused"])
@@ -110,7 +110,7 @@ class Other(TorchRLModule):
         (lambda c: c.env_runners(observation_filter="Median"), "observation_filter is 'Median'"),
         (
             lambda c: c.env_runners(env_to_module_connector=lambda env, spaces, device: FlattenObservations()),
-            "env_to_module_connector gives FlattenObservations; expected MeanStdFilter",
+            "env_to_module_connector returns FlattenObservations; expected MeanStdFilter",
         ),
         (
             lambda c: c.rl_module(rl_module_spec=RLModuleSpec(module_class=Other)),
@@ -276,7 +276,9 @@ def test_learning_rates_of_the_configuration_win_over_a_checkpoints(kind, tmp_pa
 def test_methods_of_the_old_stack_name_their_replacements():
     algorithm = config().build_algo()
     for name, instead in OLD_STACK.items():
-        with pytest.raises(NotImplementedError, match=f"^{name} is of RLlib's old stack; use {re.escape(instead)}$"):
+        with pytest.raises(
+            NotImplementedError, match=f"^{name} belongs to RLlib's old API stack; use {re.escape(instead)}$"
+        ):
             getattr(algorithm, name)()
     algorithm.stop()
 

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import DictInfoToList
 
-from interreplay.rllib.env_runner.serial_vector_env import SerialEnvs
+from interreplay.rllib.env_runner.stepping import SerialEnvs
 from tests.rllib import spaces_envs  # noqa: F401
 
 PREFIX = "tests.rllib.spaces_envs:"

@@ -148,7 +148,7 @@ def test_methods_that_need_more_of_an_algorithm_are_refused(kind, needs):
 
 
 def test_lap_goes_by_the_mean_error_and_says_so():
-    with pytest.warns(UserWarning, match="LAP goes by the mean TD error of the critics here.*not by the largest"):
+    with pytest.warns(UserWarning, match="LAP uses the mean TD error of the critics here.*not the largest"):
         buffer = ReplayBuffer(100, buffer="LAP", seed=0)
     buffer.add(Worlds(seed=3).collect(30))
     buffer.sample(16)

@@ -141,11 +141,11 @@ def test_rllibs_own_sac_trains_with_our_buffer_by_its_class(cluster, as_dict):
 
 
 def test_a_method_that_is_not_under_buffer_is_hinted_at():
-    with pytest.raises(ValueError, match="Uniform takes no argument 'alpha'.*the method's name goes under buffer"):
+    with pytest.raises(ValueError, match="Uniform takes no argument 'alpha'.*pass the method's name as buffer"):
         ReplayBuffer(alpha=0.6)
     with pytest.raises(ValueError, match="PER takes no argument 'k'") as caught:
         ReplayBuffer(buffer="PER", k=3)
-    assert "under buffer" not in str(caught.value)
+    assert "as buffer" not in str(caught.value)
 
 
 @pytest.mark.parametrize("as_dict", [False, True], ids=["config", "dict, as Tune hands it over"])

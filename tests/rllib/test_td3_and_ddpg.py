@@ -82,7 +82,7 @@ def test_noise_persists_within_episodes_and_begins_anew():
         assert abs(noise[start]) < 0.1  # 5 σ, where it has spread to .1 = one standard deviation before
         fresh = noise[start + 1 : start + 200] - 0.98 * noise[start : start + 199]
         assert fresh.std() == pytest.approx(0.02, rel=0.2)
-    algorithm.env_runner._now.exploration._x.fill_(9.0)
+    algorithm.env_runner._state.exploration._x.fill_(9.0)
     algorithm.train()
     assert algorithm.config.exploration._x is None, "runners have copies"
 
@@ -91,19 +91,19 @@ def test_the_state_of_the_noise_is_in_the_runners_state():
     algorithm, _ = run(config(trainer="DDPG"), 1)
     runner = algorithm.env_runner
     state = runner.state_dict()
-    x = runner._now.exploration._x.clone()
+    x = runner._state.exploration._x.clone()
     assert np.array_equal(state["exploration"]["x"], x.numpy()) and x.abs().sum() > 0
     algorithm.train()
-    assert not torch.equal(runner._now.exploration._x, x)
+    assert not torch.equal(runner._state.exploration._x, x)
     runner.load_state_dict(state)
-    assert torch.equal(runner._now.exploration._x, x)
+    assert torch.equal(runner._state.exploration._x, x)
 
 
 def test_a_configuration_as_tune_makes_it():
     """A dict, in which exploration is named."""
     plain = config(trainer="DDPG").to_dict() | {"exploration": {"type": "Gaussian", "sigma": 0.3}, "huber_delta": 2.0}
     algorithm = DDPG(config=plain)
-    assert algorithm.env_runner._now.exploration.sigma == 0.3 and isinstance(algorithm.config.exploration, Gaussian)
+    assert algorithm.env_runner._state.exploration.sigma == 0.3 and isinstance(algorithm.config.exploration, Gaussian)
     assert algorithm.learner._update_rule.settings.huber_delta == 2.0
 
 

@@ -75,7 +75,7 @@ def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
     module = algorithm.learner.single_module
     runner = algorithm.eval_env_runner
     obs = torch.tensor([[0.6, 0.8, -0.3]])
-    runner._now.obs = obs.numpy()
+    runner._state.obs = obs.numpy()
     expected = module.act(obs, None).detach().numpy()  # of one row, whose products are rounded in other ways
     np.testing.assert_allclose(runner._act(False, explore=False)[0], expected, rtol=1e-5)
     episodes = runner.sample(num_episodes=2, explore=False)
@@ -94,7 +94,7 @@ def test_the_largest_error_of_the_critics_reaches_the_selector():
     assert algorithm.learner._update_rule.scores_wanted == {"largest_error"}
     buffer = algorithm.replay_buffer
     sample = buffer.sample(32)
-    result = algorithm.learner.update_from_sample(sample)
+    result = algorithm.learner.learn_from(sample)
     assert (result.scores["largest_error"] >= result.errors.abs()).all()
     algorithm.experience.update(sample, result)
     last = {int(slot): float(score) for slot, score in zip(sample.slots, result.scores["largest_error"], strict=True)}
@@ -193,7 +193,9 @@ def test_elite_compares_what_the_policy_gave_with_what_it_gives(distance):
     algorithm.train()
     storage, selector = algorithm.replay_buffer.storage, algorithm.replay_buffer.selector
     stored = storage.column("extras.behavior")[:75]
-    assert torch.equal(stored[:50], algorithm.learner.single_module.random_behavior(50)), "uniform actions"
+    assert torch.equal(stored[:50], algorithm.learner.single_module.policy.record_random(50)["behavior"]), (
+        "uniform actions"
+    )
     assert stored[50:].shape[1:] == given.shape[1:] and len(stored[50:].unique(dim=0)) == 25
     assert (selector.off_policyness(storage, torch.arange(75)) > 0).all()
     # What the policy of now gives is at distance 0 of itself.

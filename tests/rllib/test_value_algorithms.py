@@ -224,15 +224,15 @@ def test_resuming_equals_not_stopping(trainer, settings, tmp_path):
     resumed.train()
     resumed.train()
     assert_same_run(straight, resumed)
-    assert straight.env_runner._now.exploration.epsilon == resumed.env_runner._now.exploration.epsilon
+    assert straight.env_runner._state.exploration.epsilon == resumed.env_runner._state.exploration.epsilon
 
 
 def test_epsilon_falls_over_its_steps_whatever_the_run_s_length():
     algorithm = config().training(anneal_steps=10_000, epsilon_steps=90).build_algo()
     algorithm.train()
-    assert algorithm.env_runner._now.exploration.epsilon == pytest.approx(1 - 0.95 * 59 / 90)
+    assert algorithm.env_runner._state.exploration.epsilon == pytest.approx(1 - 0.95 * 59 / 90)
     algorithm.train()
-    assert algorithm.env_runner._now.exploration.epsilon == pytest.approx(0.05)
+    assert algorithm.env_runner._state.exploration.epsilon == pytest.approx(0.05)
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ def test_remote_runners_hear_of_epsilon():
     algorithm = config().env_runners(num_env_runners=1).build_algo()
     algorithm.train()
     found = algorithm.env_runner_group.foreach_env_runner(
-        lambda runner: runner._now.exploration.epsilon, local_env_runner=False
+        lambda runner: runner._state.exploration.epsilon, local_env_runner=False
     )
     assert found == [pytest.approx(1 - 0.95 * 59 / 100)]
     algorithm.stop()
@@ -266,8 +266,8 @@ def test_evaluations_are_without_exploration(trainer):
     algorithm = config(trainer=trainer).evaluation(evaluation_interval=1, evaluation_duration=2).build_algo()
     algorithm.train()
     runner, module = algorithm.eval_env_runner, algorithm.learner.single_module
-    runner._now.obs = np.float32([[0.1, -0.2, 0.3, 0.4]])
-    expected = module.act(torch.from_numpy(runner._now.obs)).numpy()
+    runner._state.obs = np.float32([[0.1, -0.2, 0.3, 0.4]])
+    expected = module.act(torch.from_numpy(runner._state.obs)).numpy()
     assert all(np.array_equal(runner._act(False, explore=False)[0], expected) for _ in range(20))
 
 

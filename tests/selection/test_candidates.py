@@ -1,4 +1,4 @@
-"""Attentive and elite selection against naive sorts of the candidates."""
+"""Attentive and elite selection compared with naive sorts of the candidates."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from builders import make, same_sample
 from scipy.spatial.distance import cosine as scipy_cosine
 
 from interreplay import ReplayBuffer
-from interreplay.selection import Attentive as AttentiveSelector
-from interreplay.selection import Elite as EliteSelector
-from interreplay.selection.distance import cosine, kl, ln
-from interreplay.selection.elite import pick
+from interreplay.selection.distance import cosine, kl, lp_norm
 from replay_buffers import Attentive, Elite, Uniform
 
 MATRIX = torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
@@ -25,7 +22,7 @@ def policy(obs: torch.Tensor) -> torch.Tensor:
 
 
 def candidates(buffer: ReplayBuffer, count: int) -> np.ndarray:
-    """Those that the next batch is made from."""
+    """The candidates of the next batch."""
     rng = np.random.default_rng(0)
     rng.bit_generator.state = buffer.rng.bit_generator.state
     return rng.integers(0, len(buffer), count)
@@ -57,7 +54,7 @@ def test_attentive_equals_a_naive_sort(distance, features):
         assert buffer.sample(30).slots.tolist() == expected
 
 
-def test_attentive_on_named_observations():
+def test_attentive_with_dict_observations():
     kind = {"obs_shape": {"observation": (3,), "goal": (2,)}}
     buffer = filled(Attentive(capacity=100, distance="ln", seed=0), **kind)
     drawn = candidates(buffer, 30)
@@ -67,31 +64,24 @@ def test_attentive_on_named_observations():
     assert buffer.sample(10).slots.tolist() == drawn[np.argsort(squares.numpy(), kind="stable")[:10]].tolist()
 
 
-@pytest.mark.parametrize("recipe", [Attentive, Elite])
-def test_candidates_get_fewer_and_end_as_uniform_replay(recipe):
-    buffer, plain = filled(recipe(capacity=100, seed=3)), filled(Uniform(capacity=100, seed=3))
-    assert buffer.selector.current_multiplier == buffer.selector.multiplier
-    buffer.anneal(0.5)
-    assert 1 < buffer.selector.current_multiplier < buffer.selector.multiplier
-    buffer.anneal(1.0)
-    assert buffer.selector.current_multiplier == 1
-    same_sample(buffer.sample(32), plain.sample(32))
-
-
-def test_schedules():
-    attentive, elite = AttentiveSelector(multiplier=3), EliteSelector(multiplier=6, alpha=2)
-    for selector in (attentive, elite):
-        selector.anneal(0.5)
-    assert attentive.current_multiplier == 2 and elite.current_multiplier == 6 - 5 * 0.25
+def test_the_number_of_candidates_decreases_to_uniform_replay():
+    for recipe, half in ((Attentive, 2.0), (Elite, 6 - 5 * 0.25)):
+        buffer, plain = filled(recipe(capacity=100, seed=3)), filled(Uniform(capacity=100, seed=3))
+        assert buffer.selector.current_multiplier == buffer.selector.multiplier
+        buffer.anneal(0.5)
+        assert buffer.selector.current_multiplier == half
+        buffer.anneal(1.0)
+        assert buffer.selector.current_multiplier == 1
+        same_sample(buffer.sample(32), plain.sample(32))
 
 
 # -- elite ----------------------------------------------------------------------------------------
 
 
 def naive(ranked: list[int], counts: list[int], size: int, strategy: int) -> list[int]:
-    """The batch as the definitions have it, row by row."""
+    """The batch according to the definitions, row by row."""
     unique = len(ranked)
-    by_replays = sorted(range(unique), key=lambda i: counts[i])  # stable: the nearer first
+    by_replays = sorted(range(unique), key=lambda i: counts[i])  # stable: nearest first
     if strategy == 3:
         order = by_replays
     elif strategy == 1 or unique <= size:
@@ -106,35 +96,23 @@ def naive(ranked: list[int], counts: list[int], size: int, strategy: int) -> lis
 
 @pytest.mark.parametrize("strategy", [1, 2, 3, 4])
 @pytest.mark.parametrize("distance", ["ln", "cosine"])
-@pytest.mark.parametrize(("size", "rows"), [(10, 130), (30, 130), (60, 130), (64, 20), (7, 1)])
-def test_elite_equals_a_naive_sort(strategy, distance, size, rows):
-    buffer = filled(Elite(capacity=100, strategy=strategy, distance=distance, policy=policy, seed=0), rows)
-    replayed = np.zeros(100, int)
-    for _ in range(6):
-        drawn = list(dict.fromkeys(candidates(buffer, 6 * size).tolist()))
-        stored = buffer.storage[torch.tensor(drawn)]
-        given, gives = stored.actions, policy(stored.obs)
-        distances = (ln if distance == "ln" else cosine)(given, gives).tolist()
-        ranking = sorted(range(len(drawn)), key=lambda i: distances[i])
-        ranked = [drawn[i] for i in ranking]
-        expected = naive(ranked, [replayed[slot] for slot in ranked], size, strategy)
-        slots = buffer.sample(size).slots
-        assert slots.tolist() == expected
-        np.add.at(replayed, slots.numpy(), 1)
-        assert buffer.selector.replays(torch.arange(100)).tolist() == replayed.tolist()
+def test_elite_equals_a_naive_sort(strategy, distance):
+    for size, rows in ((10, 130), (30, 130), (60, 130), (64, 20), (7, 1)):
+        buffer = filled(Elite(capacity=100, strategy=strategy, distance=distance, policy=policy, seed=0), rows)
+        replayed = np.zeros(100, int)
+        for _ in range(4):
+            drawn = list(dict.fromkeys(candidates(buffer, 6 * size).tolist()))
+            stored = buffer.storage[torch.tensor(drawn)]
+            distances = (lp_norm if distance == "ln" else cosine)(stored.actions, policy(stored.obs)).tolist()
+            ranked = [drawn[i] for i in sorted(range(len(drawn)), key=lambda i: distances[i])]
+            expected = naive(ranked, [replayed[slot] for slot in ranked], size, strategy)
+            slots = buffer.sample(size).slots
+            assert slots.tolist() == expected, (size, rows)
+            np.add.at(replayed, slots.numpy(), 1)
+            assert buffer.selector.replays(torch.arange(100)).tolist() == replayed.tolist()
 
 
-@pytest.mark.parametrize("strategy", [1, 2, 3, 4])
-def test_every_position_is_a_candidate(strategy):
-    rng = np.random.default_rng(0)
-    for count in (1, 2, 9, 10, 11, 25, 60):
-        replays = torch.from_numpy(rng.integers(0, 4, count).astype(np.int32))
-        found = pick(replays, 10, strategy)
-        assert found.shape == (10,) and (found >= 0).all() and (found < count).all()
-        assert len(found.unique()) == min(count, 10)
-
-
-def test_overwritten_rows_were_not_replayed():
+def test_replay_counts_of_overwritten_rows_are_reset():
     buffer = filled(Elite(capacity=20, policy=policy, seed=0), 20)
     buffer.sample(64)
     before = buffer.selector.replays(torch.arange(20)).clone()
@@ -143,7 +121,7 @@ def test_overwritten_rows_were_not_replayed():
     assert before.min() > 0 and (after[:5] == 0).all() and torch.equal(after[5:], before[5:])
 
 
-def test_the_behavior_column_comes_before_the_action():
+def test_the_behavior_column_has_priority_over_actions():
     buffer, given = Elite(capacity=50, strategy=1, policy=policy, seed=0), make(50)
     given = given.replace(extras={"behavior": policy(given.obs) + torch.arange(50.0)[:, None]})
     buffer.add(given)
@@ -160,11 +138,11 @@ def test_kl_of_gaussians():
         kl(one[:, :3], other[:, :3])
 
 
-def test_cosine_of_zero_is_a_number():
+def test_the_cosine_distance_of_a_zero_vector_is_1():
     assert cosine(torch.zeros(2, 3), torch.ones(1, 3)).tolist() == [1.0, 1.0]
 
 
-def test_without_a_policy_elite_says_so_once_and_strategy_1_is_uniform():
+def test_without_a_policy_elite_warns_once_and_strategy_1_is_uniform():
     buffer = filled(Elite(capacity=100, strategy=1, seed=0))
     drawn = list(dict.fromkeys(candidates(buffer, 60).tolist()))
     with pytest.warns(UserWarning, match="Elite has no policy"):
@@ -176,29 +154,10 @@ def test_without_a_policy_elite_says_so_once_and_strategy_1_is_uniform():
         buffer.sample(10)
 
 
-def test_a_policy_of_another_shape_is_refused():
+def test_invalid_policies_and_missing_behavior_are_rejected():
     buffer = filled(Elite(capacity=100, policy=lambda obs: obs[:, :1], seed=0))
     with pytest.raises(ValueError, match=r"the policy gives \(\d+, 1\); expected \(\d+, 2\), as actions has"):
         buffer.sample(32)
-
-
-def test_kl_needs_the_behavior_column():
     buffer = filled(Elite(capacity=100, distance="kl", policy=policy, seed=0))
     with pytest.raises(ValueError, match='extras hold no "behavior"'):
         buffer.sample(32)
-
-
-@pytest.mark.parametrize(
-    ("make_selector", "message"),
-    [
-        (lambda: EliteSelector(strategy=5), "strategy is 5; expected 1, 2, 3 or 4"),
-        (lambda: EliteSelector(distance="euclid"), "distance is 'euclid'; expected one of ln, cosine, kl"),
-        (lambda: AttentiveSelector(distance="kl"), "distance is 'kl'; expected one of cosine, ln"),
-        (lambda: AttentiveSelector(multiplier=0.5), "multiplier is 0.5; expected a number of 1 or more"),
-        (lambda: EliteSelector(alpha=0), "alpha is 0"),
-        (lambda: EliteSelector(norm=0), "norm is 0"),
-    ],
-)
-def test_bad_arguments(make_selector, message):
-    with pytest.raises(ValueError, match=message):
-        make_selector()

@@ -1,4 +1,4 @@
-"""LaBER: the second draw, its weights, and whom it asks."""
+"""LaBER: the second draw, its weights and its scores."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from replay_buffers import LaBER, Uniform
 ROWS = 12
 
 
-class Known:
-    """Scores by the reward, and a note of what was asked."""
+class RewardScore:
+    """Scores rows by their reward and records the calls."""
 
     def __init__(self):
-        self.asked: list[tuple[int, frozenset[str]]] = []
+        self.calls: list[tuple[int, frozenset[str]]] = []
 
     def __call__(self, rows, names):
-        self.asked.append((len(rows), names))
+        self.calls.append((len(rows), names))
         return {"mean_error": rows.rewards.abs(), "target": 7.0 * rows.rewards}
 
 
-def buffer_of(multiplier: float = 4.0, n_step: int = 1) -> tuple[ReplayBuffer, Known]:
-    known = Known()
+def buffer_of(multiplier: float = 4.0, n_step: int = 1) -> tuple[ReplayBuffer, RewardScore]:
+    known = RewardScore()
     buffer = LaBER(capacity=ROWS, multiplier=multiplier, score=known, n_step=n_step, seed=0)
     buffer.add(make(30, ends=0.0)[torch.arange(ROWS)])
     return buffer, known
 
 
 @pytest.mark.parametrize("multiplier", [2.0, 4.0])
-def test_of_the_candidates_rows_are_kept_in_proportion_to_their_errors(multiplier):
-    """The candidates of a draw are told by repeating what the generator gives first."""
+def test_candidates_are_kept_in_proportion_to_their_errors(multiplier):
+    """The candidates are reproduced from the state of the generator."""
     buffer, known = buffer_of(multiplier)
     size, errors = 64, buffer.storage.column("rewards").abs().double().numpy()
     found, expected = np.zeros(ROWS), np.zeros(ROWS)
@@ -55,7 +55,7 @@ def test_of_the_candidates_rows_are_kept_in_proportion_to_their_errors(multiplie
         assert sample.weights.numpy() == pytest.approx(errors[candidates].mean() / errors[kept], rel=1e-5)
         assert torch.equal(sample.weights, sample.actor_weights)
     assert chisquare(found, expected).pvalue > 1e-4
-    assert set(known.asked) == {(int(multiplier * size), frozenset({"mean_error", "target"}))}
+    assert set(known.calls) == {(int(multiplier * size), frozenset({"mean_error", "target"}))}
 
 
 def test_weighted_means_are_those_of_all_rows():
@@ -67,33 +67,33 @@ def test_weighted_means_are_those_of_all_rows():
     assert total == pytest.approx(float(values.mean()), rel=0.05)
 
 
-def test_with_one_candidate_per_row_it_is_uniform_with_weight_1():
+def test_one_candidate_per_row_is_uniform_replay():
     buffer, known = buffer_of(1.0)
     uniform = Uniform(capacity=ROWS, seed=0)
     uniform.add(buffer.storage[torch.arange(ROWS)].replace(discounts=None))
     for _ in range(3):
         same_sample(buffer.sample(16), uniform.sample(16))
-    assert known.asked == [] and (buffer.sample(16).weights == 1).all()
+    assert known.calls == [] and (buffer.sample(16).weights == 1).all()
 
 
-def test_targets_of_the_candidates_are_the_rows_of_the_batch():
+def test_targets_are_those_of_the_drawn_rows():
     buffer, _ = buffer_of()
     sample = buffer.sample(16)
     torch.testing.assert_close(sample.targets, 7.0 * sample.transitions.rewards)
-    blending = ReplayBuffer(ROWS, LargeBatch(score=Known()), KNN(k=3), Mixup(Beta(0.75)), seed=0)
+    blending = ReplayBuffer(ROWS, LargeBatch(score=RewardScore()), KNN(k=3), Mixup(Beta(0.75)), seed=0)
     blending.add(buffer.storage[torch.arange(ROWS)].replace(discounts=None))
-    assert blending.sample(16).targets is None, "they are those of the anchors, not of the blends"
+    assert blending.sample(16).targets is None, "targets of anchors are not those of blends"
 
 
-def test_equal_errors_weigh_1_and_none_at_all_too():
+def test_equal_errors_and_zero_errors_give_weights_of_1():
     for reward in (3.0, 0.0):
-        buffer = LaBER(capacity=ROWS, score=Known(), seed=0)
+        buffer = LaBER(capacity=ROWS, score=RewardScore(), seed=0)
         rows = make(ROWS)
         buffer.add(rows.replace(rewards=torch.full_like(rows.rewards, reward)))
         torch.testing.assert_close(buffer.sample(16).weights, torch.ones(16))
 
 
-def test_candidates_are_read_as_the_buffer_reads_rows():
+def test_candidates_are_read_with_the_view_of_the_buffer():
     steps, seen = 3, []
     buffer, _ = buffer_of(n_step=steps)
     buffer.connect(Context(score=lambda rows, names: seen.append(rows) or {"mean_error": rows.rewards.abs()}))
@@ -101,23 +101,21 @@ def test_candidates_are_read_as_the_buffer_reads_rows():
     assert seen[0].discounts.min() < 0.99**2
 
 
-def test_an_algorithm_replaces_the_score_and_nobody_else_does():
+def test_connecting_an_algorithm_replaces_the_score():
     buffer, known = buffer_of()
     buffer.connect(Context())
     buffer.sample(4)
-    assert known.asked
-    other = Known()
+    assert known.calls
+    other = RewardScore()
     buffer.connect(Context(score=other))
     buffer.sample(4)
-    assert other.asked and len(known.asked) == 1
+    assert other.calls and len(known.calls) == 1
 
 
-def test_without_a_score_it_says_what_it_needs():
+def test_a_missing_score_is_an_error():
     buffer = LaBER(capacity=ROWS, seed=0)
     buffer.add(make(ROWS))
-    with pytest.raises(ValueError, match="nobody scores rows; expected an algorithm that is connected"):
+    with pytest.raises(ValueError, match="there is no score function; expected a connected algorithm"):
         buffer.sample(4)
     with pytest.raises(ValueError, match="LaBER needs score of the algorithm; RLlib's DQN has none; expected our SAC"):
         buffer.check_offers(frozenset(), "RLlib's DQN")
-    with pytest.raises(ValueError, match="multiplier is 0.5; expected a number of 1 or more"):
-        LargeBatch(0.5)

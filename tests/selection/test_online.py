@@ -7,22 +7,21 @@ import pytest
 import torch
 from builders import identical, make, same_sample
 
-from interreplay.selection import Combined, Elite, Prioritized
+from interreplay.selection import Prioritized
 from replay_buffers import CER, PER, Online, Uniform
 
 
-@pytest.mark.parametrize("rows", [5, 8, 9, 20])
-def test_online_gives_the_newest_rows_newest_first(rows):
-    given = make(rows)
-    buffer = Online(capacity=8, seed=0)
-    for row in range(rows):
-        buffer.add(given[row : row + 1])
-    sample = buffer.sample(4)
-    assert torch.equal(sample.transitions.obs, given.obs.flip(0)[:4])
-    assert torch.equal(sample.probabilities, torch.full((4,), 0.25)) and (sample.weights == 1).all()
+def test_online_returns_the_newest_rows_first():
+    for rows in (5, 8, 9, 20):
+        given, buffer = make(rows), Online(capacity=8, seed=0)
+        for row in range(rows):
+            buffer.add(given[row : row + 1])
+        sample = buffer.sample(4)
+        assert torch.equal(sample.transitions.obs, given.obs.flip(0)[:4])
+        assert torch.equal(sample.probabilities, torch.full((4,), 0.25)) and (sample.weights == 1).all()
 
 
-def test_online_repeats_what_is_there():
+def test_online_repeats_rows_until_the_batch_is_full():
     buffer = Online(capacity=8)
     buffer.add(make(3))
     sample = buffer.sample(7)
@@ -32,7 +31,7 @@ def test_online_repeats_what_is_there():
 
 
 @pytest.mark.parametrize("selector", [None, Prioritized()], ids=["uniform", "prioritized"])
-def test_cer_always_holds_the_newest(selector):
+def test_cer_always_contains_the_newest_row(selector):
     buffer, given = CER(capacity=50, selector=selector, seed=0), make(130)
     for row in range(130):
         (newest,) = buffer.add(given[row : row + 1])
@@ -42,7 +41,7 @@ def test_cer_always_holds_the_newest(selector):
     assert buffer.sample(1).slots.tolist() == [int(newest)] and buffer.sample(1).probabilities == 1
 
 
-def test_the_rest_of_cer_is_the_inner_selection():
+def test_other_rows_of_cer_are_drawn_by_the_inner_selector():
     given = make(80)
     for inner, recipe in ((None, Uniform), (Prioritized(), PER)):
         plain, combined = recipe(capacity=50, seed=1), CER(capacity=50, selector=inner, seed=1)
@@ -63,7 +62,7 @@ def test_probabilities_of_combined_prioritized_rows():
     assert torch.allclose(sample.weights, weights / weights.max())
 
 
-def test_combined_hands_on_errors_schedules_and_states():
+def test_combined_forwards_errors_schedules_and_states():
     one, other = (CER(capacity=20, selector=Prioritized(), seed=0) for _ in range(2))
     one.add(make(20))
     one.update(one.sample(10), np.arange(10.0))
@@ -71,8 +70,3 @@ def test_combined_hands_on_errors_schedules_and_states():
     assert one.selector.inner.current_beta == pytest.approx(0.7)
     other.load_state_dict(one.state_dict())
     same_sample(one.sample(10), other.sample(10))
-
-
-def test_combined_refuses_a_selector_whose_probabilities_are_unknown():
-    with pytest.raises(ValueError, match="the inner selector is Elite"):
-        Combined(Elite())

@@ -1,4 +1,4 @@
-"""The sum tree against a plain array."""
+"""The sum tree compared with a plain array."""
 
 from __future__ import annotations
 
@@ -17,50 +17,46 @@ def shares(n: int, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy((np.arange(n) + np.random.default_rng(seed).random(n)) / n)
 
 
-@pytest.fixture(params=[1, 300, 8192], ids=lambda top: f"top {top}")
+@pytest.fixture(params=[1, 300, 8192], ids=lambda top: f"top {top}", autouse=True)
 def _top(request, monkeypatch):
-    """Trees of many levels also with few leaves."""
+    """Trees with many levels even for few leaves."""
     monkeypatch.setattr(sum_tree, "TOP", request.param)
 
 
-@pytest.mark.usefixtures("_top")
-@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 255, 256, 257, 5000])
-def test_naive_tree(size):
-    rng, tree, naive = np.random.default_rng(size), SumTree(size, CPU), np.zeros(size)
-    for step in range(30):
-        index = rng.choice(size, rng.integers(1, min(size, 40) + 1), replace=False)
-        values = rng.random(len(index)) * rng.choice([1e-3, 1.0, 1e3])
-        values[rng.random(len(index)) < 0.2] = 0.0
-        values[0] = 1.0
-        naive[index] = values
-        tree.set(torch.from_numpy(index), torch.from_numpy(values))
-        assert np.array_equal(tree.leaves.numpy(), naive)
-        assert float(tree.total()) == pytest.approx(naive.sum(), rel=1e-12)
-        found, probabilities = tree.find(shares(64, step))
-        expected = np.searchsorted(naive.cumsum(), shares(64, step).numpy() * naive.sum(), side="right")
-        # rounding may move a draw that falls on the border of two leaves
-        assert (found.numpy() == expected).mean() > 0.95
-        assert (naive[found.numpy()] > 0).all()
-        assert probabilities.numpy() == pytest.approx(naive[found.numpy()] / naive.sum(), rel=1e-12)
+def test_leaves_sums_and_draws_equal_those_of_a_plain_array():
+    for size in (1, 2, 15, 16, 17, 255, 256, 257, 5000):
+        rng, tree, naive = np.random.default_rng(size), SumTree(size, CPU), np.zeros(size)
+        for step in range(20):
+            index = rng.choice(size, rng.integers(1, min(size, 40) + 1), replace=False)
+            values = rng.random(len(index)) * rng.choice([1e-3, 1.0, 1e3])
+            values[rng.random(len(index)) < 0.2] = 0.0
+            values[0] = 1.0
+            naive[index] = values
+            tree.set(torch.from_numpy(index), torch.from_numpy(values))
+            assert np.array_equal(tree.leaves.numpy(), naive)
+            assert float(tree.total()) == pytest.approx(naive.sum(), rel=1e-12)
+            found, probabilities = tree.find(shares(64, step))
+            expected = np.searchsorted(naive.cumsum(), shares(64, step).numpy() * naive.sum(), side="right")
+            # rounding may move a draw at the border of two leaves
+            assert (found.numpy() == expected).mean() > 0.95
+            assert (naive[found.numpy()] > 0).all()
+            assert probabilities.numpy() == pytest.approx(naive[found.numpy()] / naive.sum(), rel=1e-12)
 
 
-@pytest.mark.usefixtures("_top")
-def test_every_leaf_is_found_from_the_middle_of_its_share():
+def test_each_leaf_is_found_from_the_middle_of_its_share():
     tree, values = SumTree(1000, CPU), np.random.default_rng(0).random(1000)
     tree.set(torch.arange(1000), torch.from_numpy(values))
     middle = (values.cumsum() - values / 2) / values.sum()
     assert tree.find(torch.from_numpy(middle))[0].tolist() == list(range(1000))
 
 
-@pytest.mark.usefixtures("_top")
-def test_a_draw_on_a_border_belongs_to_the_leaf_that_begins_there():
+def test_a_draw_on_a_border_belongs_to_the_next_leaf():
     tree = SumTree(1024, CPU)
     tree.set(torch.arange(1024), (torch.arange(1024) % 2 == 0).double())  # every other leaf is zero
     borders = torch.arange(512, dtype=torch.float64) / 512
     assert tree.find(borders)[0].tolist() == list(range(0, 1024, 2))
 
 
-@pytest.mark.usefixtures("_top")
 def test_leaves_of_zero_are_never_found():
     tree = SumTree(1000, CPU)
     tree.set(torch.tensor([3, 500, 997]), torch.tensor([1e-9, 1.0, 1e-9]))
@@ -70,7 +66,7 @@ def test_leaves_of_zero_are_never_found():
     assert set(tree.find(edges)[0].tolist()) == {997}
 
 
-def test_frequencies():
+def test_draws_are_as_frequent_as_their_leaves():
     tree, values = SumTree(200, CPU), np.random.default_rng(0).random(200)
     tree.set(torch.arange(200), torch.from_numpy(values))
     draws = torch.from_numpy(np.random.default_rng(1).random(200_000))
@@ -78,21 +74,19 @@ def test_frequencies():
     assert chisquare(counts, values / values.sum() * 200_000).pvalue > 1e-4
 
 
-@pytest.mark.usefixtures("_top")
 def test_sums_do_not_drift():
     tree, rng = SumTree(3000, CPU), np.random.default_rng(0)
-    for _ in range(2000):
+    for _ in range(1000):
         tree.set(torch.from_numpy(rng.integers(0, 3000, 1)), torch.from_numpy(rng.random(1) * 1e6))
     tree.set(torch.arange(3000), torch.full((3000,), 1e-3, dtype=torch.float64))
     assert float(tree.total()) == pytest.approx(3.0, rel=1e-12)
 
 
-def test_bytes():
+def test_memory():
     for size in (1, 100, 10_000, 200_000):
         assert SumTree.nbytes(size) == sum(level.numel() * 8 for level in SumTree(size, CPU).levels)
 
 
 def test_keep_last():
-    index = torch.tensor([4, 2, 4, 9, 2, 2])
-    assert keep_last(index).tolist() == [5, 2, 3]
+    assert keep_last(torch.tensor([4, 2, 4, 9, 2, 2])).tolist() == [5, 2, 3]
     assert keep_last(torch.tensor([], dtype=torch.int64)).tolist() == []

@@ -66,7 +66,7 @@ def test_defaults_of_the_original(keys, selector, kept, distance):
     if selector is Elite:
         assert replay.selector.strategy == 3
     if selector is Attentive:
-        assert replay.selector._how_far.distance.kind == "kl"
+        assert replay.selector.distance_fn.distance.kind == "kl"
     if kept is insertion.Elite:
         assert replay.store.insertion.candidates == 20
 
@@ -75,7 +75,7 @@ def test_cosine_is_read_and_gaussians_are_compared_as_such():
     entries = read([QUEUE, CUSTOM | {"dist_function": "cos_dist", "sample_strategy": "elite_sampling"}])
     assert make_mix(entries).sources["elite"].distance.kind == "cosine"
     ours = [{"type": "queue", "share": 0.5}, {"type": "attentive", "share": 0.5}]
-    assert make_mix(ours, gaussian=True).sources["attentive"].selector._how_far.distance.gaussian
+    assert make_mix(ours, gaussian=True).sources["attentive"].selector.distance_fn.distance.gaussian
 
 
 def test_our_settings():
@@ -97,9 +97,12 @@ def test_our_settings():
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ("[{'type': 'queue', ", "replay_parameters is no JSON and no Python literal: \"[{'type': 'queue',\"; expected"),
-        ("", "replay_parameters is no JSON and no Python literal: ''"),
-        ("[" * 100_000, "replay_parameters is no JSON and no Python literal"),
+        (
+            "[{'type': 'queue', ",
+            "replay_parameters is not JSON and not a Python literal: \"[{'type': 'queue',\"; expected",
+        ),
+        ("", "replay_parameters is not JSON and not a Python literal: ''"),
+        ("[" * 100_000, "replay_parameters is not JSON and not a Python literal"),
         ("{}", "replay_parameters is '{}'; expected a list of sources such as"),
         ([], "replay_parameters is '[]'; expected a list of sources such as"),
         ([QUEUE, 3], "source 2 of replay_parameters is '3'; expected a mapping such as"),

@@ -11,7 +11,7 @@ import torch
 from interreplay.selection import Attentive, Elite
 from interreplay.selection.distance import kl_categorical
 from interreplay.selection.elite import pick
-from interreplay.unrolls.distances import ToNewest, UnrollDistance, as_stored
+from interreplay.unrolls.distances import DistanceToNewest, UnrollDistance, stored_distances
 from interreplay.unrolls.replay import UnrollReplay
 from interreplay.unrolls.storage.store import UnrollStore
 from tests.unrolls.unroll_builders import unrolls
@@ -85,7 +85,7 @@ def test_attentive_compares_with_the_newest_step():
     store, _ = filled()
     everything = torch.arange(30)
     stored = store[everything]
-    found = ToNewest(UnrollDistance("ln", 1))(store, everything)
+    found = DistanceToNewest(UnrollDistance("ln", 1))(store, everything)
     newest = stored.policy[-1, -1]
     for slot in range(30):
         live = stored.live[:, slot]
@@ -100,7 +100,7 @@ def test_attentive_compares_features_of_observations(obs):
     def features(observation):
         return (observation["a"] if isinstance(observation, dict) else observation) * 2
 
-    found = ToNewest(UnrollDistance("ln", 1), features)(store, everything)
+    found = DistanceToNewest(UnrollDistance("ln", 1), features)(store, everything)
     stored = store[everything]
     seen = 2 * (stored.obs["a"] if isinstance(obs, dict) else stored.obs)[:-1]
     newest = seen[-1, -1]
@@ -111,8 +111,8 @@ def test_attentive_compares_features_of_observations(obs):
 
 def test_attentive_draws_the_nearest_of_its_candidates():
     store, rng = filled()
-    how_far = ToNewest(UnrollDistance("kl"))
-    replay = UnrollReplay(store, Attentive(4.0, how_far=how_far))
+    how_far = DistanceToNewest(UnrollDistance("kl"))
+    replay = UnrollReplay(store, Attentive(4.0, distance_fn=how_far))
     candidates = torch.from_numpy(np.random.default_rng(7).integers(0, 30, 20))
     drawn = replay.draw(5, np.random.default_rng(7))
     far = how_far(store, candidates)
@@ -139,10 +139,10 @@ def naive_pick(candidates: list[int], far: np.ndarray, replays: np.ndarray, size
 @pytest.mark.parametrize("strategy", [1, 2, 3, 4])
 def test_elite_draws_by_stored_distances_with_fewer_than_asked_for_too(strategy, stored):
     store = UnrollStore(40)
-    replay = UnrollReplay(store, Elite(6.0, strategy=strategy, how_far=as_stored), UnrollDistance())
+    replay = UnrollReplay(store, Elite(6.0, strategy=strategy, distance_fn=stored_distances), UnrollDistance())
     rng = np.random.default_rng(0)
     replay.add(unrolls(stored, outputs=F), rng)
-    store.notes.measured(np.arange(stored), rng.random(stored).astype(np.float32), 0)
+    store.notes.record_distances(np.arange(stored), rng.random(stored).astype(np.float32), 0)
     for number in range(6):
         replays, candidates = store.notes.replays.copy(), np.random.default_rng(number).integers(0, stored, 48).tolist()
         far = store.distances(slice(None))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from interreplay.selection import Attentive, Combined, Elite, Online, Prioritized, Uniform
-from interreplay.unrolls.distances import ToNewest, UnrollDistance, as_stored
+from interreplay.unrolls.distances import DistanceToNewest, UnrollDistance, stored_distances
 from interreplay.unrolls.replay import UnrollReplay
 from interreplay.unrolls.storage import insertion
 from interreplay.unrolls.storage.store import UnrollStore
@@ -25,8 +25,8 @@ def make(kind: str, capacity: int = 12) -> UnrollReplay:
         "uniform": Uniform,
         "elite insertion": Uniform,
         "prioritized": Prioritized,
-        "elite": lambda: Elite(how_far=as_stored),
-        "attentive": lambda: Attentive(how_far=ToNewest(UnrollDistance())),
+        "elite": lambda: Elite(distance_fn=stored_distances),
+        "attentive": lambda: Attentive(distance_fn=DistanceToNewest(UnrollDistance())),
     }
     measures = kind in ("elite", "elite insertion")
     return UnrollReplay(store, selectors[kind](), UnrollDistance() if measures else None, refresh=2 if measures else 0)
@@ -72,7 +72,7 @@ def test_an_update_brings_the_distances_of_what_was_drawn(kind):
     far = dict.fromkeys(range(12), 0.0) | dict(zip(drawn.slots.tolist(), expected.tolist(), strict=True))
     assert replay.store.notes.distance.tolist() == [far[slot] for slot in range(12)]
     dated = [int(slot in drawn.slots) for slot in range(12)]
-    assert replay.store.notes.seen_at.tolist() == dated
+    assert replay.store.notes.measured_at.tolist() == dated
     numbers = replay.statistics()
     # The others are taken to have grown, in this one draw, as the drawn ones did.
     others = (12 - sum(dated)) * float(expected.mean())

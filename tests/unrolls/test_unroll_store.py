@@ -98,7 +98,7 @@ def test_elite_insertion_evicts_the_furthest_of_its_candidates():
     store, draws, again = UnrollStore(12, insertion.Elite(4)), rng(3), rng(3)
     store.add(unrolls(12), draws)
     far = rng(4).random(12).astype(np.float32)
-    store.notes.measured(np.arange(12), far, 0)
+    store.notes.record_distances(np.arange(12), far, 0)
     slots = store.add(unrolls(3, first=12), draws)
     expected = []
     for drawn in again.integers(0, 12, (3, 4)).tolist():
@@ -111,7 +111,7 @@ def test_elite_insertion_evicts_the_furthest_of_its_candidates():
 def test_elite_insertion_of_many_candidates_keeps_the_nearest():
     store, draws = UnrollStore(40, insertion.Elite(2_000)), rng()
     store.add(unrolls(40), draws)
-    store.notes.measured(np.arange(40), np.arange(40, dtype=np.float32), 0)
+    store.notes.record_distances(np.arange(40), np.arange(40, dtype=np.float32), 0)
     store.add(unrolls(10, first=40), draws)
     assert set(versions(store)) == set(range(30)) | set(range(40, 50))
 
@@ -120,11 +120,11 @@ def test_what_is_known_of_a_slot_begins_anew_with_its_unroll():
     store = UnrollStore(3)
     store.add(unrolls(3), rng())
     store.clock = 5
-    store.notes.measured(np.arange(3), np.ones(3, np.float32), 5)
+    store.notes.record_distances(np.arange(3), np.ones(3, np.float32), 5)
     store.notes.replays[:] = 2
     store.add(unrolls(1, first=3), rng())
     assert store.notes.distance.tolist() == [0, 1, 1] and store.notes.replays.tolist() == [0, 2, 2]
-    assert store.notes.seen_at.tolist() == [5, 5, 5] and store.notes.write.tolist() == [3, 1, 2]
+    assert store.notes.measured_at.tolist() == [5, 5, 5] and store.notes.write.tolist() == [3, 1, 2]
 
 
 def test_distances_grow_while_nobody_looks():
@@ -135,9 +135,9 @@ def test_distances_grow_while_nobody_looks():
     for clock in range(1, 40):
         store.clock = clock
         seen = draws.choice(50, 5, replace=False)
-        store.notes.measured(seen, np.full(5, 0.5 * clock, np.float32), clock)
+        store.notes.record_distances(seen, np.full(5, 0.5 * clock, np.float32), clock)
     assert np.allclose(store.distances(np.arange(50)), 0.5 * 39) and store.notes.growth == pytest.approx(0.5)
-    store.notes.measured(np.arange(50), np.zeros(50, np.float32), 40)
+    store.notes.record_distances(np.arange(50), np.zeros(50, np.float32), 40)
     assert store.notes.growth == 0 and (store.distances(slice(None)) == 0).all()  # what shrinks does not go below 0
 
 
@@ -175,7 +175,7 @@ def test_a_loaded_state_continues_bit_for_bit(make, before):
     for start in range(0, before, 4):
         one.add(unrolls(4, first=start, seed=start, obs={"a": (3,), "b": (2,)}, state={"h": (2,)}), draws)
     one.clock = 9
-    one.notes.measured(np.arange(len(one)), rng(5).random(len(one)), 9)
+    one.notes.record_distances(np.arange(len(one)), rng(5).random(len(one)), 9)
     state = one.state_dict()
     two, draws_two = UnrollStore(8, make()), copy.deepcopy(draws)
     more = unrolls(4, first=90, seed=90, obs={"a": (3,), "b": (2,)}, state={"h": (2,)})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.unrolls.unrolls import Unrolls, cat, of_columns
+from interreplay.unrolls.unrolls import Unrolls, cat, from_columns
 from tests.unrolls.unroll_builders import same, unrolls
 
 DICT = {"state": (3,), "goal": (2,)}
@@ -52,7 +52,7 @@ def test_taken_apart_and_put_together_again(obs):
     whole = unrolls(5, obs=obs, state={"h": (2,), "c": (2,)})
     assert same(cat([whole[0], whole[1:3], whole[torch.tensor([3, 4])]]), whole)
     assert same(cat([whole[torch.arange(5) < 2], whole[-3:]]), whole)
-    assert same(of_columns(whole.columns()), whole)
+    assert same(from_columns(whole.columns()), whole)
     assert whole[-1].version.tolist() == [4] and whole[2].state["h"].shape == (1, 2)
     assert all(column.is_contiguous() for column in cat([whole[::2]]).columns().values())
 

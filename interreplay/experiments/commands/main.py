@@ -21,7 +21,7 @@ COMMANDS = {
     "smoketest": ("interreplay.experiments.commands.smoketest", "is this installation sound?"),
 }
 """Modules with a function ``main(argv)`` that returns an exit code, and what they are for."""
-NEEDS = {"report": ("matplotlib", "pandas", "plotly")}
+NEEDS = {"report": ("matplotlib", "pandas")}
 """What commands need that is not always installed, here the extra ``analysis``; it is looked for, not imported."""
 OLD_NAMES = {"cluster": "study"}
 """Commands by names that they had, which go on working; nothing lists them."""

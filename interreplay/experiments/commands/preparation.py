@@ -19,8 +19,7 @@ from interreplay.experiments.flags.part_flags import readable, short
 from interreplay.experiments.flags.presets import shown
 from interreplay.experiments.flags.replay_flags import replay_arguments
 from interreplay.experiments.flags.training_flags import preset_told, settings_for, settings_resumed
-from interreplay.experiments.process.machine import free_memory
-from interreplay.experiments.process.processors import check_device, check_workers, chosen_device, own_gpus
+from interreplay.experiments.process.machine import check_device, check_workers, chosen_device, free_memory, own_gpus
 from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of, check_actions
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.losses import check_loss, chosen_losses

@@ -22,7 +22,7 @@ from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser,
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import settings_for
-from interreplay.experiments.process.processors import chosen_device, own_gpus
+from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
 from interreplay.experiments.studies import inputs_file, results_table, study_file
 from interreplay.experiments.studies.entries import as_seeds

@@ -14,7 +14,7 @@ from interreplay.experiments.commands.preparation import check_memory, check_net
 from interreplay.experiments.flags.environment_flags import environment_of
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import settings_for
-from interreplay.experiments.process.processors import (
+from interreplay.experiments.process.machine import (
     check_device,
     check_room,
     check_workers,

@@ -1,1 +1,1 @@
-"""A trained policy acts: returns, videos, datasets."""
+"""Play trained policies: returns, videos, datasets."""

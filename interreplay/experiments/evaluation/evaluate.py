@@ -1,4 +1,4 @@
-"""What `interreplay evaluate`, `enjoy.py` and `rllib evaluate` do: episodes of a trained policy, one by one."""
+"""Implementation of `interreplay evaluate`, `enjoy.py` and `rllib evaluate`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import count
 from interreplay.experiments.evaluation.play import Episode, PlaybackOptions, watch
 from interreplay.experiments.evaluation.video import check_video
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
+from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs.checkpoints.best import best_of, read
@@ -16,36 +17,41 @@ from interreplay.runs.checkpoints.search import find
 
 
 def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
-    """Play episodes, a line each, and a last line of means and of what was written.
+    """Play episodes and report each of them, then their means and the files written.
 
     Args:
-        given: Flags as `add_evaluate_flags` has them.
-        say: Told the lines.
+        given: Flags of `add_evaluate_flags`.
+        say: Prints a line.
     """
     if given.video:
         check_video(given.video)
-    found = [best_of(given.checkpoint)] if given.best else find(given.checkpoint)
     if given.best:
-        say(f"{found[0]}, {read(found[0])}")
-    elif found != [given.checkpoint.absolute()]:
-        say(f"{found[0]}, the newest of {len(found)} checkpoint{'s' * (len(found) > 1)}")
+        checkpoint = best_of(given.checkpoint)
+        say(f"{checkpoint}, {read(checkpoint)}")
+    else:
+        found = find(given.checkpoint)
+        checkpoint = found[0]
+        if found != [given.checkpoint.absolute()]:
+            say(f"{checkpoint}, the newest of {counted(len(found), 'checkpoint')}")
     start_ray(1)
     numbers = count(1)
 
     def report(episode: Episode) -> None:
-        success = "" if episode.success is None else f", {'success' if episode.success else 'no success'}"
+        success = {None: "", True: ", success", False: ", no success"}[episode.success]
         say(f"episode {next(numbers)}: return {shown(episode.ret)} in {episode.length} steps{success}")
 
-    episodes = given.episodes or (None if given.steps else EPISODES)
-    wanted = PlaybackOptions(
-        given.run,
-        given.steps,
-        episodes,
-        given.seed,
-        given.video,
-        given.render,
-        given.record_data,
-        given.trust_checkpoint,
-        given.video_episodes or VIDEO_EPISODES,
+    episodes = given.episodes
+    if episodes is None and given.steps is None:
+        episodes = EPISODES
+    options = PlaybackOptions(
+        run=given.run,
+        steps=given.steps,
+        episodes=episodes,
+        seed=given.seed,
+        video=given.video,
+        window=given.render,
+        dataset=given.record_data,
+        trusted=given.trust_checkpoint,
+        video_episodes=given.video_episodes or VIDEO_EPISODES,
     )
-    say(watch(found[0], wanted, report).summary())
+    say(watch(checkpoint, options, report).summary())

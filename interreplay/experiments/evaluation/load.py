@@ -1,47 +1,52 @@
-"""Load the algorithm of a checkpoint, ours or RLlib's, to act with it."""
+"""Load the algorithm of a checkpoint, one of this package or of RLlib, to act with it."""
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import sys
 from pathlib import Path
 
+import gymnasium as gym
+from gymnasium.envs.registration import find_highest_version, parse_env_id
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.tune.registry import ENV_CREATOR, _global_registry
 
+from interreplay.environments import registration
+from interreplay.environments.current_folder import search_here
 from interreplay.environments.wrapped import own_name
-from interreplay.errors import CheckpointError, UsageError
-from interreplay.experiments.evaluation.environment import check_environment
-from interreplay.rllib.checkpoints.files import config_of
+from interreplay.errors import CheckpointError, UsageError, exits_as_errors
+from interreplay.rllib.checkpoints.algorithm import config_of
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA
 
 CONSTRUCTOR = "class_and_ctor_args.pkl"
-"""Where RLlib's own algorithms store their configuration."""
+"""File in which RLlib's own algorithms store their configuration."""
 
 
 def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
-    """Return the configuration that a checkpoint was made with.
+    """Return the configuration stored in a checkpoint.
 
     Args:
         folder: The checkpoint.
-        trusted: Whether loading it may execute code, as loading the pickles of RLlib's own algorithms can.
+        trusted: Whether loading may execute code, as it does for the pickles of RLlib's own algorithms.
 
     Raises:
-        CheckpointError: It cannot be read, or requires `trusted`.
-        UsageError: Its environment cannot be imported here, or is unknown.
+        CheckpointError: The checkpoint cannot be read, or requires `trusted`.
+        UsageError: The environment is unknown or cannot be imported here.
     """
-    config = config_of(state_files.resolve(folder, trusted), trusted) if _is_ours(folder) else _pickled(folder, trusted)
+    # Checkpoints of earlier versions of this package have a manifest only; reading them reports that.
+    if (folder / CHECKPOINT).exists() or (folder / state_files.MANIFEST).exists():
+        config = config_of(state_files.resolve(folder, trusted), trusted)
+    else:
+        config = _pickled_config(folder, trusted)
     if isinstance(config.env, str):
         check_environment(own_name(config.env, config.env_config), trusted)
     return config
 
 
-def _is_ours(folder: Path) -> bool:
-    """Return whether a checkpoint is of our algorithms; old ones, which are no longer read, included."""
-    return (folder / CHECKPOINT).exists() or (folder / state_files.MANIFEST).exists()
-
-
-def _pickled(folder: Path, trusted: bool) -> AlgorithmConfig:
+def _pickled_config(folder: Path, trusted: bool) -> AlgorithmConfig:
     """Return the configuration in a checkpoint of RLlib's own algorithms."""
     if not (folder / METADATA).exists():
         raise CheckpointError(f"the checkpoint {folder} cannot be read: {METADATA} is missing")
@@ -74,7 +79,7 @@ def built(config: AlgorithmConfig) -> Algorithm:
 
 
 def restore(algorithm: Algorithm, folder: Path) -> None:
-    """Load a checkpoint of ours or RLlib's.
+    """Load a checkpoint into an algorithm.
 
     Raises:
         CheckpointError: It cannot be read, or does not fit.
@@ -83,6 +88,61 @@ def restore(algorithm: Algorithm, folder: Path) -> None:
         algorithm.restore_from_path(str(folder))
     except CheckpointError:
         raise
-    except Exception as error:  # a file is missing, or an array has another shape than here
+    except Exception as error:  # a file is missing, or an array has another shape
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise CheckpointError(f"the checkpoint {folder} cannot be loaded: {reason}") from error
+
+
+def check_environment(name: str, trusted: bool = False) -> None:
+    """Check that the environment of a checkpoint is registered here, and import its module.
+
+    Args:
+        name: Id in the checkpoint, such as ``module:Env-v0``.
+        trusted: Whether an id that Gymnasium does not know is accepted; RLlib imports it as a class.
+
+    Raises:
+        UsageError: The id is unknown, or its module cannot be imported.
+    """
+    if _global_registry.contains(ENV_CREATOR, name):
+        return
+    module, _, bare = name.rpartition(":")
+    if module:
+        _import_module(module, name)
+    missing = registration.register(name)
+    if missing:
+        raise UsageError(f"the checkpoint's environment {name!r} needs: pip install 'interreplay[{missing}]'")
+    if not trusted and not _is_registered(bare):
+        raise UsageError(
+            f"the checkpoint's environment {name!r} is not registered with Gymnasium here; expected a registered id, "
+            "or module:Env-v0 with a module that registers it"
+        )
+
+
+def _import_module(module: str, name: str) -> None:
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise UsageError(
+            f"the checkpoint's environment {name!r} names a module of the standard library; expected another module"
+        )
+    search_here()
+    try:
+        with exits_as_errors():
+            importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the checkpoint's environment {name!r} cannot be imported: no module named {error.name!r}; put its "
+            "folder on PYTHONPATH"
+        ) from None
+    except Exception as error:  # code of the user
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"the checkpoint's environment {name!r} cannot be imported: {reason}") from None
+
+
+def _is_registered(env: str) -> bool:
+    """Return whether Gymnasium knows an id; an id without a version matches any version."""
+    if env in gym.registry:
+        return True
+    try:
+        namespace, name, version = parse_env_id(env)
+    except gym.error.Error:
+        return False
+    return version is None and find_highest_version(namespace, name) is not None

@@ -1,4 +1,4 @@
-"""Let a trained policy act: episodes without exploring from a checkpoint, and a video of them."""
+"""Play episodes of a trained policy without exploration, and record them as a video or a dataset."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import UsageError
+from interreplay.experience.offline_data.minari_episodes import check_new
 from interreplay.experiments.evaluation.load import built, restore, saved_config
 from interreplay.experiments.evaluation.minari_dataset import Recorder
-from interreplay.experiments.evaluation.video import Camera, VideoFile, check_drawing
+from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering
+from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.runs.checkpoints.search import find
@@ -21,7 +23,7 @@ from interreplay.runs.checkpoints.search import find
 
 @dataclass(frozen=True)
 class Episode:
-    """A finished episode: sum of rewards, number of steps, and success where the environment tells it."""
+    """A finished episode: sum of rewards, number of steps, and success if the environment reports it."""
 
     ret: float
     length: int
@@ -30,36 +32,43 @@ class Episode:
 
 @dataclass(frozen=True)
 class PlaybackResult:
-    """What was seen, and what was written of it: a video, a dataset, "" for neither."""
+    """Played episodes, and summaries of the video and the dataset written; "" for none."""
 
     episodes: list[Episode]
     video: str = ""
     dataset: str = ""
 
     def summary(self) -> str:
-        """Return a line: mean and standard deviation of returns and lengths, success rate."""
+        """Return a line: mean and standard deviation of returns and lengths, success rate, files written."""
         returns = np.array([episode.ret for episode in self.episodes])
         lengths = np.array([episode.length for episode in self.episodes])
-        told = [episode.success for episode in self.episodes if episode.success is not None]
-        success = f", success rate {np.mean(told):.2f}" if told else ""
-        written = "".join(f"; {kind}: {what}" for kind, what in vars(self).items() if kind != "episodes" and what)
-        count = f"{len(returns)} episode{'s' * (len(returns) > 1)}"
-        reached = f"return {shown(returns.mean())} ± {shown(returns.std())}"
-        return f"{count}: {reached}, length {lengths.mean():.0f} ± {lengths.std():.0f} steps{success}{written}"
+        successes = [episode.success for episode in self.episodes if episode.success is not None]
+        line = (
+            f"{counted(len(returns), 'episode')}: "
+            f"return {shown(returns.mean())} ± {shown(returns.std())}, "
+            f"length {lengths.mean():.0f} ± {lengths.std():.0f} steps"
+        )
+        if successes:
+            line += f", success rate {np.mean(successes):.2f}"
+        if self.video:
+            line += f"; video: {self.video}"
+        if self.dataset:
+            line += f"; dataset: {self.dataset}"
+        return line
 
 
 @dataclass(frozen=True)
 class PlaybackOptions:
-    """What to look at.
+    """What to play and what to record.
 
     Attributes:
-        run: Name of the algorithm that made the checkpoint; checked when given.
-        steps: Begin episodes until so many steps are done.
-        episodes: Episodes to play; the smaller one where both are given.
-        seed: Episode i begins from seed + i; by default from the checkpoint's random state.
+        run: Expected name of the algorithm in the checkpoint; None accepts any.
+        steps: Play whole episodes until this number of steps is reached.
+        episodes: Number of episodes to play. With `steps`, playing ends at whichever is reached first.
+        seed: Episode i is reset with seed + i; None uses the random state of the checkpoint.
         video: A .gif or .mp4 to write.
-        video_episodes: How many episodes it shows, the first ones.
-        window: Show it on the screen.
+        video_episodes: Number of episodes in the video, counted from the first.
+        window: Show the environment on the screen.
         dataset: Name of a Minari dataset to write.
         trusted: Whether loading the checkpoint may execute code; RLlib's own algorithms require it.
     """
@@ -75,74 +84,80 @@ class PlaybackOptions:
     video_episodes: int = 3
 
 
-def watch(checkpoint: Path, wanted: PlaybackOptions, on_episode: Callable[[Episode], object] = id) -> PlaybackResult:
-    """Return episodes of the policy in a checkpoint, acting at its mode.
+def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Episode], object] = id) -> PlaybackResult:
+    """Play episodes with the mode of the policy in a checkpoint.
 
     Args:
-        checkpoint: Of any algorithm, ours or RLlib's, or a folder that holds some: the newest of them.
-        wanted: What to look at.
-        on_episode: Told each episode when it is over.
+        checkpoint: A checkpoint of any algorithm, or a folder with checkpoints; the newest is played.
+        options: What to play and what to record.
+        on_episode: Called with each finished episode.
 
     Raises:
-        UsageError: When there is no checkpoint, it is of another algorithm, or something wanted cannot be made.
-        CheckpointError: When it cannot be read.
+        UsageError: No checkpoint is found, it is of another algorithm, or a video or dataset cannot be made.
+        CheckpointError: The checkpoint cannot be read.
     """
-    video = VideoFile(wanted.video, wanted.video_episodes) if wanted.video else None
-    recorder = Recorder(wanted.dataset) if wanted.dataset else None
+    video = VideoFile(options.video, options.video_episodes) if options.video else None
+    if options.dataset:
+        check_new(options.dataset)
     folder = find(checkpoint)[0]
-    config = saved_config(folder, wanted.trusted)
+    config = saved_config(folder, options.trusted)
     made_by = config.algo_class.__name__.removeprefix("Stock")
-    if wanted.run is not None and wanted.run.removesuffix("-stock") != made_by:
-        raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {wanted.run}; leave --run out")
-    algorithm = built(prepared(config, video, wanted.window))
-    found: list[Episode] = []
+    if options.run is not None and options.run.removesuffix("-stock") != made_by:
+        raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {options.run}; leave --run out")
+    algorithm = built(playback_config(config, video, options.window))
+    episodes: list[Episode] = []
+    dataset = ""
     try:
         restore(algorithm, folder)
-        for episode in _play(algorithm.env_runner, wanted):
-            found.append(_told(episode))
-            on_episode(found[-1])
+        if options.dataset:
+            environments = algorithm.env_runner.env.unwrapped.envs
+            recorder = Recorder(environments[0])
+            environments[0] = recorder
+        for played in _play(algorithm.env_runner, options):
+            infos = played.get_infos(-1) or {}
+            success = infos.get("is_success", infos.get("success"))
+            episode = Episode(
+                ret=float(played.get_return()),
+                length=len(played),
+                success=None if success is None else bool(success),
+            )
+            episodes.append(episode)
+            on_episode(episode)
             if video is not None:
                 video.end_episode()
-            if recorder is not None:
-                recorder.add(episode, algorithm.env_runner)
+        if options.dataset:
+            dataset = recorder.write(options.dataset, made_by)
     finally:
         algorithm.stop()
         if video is not None:
             video.close()
-    written = recorder.write(made_by) if recorder is not None else ""
-    return PlaybackResult(found, video.told() if video is not None else "", written)
+    filmed = video.summary() if video is not None else ""
+    return PlaybackResult(episodes, filmed, dataset)
 
 
-def _play(runner: Any, wanted: PlaybackOptions) -> Iterator[Any]:
-    """Yield finished episodes, as many as are wanted."""
-    count = steps = 0
-    while (wanted.episodes is None or count < wanted.episodes) and (wanted.steps is None or steps < wanted.steps):
-        _seed(runner, None if wanted.seed is None else wanted.seed + count)
+def _play(runner: Any, options: PlaybackOptions) -> Iterator[Any]:
+    """Yield finished episodes until the requested number of episodes or steps is reached."""
+    count = 0
+    steps = 0
+    while (options.episodes is None or count < options.episodes) and (options.steps is None or steps < options.steps):
+        seed = None if options.seed is None else options.seed + count
+        if not isinstance(runner, BatchEnvRunner):
+            # RLlib's runners reset with the seed of their configuration at every call; None keeps the random state.
+            runner._seed = seed
+            runner._needs_initial_reset = True
+        elif seed is not None:
+            runner.seed_next_reset(seed)
         (episode,) = runner.sample(num_episodes=1, explore=False)
-        count, steps = count + 1, steps + len(episode)
+        count += 1
+        steps += len(episode)
         yield episode
 
 
-def _seed(runner: Any, seed: int | None) -> None:
-    """Let the next episode begin from a seed, or from the random state that there is."""
-    if not isinstance(runner, BatchEnvRunner):
-        # RLlib's runners take the seed of their configuration for every call; None leaves the state alone.
-        runner._seed, runner._needs_initial_reset = seed, True
-    elif seed is not None:
-        runner.seed_next_reset(seed)
-
-
-def _told(episode: Any) -> Episode:
-    last = episode.get_infos(-1) or {}
-    success = last.get("is_success", last.get("success"))
-    return Episode(float(episode.get_return()), len(episode), None if success is None else bool(success))
-
-
-def prepared(config: AlgorithmConfig, video: VideoFile | None = None, window: bool = False) -> AlgorithmConfig:
-    """Return `config` for one environment in this process, which is filmed or shown.
+def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, window: bool = False) -> AlgorithmConfig:
+    """Return a copy of `config` with one environment in this process, filmed or shown on the screen.
 
     Raises:
-        UsageError: It cannot be drawn.
+        UsageError: The environment cannot be rendered.
     """
     config = config.copy(copy_frozen=False)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=1)
@@ -153,6 +168,6 @@ def prepared(config: AlgorithmConfig, video: VideoFile | None = None, window: bo
         config.environment(env_config={**config.env_config, "render_mode": "human"})
     if video is not None:
         config.environment(env_config={**config.env_config, "render_mode": "rgb_array"})
-        video.fps = check_drawing(config)
-        config.callbacks(on_episode_step=Camera(video.add, video.wanted))
+        video.fps = check_rendering(config)
+        config.callbacks(on_episode_step=Camera(video.add, video.next_step_is_shown))
     return config

@@ -1,4 +1,4 @@
-"""Pictures of environments, and files of them."""
+"""Videos of environments: files of whole episodes, and short ones of evaluations for TensorBoard."""
 
 from __future__ import annotations
 
@@ -8,44 +8,50 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import imageio.v2 as imageio
+import imageio.v3 as imageio_v3
 import numpy as np
 from PIL import Image
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import UsageError, exits_as_errors
-from interreplay.experiments.evaluation.gif_file import MOST_FPS, GifFile
-from interreplay.rllib.algorithms.goal_functions import make_one
+from interreplay.experiments.process.machine import counted
+from interreplay.rllib.env_runner.env_creation import make_one
 from interreplay.runs.run_folder import ensure_writable
 
 FPS = 30
-"""Of environments that do not say how fast they are."""
-MOST_FRAMES = 3_000
-"""Of a GIF, of which each takes some 20 kB."""
-MOST_PIXELS = {".gif": 320, ".mp4": 1_080}
-"""Along a side; larger pictures are scaled down."""
-VIDEOS = tuple(MOST_PIXELS)
+"""Frames per second for environments without ``render_fps``."""
+MAX_SIDE = {".gif": 320, ".mp4": 1_080}
+"""Pixels along the longer side of a video file, by its suffix; larger frames are scaled down."""
+MAX_GIF_FRAMES = 1_000
+"""Frames of a GIF. They are in memory until the file is closed, 300 kB each."""
+MAX_GIF_FPS = 50
+"""Browsers slow down GIFs with a higher rate."""
+MAX_EVALUATION_FRAMES = 200
+MAX_EVALUATION_SIDE = 240
 EXTRA = "pip install 'interreplay[video]'"
 
 
 class Camera:
-    """Takes a picture of the first environment at every step, as RLlib's callback ``on_episode_step``.
+    """RLlib callback ``on_episode_step`` that renders the first environment at every step.
 
-    One camera is the same in every copy of a configuration, so that its owner finds what it saw; in a checkpoint it
-    is one that is switched off.
+    Copies of a configuration share one camera, so that its owner receives the frames. A camera loaded from a
+    checkpoint is switched off.
 
     Args:
-        sink: Receives every picture ``(height, width, 3)`` uint8 and the id of its episode.
-        wanted: Whether the next picture is to be taken; drawing costs more than a step.
+        sink: Receives each frame ``(height, width, 3)`` uint8 and the id of its episode.
+        enabled: Returns whether to render the next frame. Rendering takes longer than an environment step.
     """
 
     def __init__(
-        self, sink: Callable[[np.ndarray, str], None] | None = None, wanted: Callable[[], bool] = lambda: True
+        self, sink: Callable[[np.ndarray, str], None] | None = None, enabled: Callable[[], bool] = lambda: True
     ):
-        self.sink, self.wanted = sink, wanted
+        self.sink = sink
+        self.enabled = enabled
 
     def __call__(self, *, env: Any, episode: Any, **kwargs: Any) -> None:
-        if self.sink is not None and self.wanted():
+        if self.sink is not None and self.enabled():
             self.sink(env.unwrapped.envs[0].render(), episode.id_)
 
     def __deepcopy__(self, memo: Any) -> Camera:
@@ -56,116 +62,161 @@ class Camera:
 
 
 class VideoFile:
-    """A GIF or MP4 that grows by single pictures, as fast as the environment is, of the first episodes only.
+    """GIF or MP4 of the first episodes, at the speed of the environment.
+
+    The delay between two frames of a GIF is a multiple of 10 ms.
 
     Args:
-        path: Ends in ``.gif`` or ``.mp4``.
-        episodes: How many episodes it shows.
+        path: File that ends in ``.gif`` or ``.mp4``.
+        episodes: Number of episodes to show.
 
     Attributes:
-        fps: The environment's steps per second, set before the first picture.
+        fps: Environment steps per second. Set it before the first frame.
+        count: Number of frames so far.
 
     Raises:
-        UsageError: It cannot be written, with what is missing.
+        UsageError: The file cannot be written.
     """
 
     def __init__(self, path: Path, episodes: int = 3):
         check_video(path)
-        self.path, self.count, self.fps = path, 0, float(FPS)
-        self._left = episodes
-        self._steps = self._ended = 0
-        self._writer: GifFile | _Mp4File | None = None
+        self.path = path
+        self.fps = float(FPS)
+        self.count = 0
+        self._is_gif = path.suffix == ".gif"
+        self._episodes = episodes
+        self._ended = 0
+        self._steps = 0
+        self._writer: Any = None
 
-    def wanted(self) -> bool:
-        """Return whether the next picture will be used; those after the 3,000th of a GIF are not."""
-        if self._left == 0 or self._is_full():
+    def next_step_is_shown(self) -> bool:
+        """Count an environment step and return whether the video shows it."""
+        if self._ended == self._episodes or self._is_full():
             return False
+        shown = self._steps % self._stride == 0
         self._steps += 1
-        return (self._steps - 1) % self._stride == 0
+        return shown
 
     def add(self, frame: np.ndarray, _episode: str = "") -> None:
-        """Append a picture ``(height, width, 3)`` uint8.
+        """Append a frame ``(height, width, 3)`` uint8.
 
         Raises:
             UsageError: The file cannot be written.
         """
         try:
             if self._writer is None:
-                kind = GifFile if self.path.suffix == ".gif" else _Mp4File
-                self._writer = kind(self.path, self.fps / self._stride)
-            self._writer.add(scaled(frame, MOST_PIXELS[self.path.suffix]))
+                fps = self.fps / self._stride
+                options: dict[str, Any] = (
+                    {"duration": 1000 / fps, "loop": 0} if self._is_gif else {"fps": fps, "macro_block_size": 2}
+                )
+                self._writer = imageio.get_writer(self.path, **options)
+            self._writer.append_data(scaled(frame, MAX_SIDE[self.path.suffix]))
         except OSError as error:
-            raise UsageError(f"video {self.path} cannot be written: {error.strerror or error}") from error
+            raise self._write_error(error) from error
         self.count += 1
 
     def end_episode(self) -> None:
-        """Note that an episode is over."""
-        if self._left:
-            self._left, self._ended, self._steps = self._left - 1, self._ended + 1, 0
+        """Mark the end of an episode."""
+        if self._ended < self._episodes:
+            self._ended += 1
+            self._steps = 0
 
     def close(self) -> None:
-        """Finish the file."""
-        if self._writer is not None:
-            self._writer.close()
+        """Write the rest of the file.
 
-    def told(self) -> str:
-        """Return where it is and how much is in it."""
-        full = ", the most that a GIF gets; .mp4 has no such bound" if self._is_full() else ""
-        episodes = f"{self._ended} episode{'s' * (self._ended != 1)}"
-        return f"{self.path} ({self.count:,} frames of {episodes}{full})"
+        Raises:
+            UsageError: The file cannot be written.
+        """
+        if self._writer is None:
+            return
+        try:
+            self._writer.close()
+        except OSError as error:
+            raise self._write_error(error) from error
+
+    def summary(self) -> str:
+        """Return the path with the numbers of frames and episodes."""
+        full = ", the maximum of a GIF; .mp4 has no maximum" if self._is_full() else ""
+        return f"{self.path} ({self.count:,} frames of {counted(self._ended, 'episode')}{full})"
+
+    def _write_error(self, error: OSError) -> UsageError:
+        return UsageError(f"video {self.path} cannot be written: {error.strerror or error}")
 
     def _is_full(self) -> bool:
-        return self.path.suffix == ".gif" and self.count >= MOST_FRAMES
+        return self._is_gif and self.count >= MAX_GIF_FRAMES
 
     @property
     def _stride(self) -> int:
-        """Every how many-th step is shown: a GIF cannot show more than 50 a second."""
-        return math.ceil(self.fps / MOST_FPS) if self.path.suffix == ".gif" else 1
+        """Number of environment steps per frame."""
+        return math.ceil(self.fps / MAX_GIF_FPS) if self._is_gif else 1
 
 
-class _Mp4File:
-    """An MP4 that grows by single pictures, through ffmpeg."""
+class EvaluationVideo:
+    """Records the first episode of every evaluation.
 
-    def __init__(self, path: Path, fps: float):
-        import imageio.v2 as imageio
+    Args:
+        config: Configuration of an algorithm. It is changed: evaluation runs in this process and renders.
 
-        self._writer: Any = imageio.get_writer(path, fps=fps, macro_block_size=2)
+    Raises:
+        UsageError: The environment cannot be rendered.
+    """
 
-    def add(self, frame: np.ndarray) -> None:
-        self._writer.append_data(frame)
+    def __init__(self, config: Any):
+        self._frames: list[np.ndarray] = []
+        self._episode: str | None = None
+        rendering = {"env_config": {**config.env_config, "render_mode": "rgb_array"}}
+        check_rendering(config.copy(copy_frozen=False).environment(**rendering))
+        config.evaluation(
+            evaluation_num_env_runners=0,
+            evaluation_config={
+                **(config.evaluation_config or {}),
+                **rendering,
+                "num_envs_per_env_runner": 1,
+                "callbacks_on_episode_step": Camera(self._add),
+            },
+        )
 
-    def close(self) -> None:
-        self._writer.close()
+    def _add(self, frame: np.ndarray, episode: str) -> None:
+        self._episode = self._episode or episode
+        if episode == self._episode:
+            self._frames.append(scaled(frame, MAX_EVALUATION_SIDE))
+
+    def take(self) -> list[np.ndarray]:
+        """Return and forget the frames since the last call: at most 200 frames of at most 240 pixels a side."""
+        frames = self._frames
+        self._frames = []
+        self._episode = None
+        stride = math.ceil(len(frames) / MAX_EVALUATION_FRAMES) or 1
+        return frames[::stride]
 
 
-def scaled(frame: np.ndarray, most: int) -> np.ndarray:
-    """Scale a picture ``(height, width, 3)`` uint8 whose longer side has more than `most` pixels to that."""
-    longer = max(frame.shape[:2])
-    if longer <= most:
+def scaled(frame: np.ndarray, side: int) -> np.ndarray:
+    """Scale a frame ``(height, width, 3)`` uint8 down so that its longer side has at most `side` pixels."""
+    height, width = frame.shape[:2]
+    factor = side / max(height, width)
+    if factor >= 1:
         return np.ascontiguousarray(frame)
-    height, width = (max(1, round(side * most / longer)) for side in frame.shape[:2])
-    return np.asarray(Image.fromarray(frame).resize((width, height), Image.Resampling.BOX))
+    size = (max(1, round(factor * width)), max(1, round(factor * height)))
+    return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX))
 
 
 def gif(frames: list[np.ndarray], fps: float = FPS) -> bytes:
-    """Return a GIF of pictures ``(height, width, 3)`` uint8."""
-    import imageio.v3 as imageio
-
-    return imageio.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000 / fps, loop=0)
+    """Return frames ``(height, width, 3)`` uint8 as a GIF."""
+    return imageio_v3.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000 / fps, loop=0)
 
 
 def check_video(path: Path) -> None:
-    """Find out, before anything runs, whether a video can be written.
+    """Check that a video can be written, before anything runs.
 
     Raises:
-        UsageError: With what is missing.
+        UsageError: The suffix, the folder or a package is missing.
     """
-    if path.suffix not in VIDEOS:
-        raise UsageError(f"video {path} ends in {path.suffix or 'nothing'}; expected {' or '.join(VIDEOS)}")
+    if path.suffix not in MAX_SIDE:
+        raise UsageError(f"video {path} ends in {path.suffix or 'nothing'}; expected {' or '.join(MAX_SIDE)}")
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"video {path}: there is no folder {path.parent}")
+        raise UsageError(f"video {path}: the folder {path.parent} does not exist")
     if path.is_dir():
-        raise UsageError(f"video {path} is a folder; give a file")
+        raise UsageError(f"video {path} is a folder; expected a file")
     ensure_writable(path.absolute().parent, "video in")
     if path.suffix == ".mp4":
         try:
@@ -174,33 +225,33 @@ def check_video(path: Path) -> None:
             raise UsageError(f"video {path} needs imageio-ffmpeg: {EXTRA}; or write a .gif") from None
 
 
-def check_drawing(config: AlgorithmConfig) -> float:
-    """Find out, before anything runs, whether the environment of a configuration can be drawn, and how fast it is.
+def check_rendering(config: AlgorithmConfig) -> float:
+    """Check that the environment of a configuration can be rendered, before anything runs.
 
     Returns:
-        Its steps per second.
+        Environment steps per second.
 
     Raises:
-        UsageError: With what is missing.
+        UsageError: It cannot be rendered; the message lists what to install.
     """
     env: Any = None
     frame: Any = None
     name = own_name(config.env, config.env_config)
     try:
         with exits_as_errors(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an error states what a warning of Gymnasium would
+            warnings.simplefilter("ignore")  # the error below includes what Gymnasium warns about
             env = make_one(config)
             env.reset(seed=0)
             frame = env.render()
-    except Exception as error:  # whatever a library of graphics raises
-        told = " ".join(str(error).split())[:200] or type(error).__name__
+    except Exception as error:  # graphics libraries raise errors of any class
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UsageError(
-            f"{name} cannot be drawn here ({told}); MuJoCo needs EGL or OSMesa (on Debian libegl1 or libosmesa6; "
-            f"MUJOCO_GL=egl or osmesa chooses), classic control pygame: {EXTRA}"
+            f"{name} cannot be rendered here ({reason}); MuJoCo needs EGL or OSMesa (on Debian libegl1 or libosmesa6; "
+            f"MUJOCO_GL=egl or osmesa selects one), classic control needs pygame: {EXTRA}"
         ) from None
     finally:
         if env is not None:
             env.close()
     if not isinstance(frame, np.ndarray) or frame.ndim != 3:
-        raise UsageError(f"{name} gives no pictures: render() returned {type(frame).__name__}, expected an array")
+        raise UsageError(f"{name} cannot be filmed: render() returned {type(frame).__name__}, expected an image array")
     return float(env.metadata.get("render_fps") or FPS)

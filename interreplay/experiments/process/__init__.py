@@ -1,1 +1,1 @@
-"""What surrounds a run in its process: signals, progress, hangs, exit codes and the machine."""
+"""The process around a run: signals, progress, hangs, exit codes and the machine's resources."""

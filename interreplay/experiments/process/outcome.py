@@ -1,8 +1,9 @@
-"""How a command ends: its exit code, errors in one line, and output that nobody takes."""
+"""Exit codes of commands, one-line errors, colors, and output whose reader is gone."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import sys
@@ -18,15 +19,15 @@ GREEN = 32
 
 
 def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what was saved before is kept") -> int:
-    """Carry out a command; what a reader of its output does is nothing to it.
+    """Run a command and return its exit code. A closed output pipe does not end it.
 
     Args:
-        prog: The command's name.
-        act: What it does; returns the exit code.
-        stopped: What is written after Ctrl-C.
+        prog: Name of the command.
+        act: The command; returns the exit code.
+        stopped: Message after Ctrl-C.
 
     Returns:
-        The exit code: that of `act`, that of an `InterreplayError` (2, or 1 where a run failed), 130 after Ctrl-C.
+        The exit code of `act`, or of an `InterreplayError` (2, or 1 if a run failed), or 130 after Ctrl-C.
     """
     with lasting_output():
         try:
@@ -41,12 +42,12 @@ def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what
 
 
 def colored(text: str, color: int, stream: TextIO) -> str:
-    """Return a text in a color where a terminal shows it, unchanged elsewhere and where ``NO_COLOR`` is set.
+    """Color a text for a terminal. Return it unchanged for other streams and if ``NO_COLOR`` is set.
 
     Args:
         text: One line or a part of one.
         color: Code of the color in escape sequences, such as `RED`.
-        stream: Where the text will be written.
+        stream: The stream that receives the text.
     """
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
         return text
@@ -54,7 +55,7 @@ def colored(text: str, color: int, stream: TextIO) -> str:
 
 
 def folded(text: str, stream: TextIO) -> str:
-    """Return a line that breaks between words where a terminal is narrower, unchanged elsewhere."""
+    """Wrap a line at the width of the terminal. Return it unchanged for other streams."""
     if not stream.isatty():
         return text
     width = shutil.get_terminal_size().columns
@@ -62,82 +63,54 @@ def folded(text: str, stream: TextIO) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its kind where it has none."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """Return the first line of an error's message, or the error's class if the message is empty."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
 
 
 @contextlib.contextmanager
 def lasting_output() -> Iterator[None]:
-    """Put streams that no longer fail in the place of ``sys.stdout`` and ``sys.stderr``, as long as it is entered.
+    """Keep writes to standard output and standard error from raising, so that they do not end a run.
 
-    A closed pipe (``... | head -1``), a terminal that is gone or a full disk below a log file would otherwise end a
-    run, without a checkpoint, at its next line.
+    Writes fail if a pipe is closed (``... | head -1``), a terminal is gone, or the disk of a log file is full.
     """
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = out, err = LastingStream(before[0]), LastingStream(before[1])
+    sys.stdout = _lasting(sys.stdout)
+    sys.stderr = _lasting(sys.stderr)
     try:
         yield
     finally:
-        out.flush()
-        err.flush()
+        with contextlib.suppress(ValueError):  # a stream was closed
+            sys.stdout.flush()
+            sys.stderr.flush()
         sys.stdout, sys.stderr = before
 
 
-class LastingStream:
-    """A text stream that drops what cannot be written, and characters that its encoding does not have.
+class _LastingFile(io.FileIO):
+    """A descriptor that is redirected to the null device when a write fails (see Python's note on SIGPIPE)."""
 
-    Args:
-        stream: Where to write; None, as Python has it where the descriptor was closed at the start, drops everything.
-    """
-
-    def __init__(self, stream: TextIO | None):
-        self._stream = stream if stream is not None else nowhere()
-
-    def write(self, text: str) -> int:
-        """Write a text, or nothing."""
+    def write(self, data: Any) -> int:
         try:
-            self._stream.write(text)
-        except UnicodeEncodeError as error:
-            return self.write(text.encode(error.encoding, "replace").decode(error.encoding))
-        except (OSError, ValueError):
-            self._drop()
-        return len(text)
-
-    def flush(self) -> None:
-        """Hand on what is in the stream's own memory."""
-        try:
-            self._stream.flush()
-        except (OSError, ValueError):
-            self._drop()
-
-    def isatty(self) -> bool:
-        """Return whether somebody looks at a terminal."""
-        with contextlib.suppress(OSError, ValueError):
-            return self._stream.isatty()
-        return False
-
-    def close(self) -> None:
-        """Leave the stream open: log handlers that found this one close it at the program's end."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def _drop(self) -> None:
-        """Point the descriptor to nowhere, so that what the stream holds back does not fail at the program's end."""
-        try:
-            with nowhere() as file:
-                os.dup2(file.fileno(), self._stream.fileno())
-            self._stream.flush()
-        except (OSError, ValueError):
-            self._stream = nowhere()
+            return super().write(data)
+        except OSError:
+            with open(os.devnull, "wb") as null:
+                os.dup2(null.fileno(), self.fileno())
+            return len(data)
 
 
-def nowhere() -> TextIO:
-    """Open a file that forgets what is written to it."""
-    return open(os.devnull, "w")
+def _lasting(stream: TextIO | None) -> TextIO:
+    if stream is None:  # the descriptor was closed when Python started
+        return open(os.devnull, "w")
+    try:
+        descriptor = stream.fileno()
+        stream.flush()
+    except io.UnsupportedOperation:  # a stream in memory
+        return stream
+    file = io.BufferedWriter(_LastingFile(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(file, encoding=stream.encoding, errors="replace", line_buffering=True)
 
 
 def write_past_the_streams(text: str) -> None:
-    """Write an error's line past the streams: the thread that hangs may hold their locks."""
+    """Write an error's line to descriptor 2 directly: a thread that hangs may hold the locks of the streams."""
     with contextlib.suppress(OSError):
         os.write(2, f"{os.path.basename(sys.argv[0])}: error: {text}\n".encode())

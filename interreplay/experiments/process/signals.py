@@ -1,4 +1,4 @@
-"""Signals as requests: Ctrl-C and SIGTERM to stop, SIGUSR1 to save, once the work in hand is finished."""
+"""Signal handlers: Ctrl-C and SIGTERM stop a run, SIGUSR1 saves it, both after the current update."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from types import FrameType
 from typing import Any
 
 RESUMABLE = 75
-"""Exit code after SIGTERM: all is saved, and the same command with ``--resume`` goes on (EX_TEMPFAIL of sysexits)."""
+"""Exit code after SIGTERM (EX_TEMPFAIL of sysexits): everything is saved, and ``--resume`` continues."""
 
 
 class Interrupts:
-    """While it is entered, the first SIGINT or SIGTERM calls ``stop``; a SIGINT after that ends at once.
+    """A context in which the first SIGINT or SIGTERM calls ``stop``; a further SIGINT ends the program at once.
 
     Args:
-        stop: Called from the signal handler; must only note the request.
-        save: Called likewise at every SIGUSR1, by which schedulers announce their time limit; the work goes on.
+        stop: Called from the signal handler; must only record the request.
+        save: Called from the handler at every SIGUSR1, with which schedulers announce their time limit.
 
     Attributes:
         received: The first signal's number, or 0.
@@ -30,9 +30,8 @@ class Interrupts:
         self.received = 0
 
     def __enter__(self) -> Interrupts:
-        handlers = {signal.SIGINT: self._handle, signal.SIGTERM: self._handle, signal.SIGUSR1: self._handle_save}
-        for number, handler in handlers.items():
-            self._before[number] = signal.signal(number, handler)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -41,29 +40,29 @@ class Interrupts:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a program that a signal stopped: 75 after SIGTERM, 128 + n after signal n else."""
+        """The exit code of a program that a signal stopped: 75 after SIGTERM, else 128 + the signal's number."""
         return RESUMABLE if self.received == signal.SIGTERM else 128 + self.received
 
-    def _handle_save(self, number: int, frame: FrameType | None) -> None:
-        _report(b"\nsaving, then going on\n")
-        self._save()
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGUSR1:
+            _report(b"\nsaving, then continuing\n")
+            self._save()
+            return
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not self.received:
             self.received = number
-            _report(b"\nstopping after the update in hand, then saving; Ctrl-C again stops at once\n")
+            _report(b"\nstopping after the current update, then saving; Ctrl-C again stops at once\n")
         self._stop()
 
 
 def _report(line: bytes) -> None:
-    """Write to the descriptor: a handler may run in the middle of a write to the buffered stream."""
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    """Write to the descriptor: a handler may interrupt a write to the buffered stream."""
+    with contextlib.suppress(OSError):  # a closed pipe
         os.write(2, line)
 
 
 def before_anything_is_to_save() -> None:
-    """Ignore SIGUSR1 and let SIGTERM end the program with `RESUMABLE`, until `Interrupts` is entered."""
+    """Until `Interrupts` is entered, ignore SIGUSR1 and let SIGTERM end the program with `RESUMABLE`."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(RESUMABLE))

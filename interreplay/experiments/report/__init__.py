@@ -1,4 +1,4 @@
-"""Results on disk to curves, tables and a page: ``python -m interreplay.analysis RESULTS...``. Needs no Ray."""
+"""Reports from result folders: curves, tables and a page. Requires no Ray."""
 
 from __future__ import annotations
 

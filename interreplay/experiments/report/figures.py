@@ -1,19 +1,18 @@
-"""Which figures a report has, and what is in them."""
+"""Figures of a report and their captions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
-from interreplay.experiments.report.curves import AXES, points
-from interreplay.experiments.report.drawing.charts import Cells, Chart, Dot, Figure, Line
+from interreplay.experiments.report.charts import Chart, Figure, Line, smoothed
+from interreplay.experiments.report.curves import AXES, POINTS, points
+from interreplay.experiments.report.published import published_lines
 from interreplay.experiments.report.sections import MEASURES, Section, Task
+from interreplay.experiments.report.tables import groups, select
 
-# The diagnostics that are drawn; all of them are in diagnostics.csv.
+# Diagnostics with a chart; diagnostics.csv holds all of them.
 DIAGNOSTICS = {
     "td_error_mean": "mean |TD error| of a batch",
     "same_episode_share": "share of pairs in a batch from one episode (correlation)",
@@ -32,216 +31,228 @@ DIAGNOSTICS = {
     "learner_waiting_share": "share of time that the learner waited",
     "actors_waiting_share": "share of time that the actors waited",
 }
-LONGEST_NAME = 80
-"""Characters of an id in the name of a file."""
-OF_SOURCES = {
+SOURCE_DIAGNOSTICS = {
     "distance": "distance of {source}'s unrolls in batches",
     "stored_distance": "distance of {source}'s stored unrolls",
-    "replays_per_unroll": "draws from {source} per unroll that came",
+    "replays_per_unroll": "draws from {source} per new unroll",
     "waiting": "unrolls waiting in {source}",
 }
-"""The same of each source of a mix of unrolls; its name stands before a slash."""
-
-
-def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str) -> list[Figure]:
-    """Return all figures of an algorithm that there is something for."""
-    own = {
-        name: table[table["algorithm"] == section.algorithm] if "algorithm" in table else table
-        for name, table in tables.items()
-    }
-    stem = _file_name(section.algorithm.lower())
-    improved = IMPROVEMENT.format(baseline=section.baseline)
-    found = [
-        *(learning(section, own[table], statistic, stem, axis) for axis, table in CURVES.items()),
-        Figure(f"{stem}-overview", f"{section.algorithm} in each environment", OVERVIEW, _overview(own["overview"])),
-        Figure(
-            f"{stem}-aggregate",
-            f"{section.algorithm} over all environments",
-            AGGREGATE,
-            _aggregate(section, own["aggregate"]),
-        ),
-        Figure(
-            f"{stem}-improvement",
-            f"{section.algorithm}: probability of improvement",
-            improved,
-            _improvement(own["improvement"]),
-        ),
-        Figure(f"{stem}-profiles", f"{section.algorithm}: performance profiles", PROFILES, _profiles(own["profiles"])),
-        *_diagnostics(section.algorithm, own["diagnostics"], stem),
-        Figure(f"{stem}-time", f"{section.algorithm}: time against steps", TIME, _time(own["time"])),
-    ]
-    return [replace(figure, table=figure.table or _table(figure.name, stem)) for figure in found if figure.charts]
-
-
-def _table(name: str, stem: str) -> str:
-    """Return the table that a figure is drawn from."""
-    kind = name.removeprefix(f"{stem}-").partition("-")[0]
-    return {"learning": "curves"}.get(kind, kind)
-
-
-def _file_name(text: str) -> str:
-    """Return an id as a part of a file name; ids of environments may hold slashes and colons."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:LONGEST_NAME]
-
-
-CURVES = {"env_steps": "curves", "updates": "curves_by_updates", "seconds": "curves_by_time"}
-"""The tables that learning curves are drawn from, by their axis."""
+"""Diagnostics of each source in a mix of unrolls, reported as ``source/name``."""
+LONGEST_FILE_NAME = 80
+LEARNING_TABLES = {"env_steps": "curves", "updates": "curves_by_updates", "seconds": "curves_by_time"}
+"""Table of the learning curves over each axis."""
+STATISTICS = {"mean": "means", "iqm": "interquartile means"}
+MEASURED = {"auc": "Area under the curve", "final": "Final return"}
+SAME_MACHINE = "Times are comparable only between runs on the same kind of machine with the same load."
 OVERVIEW = (
-    "Mean normalized returns of the runs that count, over the steps that all methods have: 0 is random actions, 1 the "
-    "best method's final return, see the scale below. An empty cell: no run that counts."
+    "Mean normalized returns of the counted runs, over the steps that all methods have. 0: random actions; 1: the "
+    "final return of the best method (see the table of scales). Empty cell: no counted run."
 )
 AGGREGATE = (
-    "Dots: interquartile mean of all runs in all environments; lines: 95 % intervals. Returns are normalized, see the "
-    "scale below. Where intervals overlap much, the runs do not tell the methods apart."
+    "Dots: interquartile means of the normalized returns of all runs in all environments. Lines: 95 % bootstrap "
+    "intervals. If two intervals overlap widely, the runs show no difference between the methods."
 )
 IMPROVEMENT = (
-    "How likely a run of the method is better than one of {baseline}, averaged over environments, with 95 % "
-    "intervals. One half: no difference."
+    "Dots: probability that a run of the method is better than a run of {baseline}, averaged over environments. "
+    "Lines: 95 % bootstrap intervals. Dashed line: no difference."
 )
-PROFILES = "The share of runs, over all environments, with a normalized final return above τ. Higher is better."
-TIME_CAPTION = " Times are comparable only between runs on one kind of machine with the same load."
-TIME = (
-    "Wall-clock time of training, evaluation included, as the runs reported it. Comparable only between runs on one "
-    "kind of machine with the same load."
+PROFILES = (
+    "Lines: share of runs with a normalized final return above τ, over all environments. Bands: 95 % bootstrap "
+    "intervals. Higher is better."
 )
+REPLAY = "Lines: means over the runs of a method. Bands: 95 % bootstrap intervals."
+PUBLISHED = (
+    "Solid lines: means of the runs of this report, with 95 % bootstrap intervals. Dotted and dash-dotted lines: "
+    "published means, with standard deviations over seeds. Protocols differ, see the table."
+)
+TIME = f"Lines: mean wall-clock time of training, evaluation included. Bands: 95 % bootstrap intervals. {SAME_MACHINE}"
 
 
-def learning(section: Section, table: pd.DataFrame, statistic: str, stem: str, axis: str = "env_steps") -> Figure:
-    """Return one panel per environment."""
-    name = {"mean": "Mean", "iqm": "Interquartile mean"}[statistic]
-    caption = f"{name} of the runs that count, band: 95 % bootstrap interval. Thin: single runs that do not count."
+def figures(section: Section, tables: dict[str, pd.DataFrame], statistic: str, smoothing: float) -> list[Figure]:
+    """Return all figures of an algorithm that have any content."""
+    own = {name: select(table, algorithm=section.algorithm) for name, table in tables.items()}
+    name = section.algorithm
+    stem = file_name(name.lower())
+    found = []
+    for axis, table in LEARNING_TABLES.items():
+        found.append(learning_curves(section, own[table], statistic, axis, smoothing))
+    probability = IMPROVEMENT.format(baseline=section.baseline)
+    for kind, title, caption, charts in [
+        ("overview", "by environment", OVERVIEW, _overview(own["overview"])),
+        ("aggregate", "all environments", AGGREGATE, _aggregate(own["aggregate"])),
+        ("improvement", "probability of improvement", probability, _improvement(own["improvement"])),
+        ("profiles", "performance profiles", PROFILES, _profiles(own["profiles"])),
+        ("time", "wall-clock time", TIME, _time(own["time"])),
+    ]:
+        found.append(Figure(f"{stem}-{kind}", f"{name}: {title}", caption, charts, table=kind))
+    if "published" in tables:
+        title = f"{name}: published curves"
+        found.append(
+            Figure(f"{stem}-published", title, PUBLISHED, _published(section, own["curves"]), table="published")
+        )
+    found += _diagnostics(name, own["diagnostics"], stem)
+    return [figure for figure in found if figure.charts]
+
+
+def file_name(text: str) -> str:
+    """Return an id as a part of a file name; ids of environments can contain slashes and colons."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:LONGEST_FILE_NAME]
+
+
+def learning_curves(section: Section, table: pd.DataFrame, statistic: str, axis: str, smoothing: float = 0.0) -> Figure:
+    """Return learning curves over an axis of `curves.AXES`, one panel per environment."""
     charts = []
     for task in section.tasks:
-        rows = table[table["env"] == task.env] if len(table) else table
-        unit, one = _unit(rows["seconds"].max()) if axis == "seconds" and len(rows) else (AXES[axis], 1.0)
-        lines = [
-            Line(f"{method} ({part['runs'].iloc[0]})", method, *_xy(part, statistic, axis, one))
-            for method in section.methods
-            if len(rows) and len(part := rows[rows["method"] == method])
-        ]
-        lines += _single(task, section.measure, axis, one)
+        rows = select(table, env=task.env)
+        unit = AXES[axis]
+        scale = 1.0
+        if axis == "seconds" and len(rows):
+            unit, scale = _time_unit(rows["seconds"].max())
+        lines = []
+        for method, part in groups(rows, "method"):
+            lines.append(
+                Line(
+                    method=str(method),
+                    x=part[axis].to_numpy() / scale,
+                    y=smoothed(part[statistic].to_numpy(), smoothing),
+                    low=smoothed(part[f"{statistic}_low"].to_numpy(), smoothing),
+                    high=smoothed(part[f"{statistic}_high"].to_numpy(), smoothing),
+                    runs=int(part["runs"].iloc[0]),
+                )
+            )
+        lines += _seeds(task, section.measure, axis, scale, smoothing)
         if lines:
             threshold = task.scale.threshold if task.scale else None
-            label = "threshold" if threshold is not None else ""
-            charts.append(Chart(task.env, unit, MEASURES[section.measure], lines, mark=threshold, mark_label=label))
-    name, over = (f"{stem}-learning", "") if axis == "env_steps" else _over(stem, axis)
-    caption += TIME_CAPTION if axis == "seconds" else ""
-    return Figure(name, f"{section.algorithm}: learning curves{over}", caption, charts, table=CURVES[axis], axis=axis)
+            charts.append(
+                Chart(task.env, unit, MEASURES[section.measure], lines, mark=threshold, mark_label="threshold")
+            )
+    stem = f"{file_name(section.algorithm.lower())}-learning"
+    title = f"{section.algorithm}: learning curves"
+    if axis != "env_steps":
+        stem += f"-by-{'time' if axis == 'seconds' else axis}"
+        title += f" by {AXES[axis]}"
+    caption = _learning_caption(charts, statistic)
+    if smoothing:
+        caption += f" Smoothed with weight {smoothing:g}."
+    if axis == "seconds":
+        caption += f" {SAME_MACHINE}"
+    return Figure(stem, title, caption, charts, table=LEARNING_TABLES[axis], axis=axis)
 
 
-def _over(stem: str, axis: str) -> tuple[str, str]:
-    """Return the name of the files of learning curves over another axis, and what their title adds."""
-    return f"{stem}-learning-by-{'time' if axis == 'seconds' else axis}", f" by {AXES[axis]}"
+def _learning_caption(charts: list[Chart], statistic: str) -> str:
+    lines: list[Line] = sum((list(chart.lines) for chart in charts), [])
+    parts = [f"Thin lines: individual seeds. Thick lines: {STATISTICS[statistic]}."]
+    if any(line.low is not None and pd.notna(line.low).any() for line in lines):
+        parts.append("Bands: 95 % bootstrap intervals.")
+    if any(line.excluded for line in lines):
+        parts.append("Lines that end with a cross: runs that do not count.")
+    if any(chart.mark is not None for chart in charts):
+        parts.append("Dashed gray line: threshold.")
+    return " ".join(parts)
 
 
-def _unit(longest: float) -> tuple[str, float]:
-    """Return a unit of time in which a duration in seconds is a number of two or three digits, and its seconds."""
-    return ("hours", 3600.0) if longest > 7200 else ("minutes", 60.0) if longest > 120 else ("seconds", 1.0)
+def _time_unit(longest: float) -> tuple[str, float]:
+    """Return the unit in which a duration in seconds is a short number, and its length in seconds."""
+    if longest > 7200:
+        return "hours", 3600.0
+    if longest > 120:
+        return "minutes", 60.0
+    return "seconds", 1.0
 
 
-def _xy(part: pd.DataFrame, name: str, axis: str, one: float) -> tuple[Any, ...]:
-    return part[axis].to_numpy() / one, *(part[column].to_numpy() for column in (name, f"{name}_low", f"{name}_high"))
-
-
-def _single(task: Task, measure: str, axis: str, one: float) -> list[Line]:
-    found = []
-    for run in task.aside:
-        if not run.repeats and run.has(measure) and run.has(axis):
+def _seeds(task: Task, measure: str, axis: str, scale: float, smoothing: float) -> list[Line]:
+    """Return a line per run: those that count where there are several of a method, and those that do not."""
+    listed = [(run, False) for members in task.counted.values() if len(members) > 1 for run in members]
+    listed += [(run, True) for run in task.excluded if not run.repeats]
+    lines = []
+    for run, excluded in listed:
+        if run.has(measure) and run.has(axis):
             x, y = points(run, measure, axis)
-            if not len(x):
-                continue
-            x = x / one
-            seed = "" if run.description.seed is None else f"seed {run.description.seed} "
-            found.append(Line(f"{seed}{run.state}", run.method, x, y, thin=True))
-    return found
+            stride = -(-len(x) // POINTS) or 1
+            if len(x):
+                lines.append(Line(run.method, x[::stride] / scale, smoothed(y, smoothing)[::stride], excluded=excluded))
+    return lines
 
 
 def _overview(table: pd.DataFrame) -> list[Chart]:
-    """Return cells of environments and methods, where there are several environments."""
+    """Return heat maps of environments and methods if there are several environments."""
     if not len(table) or table["env"].nunique() < 2:
         return []
     charts = []
-    for kind, title in (("final", "Final return"), ("auc", "Area under the curve")):
+    for kind, title in reversed(MEASURED.items()):
         wide = table.pivot(index="env", columns="method", values=kind)[list(dict.fromkeys(table["method"]))]
-        cells = Cells([str(env) for env in wide.index], [str(method) for method in wide.columns], wide.to_numpy())
-        charts.append(Chart(f"{title}, normalized", "", cells=cells))
+        charts.append(Chart(f"{title}, normalized", "", cells=wide))
     return charts
 
 
-def _aggregate(section: Section, table: pd.DataFrame) -> list[Chart]:
+def _aggregate(table: pd.DataFrame) -> list[Chart]:
     charts = []
-    for kind, title in (("auc", "Area under the curve"), ("final", "Final return")):
-        rows = table[table["measure"] == kind] if len(table) else table
-        dots = [Dot(row.method, row.method, row.iqm, row.iqm_low, row.iqm_high) for row in rows.itertuples()]
-        if dots:
-            charts.append(Chart(title, "normalized IQM", dots=dots))
+    for kind, rows in groups(table, "measure"):
+        dots = rows[["method", "iqm", "iqm_low", "iqm_high"]]
+        charts.append(Chart(MEASURED[kind], "normalized IQM", dots=dots))
     return charts
 
 
 def _improvement(table: pd.DataFrame) -> list[Chart]:
     charts = []
-    for kind, title in (("auc", "Area under the curve"), ("final", "Final return")):
-        rows = table[table["measure"] == kind] if len(table) else table
-        dots = [Dot(row.method, row.method, row.probability, row.low, row.high) for row in rows.itertuples()]
-        if dots:
-            baseline = rows["baseline"].iloc[0]
-            x = f"P(better than {baseline})"
-            charts.append(Chart(title, x, dots=dots, mark=0.5, mark_label="no difference", range=(-0.02, 1.02)))
+    for kind, rows in groups(table, "measure"):
+        dots = rows[["method", "probability", "low", "high"]]
+        x = f"P(better than {table['baseline'].iloc[0]})"
+        charts.append(Chart(MEASURED[kind], x, dots=dots, mark=0.5, range=(-0.02, 1.02)))
     return charts
 
 
 def _profiles(table: pd.DataFrame) -> list[Chart]:
-    lines = [
-        Line(str(method), str(method), part["tau"].to_numpy(), *(part[c].to_numpy() for c in ("share", "low", "high")))
-        for method, part in (table.groupby("method", sort=False) if len(table) else ())
-    ]
-    return [Chart("All environments", "normalized final return τ", "share of runs above τ", lines)] if lines else []
+    if not len(table):
+        return []
+    lines = _lines(table, x="tau", y="share")
+    return [Chart("All environments", "normalized final return τ", "share of runs above τ", lines)]
 
 
 def _diagnostics(algorithm: str, table: pd.DataFrame, stem: str) -> list[Figure]:
-    caption = "Means over the runs of a method and over the batches that were looked at; bands: 95 % intervals."
     found = []
-    for env, rows in table.groupby("env", sort=False) if len(table) else ():
-        charts = [
-            Chart(title, "environment steps", "", lines)
-            for name, title in (DIAGNOSTICS | _of_sources(rows["name"].unique())).items()
-            if (lines := _lines(rows[rows["name"] == name]))
-        ]
-        found.append(
-            Figure(
-                f"{stem}-diagnostics-{_file_name(str(env))}",
-                f"{algorithm}: what replay did in {env}",
-                caption,
-                charts,
-                folded=True,
-            )
-        )
+    for env, rows in groups(table, "env"):
+        titles = dict(DIAGNOSTICS)
+        for name in rows["name"].unique():
+            source, _, kind = name.rpartition("/")
+            if source and kind in SOURCE_DIAGNOSTICS:
+                titles[name] = SOURCE_DIAGNOSTICS[kind].format(source=source)
+        charts = []
+        for name, title in titles.items():
+            lines = _lines(rows[rows["name"] == name])
+            if lines:
+                charts.append(Chart(title, AXES["env_steps"], "", lines))
+        name = f"{stem}-diagnostics-{file_name(str(env))}"
+        found.append(Figure(name, f"{algorithm}: replay in {env}", REPLAY, charts, folded=True, table="diagnostics"))
     return found
 
 
-def _of_sources(names: Iterable[str]) -> dict[str, str]:
-    """Return the diagnostics that are drawn of each source, with their titles."""
-    found = {}
-    for name in names:
-        source, _, kind = name.rpartition("/")
-        if source and kind in OF_SOURCES:
-            found[name] = OF_SOURCES[kind].format(source=source)
-    return found
+def _published(section: Section, table: pd.DataFrame) -> list[Chart]:
+    charts = []
+    for task in section.tasks:
+        lines = published_lines(task)
+        if lines:
+            names = {"mean_low": "low", "mean_high": "high"}
+            lines += _lines(select(table, env=task.env).rename(columns=names))
+            charts.append(Chart(task.env, AXES["env_steps"], MEASURES[section.measure], lines))
+    return charts
 
 
 def _time(table: pd.DataFrame) -> list[Chart]:
     charts = []
-    for env, rows in table.groupby("env", sort=False) if len(table) else ():
-        longest = float(rows["mean"].max())
-        unit, seconds = _unit(longest)
-        scaled = rows.assign(**{name: rows[name] / seconds for name in ("mean", "low", "high")})
-        charts.append(Chart(str(env), "environment steps", unit, _lines(scaled)))
+    for env, rows in groups(table, "env"):
+        unit, seconds = _time_unit(float(rows["mean"].max()))
+        columns = ["mean", "low", "high"]
+        scaled = rows.assign(**{name: rows[name] / seconds for name in columns})
+        charts.append(Chart(str(env), AXES["env_steps"], unit, _lines(scaled)))
     return charts
 
 
-def _lines(rows: pd.DataFrame) -> list[Line]:
-    columns = ("env_steps", "mean", "low", "high")
-    return [
-        Line(str(method), str(method), *(part[column].to_numpy() for column in columns))
-        for method, part in rows.groupby("method", sort=False)
-    ]
+def _lines(rows: pd.DataFrame, x: str = "env_steps", y: str = "mean") -> list[Line]:
+    lines = []
+    for method, part in groups(rows, "method"):
+        low = part["low"].to_numpy()
+        high = part["high"].to_numpy()
+        runs = int(part["runs"].iloc[0])
+        lines.append(Line(str(method), x=part[x].to_numpy(), y=part[y].to_numpy(), low=low, high=high, runs=runs))
+    return lines

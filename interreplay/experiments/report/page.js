@@ -1,48 +1,48 @@
 "use strict";
-const charts = JSON.parse(document.getElementById("charts").textContent);
-const options = { responsive: true, displayModeBar: false, scrollZoom: false, doubleClick: false };
-const places = [...document.querySelectorAll(".chart")];
-const form = document.querySelector(".methods");
-const slider = form.querySelector("[type=range]");
-const unseen = (place) => place.closest("details:not([open]), [hidden]");
-const draw = (place) => {
-  const chart = charts[place.dataset.chart];
-  return Plotly.newPlot(place, chart.data.map((trace) => ({ ...trace })), chart.layout, options);
-};
-const drawMissing = () => Promise.all(places.filter((place) => !place.data && !unseen(place)).map(draw));
-for (const details of document.querySelectorAll("details")) {
-  details.addEventListener("toggle", () => drawMissing().then(show));
-}
-function average(values, weight) {
-  let last = 0, known = 0;
-  return values.map((value) => {
-    last = weight * last + (1 - weight) * value;
-    known = weight * known + (1 - weight);
-    return last / known;
+const { methods, charts } = JSON.parse(document.getElementById("charts").textContent);
+const form = document.querySelector(".choices");
+const hidden = () => new Set([...form.querySelectorAll("[type=checkbox]:not(:checked)")].map((box) => Number(box.value)));
+const format = (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
+const tip = document.body.appendChild(document.createElement("div"));
+tip.id = "tip";
+tip.hidden = true;
+form.addEventListener("input", () => {
+  const off = hidden();
+  methods.forEach((_, i) => {
+    for (const part of document.querySelectorAll(`.method${i}`)) part.style.display = off.has(i) ? "none" : "";
   });
-}
-function smoothed(trace, weight) {
-  if (!weight) return trace.y;
-  if (trace.fill !== "toself") return average(trace.y, weight);
-  const half = trace.y.length / 2, low = trace.y.slice(half).reverse();
-  return [...average(trace.y.slice(0, half), weight), ...average(low, weight).reverse()];
-}
-function show() {
-  const hidden = new Set([...form.querySelectorAll("[type=checkbox]:not(:checked)")].map((box) => box.value));
-  const weight = Number(slider.value);
-  return Promise.all(places.filter((place) => place.data).map((place) => {
-    const chart = charts[place.dataset.chart];
-    const shown = place.data.map((trace) => !hidden.has(trace.meta));
-    const labels = (place.layout.annotations || []).map((label) => ({ ...label, visible: !hidden.has(label.name) }));
-    const lines = chart.smooth ? { y: chart.data.map((trace) => smoothed(trace, weight)) } : {};
-    return Plotly.update(place, { visible: shown, ...lines }, { annotations: labels });
-  }));
-}
-function choose() {
   const axis = form.querySelector("[name=axis]:checked")?.value ?? "env_steps";
   for (const figure of document.querySelectorAll("[data-axis]")) figure.hidden = figure.dataset.axis !== axis;
-  slider.nextElementSibling.value = Number(slider.value).toFixed(2);
-  return drawMissing().then(show);
+});
+function values(chart, position) {
+  const x = chart.x[0] + position * (chart.x[1] - chart.x[0]);
+  const off = hidden();
+  let shown = null;
+  const lines = [];
+  for (const line of chart.lines) {
+    if (off.has(line.method)) continue;
+    const distance = (i) => Math.abs(line.x[i] - x);
+    const i = [...line.x.keys()].reduce((best, at) => (distance(at) < distance(best) ? at : best));
+    if (line.y[i] === null) continue;
+    shown ??= line.x[i];
+    const band = line.low && line.low[i] !== null ? ` [${format(line.low[i])}, ${format(line.high[i])}]` : "";
+    lines.push(`${methods[line.method]}: ${format(line.y[i])}${band}`);
+  }
+  return lines.length ? [format(shown), ...lines].join("\n") : "";
 }
-form.addEventListener("input", choose);
-choose().then(() => { document.body.dataset.ready = "true"; });
+for (const place of document.querySelectorAll(".chart")) {
+  const chart = charts[place.dataset.chart];
+  const [left, top, width, height] = chart.box;
+  const showValues = (event) => {
+    const frame = place.getBoundingClientRect();
+    const x = ((event.clientX - frame.left) / frame.width - left) / width;
+    const y = ((event.clientY - frame.top) / frame.height - top) / height;
+    tip.textContent = x < 0 || x > 1 || y < 0 || y > 1 ? "" : values(chart, x);
+    tip.hidden = !tip.textContent;
+    const right = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8);
+    tip.style.transform = `translate(${Math.max(8, right)}px, ${event.clientY + 14}px)`;
+  };
+  place.addEventListener("pointermove", showValues);
+  place.addEventListener("pointerdown", showValues);
+  place.addEventListener("pointerleave", () => { tip.hidden = true; });
+}

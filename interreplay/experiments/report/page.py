@@ -1,196 +1,241 @@
-"""The report as one HTML file that needs no server and nothing from outside."""
+"""The report as one HTML file without external resources."""
 
 from __future__ import annotations
 
-import html
-import json
+import os
 import re
 from collections import Counter
-from collections.abc import Sequence
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
-from string import Template
 from typing import Any
+from urllib.parse import quote
 
+import jinja2
+import numpy as np
 import pandas as pd
-import plotly.offline
-from plotly.utils import PlotlyJSONEncoder
+from markupsafe import Markup
 
 import interreplay
-from interreplay.experiments.report import html_tables
+from interreplay.experiments.process.machine import counted
+from interreplay.experiments.report import draw
+from interreplay.experiments.report.charts import Figure, Styles
 from interreplay.experiments.report.curves import AXES
-from interreplay.experiments.report.drawing import interactive
-from interreplay.experiments.report.drawing.charts import Figure, Styles
-from interreplay.experiments.report.reading.runs import Run
+from interreplay.experiments.report.published import DIFFERENCES, STEPS
 from interreplay.experiments.report.sections import MEASURES, Section
+from interreplay.experiments.report.tables import groups, number, select, summaries
+
+METHOD = (
+    "Runs are aligned by environment steps and interpolated linearly. Tables compare all methods over the steps that "
+    "all of them have.",
+    "The mean over steps is the area under the learning curve of a run divided by its length. The final return is the "
+    "mean over the last tenth of the steps. A run reaches the threshold at its first value of at least the threshold; "
+    "tables show the median over runs.",
+    "Intervals are 95 % percentile bootstrap intervals from 2,000 resamples (scipy.stats.bootstrap). The runs of each "
+    "environment are resampled separately (Agarwal et al. 2021, arXiv:2108.13264). Intervals show the effect of the "
+    "seed, not of other environments or settings.",
+    "A comparison is called an improvement or a deterioration if its 95 % interval excludes equality.",
+    "IQM: interquartile mean, the mean of the middle half of all runs of all environments.",
+    "The probability of improvement is the Mann-Whitney statistic; ties count half.",
+    "Runs that are unfinished, crashed, empty or unreadable, or that repeat the settings and seed of another run, are "
+    "listed but excluded from averages. A method with many crashed runs therefore looks better here than it is.",
+)
+Table = dict[str, Any]
+"""Label, header, rows and class of a table. A cell is a text, or a text and a small line below it; a row that is a
+text is the heading of the rows below."""
 
 
 def page(
     title: str,
-    runs: Sequence[Run],
-    sections: Sequence[Section],
+    sections: list[Section],
     tables: dict[str, pd.DataFrame],
     figures: dict[str, list[Figure]],
     styles: Styles,
-    smoothing: float = 0.0,
-    folder: Path = Path(),
+    folder: Path,
 ) -> str:
     """Return the page.
 
     Args:
-        title: Its headline.
-        runs: All runs.
-        sections: What is compared.
+        title: Headline.
+        sections: The comparisons.
         tables: See `tables.all_tables`.
-        figures: Of each algorithm.
+        figures: Figures of each algorithm.
         styles: Color and dash of each method.
-        smoothing: Of the learning curves at first; the page can change it.
-        folder: Of the page: links to runs are relative to it.
+        folder: Folder of the page; links to runs are relative to it.
     """
-    charts: list[dict[str, Any]] = []
-    parts = [_section(section, tables, figures[section.algorithm], styles, charts) for section in sections]
-    links = [*(section.algorithm for section in sections), "Runs", "Method"]
-    content = [*parts, _runs(tables["runs"], folder), _method(tables["scale"])]
+    runs = tables["runs"]
+    pictures: dict[str, list[str]] = {}
+    charts: dict[str, dict[str, Any]] = {}
+    axes = set()
+    for figure in chain(*figures.values()):
+        axes.add(figure.axis)
+        pictures[figure.name] = []
+        for i, chart in enumerate(figure.charts):
+            name = f"{figure.name}-{i}"
+            picture, charts[name] = draw.svg(chart, styles, name)
+            pictures[figure.name].append(picture)
+    envs = {task.env for task in chain(*(section.tasks for section in sections))}
+    methods = set(chain(*(section.methods for section in sections)))
     package = files("interreplay.experiments.report")
-    return Template((package / "page.html").read_text()).substitute(
-        title=html.escape(title),
-        lead=_lead(runs, sections, tables["runs"]),
-        style=(package / "page.css").read_text(),
-        navigation="".join(f'<li><a href="#{_id(name)}">{html.escape(name)}</a></li>' for name in links),
-        axes=_axes([figure.axis for listed in figures.values() for figure in listed if figure.axis]),
-        smoothing=f"{smoothing:g}",
-        choices="" if charts else " hidden",
-        methods="".join(_box(method, style) for method, style in styles.items()),
-        content="\n".join(content),
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True)
+    return environment.from_string((package / "page.html").read_text()).render(
+        title=title,
         version=interreplay.__version__,
-        plotly=plotly.offline.get_plotlyjs(),
-        charts=json.dumps(charts, cls=PlotlyJSONEncoder).replace("<", "\\u003c"),
+        lead=f"{counted(len(methods), 'method')} in {counted(len(envs), 'environment')}. "
+        f"{runs['counted'].sum()} of {counted(len(runs), 'run')} count.",
+        excluded=_states(runs[~runs["counted"]]),
+        states=_states(runs),
+        css=(package / "page.css").read_text(),
         script=(package / "page.js").read_text(),
+        styles=styles,
+        methods=list(styles),
+        axes={axis: label for axis, label in AXES.items() if axis in axes},
+        sections=[_section(section, tables, figures[section.algorithm]) for section in sections],
+        pictures=pictures,
+        suffixes=draw.SUFFIXES,
+        charts=charts,
+        runs=_runs(runs, folder),
+        method=METHOD,
+        scale=_scale(tables["scale"]),
     )
 
 
-def _id(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+def _states(runs: pd.DataFrame) -> str:
+    return ", ".join(f"{count} {state}" for state, count in Counter(runs["state"]).items())
 
 
-def _box(method: str, style: tuple[str, str]) -> str:
-    name, (color, dash) = html.escape(method, quote=True), style
-    line = {"solid": "solid", "dash": "dashed", "dot": "dotted", "dashdot": "double"}[dash]
-    swatch = f'<span class="swatch" style="border-top-color:{color};border-top-style:{line}"></span>'
-    return f'<label><input type="checkbox" value="{name}" checked>{swatch}{name}</label>'
-
-
-def _axes(present: Sequence[str]) -> str:
-    """Return what chooses the axis of the learning curves, "" where there is one alone."""
-    found = [axis for axis in AXES if axis in present]
-    if len(found) < 2:
-        return ""
-    kind = 'type="radio" name="axis"'
-    boxes = "".join(
-        f'<label><input {kind} value="{axis}"{" checked" * (not i)}>{AXES[axis]}</label>'
-        for i, axis in enumerate(found)
-    )
-    return f'<fieldset class="axes"><legend>Learning curves by</legend>{boxes}</fieldset>'
-
-
-def _lead(runs: Sequence[Run], sections: Sequence[Section], table: pd.DataFrame) -> str:
-    envs = {task.env for section in sections for task in section.tasks}
-    methods = {method for section in sections for method in section.methods}
-    counted = int(table["counted"].sum())
-    text = f"{_many(len(methods), 'method')} in {_many(len(envs), 'environment')}. "
-    text += f"{counted} of {_many(len(runs), 'run')} count."
-    states = Counter(table.loc[~table["counted"], "state"])
-    if states:
-        said = ", ".join(f"{number} {html.escape(str(state))}" for state, number in states.items())
-        text += f'</p><p class="warning">Not in any average: {said}. <a href="#runs">Which, and why</a>.'
-    return text
-
-
-def _many(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
-
-
-def _section(
-    section: Section, tables: dict[str, pd.DataFrame], figures: list[Figure], styles: Styles, charts: list[Any]
-) -> str:
-    own = {name: t[t["algorithm"] == section.algorithm] if len(t) else t for name, t in tables.items()}
-    parts = [f'<h2 id="{_id(section.algorithm)}">{html.escape(section.algorithm)}: {MEASURES[section.measure]}</h2>']
-    parts += [f'<p class="note">{html.escape(note)}</p>' for note in section.notes]
-    drawn = [_figure(figure, styles, charts) for figure in figures]
-    curves = sum(bool(figure.axis) for figure in figures)
-    parts += [*drawn[:curves], *_notes(section)]
-    if any(figure.name.endswith("-overview") for figure in figures):
-        parts.append(drawn[curves])
-        curves += 1
-    if len(own["efficiency"]):
-        parts += ["<h3>Sample efficiency</h3>", html_tables.efficiency(own["efficiency"], section.baseline)]
-    if len(own["aggregate"]):
-        environments = _many(int(own["aggregate"]["environments"].iloc[0]), "environment")
-        parts += [f"<h3>{environments} together, normalized returns</h3>"]
-        parts += [html_tables.overall(own["aggregate"], own["improvement"], section.baseline)]
-    return "\n".join([*parts, *drawn[curves:]])
-
-
-def _notes(section: Section) -> list[str]:
-    """Return what is to be said of environments, once where it is the same."""
-    said: dict[str, list[str]] = {}
+def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Figure]) -> dict[str, Any]:
+    """Return the content of a section for the template."""
+    name = section.algorithm
+    own = {key: select(table, algorithm=name) for key, table in tables.items()}
+    envs: dict[str, list[str]] = {}
     for task in section.tasks:
         for note in task.notes:
-            said.setdefault(note, []).append(task.env)
-    lines = [f"{', '.join(envs)}: {note}" for note, envs in said.items()]
-    return [f'<p class="note">{html.escape(line)}</p>' for line in lines]
+            envs.setdefault(note, []).append(task.env)
+    shown = {}
+    if len(own["efficiency"]):
+        shown["Sample efficiency"] = _efficiency(own["efficiency"], section.baseline)
+    if len(own["aggregate"]):
+        count = counted(int(own["aggregate"]["environments"].iloc[0]), "environment")
+        heading = f"{count} together, normalized returns"
+        shown[heading] = _aggregate(own["aggregate"], own["improvement"], section.baseline)
+    if "published" in tables:
+        shown["Published results of the same environments"] = _published(own["published"], section)
+    first = [figure for figure in figures if figure.axis or figure.name.endswith("-overview")]
+    return {
+        "id": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
+        "name": name,
+        "measure": MEASURES[section.measure],
+        "results": list(summaries(section, tables).values()),
+        "notes": [*section.notes, *(f"{', '.join(names)}: {note}" for note, names in envs.items())],
+        "curves": first,
+        "tables": shown,
+        "figures": [figure for figure in figures if figure not in first],
+    }
 
 
-def _figure(figure: Figure, styles: Styles, charts: list[Any]) -> str:
-    panels = []
-    for chart in figure.charts:
-        described = html.escape(
-            f"{figure.title}, {chart.title}: {chart.y} {chart.x}, {', '.join(chart.methods)}", quote=True
-        )
-        head = f"<h4>{html.escape(chart.title)}</h4>"
-        panels.append(
-            f'<div>{head}<div class="chart" role="img" aria-label="{described}" data-chart="{len(charts)}"></div></div>'
-        )
-        charts.append(interactive.draw(chart, styles) | {"smooth": bool(figure.axis)})
-    title, caption = html.escape(figure.title), html.escape(figure.caption)
-    shown = f'<div class="panels">{"".join(panels)}</div>'
-    shown += f'<figcaption class="caption">{caption} {_files(figure)}</figcaption>'
-    if figure.folded:
-        return f"<details><summary>{title} ({_many(len(panels), 'chart')})</summary><figure>{shown}</figure></details>"
-    axis = f' data-axis="{figure.axis}"{" hidden" * (figure.axis != "env_steps")}' if figure.axis else ""
-    return f"<figure{axis}><h3>{title}</h3>{shown}</figure>"
+def _with_interval(row: Any, name: str) -> str | tuple[str, str]:
+    """Return a value with its interval, from the columns `name`, ``name_low`` and ``name_high``."""
+    value = getattr(row, name, np.nan)
+    low = getattr(row, f"{name}_low", np.nan)
+    high = getattr(row, f"{name}_high", np.nan)
+    text = number(value)
+    if name.endswith("ratio") and np.isfinite(value):
+        text += "×"
+    return (text, f"{number(low)} to {number(high)}") if np.isfinite(low) else text
 
 
-def _files(figure: Figure) -> str:
-    """Return links to the files beside the page."""
-    names = {"PNG": f"{figure.name}.png", "SVG": f"{figure.name}.svg", "CSV": f"{figure.table}.csv"}
-    links = ", ".join(f'<a href="{html.escape(file, quote=True)}">{kind}</a>' for kind, file in names.items())
-    return f'<span class="files">As {links}.</span>'
+def _efficiency(rows: pd.DataFrame, baseline: str | None) -> Table:
+    """Return a row per environment and method, see `tables.efficiency_table`."""
+    has_scale = "threshold" in rows and bool(rows["threshold"].notna().any())
+    columns = {"Mean over steps": "auc", "Final return": "final"}
+    if has_scale:
+        columns["Steps to threshold"] = "steps"
+    if baseline is not None and rows["method"].nunique() > 1:
+        columns[f"Mean − {baseline}"] = "auc_difference"
+        if has_scale:
+            columns[f"Area ÷ {baseline}"] = "auc_ratio"
+            columns[f"Steps: {baseline} ÷ method"] = "steps_ratio"
+        else:
+            columns[f"Final − {baseline}"] = "final_difference"
+    cells: list[Any] = []
+    for env, members in groups(rows, "env"):
+        cells.append(str(env))
+        for row in members.itertuples():
+            line: list[Any] = [row.method, str(row.runs)]
+            for name in columns.values():
+                if name == "steps" and np.isfinite(row.reached):
+                    steps = number(row.steps) if np.isfinite(row.steps) else "not reached"
+                    line.append((steps, f"{row.reached:.0f} of {row.runs} runs reach {number(row.threshold)}"))
+                else:
+                    line.append(_with_interval(row, name))
+            cells.append(line)
+    return {"label": "Sample efficiency by environment", "header": ["Method", "Runs", *columns], "rows": cells}
 
 
-def _runs(table: pd.DataFrame, folder: Path) -> str:
-    states = Counter(table["state"])
-    said = ", ".join(f"{number} {html.escape(str(state))}" for state, number in states.items())
-    return f'<h2 id="runs">Runs</h2><p>{said}.</p>{html_tables.runs(table, folder)}'
+def _aggregate(aggregate: pd.DataFrame, improvement: pd.DataFrame, baseline: str | None) -> Table:
+    """Return a row per method for all environments together, see `tables.aggregate_table`."""
+    header = ["Method", "Runs", "Area, IQM", "Final, IQM", "Area, mean", "Final, mean"]
+    if baseline:
+        header += [f"Area ÷ {baseline}", f"P(area better than {baseline})"]
+    probabilities = {}
+    names = {"low": "probability_low", "high": "probability_high"}
+    for row in improvement.rename(columns=names).itertuples():
+        if row.measure == "auc":
+            probabilities[row.method] = _with_interval(row, "probability")
+    cells = []
+    for method, parts in groups(aggregate, "method"):
+        auc = next(parts[parts["measure"] == "auc"].itertuples())
+        final = next(parts[parts["measure"] == "final"].itertuples())
+        line = [str(method), str(auc.runs), _with_interval(auc, "iqm"), _with_interval(final, "iqm")]
+        line += [_with_interval(auc, "mean"), _with_interval(final, "mean")]
+        if baseline:
+            line += [_with_interval(auc, "ratio"), probabilities.get(method, "–")]
+        cells.append(line)
+    return {"label": "All environments together", "header": header, "rows": cells}
 
 
-def _method(scale: pd.DataFrame) -> str:
-    points = "".join(f"<li>{text}</li>" for text in METHOD)
-    shown = f"<h3>Scales and thresholds</h3>{html_tables.scale(scale)}" if len(scale) else ""
-    return f'<h2 id="method">Method</h2><ul>{points}</ul>{shown}'
+def _published(rows: pd.DataFrame, section: Section) -> Table:
+    """Return a row per environment, method and source, with a column per number of steps, see `published_table`."""
+    cells: list[Any] = []
+    for env, members in groups(rows, "env"):
+        cells.append(str(env))
+        for (method, source), points in groups(members, "method", "source"):
+            line: list[Any] = [method, str(points["seeds"].iloc[0])]
+            for point in points.itertuples():
+                star = "*" if point.interpolated and np.isfinite(point.mean) else ""
+                text = f"{number(point.mean)}{star}"
+                line.append((text, f"± {number(point.sd)}") if np.isfinite(point.sd) else text)
+            cells.append([*line, source])
+    notes = list(DIFFERENCES)
+    unknown = [task.env for task in section.tasks if task.env not in cells]
+    if unknown:
+        notes.append(f"No published curve of {', '.join(unknown)}.")
+    header = ["Method", "Seeds", *(f"{steps // 1000}k steps" for steps in STEPS), "Source"]
+    return {"label": "Published results", "header": header, "rows": cells, "notes": notes}
 
 
-METHOD = (
-    "Runs are aligned by environment steps; between its evaluations a run is taken to be linear. Tables compare all "
-    "methods over the steps that all of them have.",
-    "The mean over steps is the area under a run's learning curve divided by its length. The final return is the mean "
-    "over the last tenth of the steps. A run reaches the threshold at its first value at or above it; of several runs "
-    "the median is given.",
-    "Intervals are 95 % percentile bootstrap intervals from 2,000 resamples (scipy.stats.bootstrap), in which the runs "
-    "of each environment are resampled among themselves (Agarwal et al. 2021, arXiv:2108.13264). They say how much the "
-    "seeds matter, and nothing of other environments or settings.",
-    "IQM: interquartile mean, the mean of the middle half of all runs of all environments.",
-    "The probability of improvement is that of the Mann-Whitney statistic; ties count half.",
-    "Runs that are unfinished, crashed, empty or unreadable, or that repeat another one's settings and seed, are "
-    "listed and are in no average. A method whose runs crash often looks better here than it is.",
-)
+def _runs(rows: pd.DataFrame, folder: Path) -> dict[str, Table]:
+    """Return a table of the runs that do not count and one of those that do, see `tables.runs_table`."""
+    header = ["State", "Algorithm", "Environment", "Method", "Seed", "Steps", "Note", "Folder"]
+    ordered = rows.sort_values(["algorithm", "env", "method", "seed"], kind="stable")
+    found: dict[str, Table] = {}
+    for row in ordered.itertuples():
+        label = "Runs that count" if row.counted else "Runs that do not count"
+        place = Path(str(row.folder))
+        address = quote(os.path.relpath(place, folder.resolve()).replace(os.sep, "/"))
+        link = Markup('<small><a href="{}/">{}</a></small>').format(address, place.name)
+        seed = "–" if pd.isna(row.seed) else str(row.seed)
+        cells = [row.state, row.algorithm, row.env, row.method, seed, f"{row.env_steps:,}", row.note or "–", link]
+        table = found.setdefault(label, {"label": label, "header": header, "rows": [], "kind": "left"})
+        table["rows"].append(cells)
+    return dict(sorted(found.items(), reverse=True))
+
+
+def _scale(rows: pd.DataFrame) -> Table:
+    """Return the scale and the threshold of each environment, see `tables.scale_table`."""
+    header = ["Environment", "Algorithm", "0 is", "1 is", "Threshold", "Origin"]
+    cells = []
+    for row in rows.itertuples():
+        cells.append([row.env, row.algorithm, *map(number, (row.low, row.high, row.threshold)), row.how])
+    return {"label": "Scales", "header": header, "rows": cells, "kind": "left"}

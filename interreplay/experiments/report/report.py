@@ -1,4 +1,4 @@
-"""Result folders to a folder with a page, figures and tables."""
+"""Make a report: a page, figures and tables from result folders."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from interreplay.errors import UsageError
-from interreplay.experiments.report.drawing.charts import smooth, styles
+from interreplay.experiments.report.charts import styles
 from interreplay.experiments.report.figures import figures
+from interreplay.experiments.report.published import published_lines, published_table
 from interreplay.experiments.report.reading.runs import Run, read_runs
 from interreplay.experiments.report.scores import Scores
 from interreplay.experiments.report.sections import Section, build
 from interreplay.experiments.report.tables import TABLES, all_tables
 
 PAGE = "index.html"
-OWN = re.compile(r'<meta name="generator" content="interreplay |<footer><p>Written by interreplay ')
-"""In every page of ours; the second in those made before the first was."""
+GENERATED = re.compile(r'<meta name="generator" content="interreplay |<footer><p>Written by interreplay ')
+"""In every page of a report; the second in those of versions without the first."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was written, and from what.
+    """A report on disk.
 
     Attributes:
         runs: All runs that were found.
-        sections: What was compared.
+        sections: The comparisons.
+        tables: The numbers, see `tables.all_tables`.
         paths: The files, the page first.
     """
 
     runs: list[Run]
     sections: list[Section]
+    tables: dict[str, pd.DataFrame]
     paths: list[Path]
 
 
@@ -46,73 +51,88 @@ def make_report(
     scores: Scores | None = None,
     title: str = "Replay methods compared",
     smoothing: float = 0.0,
+    published: bool = False,
 ) -> Report:
-    """Read runs and write ``index.html``, the figures as PNG and SVG, and the tables as CSV.
+    """Read runs and write ``index.html``, the figures as PNG, SVG and PDF, and the tables as CSV.
 
     Args:
-        results: Folders in or below which runs are.
-        output: Where to; made where it is missing. A report that is there already is replaced.
-        baseline: The method that others are compared with; by default Uniform, or one whose name contains it, or the
-            first.
-        measure: ``"auto"``, or one of `study.MEASURES`.
+        results: Folders with runs, at any depth.
+        output: Folder of the report; created if missing. An earlier report is overwritten.
+        baseline: Method that the others are compared with, see `sections.build`.
+        measure: ``"auto"``, or one of `sections.MEASURES`.
         count: ``"finished"`` or ``"all"``.
-        statistic: Of the learning curves, ``"mean"`` or ``"iqm"``.
-        scores: What is known of the environments.
-        title: The page's headline.
-        smoothing: Of the learning curves, see `charts.smoothed`; tables are of what was measured.
+        statistic: Statistic of the learning curves, ``"mean"`` or ``"iqm"``.
+        scores: Known returns of the environments.
+        title: Headline of the page.
+        smoothing: Smoothing of the learning curves, see `charts.smoothed`; tables are not smoothed.
+        published: Whether to compare with published curves of the same environments.
 
     Raises:
-        UsageError: There is no run, or the output cannot be written.
+        UsageError: No run is found, the output cannot be written, or the extra `analysis` is not installed.
     """
     check_output(output)
     runs = read_runs(results)
     sections = build(runs, baseline=baseline, measure=measure, count=count, scores=scores or Scores())
     tables = all_tables(runs, sections)
-    methods = {method for section in sections for method in section.methods}
-    style = styles(sorted(methods), {section.baseline for section in sections if section.baseline})
-    drawn = {section.algorithm: figures(section, tables, statistic) for section in sections}
+    methods: set[str] = set()
+    baselines: set[str | None] = set()
+    names: set[str] = set()
+    for section in sections:
+        methods.update(section.methods)
+        baselines.add(section.baseline)
+        for task in section.tasks if published else ():
+            names.update(line.method for line in published_lines(task))
+    if published:
+        tables["published"] = published_table(sections)
+    style = styles(sorted(methods), baselines, sorted(names))
+    drawn = {}
+    for section in sections:
+        drawn[section.algorithm] = figures(section, tables, statistic, smoothing)
 
-    # Drawing needs the extra `analysis`.
-    from interreplay.experiments.report.drawing.static import draw
-    from interreplay.experiments.report.page import page
+    try:
+        from interreplay.experiments.report.draw import write
+        from interreplay.experiments.report.page import page
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is missing; pip install 'interreplay[analysis]'") from None
 
     try:
         output.mkdir(parents=True, exist_ok=True)
         paths = [output / PAGE]
-        paths[0].write_text(page(title, runs, sections, tables, drawn, style, smoothing, output), encoding="utf-8")
+        paths[0].write_text(page(title, sections, tables, drawn, style, output), encoding="utf-8")
         for name, table in tables.items():
             path = output / f"{name}.csv"
-            if not len(table):  # the page says why
+            if len(table):
+                table.to_csv(path, index=False, float_format="%.8g")
+                paths.append(path)
+            else:  # the page states the reason
                 path.unlink(missing_ok=True)
-                continue
-            paths.append(path)
-            table.to_csv(paths[-1], index=False, float_format="%.8g")
-        for figure in (figure for listed in drawn.values() for figure in listed):
-            paths += draw(smooth(figure, smoothing), style, output)
+        for listed in drawn.values():
+            for figure in listed:
+                paths += write(figure, style, output)
     except OSError as error:
         raise UsageError(
             f"--output_dir {output} cannot be written: {error.strerror or error}; choose another folder"
         ) from error
-    return Report(runs, sections, paths)
+    return Report(runs, sections, tables, paths)
 
 
 def check_output(output: Path) -> None:
-    """Find out, before anything is read, whether a report can go to a folder without replacing what is no report.
+    """Check that a report in a folder would overwrite nothing but a report.
 
     Raises:
-        UsageError: It holds a page, or tables, of somebody else's.
+        UsageError: The folder contains another page or other tables.
     """
-    page = output / PAGE
-    if not page.exists():
-        foreign = [name for name in ("runs", *TABLES) if (output / f"{name}.csv").exists()]
-        if foreign:
-            raise UsageError(
-                f"--output_dir {output} holds a {foreign[0]}.csv that is no report's; choose another folder"
-            )
+    path = output / PAGE
+    if not path.exists():
+        for name in ("runs", *TABLES):
+            if (output / f"{name}.csv").exists():
+                raise UsageError(
+                    f"--output_dir {output} contains a {name}.csv that is not part of a report; choose another folder"
+                )
         return
     try:
-        own = OWN.search(page.read_text(encoding="utf-8", errors="replace"))
+        generated = GENERATED.search(path.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
-        raise UsageError(f"--output_dir {page} cannot be read: {error.strerror}; choose another folder") from None
-    if not own:
-        raise UsageError(f"--output_dir {output} holds an {PAGE} that is no report; choose another folder")
+        raise UsageError(f"--output_dir {path} cannot be read: {error.strerror}; choose another folder") from None
+    if not generated:
+        raise UsageError(f"--output_dir {output} contains an {PAGE} that is not a report; choose another folder")

@@ -1,4 +1,4 @@
-"""What 0 and 1 are in each environment, so that environments can be averaged, and the threshold to reach."""
+"""Normalization: the returns 0 and 1 of each environment, and the threshold."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from interreplay.experiments.report.curves import Curves, points
 from interreplay.experiments.report.reading.runs import Run
 
 KEYS = ("low", "high", "threshold")
+EXAMPLE = '{"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}'
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What the user says of environments.
+    """Known returns.
 
     Attributes:
-        given: By environment some of `KEYS`, in returns.
-        threshold: Elsewhere, on the scale from 0 to 1.
+        given: By environment some of `KEYS`, as returns.
+        threshold: Default threshold, as a normalized return.
     """
 
     given: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -36,10 +37,10 @@ class Scale:
     """A scale of returns.
 
     Attributes:
-        low: The return that is 0.
-        high: The return that is 1.
-        threshold: The return to reach.
-        how: Where the three come from.
+        low: Return with the normalized value 0.
+        high: Return with the normalized value 1.
+        threshold: Return to reach.
+        how: Origin of these numbers.
     """
 
     low: float
@@ -48,71 +49,76 @@ class Scale:
     how: str
 
     def normalized(self, values: Any) -> Any:
-        """Return values as shares of the way from `low` to `high`."""
+        """Return normalized returns: 0 for `low`, 1 for `high`."""
         return (values - self.low) / (self.high - self.low)
 
 
 def read_scores(path: Path) -> dict[str, dict[str, float]]:
-    """Read scores of environments: ``{"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}``, each optional.
+    """Read returns by environment from a JSON file, in the format of `EXAMPLE`; each key is optional.
 
     Raises:
-        UsageError: The file cannot be read or says something else.
+        UsageError: The file cannot be read or has another format.
     """
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UsageError(f"--scores {path} cannot be read: {' '.join(str(error).split())}") from None
-    example = 'expected {"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}'
     if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
-        raise UsageError(f"--scores {path} holds no scores by environment; {example}")
+        raise UsageError(f"--scores {path} is not a mapping of environments; expected {EXAMPLE}")
     for env, entry in found.items():
         for key, value in entry.items():
-            number = isinstance(value, int | float) and math.isfinite(value)
-            if key not in KEYS or not number:
-                raise UsageError(f"--scores {path}: {env} says {key}: {value!r}; {example}")
+            if key not in KEYS or not isinstance(value, int | float) or not math.isfinite(value):
+                raise UsageError(f"--scores {path}: invalid entry {key}: {value!r} of {env}; expected {EXAMPLE}")
     return found
 
 
 def find_scale(
     env: str, measure: str, shared: Mapping[str, Curves], runs: Sequence[Run], scores: Scores
 ) -> Scale | None:
-    """Return the scale of an environment: given, or from random actions (0) to the best method's mean final return (1).
+    """Return the scale of an environment: as given, or from random actions (0) to the best mean final return (1).
 
     Args:
         env: The environment.
-        measure: The column that is compared; success rates are on a scale from 0 to 1 already.
-        shared: The curves of the methods over the steps that all of them have.
-        runs: The runs behind these curves.
-        scores: What the user gave.
+        measure: The compared column; success rates are between 0 and 1 already.
+        shared: Curves of the methods over the steps that all of them have.
+        runs: The runs of these curves.
+        scores: Known returns.
 
     Returns:
-        None where the best method is no better than the start, or nothing can be compared.
+        None if nothing can be compared, or the best method is not better than the start.
     """
     if not shared:
         return None
     given = scores.given.get(env, {})
     if measure == "success":
-        low, high, how = 0.0, 1.0, "success rates need no scale"
+        low = 0.0
+        high = 1.0
+        how = "success rates need no scale"
     else:
-        low, how = _start(shared, runs)
-        best = max(shared, key=lambda method: float(shared[method].finals().mean()))
-        high = float(shared[best].finals().mean())
-        how = f"0 is {how}, 1 the mean final return of the best method here ({best})"
-    if "low" in given or "high" in given:
-        low, high = given.get("low", low), given.get("high", high)
-        how = " and ".join(f"{name} given" for name in ("low", "high") if name in given) + f"; otherwise {how}"
+        low, start = _start(shared, runs)
+        finals = {method: float(curves.finals().mean()) for method, curves in shared.items()}
+        best = max(finals, key=lambda method: finals[method])
+        high = finals[best]
+        how = f"0 is {start}, 1 the mean final return of the best method here ({best})"
+    names = [name for name in ("low", "high") if name in given]
+    if names:
+        low = given.get("low", low)
+        high = given.get("high", high)
+        how = f"{' and '.join(names)} given; otherwise {how}"
     if not high > low:
         return None
-    return Scale(low, high, given.get("threshold", low + scores.threshold * (high - low)), how)
+    threshold = given.get("threshold", low + scores.threshold * (high - low))
+    return Scale(low, high, threshold, how)
 
 
 def _start(shared: Mapping[str, Curves], runs: Sequence[Run]) -> tuple[float, str]:
-    """Return the mean return of random actions, where runs report any; else the first value of the curves."""
+    """Return the mean return of random actions if runs report it, else the first value of the curves."""
     random: list[float] = []
     for run in runs:
         begins = run.description.settings.get("learning_starts")
-        steps, returns = points(run, "training")
-        random.extend(returns[steps <= begins] if isinstance(begins, int | float) else ())
+        if isinstance(begins, int | float):
+            steps, returns = points(run, "training")
+            random.extend(returns[steps <= begins])
     if random:
         return float(np.mean(random)), "the mean training return before learning starts, with random actions"
     return float(np.mean([c.values[:, 0].mean() for c in shared.values()])), "the mean return at the first common step"

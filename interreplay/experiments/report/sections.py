@@ -1,4 +1,4 @@
-"""Which runs are compared with which: one section per algorithm, one task per environment in it."""
+"""Group runs for comparison: one section per algorithm, with one task per environment."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from interreplay.experiments.report.reading.runs import EMPTY, FINISHED, UNREADA
 from interreplay.experiments.report.scores import Scale, Scores, find_scale
 
 UNIFORM = "Uniform"
-"""The baseline where none is named: the method of this name, or one whose name contains it."""
+"""Name of the default baseline."""
 MEASURES = {"evaluation": "evaluation return", "training": "training return", "success": "success rate"}
+FEW = 5
+"""Intervals from fewer runs are too narrow."""
+NO_SCALE = (
+    "No scale in {envs}: no method ends above random play. Normalized returns, ratios and steps to a threshold require "
+    "a scale and are left out; returns, their differences and probabilities of improvement do not."
+)
+COUNT_ALL = "No run counts: nothing is compared. --count all also counts unfinished and crashed runs."
 
 
 @dataclass(frozen=True)
@@ -20,18 +27,19 @@ class Task:
     """One environment.
 
     Attributes:
-        env: Its id.
-        own: Of each method the curves of its runs that count, over the steps that all of these have.
-        shared: The same over the steps that all methods have.
-        aside: Runs that are shown and do not count.
-        scale: What 0 and 1 are, and the threshold.
-        notes: What is to be said of it.
+        env: Id of the environment.
+        own: Curves of the counted runs of each method, over the steps that all of its runs have.
+        shared: The same curves over the steps that all methods have.
+        excluded: Runs that are drawn but do not count.
+        counted: Runs of each method that count.
+        scale: The returns 0 and 1 of normalized returns, and the threshold.
+        notes: Remarks for the reader.
     """
 
     env: str
     own: Mapping[str, Curves]
     shared: Mapping[str, Curves]
-    aside: Sequence[Run]
+    excluded: Sequence[Run]
     counted: Mapping[str, Sequence[Run]]
     scale: Scale | None
     notes: Sequence[str] = ()
@@ -48,12 +56,12 @@ class Section:
     """One algorithm.
 
     Attributes:
-        algorithm: Its name.
-        measure: One of `MEASURES`; the same in all of its figures.
-        methods: Those that are compared, the baseline first.
-        baseline: None where no run of it counts.
+        algorithm: Name of the algorithm.
+        measure: One of `MEASURES`, used by all of its figures.
+        methods: Methods in the comparison, the baseline first.
+        baseline: Method that the others are compared with; None if no run of it counts.
         tasks: One per environment.
-        notes: What is to be said of it.
+        notes: Remarks for the reader.
     """
 
     algorithm: str
@@ -64,33 +72,32 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
     def everywhere(self) -> tuple[list[str], list[Task]]:
-        """Return the methods that ran in all environments in which anything can be compared, and these environments."""
-        tasks = [task for task in self.tasks if task.shared and task.scale is not None]
-        return self._in_all(tasks), tasks
+        """Return the environments with a scale, and the methods that have counted runs in all of them."""
+        return self._in_all([task for task in self.tasks if task.shared and task.scale is not None])
 
     def ranked(self) -> tuple[list[str], list[Task]]:
-        """Return what `everywhere` does; without any scale, all environments: to rank runs requires no scale."""
+        """Return the result of `everywhere`, or without any scale all environments: ranks require no scale."""
         methods, tasks = self.everywhere()
-        if tasks:
-            return methods, tasks
-        tasks = [task for task in self.tasks if task.shared]
-        return self._in_all(tasks), tasks
+        return (methods, tasks) if tasks else self._in_all([task for task in self.tasks if task.shared])
 
-    def _in_all(self, tasks: Sequence[Task]) -> list[str]:
-        return [m for m in self.methods if tasks and all(m in task.shared for task in tasks)]
+    def _in_all(self, tasks: list[Task]) -> tuple[list[str], list[Task]]:
+        methods = [m for m in self.methods if tasks and all(m in task.shared for task in tasks)]
+        return methods, tasks
 
 
 def build(
     runs: Sequence[Run], *, baseline: str | None = None, measure: str = "auto", count: str = "finished", scores: Scores
 ) -> list[Section]:
-    """Sort runs into sections.
+    """Group runs by algorithm and environment.
 
     Args:
         runs: All runs.
-        baseline: The method that others are compared with; None chooses one per algorithm, see `_baseline`.
-        measure: One of `MEASURES`, or ``"auto"``: evaluation returns where all runs of an algorithm have them.
-        count: ``"finished"`` or ``"all"``, which also counts unfinished and crashed runs as far as they got.
-        scores: What is known of the environments.
+        baseline: Method that the others are compared with. None selects one per algorithm: Uniform, else a method
+            with Uniform in its name, else the first.
+        measure: One of `MEASURES`, or ``"auto"``: evaluation returns if all runs of an algorithm have them, else
+            training returns.
+        count: ``"finished"``, or ``"all"`` to count unfinished and crashed runs as well.
+        scores: Known returns of the environments.
 
     Raises:
         UsageError: The baseline is not a method of these runs.
@@ -106,90 +113,95 @@ def build(
     return sections
 
 
-def counts(run: Run, count: str) -> bool:
-    """Return whether a run is part of averages."""
-    return not run.repeats and (run.state == FINISHED or count == "all")
-
-
 def _section(
     algorithm: str, runs: Sequence[Run], baseline: str | None, measure: str, count: str, scores: Scores
 ) -> Section:
-    chosen, notes = _measure(runs, measure, count)
-    usable = [run for run in runs if counts(run, count) and run.has(chosen)]
+    counted = [run for run in runs if not run.repeats and (run.state == FINISHED or count == "all")]
+    notes: list[str] = []
+    if measure == "auto":
+        measure, notes = _default_measure(counted or runs)
+    usable = [run for run in counted if run.has(measure)]
     found, remark = _baseline(sorted({run.method for run in usable}), baseline)
-    notes += [remark] if remark else []
-    present = sorted({run.method for run in runs}, key=lambda method: (method != found, method))
+    if remark:
+        notes.append(remark)
+    methods = sorted({run.method for run in runs}, key=lambda method: (method != found, method))
     tasks = []
     for env in sorted({run.env for run in runs}):
-        members = [run for run in runs if run.env == env]
-        tasks.append(_task(env, members, present, chosen, count, scores))
+        here = [run for run in usable if run.env == env]
+        kept = {id(run) for run in here}
+        excluded = [run for run in runs if run.env == env and id(run) not in kept]
+        tasks.append(_task(env, here, excluded, methods, measure, scores))
     unscaled = [task.env for task in tasks if task.shared and task.scale is None]
     if unscaled:
         notes.append(NO_SCALE.format(envs=", ".join(unscaled)))
     names = {run.method: run.full_name for run in runs if run.method != run.full_name}
-    notes += [f"{short} is {full}." for short, full in sorted(names.items())]
-    section = Section(algorithm, chosen, present, found, tasks, notes)
-    missing = [method for method in present if method not in section.everywhere()[0]]
-    if missing and section.everywhere()[1]:
+    notes += [f"{short}: {full}." for short, full in sorted(names.items())]
+    section = Section(algorithm, measure, methods, found, tasks, notes)
+    everywhere, scaled = section.everywhere()
+    missing = [method for method in methods if method not in everywhere]
+    if missing and scaled:
         notes.append(
-            f"Not in the figures over all environments, for want of counted runs in some: {', '.join(missing)}."
+            f"Not in the figures over all environments, because some environment has no counted run: "
+            f"{', '.join(missing)}."
         )
     return section
 
 
-NO_SCALE = (
-    "No scale in {envs}: no method ends above random play. Normalized returns, ratios and steps to a threshold require "
-    "a scale and are left out; returns, their differences and probabilities of improvement do not."
-)
-
-
 def _baseline(methods: Sequence[str], named: str | None) -> tuple[str | None, str]:
-    """Return the method that others are compared with, and a remark where it is not the expected one.
+    """Return the baseline, and a remark unless it is the requested or the default one.
 
     Args:
-        methods: Those with runs that count, sorted.
-        named: What the user asked for; by default `UNIFORM`, a method whose name contains it, or the first method.
+        methods: Methods with counted runs, sorted.
+        named: The requested baseline; None for the default.
     """
-    wanted = named or UNIFORM
-    others = [method for method in methods if method != wanted]
     if not methods:
-        return None, "No run counts: nothing is compared. --count all also counts unfinished and crashed runs."
-    if not others:
-        return wanted, f"{wanted} alone has runs that count: there is nothing to compare it with."
-    if wanted in methods:
-        return wanted, ""
-    choice = "--baseline NAME chooses another: "
+        return None, COUNT_ALL
+    requested = named or UNIFORM
+    others = [method for method in methods if method != requested]
+    if len(methods) == 1 and (not others or not named):
+        return methods[0], f"Only {methods[0]} has counted runs: there is nothing to compare it with."
+    if requested in methods:
+        return requested, ""
     if named:
-        return None, f"No run of {named} counts: nothing is shown relative to it. {choice}{'; '.join(others)}."
-    if len(methods) == 1:
-        return methods[0], f"{methods[0]} alone has runs that count: there is nothing to compare it with."
+        return None, (
+            f"No run of {named} counts: nothing is shown relative to it. --baseline NAME selects another: "
+            f"{'; '.join(others)}."
+        )
     similar = [method for method in methods if UNIFORM.lower() in method.lower()]
     found = (similar or methods)[0]
-    choice += f"{'; '.join(method for method in methods if method != found)}."
-    return found, f"No run of {UNIFORM} counts: methods are compared with {found}. {choice}"
+    others.remove(found)
+    return found, (
+        f"No run of {UNIFORM} counts: methods are compared with {found}. --baseline NAME selects another: "
+        f"{'; '.join(others)}."
+    )
 
 
-def _measure(runs: Sequence[Run], measure: str, count: str) -> tuple[str, list[str]]:
-    if measure != "auto":
-        return measure, []
-    counted = [run for run in runs if counts(run, count)] or list(runs)
-    without = [run for run in counted if not run.has("evaluation")]
+def _default_measure(runs: Sequence[Run]) -> tuple[str, list[str]]:
+    """Return the measure that all runs have, and remarks."""
+    without = [run for run in runs if not run.has("evaluation")]
     if not without:
         return "evaluation", []
-    if len(without) == len(counted):
+    if len(without) == len(runs):
         return "training", ["No run was evaluated: all returns are those of training episodes, exploration included."]
-    shown = sorted({f"{run.method} in {run.env}" for run in without})
+    names = sorted({f"{run.method} in {run.env}" for run in without})
     return "training", [
         "Training returns are compared, exploration included: some runs have no evaluations "
-        f"({', '.join(shown)}). --measure evaluation leaves these out instead."
+        f"({', '.join(names)}). --measure evaluation leaves these runs out instead."
     ]
 
 
-def _task(env: str, runs: Sequence[Run], methods: Sequence[str], measure: str, count: str, scores: Scores) -> Task:
-    usable = [run for run in runs if counts(run, count) and run.has(measure)]
-    counted = {m: [run for run in usable if run.method == m] for m in methods}
-    counted = {method: members for method, members in counted.items() if members}
-    own = {method: curves for method, members in counted.items() if (curves := align(members, measure))}
+def _task(
+    env: str, usable: Sequence[Run], excluded: Sequence[Run], methods: Sequence[str], measure: str, scores: Scores
+) -> Task:
+    counted: dict[str, list[Run]] = {}
+    own: dict[str, Curves] = {}
+    for method in methods:
+        members = [run for run in usable if run.method == method]
+        if members:
+            counted[method] = members
+            curves = align(members, measure)
+            if curves is not None:
+                own[method] = curves
     shared, end = together(own) if own else ({}, 0.0)
     notes = []
     longer = [f"{method} to {c.steps[-1]:,.0f}" for method, c in own.items() if c.steps[-1] > end]
@@ -197,17 +209,11 @@ def _task(env: str, runs: Sequence[Run], methods: Sequence[str], measure: str, c
         notes.append(f"Compared up to {end:,.0f} steps, the last that all methods have ({', '.join(longer)}).")
     if own and not shared:
         notes.append("The methods have no steps in common: no tables.")
-    few = [f"{method} ({len(members)})" for method, members in counted.items() if len(members) < 5]
+    few = [f"{method} ({len(members)})" for method, members in counted.items() if len(members) < FEW]
     single = [method for method, members in counted.items() if len(members) == 1]
     if single:
         notes.append(f"One run only, so no interval: {', '.join(single)}.")
     elif few:
         notes.append(f"Intervals from fewer than five runs are too narrow: {', '.join(few)}.")
-    aside = _without(runs, usable)
-    scale = find_scale(env, measure, shared, [run for members in counted.values() for run in members], scores)
-    return Task(env, own, shared, aside, counted, scale, notes)
-
-
-def _without(runs: Sequence[Run], usable: Sequence[Run]) -> list[Run]:
-    kept = {id(run) for run in usable}
-    return [run for run in runs if id(run) not in kept]
+    scale = find_scale(env, measure, shared, usable, scores)
+    return Task(env, own, shared, excluded, counted, scale, notes)

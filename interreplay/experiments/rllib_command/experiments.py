@@ -20,7 +20,7 @@ from interreplay.experiments.rllib_command.resources import Room, check_room
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_names import explained
 from interreplay.rllib.algorithms.rllib_settings import settings_as_properties
-from interreplay.rllib.search_spaces import choices, is_search_space, with_choices
+from interreplay.rllib.host import choices, is_search_space, with_choices
 
 # What RLlib called them before, and where they are now.
 RENAMED = {

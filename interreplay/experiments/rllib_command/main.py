@@ -22,7 +22,7 @@ from interreplay.experiments.evaluation.evaluate import evaluate
 from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import whole
-from interreplay.experiments.process.processors import counted
+from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.rllib_command.algorithm_names import names

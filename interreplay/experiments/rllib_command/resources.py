@@ -8,7 +8,7 @@ import ray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import UsageError
-from interreplay.experiments.process.processors import counted, own_cpus, own_gpus
+from interreplay.experiments.process.machine import counted, own_cpus, own_gpus
 
 
 class Room(NamedTuple):

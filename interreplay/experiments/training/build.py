@@ -10,7 +10,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 
 from interreplay.environments.own_modules import own_class
 from interreplay.errors import UsageError
-from interreplay.experiments.evaluation.evaluation_video import EvaluationVideo
+from interreplay.experiments.evaluation.video import EvaluationVideo
 from interreplay.experiments.flags.environment_flags import environment_config
 from interreplay.experiments.flags.offline_flags import rows_for
 from interreplay.learning.algorithms_table import ALGORITHMS

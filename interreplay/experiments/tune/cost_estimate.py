@@ -11,7 +11,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.experiments.process.processors import counted, own_cpus
+from interreplay.experiments.process.machine import counted, own_cpus
 from interreplay.experiments.process.progress import duration
 from interreplay.experiments.studies.results_table import aligned
 from interreplay.experiments.studies.study import Study

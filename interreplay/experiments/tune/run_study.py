@@ -17,7 +17,7 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.tune.schedulers import TrialScheduler
 
 from interreplay.errors import UsageError
-from interreplay.experiments.process.processors import check_room, counted, own_cpus
+from interreplay.experiments.process.machine import check_room, counted, own_cpus
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder

@@ -1,4 +1,4 @@
-"""A3C: runners make gradients of their own unrolls, and the learner applies them as they come."""
+"""A3C: runners compute gradients of their own unrolls, and the learner applies them as they arrive."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from ray.rllib.utils.annotations import override
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from interreplay.learning.algorithms_table import FRESH
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import A3CSettings
-from interreplay.rllib.actor_learner.algorithm import ActorLearner
-from interreplay.rllib.actor_learner.collectors import UnrollCollector, make_collector
-from interreplay.rllib.actor_learner.config import ActorLearnerConfig
-from interreplay.rllib.actor_learner.learner import UnrollLearner
+from interreplay.rllib.actor_learner.algorithm import ActorLearner, UnrollLearner
+from interreplay.rllib.actor_learner.impala import ActorLearnerConfig
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
+from interreplay.rllib.env_runner.remote import Collector
 from interreplay.rllib.env_runner.wire_format import Packed, unpack
-from interreplay.unrolls.checks import check_finite
+from interreplay.rllib.host import override
 from interreplay.unrolls.experience import UnrollExperience
 
 
 class Gradients(NamedTuple):
-    """What a runner made of its unrolls.
+    """The gradient that a runner computed from its unrolls.
 
     Attributes:
-        gradient: Of all parameters, not clipped yet, ``(P,)``.
+        gradient: Gradient of all parameters before clipping, ``(P,)``.
         metrics: The numbers that `IMPALAUpdate.metrics` names.
-        env_steps: Steps that environments made, ``()``.
-        version: Updates that the weights had seen, ``()``.
+        env_steps: Number of env steps, ``()``.
+        version: Number of updates that the weights had seen, ``()``.
     """
 
     gradient: Tensor
@@ -44,32 +42,32 @@ class Gradients(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: Packed) -> Gradients:
-        """Return what was packed."""
+        """Return the gradients of packed columns."""
         return cls(**{name: torch.from_numpy(array) for name, array in unpack(packed).items()})
 
 
 class GradientRunner(UnrollRunner):
-    """A runner that gives gradients in place of the unrolls that they are of."""
+    """A runner that returns gradients instead of unrolls."""
 
-    _rule: IMPALAUpdate | None = None
+    _update_rule: IMPALAUpdate | None = None
 
     @override(UnrollRunner)
     def make(self, steps: int, version: int) -> Gradients:
         unrolls = self.unroll(steps, version)
-        check_finite(unrolls)
-        if self._rule is None:
-            self._rule = self.config.make_update(self.module)
-        metrics = self._rule.differentiate(unrolls.to(self._device)).metrics
-        gradient = parameters_to_vector([parameter.grad for parameter in self._rule.parameters])
+        unrolls.check_finite()
+        if self._update_rule is None:
+            self._update_rule = self.config.make_update(self.module)
+        metrics = self._update_rule.differentiate(unrolls.to(self._device)).metrics
+        gradient = parameters_to_vector([parameter.grad for parameter in self._update_rule.parameters])
         return Gradients(gradient, metrics, torch.tensor(unrolls.env_steps), torch.tensor(version))
 
-    def use_rule(self, rule: IMPALAUpdate) -> None:
-        """Make gradients by the learner's own update: the networks are the same."""
-        self._rule = rule
+    def use_update(self, update: IMPALAUpdate) -> None:
+        """Compute gradients by the learner's own update, whose networks are shared."""
+        self._update_rule = update
 
 
 class GradientExperience(UnrollExperience):
-    """The gradients that came and are not applied; nothing is replayed."""
+    """The gradients that have arrived and are not yet applied; nothing is replayed."""
 
     _waiting: list[Gradients]
 
@@ -89,34 +87,38 @@ class GradientExperience(UnrollExperience):
 
     @override(UnrollExperience)
     def state_dict(self) -> dict[str, Any]:
-        waiting = [{name: x.numpy() for name, x in one.columns().items()} for one in self._waiting]
+        waiting = []
+        for gradients in self._waiting:
+            waiting.append({name: column.numpy() for name, column in gradients.columns().items()})
         return super().state_dict() | {"waiting": waiting}
 
     @override(UnrollExperience)
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        waiting = state["waiting"]
-        self._waiting = [Gradients(**{name: torch.as_tensor(x) for name, x in one.items()}) for one in waiting]
+        self._waiting = []
+        for columns in state["waiting"]:
+            self._waiting.append(Gradients(**{name: torch.as_tensor(column) for name, column in columns.items()}))
 
 
 class GradientLearner(UnrollLearner):
-    """Learner that applies gradients which runners made."""
+    """Learner that applies gradients computed by runners."""
 
     def apply(self, gradients: Gradients) -> None:
-        """Make one step, clipped as the settings say."""
-        rule, device = self._update_rule, self._device
-        parts = gradients.gradient.to(device).split([parameter.numel() for parameter in rule.parameters])
+        """Make one step with clipped gradients."""
+        rule = self._update_rule
+        sizes = [parameter.numel() for parameter in rule.parameters]
+        parts = gradients.gradient.to(self._device).split(sizes)
         for parameter, part in zip(rule.parameters, parts, strict=True):
             parameter.grad = part.view_as(parameter)
         rule.step()
-        self.count(gradients.metrics.to(device))
+        self.count(gradients.metrics.to(self._device))
 
 
 class A3CConfig(ActorLearnerConfig):
-    """Advantage actor-critic whose runners make gradients with the weights that they have (arXiv:1602.01783).
+    """Advantage actor-critic whose runners compute gradients with possibly outdated weights (arXiv:1602.01783).
 
-    A gradient is of the unrolls of all environments of a runner, so that ``train_batch_size`` is their number. With
-    ``num_env_runners`` 0 it is made here, with the newest weights: A2C.
+    A gradient is computed from the unrolls of all environments of a runner, so that ``train_batch_size`` is their
+    number. With ``num_env_runners=0`` it is computed in this process with the newest weights, which is A2C.
     """
 
     settings_class = A3CSettings
@@ -137,16 +139,16 @@ class A3CConfig(ActorLearnerConfig):
         if self.train_batch_size_per_learner != self.num_envs_per_env_runner and not self.in_evaluation:
             raise ValueError(
                 f"train_batch_size is {self.train_batch_size_per_learner}; expected {self.num_envs_per_env_runner}, "
-                "the number of environments of a runner, of which A3C makes one gradient; leave train_batch_size out"
+                "the number of environments of a runner, from which A3C computes one gradient; omit train_batch_size"
             )
         if self.normalize_observations:
-            raise ValueError("normalize_observations is True; expected False, A3C's learner sees no observations")
+            raise ValueError("normalize_observations is True; expected False, A3C's learner receives no observations")
         if self.replay_buffer_config["type"] != FRESH:
             raise ValueError("A3C replays nothing; expected IMPALA, CLEAR or LASER for a mix of unrolls")
 
 
 class A3C(ActorLearner):
-    """A3C: gradients from runners in other processes, applied in the order in which they come."""
+    """A3C."""
 
     config_class = A3CConfig
     learner: GradientLearner
@@ -157,11 +159,11 @@ class A3C(ActorLearner):
         self.experience = GradientExperience(self.replay_buffer, self.experience.batch_size, self.config.seed)
         self._lags: list[int] = []
         if self.config.num_env_runners == 0:
-            self.env_runner.use_rule(self.learner._update_rule)
+            self.env_runner.use_update(self.learner._update_rule)
 
     @override(ActorLearner)
-    def _make_collector(self) -> UnrollCollector:
-        return make_collector(self.config, self.env_runner_group, self.learner, Gradients.unpacked)
+    def _make_collector(self, unpack: Callable[[Packed], Any]) -> Collector:
+        return super()._make_collector(Gradients.unpacked)
 
     @override(ActorLearner)
     def _add(self, rows: Any) -> None:
@@ -173,6 +175,7 @@ class A3C(ActorLearner):
         self.learner.apply(batch)
 
     @override(ActorLearner)
-    def _described(self) -> dict[str, float]:
-        lags, self._lags = self._lags or [0], []
+    def _statistics(self) -> dict[str, float]:
+        lags = self._lags or [0]
+        self._lags = []
         return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))} | self._collector.statistics()

@@ -1,29 +1,30 @@
-"""Where unrolls come from: the runner in the learner's process, or those in others, in step or as they come."""
+"""Asynchronous collecting: several requests per remote runner are in flight, and answers are used as they arrive."""
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import ray
-from ray.rllib.utils.annotations import override
+from ray.exceptions import RayError
 
-from interreplay.errors import EnvironmentFailure
-from interreplay.rllib.actor_learner.requests import Requests
-from interreplay.rllib.algorithms.collectors import Elsewhere, Here, RunnersOfLoop
-from interreplay.rllib.env_runner.remote import Collected, RemoteRunners
-from interreplay.rllib.env_runner.wire_format import Packed, unpack_unrolls
+from interreplay.errors import EnvironmentFailure, InterreplayError
+from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners, lost
+from interreplay.rllib.env_runner.wire_format import Packed
+from interreplay.rllib.host import override
 
 
 class Answer(NamedTuple):
-    """What a runner gives to one request.
+    """A runner's answer to one request.
 
     Attributes:
         restarts: How often its process was replaced.
-        packed: Columns of what it made.
-        waited: Seconds that it had nothing to do before.
-        metrics: As of RLlib's ``get_metrics``.
+        packed: Columns of the unrolls or gradients.
+        waited: Seconds that the runner was idle before.
+        metrics: Result of RLlib's ``get_metrics``.
     """
 
     restarts: int
@@ -32,170 +33,199 @@ class Answer(NamedTuple):
     metrics: Any
 
 
-class UnrollCollector(RunnersOfLoop, Protocol):
-    """Steps environments, and returns unrolls."""
+class Request(NamedTuple):
+    """A request in flight: the runner's index, and the version of the weights that it received."""
 
-    def collect(self, steps: int) -> Collected:
-        """Make unrolls, some of at least one runner.
+    runner: int
+    version: int
+
+
+class Requests:
+    """Requests to runners in other processes, several per runner, so that no runner waits for the learner.
+
+    Waiting takes no processor time: Ray wakes this process when an answer arrives.
+
+    Args:
+        runners: The runners.
+        max_in_flight: Requests in flight per runner, 1 or more; with 1, a runner waits for its next request.
+        limit: Seconds within which a runner must answer; None for no limit.
+
+    Attributes:
+        waited: Seconds that `receive` waited in the whole run of this process.
+    """
+
+    def __init__(self, runners: RemoteRunners, max_in_flight: int, limit: float | None):
+        self._runners = runners
+        self._max_in_flight = max_in_flight
+        self._limit = math.inf if limit is None else limit
+        self._in_flight: dict[ray.ObjectRef, Request] = {}
+        self._last_contact: dict[int, float] = {}
+        self.waited = 0.0
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
+    def send(self, ask: Callable[[Any, int | None], ray.ObjectRef], version: int) -> None:
+        """Send every runner in service as many requests as it lacks.
 
         Args:
-            steps: T.
+            ask: Sends one request, given Ray's handle of the runner and the known number of its restarts.
+            version: Version of the weights in the request.
         """
+        waiting = Counter(request.runner for request in self._in_flight.values())
+        for index, handle in self._runners.in_service().items():
+            if not waiting[index]:
+                self._last_contact[index] = time.monotonic()
+            for _ in range(self._max_in_flight - waiting[index]):
+                self._in_flight[ask(handle, self._runners.restarts.get(index))] = Request(index, version)
 
-    def statistics(self) -> dict[str, float]:
-        """Return how the runners did since the last call: shares of the time that somebody waited, and restarts."""
+    def receive(self, oldest: float = -math.inf) -> tuple[int, Any] | dict[int, InterreplayError]:
+        """Wait for an answer; if requests of versions before `oldest` are in flight, for one of these.
 
+        The answers of one runner arrive in the order of its requests, so that its episodes continue.
 
-class UnrollsHere(Here):
-    """The runner in this process, which acts with the networks of now: nobody waits.
+        Returns:
+            The runner's index and its answer; or the errors by index, if a runner failed, died or took too long.
+        """
+        while True:
+            begun = time.monotonic()
+            failures = self._end_overdue(begun)
+            if failures:
+                return failures
+            first: dict[int, ray.ObjectRef] = {}  # of several answers that have arrived, `ray.wait` returns any one
+            for reference, request in self._in_flight.items():
+                first.setdefault(request.runner, reference)
+            awaited = [reference for reference in first.values() if self._in_flight[reference].version < oldest]
+            awaited = awaited or list(first.values())
+            next_limit = min(self._last_contact[self._in_flight[one].runner] for one in awaited) + self._limit
+            timeout = None if math.isinf(next_limit) else max(0.0, next_limit - begun)
+            ready, _ = ray.wait(awaited, num_returns=1, timeout=timeout)
+            self.waited += time.monotonic() - begun
+            if ready:
+                return self._answer(ready[0])
 
-    Args:
-        runner: An `UnrollRunner`.
-        learner: Counts updates.
-    """
-
-    def __init__(self, runner: Any, learner: Any):
-        super().__init__(runner)
-        self._learner = learner
-
-    def collect(self, steps: int) -> Collected:
+    def _answer(self, request: ray.ObjectRef) -> tuple[int, Any] | dict[int, InterreplayError]:
+        index = self._in_flight.pop(request).runner
+        self._last_contact[index] = time.monotonic()
         try:
-            made = self._runner.make(steps, self._learner.updates)
-        except EnvironmentFailure as failure:
-            return Collected(failure=failure)
-        return Collected([made], self._runner.take_cut_episodes())
+            answer: Any = ray.get(request)
+        except RayError as error:
+            self._runners.put_out_of_service(index)
+            self._forget(index)
+            return {index: lost(error, index)}
+        if isinstance(answer, EnvironmentFailure):
+            self._forget(index)
+            return {index: answer}
+        return index, answer
 
-    def statistics(self) -> dict[str, float]:
-        return {}
+    def _end_overdue(self, now: float) -> dict[int, InterreplayError]:
+        """End runners that did not answer in time; return the errors."""
+        found: dict[int, InterreplayError] = {}
+        for index in {request.runner for request in self._in_flight.values()}:
+            if now < self._last_contact[index] + self._limit:
+                continue
+            own = [reference for reference, request in self._in_flight.items() if request.runner == index]
+            if not ray.wait(own, num_returns=1, timeout=0)[0]:
+                self._forget(index)
+                found[index] = self._runners.end(index)
+        return found
 
-
-class UnrollsInStep(Elsewhere):
-    """All runners make unrolls with the newest weights, and are waited for, in the order of their indices.
-
-    Args:
-        runners: These.
-        learner: Whose weights they act with.
-        config: Of the algorithm.
-        unpacked: Makes of packed columns what the runners made.
-    """
-
-    def __init__(self, runners: RemoteRunners, learner: Any, config: Any, unpacked: Callable[[Packed], Any]):
-        super().__init__(runners, learner, config.env_runner_restore_timeout_s)
-        self._unpacked = unpacked
-
-    def collect(self, steps: int) -> Collected:
-        version = self._learner.updates
-        return self._runners.collect(self._weights(), lambda runner: runner.make(steps, version), self._unpacked)
-
-    def statistics(self) -> dict[str, float]:
-        return {"runner_restarts": float(sum(self._runners.restarts.values()))}
+    def _forget(self, index: int) -> None:
+        self._in_flight = {r: request for r, request in self._in_flight.items() if request.runner != index}
 
 
-class UnrollsAsTheyCome(Elsewhere):
-    """Runners work on one request after the other, with the weights of when each was sent.
+class AsyncCollector(RemoteCollector):
+    """Collects from runners that work on one request after the other, with the weights sent with each request.
 
-    An answer of weights that are more than `max_lag` updates behind is waited for before any other is taken.
+    If the weights of a request are more than `max_lag` updates old, its answer is awaited before any other.
 
     Args:
-        runners: These.
-        learner: Whose weights they act with.
-        config: Of the algorithm.
-        unpacked: Makes of packed columns what a runner made.
+        runners: The runners.
+        learner: The learner whose weights they act with.
+        unpack: Reconstructs unrolls or gradients from packed columns.
+        config: Configuration of the algorithm.
     """
 
-    def __init__(self, runners: RemoteRunners, learner: Any, config: Any, unpacked: Callable[[Packed], Any]):
-        super().__init__(runners, learner, config.env_runner_restore_timeout_s)
-        self._config, self._unpacked = config, unpacked
+    def __init__(self, runners: RemoteRunners, learner: Any, unpack: Callable[[Packed], Any], config: Any):
+        super().__init__(runners, learner, unpack, config.env_runner_restore_timeout_s)
+        self._config = config
         self._begin()
 
     def _begin(self) -> None:
-        config = self._config
-        most, limit = config.max_requests_in_flight_per_env_runner, config.sample_timeout_s
-        self._requests = Requests(self._runners, most, limit)
+        self._requests = Requests(
+            self._runners, self._config.max_requests_in_flight_per_env_runner, self._config.sample_timeout_s
+        )
         self._arrived: list[Packed] = []
         self._metrics: list[Any] = []
         self._sent: tuple[int, list[ray.ObjectRef]] | None = None
-        self._since, self._waited = time.monotonic(), 0.0
-        self._idle: list[float] = []
+        self._since = time.monotonic()
+        self._waited = 0.0
+        self._idle = 0.0
 
-    def collect(self, steps: int) -> Collected:
+    @override(Collector)
+    def collect(self, make: Callable[[Any, int], Any]) -> Collected:
         if not self._arrived:
-            self._send(steps)
+            self._send(make)
             if not len(self._requests):
                 return Collected(failure=self._runners.judge({}, False))
             failures = self._receive()
             if failures:
                 return Collected(failure=self._runners.judge(failures, False))
-        return Collected([self._unpacked(self._arrived.pop(0))], failure=self._runners.judge({}, True))
+        return Collected([self._unpack(self._arrived.pop(0))], failure=self._runners.judge({}, True))
 
-    def _send(self, steps: int) -> None:
-        version, weights = self._newest()
-        self._requests.send(lambda runner, restarts: runner.answer.remote(weights, version, steps, restarts), version)
-
-    def _newest(self) -> tuple[int, list[ray.ObjectRef]]:
-        """Return weights and their version; new ones after `broadcast_interval` updates, one object for all runners."""
+    def _send(self, make: Callable[[Any, int], Any]) -> None:
+        """Send requests with the weights; new weights after `broadcast_interval` updates, as one object for all."""
         updates = self._learner.updates
         if self._sent is None or updates - self._sent[0] >= self._config.broadcast_interval:
             self._sent = updates, [ray.put(self._weights())]
-        return self._sent
+        version, weights = self._sent
+        self._requests.send(lambda runner, restarts: runner.answer.remote(make, weights, version, restarts), version)
 
-    def _receive(self) -> dict[int, Any]:
-        """Keep the next answer, or return the errors of runners that gave none."""
+    def _receive(self) -> dict[int, InterreplayError]:
+        """Store the next answer, or return the errors of runners that failed."""
         found = self._requests.receive(self._learner.updates - self._config.max_lag)
         if isinstance(found, dict):
             return found
         index, answer = found
         self._runners.restarts[index] = answer.restarts
         self._arrived.append(answer.packed)
-        self._idle.append(answer.waited)
+        self._idle += answer.waited
         self._metrics.append(answer.metrics)
         return {}
 
-    @override(Elsewhere)
+    @override(Collector)
     def metrics(self) -> list[Any]:
-        found, self._metrics = self._metrics, []
+        found = self._metrics
+        self._metrics = []
         return found
 
+    @override(Collector)
     def statistics(self) -> dict[str, float]:
-        now, runners = time.monotonic(), max(1, len(self._runners.in_service()))
+        now = time.monotonic()
         passed = max(now - self._since, 1e-9)
-        learner, actors = self._requests.waited - self._waited, sum(self._idle) / runners
-        self._since, self._waited, self._idle = now, self._requests.waited, []
+        learner = self._requests.waited - self._waited
+        actors = self._idle / max(1, len(self._runners.in_service()))
+        self._since = now
+        self._waited = self._requests.waited
+        self._idle = 0.0
         return {
             "learner_waiting_share": min(1.0, learner / passed),
             "actors_waiting_share": min(1.0, actors / passed),
             "requests_in_flight": float(len(self._requests)),
-            "runner_restarts": float(sum(self._runners.restarts.values())),
+            **super().statistics(),
         }
 
-    @override(Elsewhere)
+    @override(Collector)
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of the runners, and what they made that nobody took yet; waits for requests in flight."""
+        """Return the states of the runners, and unused answers; waits for requests in flight."""
         while len(self._requests):
             self._receive()
         return super().state_dict() | {"arrived": list(self._arrived)}
 
-    @override(Elsewhere)
+    @override(Collector)
     def load_state_dict(self, state: dict[str, Any]) -> None:
         while len(self._requests):
             self._receive()
         self._begin()
         super().load_state_dict(state)
         self._arrived = list(state.get("arrived", []))
-
-
-def make_collector(
-    config: Any, group: Any, learner: Any, unpacked: Callable[[Packed], Any] = unpack_unrolls
-) -> UnrollCollector:
-    """Return the collector of a configuration.
-
-    Args:
-        config: Of the algorithm.
-        group: RLlib's group of env runners.
-        learner: Of the algorithm.
-        unpacked: Makes of packed columns what its runners make.
-    """
-    if config.num_env_runners == 0:
-        return UnrollsHere(group.local_env_runner, learner)
-    kind = UnrollsInStep if config.sync else UnrollsAsTheyCome
-    return kind(RemoteRunners(group, config), learner, config, unpacked)

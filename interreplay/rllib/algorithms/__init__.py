@@ -1,1 +1,1 @@
-"""The algorithms: configuration, training loop, learner and RLModules."""
+"""The off-policy algorithms: configurations, training loop, learner and RLModules."""

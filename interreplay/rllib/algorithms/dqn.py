@@ -1,20 +1,19 @@
-"""DQN: its RLModule, its configuration, its Algorithm."""
+"""DQN and its variants: the RLModule, configurations and Algorithms."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ray.rllib.core.rl_module.rl_module import RLModule
-from ray.rllib.utils.annotations import override
-
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.setting_fields import rate_at
 from interreplay.learning.update import Update
 from interreplay.learning.value.dqn import ConfiguredEpsilon, DQNUpdate
 from interreplay.learning.value.value_settings import DQNSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
-from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
+from interreplay.rllib.algorithms.signatures import DQNTraining
+from interreplay.rllib.host import override
 
 
 class DQNModule(OffPolicyModule):
@@ -23,7 +22,7 @@ class DQNModule(OffPolicyModule):
     architecture = ARCHITECTURES["DQN"]
 
 
-class DQNConfig(OffPolicyConfig):
+class DQNConfig(DQNTraining, OffPolicyConfig):
     """Deep Q-networks, with every part of Rainbow as a setting of `DQNSettings`.
 
     ```python
@@ -31,9 +30,16 @@ class DQNConfig(OffPolicyConfig):
     ```
     """
 
-    settings_class = DQNSettings
+    settings_class: ClassVar[type] = DQNSettings
     module_class = DQNModule
     update_class: ClassVar[Any] = DQNUpdate
+
+    # Of `DQNSettings`, set in the constructor.
+    dueling: bool
+    epsilon_steps: int
+    final_epsilon: float
+    initial_epsilon: float
+    noisy: bool
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class)
@@ -59,13 +65,52 @@ class DQNConfig(OffPolicyConfig):
         return isinstance(self.lr, list | tuple)
 
     @override(OffPolicyConfig)
-    def make_update(self, module: RLModule) -> Update:
+    def make_update(self, module: Any) -> Update:
         names = ("double", "optimizer", "optimizer_eps", "tau", "target_update_period", "grad_clip", "grad_clip_by")
         options = {name: getattr(self, name) for name in names}
         return self.update_class(module.nets, lr=self.rates(0)["q"], **options)
 
 
 class DQN(OffPolicyAlgorithm):
-    """Deep Q-networks on the fast path."""
+    """Deep Q-networks."""
 
     config_class = DQNConfig
+
+
+def variant(name: str, description: str) -> tuple[type[DQNConfig], type[DQN]]:
+    """Return the configuration and the Algorithm of a variant of DQN, which has other defaults.
+
+    Args:
+        name: Its name in the table of algorithms; the classes must be assigned to the names in the table, by which
+            checkpoints import them.
+        description: Docstring of both.
+    """
+    row = ALGORITHMS[name]
+
+    class Config(DQNConfig):
+        settings_class = row.settings
+
+        def __init__(self, algo_class: type | None = None):
+            super().__init__(algo_class)
+            self.replay_buffer_config = {"type": row.buffer, **row.buffer_args}
+
+    Config.__name__ = Config.__qualname__ = row.config
+    algorithm = type(name, (DQN,), {"config_class": Config, "__module__": __name__})
+    Config.__doc__ = algorithm.__doc__ = description
+    return Config, algorithm
+
+
+DDQNConfig, DDQN = variant("DDQN", "Double DQN (van Hasselt et al. 2016, arXiv:1509.06461).")
+DuelingDQNConfig, DuelingDQN = variant(
+    "DuelingDQN", "Dueling networks, learned as double DQN (Wang et al. 2016, arXiv:1511.06581)."
+)
+NoisyDQNConfig, NoisyDQN = variant(
+    "NoisyDQN", "DQN that explores by noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."
+)
+C51Config, C51 = variant("C51", "A categorical distribution of returns (Bellemare et al. 2017, arXiv:1707.06887).")
+QRDQNConfig, QRDQN = variant("QRDQN", "DQN with quantile regression (Dabney et al. 2018, arXiv:1710.10044).")
+RainbowConfig, Rainbow = variant(
+    "Rainbow",
+    "Rainbow DQN: double, dueling, noisy, categorical, 3-step returns, and PER with α = 0.5 "
+    "(Hessel et al. 2018, arXiv:1710.02298).",
+)

@@ -1,7 +1,8 @@
-"""The Learner: one update per sampled batch, without RLlib's per-tensor work around it."""
+"""The Learner: one update per batch, without RLlib's work per tensor."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection
 from typing import Any
@@ -10,41 +11,43 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
-from ray.rllib.core.rl_module.rl_module import RLModule
-from ray.rllib.utils.annotations import override
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from torch import Tensor
 
 from interreplay.buffer import Sample
 from interreplay.errors import TrainingDiverged
 from interreplay.learning.networks.normalization import Normalized
 from interreplay.learning.reward_scale import RewardScale
-from interreplay.learning.update import Batch, Update, UpdateResult
+from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
-from interreplay.rllib.host import ExactOptimizerStates
+from interreplay.rllib.host import ExactOptimizerStates, override
 from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"
 UPDATES_BETWEEN_CHECKS = 100
-"""Updates after which losses are checked within an iteration; a check on a GPU waits for it."""
+"""Updates between checks of the losses within an iteration; a check on a GPU waits for the GPU."""
 
 
-class RuleLearner(ExactOptimizerStates):
-    """Learner from batches of any kind, by the `Update` that the configuration makes.
+class BatchLearner(ExactOptimizerStates):
+    """Learns from batches of any kind by the update that the configuration makes.
 
     Attributes:
-        updates: Made in the whole run, over resumes.
+        updates: Number of updates in the whole run, including those before a resume.
     """
 
+    config: Any
+    _device: Any  # a `torch.device`
+    _module: MultiRLModule
     _update_rule: Any
 
     @override(TorchLearner)
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        module = self._module[module_id]
+        module: Any = self._module[module_id]
         module.to(self._device)
         share_statistics(module.nets)
         self._update_rule = self.config.make_update(module)
         for name, optimizer in self._update_rule.optimizers.items():
-            params = [p for group in optimizer.param_groups for p in group["params"]]
+            params = _parameters_of(optimizer)
             self.register_optimizer(module_id=module_id, optimizer_name=name, optimizer=optimizer, params=params)
 
     @override(TorchLearner)
@@ -60,7 +63,7 @@ class RuleLearner(ExactOptimizerStates):
         self._since = 0
 
     def learn_from(self, batch: Any) -> Any:
-        """Make one gradient update, and return what it found out."""
+        """Make one gradient update, and return its result."""
         result = self._update_rule.update(batch, self._rng)
         self.count(result.metrics)
         return result
@@ -77,7 +80,7 @@ class RuleLearner(ExactOptimizerStates):
         """Return the sums of all metrics since the last call of `collect_metrics`.
 
         Raises:
-            TrainingDiverged: A loss among them is not finite.
+            TrainingDiverged: A loss is not finite.
         """
         totals: list[float] = self._totals.tolist()
         for name, total in zip(self._update_rule.metrics, totals, strict=True):
@@ -86,19 +89,19 @@ class RuleLearner(ExactOptimizerStates):
         return totals
 
     def check_finite(self) -> None:
-        """Raise TrainingDiverged where a loss or a weight is not finite; meant for checkpoints, not for each update."""
+        """Raise TrainingDiverged if a loss or a weight is not finite; too slow for every update."""
         self.check_losses()
         parameters = dict(self.single_module.named_parameters())
         for name, optimizer in self._update_rule.optimizers.items():
-            for i, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+            for i, parameter in enumerate(_parameters_of(optimizer)):
                 parameters[f"parameter {i} of {name}"] = parameter
-        for name, tensor in parameters.items():  # buffers hold constants that may be infinite
+        for name, tensor in parameters.items():  # buffers are excluded: they may hold infinite constants
             bad = tensor.detach()[~torch.isfinite(tensor)]
             if len(bad):
                 raise TrainingDiverged(name, float(bad[0]), self.updates)
 
     def observe(self, obs: Observation) -> None:
-        """Take new observations ``(n, ...)`` into the running statistics, where networks normalize by them."""
+        """Update the running statistics of observations ``(n, ...)``, if networks normalize by them."""
         if isinstance(self._encoder, Normalized):
             self._encoder.observe(obs)
 
@@ -109,7 +112,7 @@ class RuleLearner(ExactOptimizerStates):
                 group["lr"] = rate
 
     def collect_metrics(self) -> dict[str, float]:
-        """Return means over the updates since the last call, empty when there were none.
+        """Return means over the updates since the last call, empty if there were none.
 
         Raises:
             TrainingDiverged: A loss is not finite.
@@ -122,7 +125,7 @@ class RuleLearner(ExactOptimizerStates):
 
     @override(Learner)
     def compute_loss_for_module(self, **kwargs: Any) -> Tensor:
-        raise NotImplementedError("this learner updates from batches of its own, with learn_from")
+        raise NotImplementedError("this learner updates from its own batches; use learn_from")
 
     @override(Learner)
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
@@ -144,19 +147,20 @@ class RuleLearner(ExactOptimizerStates):
         configured = {name: _settings_of(optimizer) for name, optimizer in self._update_rule.optimizers.items()}
         super().set_state(state)
         for name, settings in configured.items():
-            # A checkpoint brings its own rates along; those of the configuration count, as searches expect.
+            # A checkpoint contains its learning rates; the configuration's rates take precedence, as searches expect.
             self._update_rule.optimizers[name].param_groups[0].update(settings)
         if UPDATE_STATE in state:
-            mine = state[UPDATE_STATE]
-            self._rng.set_state(torch.as_tensor(mine["rng"]))
-            self.updates, self._since = int(mine["updates"]), int(mine["since"])
-            self._totals = torch.as_tensor(mine["totals"], device=self._device).clone()
-            self._update_rule.load_state_dict(mine["rule"])
-            if isinstance(self._encoder, Normalized) and "observations" in mine:
-                self._encoder.load_statistics(mine["observations"])
+            own = state[UPDATE_STATE]
+            self._rng.set_state(torch.as_tensor(own["rng"]))
+            self.updates = int(own["updates"])
+            self._since = int(own["since"])
+            self._totals = torch.as_tensor(own["totals"], device=self._device).clone()
+            self._update_rule.load_state_dict(own["rule"])
+            if isinstance(self._encoder, Normalized) and "observations" in own:
+                self._encoder.load_statistics(own["observations"])
 
     @property
-    def single_module(self) -> RLModule:
+    def single_module(self) -> Any:
         return self._module[DEFAULT_MODULE_ID]
 
     @property
@@ -164,24 +168,30 @@ class RuleLearner(ExactOptimizerStates):
         return self.single_module.nets.encoder
 
 
-class OffPolicyLearner(RuleLearner):
-    """Learner from `Sample`s, by the `Update` that the configuration makes."""
+class OffPolicyLearner(BatchLearner):
+    """Learns from `Sample`s by the `Update` that the configuration makes."""
 
     _update_rule: Update
 
-    @override(RuleLearner)
+    @override(BatchLearner)
     def build(self) -> None:
         super().build()
         self.reward_scale = RewardScale(self.config.gamma) if self.config.scale_rewards else None
 
-    @override(RuleLearner)
+    @override(BatchLearner)
+    def learn_from(self, batch: Sample) -> UpdateResult:
+        if self.reward_scale is not None:
+            batch = dataclasses.replace(batch, transitions=self.reward_scale.scaled(batch.transitions))
+        return super().learn_from(batch)
+
+    @override(BatchLearner)
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
         state = super().get_state(components, not_components=not_components, **kwargs)
         if UPDATE_STATE in state and self.reward_scale is not None:
             state[UPDATE_STATE]["rewards"] = self.reward_scale.state_dict()
         return state
 
-    @override(RuleLearner)
+    @override(BatchLearner)
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
         if UPDATE_STATE in state and self.reward_scale is not None:
@@ -189,35 +199,25 @@ class OffPolicyLearner(RuleLearner):
 
     @property
     def offers(self) -> frozenset[str]:
-        """Names in `interreplay.learning.update` of what the updates can do for a replay method."""
+        """Names in `interreplay.learning.update` of the scores and losses that replay methods can use."""
         return self._update_rule.offers
 
-    def want_scores(self, names: frozenset[str]) -> None:
-        """Let updates report these scores of their rows, those of them that they can compute."""
+    def request_scores(self, names: frozenset[str]) -> None:
+        """Let updates report these scores of their rows, as far as they can compute them."""
         self._update_rule.scores_wanted = names & self.offers
 
     def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
-        """Return scores ``(n,)`` of rows by their names, under the networks of now."""
+        """Return scores ``(n,)`` of rows by their names, under the current networks."""
         if self.reward_scale is not None:
             rows = self.reward_scale.scaled(rows)
         return self._update_rule.score(rows, names, self._rng)
 
-    def update_from_sample(self, sample: Sample) -> UpdateResult:
-        """Make one gradient update."""
-        if self.reward_scale is None:
-            return self.learn_from(sample)
-        batch = Batch(
-            transitions=self.reward_scale.scaled(sample.transitions),
-            weights=sample.weights,
-            row_weights=sample.row_weights,
-            actor_weights=sample.actor_weights,
-            critic_loss=sample.critic_loss,
-            targets=sample.targets,
-        )
-        return self.learn_from(batch)
+
+def _parameters_of(optimizer: torch.optim.Optimizer) -> list[Any]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return those settings of an optimizer that a configuration states."""
-    names = ("lr", "weight_decay", "eps", "decoupled_weight_decay")  # the last one in newer PyTorch alone
+    """Return the settings of an optimizer that a configuration determines."""
+    names = ("lr", "weight_decay", "eps", "decoupled_weight_decay")  # the last one only in newer versions of PyTorch
     return {name: optimizer.param_groups[0][name] for name in names if name in optimizer.param_groups[0]}

@@ -1,4 +1,4 @@
-"""The training loop that all our algorithms share, whatever they learn from."""
+"""The training loop that all our algorithms share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
 from ray.rllib.core import COMPONENT_EVAL_ENV_RUNNER, COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
-from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import (
     ALL_MODULES,
     ENV_RUNNER_RESULTS,
@@ -22,32 +21,38 @@ from ray.rllib.utils.metrics import (
 from interreplay.acting.actions import check_action_space
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.errors import EnvironmentFailure
-from interreplay.rllib.algorithms.goal_functions import make_one
-from interreplay.rllib.algorithms.shell import Shell
-from interreplay.rllib.checkpoints.global_generators import global_rng, set_global_rng
-from interreplay.rllib.env_runner.remote import Collected, RemoteRunners
+from interreplay.rllib.algorithms.base import BaseAlgorithm
+from interreplay.rllib.algorithms.loop_config import LoopConfig
+from interreplay.rllib.checkpoints.algorithm import global_rng, set_global_rng
+from interreplay.rllib.env_runner.env_creation import make_one
+from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners
+from interreplay.rllib.env_runner.runner import LocalCollector
+from interreplay.rllib.env_runner.wire_format import Packed
+from interreplay.rllib.host import override
 
 LOOP_STATE = "interreplay_loop"
 
 
-class TrainingLoop(Shell):
-    """Sample a little, update a little, over and over; every part in this process but the remote runners.
+class TrainingLoop(BaseAlgorithm):
+    """Alternates between sampling a little and updating a little; only remote runners are in other processes.
 
     Attributes:
-        experience: What is learned from, and when.
-        on_progress: Called with `env_steps` after every round; cheap work only.
+        experience: The source of batches, which also determines when they are due.
+        on_progress: Called with `env_steps` after every round; it must be cheap.
         config_class: Configuration of the algorithm.
     """
 
     config_class: ClassVar[Any]
-    _name: ClassVar[str]
+    config: LoopConfig
     experience: Any
-    _collector: Any  # a `RunnersOfLoop`
+    learner: Any
+    _collector: Collector
+    _name: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let the configuration that the class names make algorithms of this class."""
+        """Let the configuration that the class names build algorithms of this class."""
         super().__init_subclass__(**kwargs)
-        # Tune registers a class by this name; RLlib's algorithm of the same name stays what Tuner("SAC") finds.
+        # Tune registers a class by this name; Tuner("SAC") continues to find RLlib's algorithm.
         cls._name = f"interreplay.{cls.__name__}" if cls.__name__ in STOCK_ALGORITHMS else cls.__name__
         if "config_class" in vars(cls) and "algorithm_class" not in vars(cls.config_class):
             cls.config_class.algorithm_class = (cls,)
@@ -62,27 +67,38 @@ class TrainingLoop(Shell):
         try:
             super().setup(config)
         except Exception:
-            if config.num_env_runners:  # RLlib drops the error of runners in other processes
+            if config.num_env_runners:  # RLlib drops the errors of runners in other processes
                 check_action_space(make_one(config).action_space, config.module_class.architecture.acts_in)
             raise
         self.stop_requested = False
         self._reported_updates = 0
         self._acting: TrainedPolicy | None = None
         self.on_progress: Callable[[int], None] | None = None
-        self.learner: Any = self.learner_group._learner
-        self._has_schedules = self.config.has_schedules  # asked for at every step
+        self.learner = self.learner_group._learner
+        self._has_schedules = self.config.has_schedules  # read at every step
         self._prepare()
         if self.config.num_env_runners == 0:
-            # The very networks that are learned: nothing to copy.
+            # The runner shares the learner's networks, so that nothing is copied.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make what is learned from, `experience`, and what collects it."""
+        """Create `experience` and the collector."""
+
+    def _make_collector(self, unpack: Callable[[Packed], Any]) -> Collector:
+        """Return the collector of the configuration.
+
+        Args:
+            unpack: Reconstructs what remote runners return from its packed columns.
+        """
+        if self.config.num_env_runners == 0:
+            return LocalCollector(self.env_runner, self.learner)
+        runners = RemoteRunners(self.env_runner_group, self.config)
+        return RemoteCollector(runners, self.learner, unpack, self.config.env_runner_restore_timeout_s)
 
     @property
     def env_steps(self) -> int:
-        """Env steps of the whole run, over resumes."""
+        """Env steps of the whole run, including the steps before a resume."""
         return self.experience.env_steps
 
     @property
@@ -100,28 +116,33 @@ class TrainingLoop(Shell):
     def act(self, obs: Any, explore: bool = False) -> Any:
         """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
 
-        Training is not touched: nothing is counted or stored, and exploration has a random generator of its own. A
-        policy with memory remembers what it saw until `start_episode`.
+        Training is not affected: nothing is counted or stored, and exploration has a separate random generator. A
+        policy with memory keeps its state until `start_episode`.
 
         Args:
-            obs: As the environment gives it; of several, each part has n of them along its first dimension.
-            explore: Whether to explore as in training; else actions are the policy's best ones.
+            obs: Observation as the environment returns it; for several, each part has n along its first dimension.
+            explore: Whether to explore as in training; otherwise the actions are the policy's best ones.
 
         Raises:
-            ValueError: The observation is not of the environment's space.
+            ValueError: The observation is not in the environment's space.
         """
         if self._acting is None:
-            module, seed = self.learner.single_module, self.config.seed
-            exploration = copy.deepcopy(self.config.exploration)
-            shape = module.nets, *self.single_spaces, self.config.normalize_actions
-            self._acting = TrainedPolicy(*shape, exploration, seed)
+            observation_space, action_space = self.single_spaces
+            self._acting = TrainedPolicy(
+                self.learner.single_module.nets,
+                observation_space,
+                action_space,
+                self.config.normalize_actions,
+                copy.deepcopy(self.config.exploration),
+                self.config.seed,
+            )
         progress = self.config.progress(self.env_steps) if explore else None
         if progress is not None and self._acting.exploration is not None:
             self._acting.exploration.anneal(progress)
         return self._acting.act(obs, explore)
 
     def start_episode(self) -> None:
-        """Note that what `act` is asked for next begins an episode, for policies with memory and noise that has one."""
+        """Reset the memory of the policy and of its exploration before the first `act` of an episode."""
         if self._acting is not None:
             self._acting.start()
 
@@ -129,21 +150,22 @@ class TrainingLoop(Shell):
 
     @property
     def rows_per_update(self) -> int:
-        """Steps that an update learns from."""
+        """Steps per update."""
         return self.config.train_batch_size_per_learner
 
     @override(Algorithm)
     def training_step(self) -> None:
-        # Of this thread: Adam's moments of units that are never active take ten times as long otherwise.
+        # Set per thread: otherwise, Adam's moments of units that are never active take ten times as long.
         torch.set_flush_denormal(True)
-        length, batch = self.config.steps_per_iteration, self.rows_per_update
-        goal, enough = (self.env_steps // length + 1) * length, self.config.trained_rows_per_iteration
+        length = self.config.steps_per_iteration
+        goal = (self.env_steps // length + 1) * length
         first = self.learner.updates
         try:
             while not self.stop_requested:
                 self._learn()
                 if self.env_steps >= goal:
-                    if (self.learner.updates - first) * batch >= enough:
+                    trained_rows = (self.learner.updates - first) * self.rows_per_update
+                    if trained_rows >= self.config.trained_rows_per_iteration:
                         break
                     goal += length
                 if self.stop_requested:
@@ -152,7 +174,7 @@ class TrainingLoop(Shell):
                 if self.on_progress is not None:
                     self.on_progress(self.env_steps)
         except Exception:
-            self.learner.check_losses()  # networks that are not finite make environments, draws and more fail
+            self.learner.check_losses()  # networks that are not finite cause failures of environments and draws
             raise
         self._report()
 
@@ -161,17 +183,17 @@ class TrainingLoop(Shell):
         """Add one fragment of every runner to the experience.
 
         Raises:
-            EnvironmentFailure: An environment raised an error, or gave what cannot be stored.
-            RunnerLost: A remote runner is gone, and is not restarted.
+            EnvironmentFailure: An environment raised an error, or returned values that cannot be stored.
+            RunnerLost: A remote runner is lost and is not restarted.
         """
 
-    def _take(self, collected: Collected) -> None:
-        """Add what runners gave to the experience.
+    def _store(self, collected: Collected) -> None:
+        """Add collected rows to the experience.
 
         Raises:
-            EnvironmentFailure: An environment raised an error, or gave what cannot be stored.
-            NonFiniteError: It gave numbers that are none.
-            RunnerLost: A remote runner is gone, and is not restarted.
+            EnvironmentFailure: An environment raised an error, or returned values that cannot be stored.
+            NonFiniteError: It returned numbers that are not finite.
+            RunnerLost: A remote runner is lost and is not restarted.
         """
         for rows in collected.rows:
             self._add(rows)
@@ -187,10 +209,10 @@ class TrainingLoop(Shell):
 
     @abstractmethod
     def _add(self, rows: Any) -> None:
-        """Add what one runner gave."""
+        """Add the rows of one runner."""
 
     def _learn(self) -> None:
-        """Do the updates that are due."""
+        """Make the updates that are due."""
         if self._has_schedules:
             self.learner.set_rates(self.config.rates(self.env_steps))
         for batch in self.experience.batches(lambda: self.stop_requested):
@@ -198,7 +220,7 @@ class TrainingLoop(Shell):
 
     @abstractmethod
     def _update(self, batch: Any) -> None:
-        """Update from a batch, and note what was found out of it."""
+        """Update from a batch, and pass the result to the experience."""
 
     def _report(self) -> None:
         self.metrics.aggregate(self._collector.metrics(), key=ENV_RUNNER_RESULTS)
@@ -210,18 +232,18 @@ class TrainingLoop(Shell):
         self.metrics.log_value(
             (LEARNER_RESULTS, ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME), trained, reduce="lifetime_sum"
         )
-        for name, value in self._described().items():
+        for name, value in self._statistics().items():
             self.metrics.log_value(("replay_buffer", name), value, window=1)
         self.metrics.log_value("env_steps", self.env_steps, window=1)
 
     @abstractmethod
-    def _described(self) -> dict[str, float]:
-        """Return numbers that describe what was learned from since the last report."""
+    def _statistics(self) -> dict[str, float]:
+        """Return statistics of the batches since the last report."""
 
     @override(Algorithm)
     def cleanup(self) -> None:
         for name in ("env_runner_group", "eval_env_runner_group"):
-            if group := getattr(self, name, None):  # there is none yet where setting up failed
+            if group := getattr(self, name, None):  # missing if the setup failed
                 RemoteRunners(group, self.config).end_silent()
         super().cleanup()
 
@@ -243,7 +265,7 @@ class TrainingLoop(Shell):
 
     @override(Algorithm)
     def set_state(self, state: dict[str, Any]) -> None:
-        # RLlib would give the runner of evaluations the state of the one that trains.
+        # RLlib would load the state of the training runner into the evaluation runner.
         evaluation = state.get(COMPONENT_EVAL_ENV_RUNNER)
         if COMPONENT_METRICS_LOGGER in state:  # RLlib reads the number of env steps before it restores it
             self.metrics.set_state(state[COMPONENT_METRICS_LOGGER])
@@ -254,8 +276,8 @@ class TrainingLoop(Shell):
             return
         loop = state[LOOP_STATE]
         self.experience.load_state_dict(loop)
-        self._reported_updates = int(loop.get("reported_updates", self.learner.updates))
-        self._time_total = float(loop.get("elapsed_seconds", self._time_total))
+        self._reported_updates = int(loop["reported_updates"])
+        self._time_total = float(loop["elapsed_seconds"])
         self.learner.set_rates(self.config.rates(self.env_steps))
         set_global_rng(loop["global_rng"])
         self._load_parts_state(loop)
@@ -263,7 +285,7 @@ class TrainingLoop(Shell):
 
     @abstractmethod
     def _parts_state(self) -> dict[str, Any]:
-        """Return what the next round depends on beside networks, runner and `experience`."""
+        """Return the state of all further parts: not of networks, runners and `experience`."""
 
     @abstractmethod
     def _load_parts_state(self, state: dict[str, Any]) -> None:

@@ -1,49 +1,46 @@
-"""What the configurations of all our algorithms have in common, whatever they learn from."""
+"""The configuration that all our algorithms share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
-from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
-from ray.rllib.utils.annotations import override
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 from ray.util.debug import log_once
 from typing_extensions import Self
 
 from interreplay.acting.actions import check_action_space
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
-from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, defaults
+from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, defaults, rate_at
 from interreplay.learning.settings import LoopSettings
-from interreplay.rllib.algorithms.host_checks import (
-    adopt_iteration_lengths,
-    adopt_model_settings,
-    check_host,
-    wants_normalization,
-)
-from interreplay.rllib.algorithms.learning_rates import LearningRates
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.rllib_names import explained, understood
 from interreplay.rllib.algorithms.rllib_settings import (
-    MORE,
     TABLE,
-    check_rllib_settings,
-    names_of_rllib,
+    adopt_iteration_lengths,
+    adopt_model_settings,
+    check_host,
+    check_not_ignored,
+    requests_normalization,
+    rllib_training_names,
     settings_as_properties,
-    training_of,
 )
-from interreplay.rllib.search_spaces import choices, has_search_space, is_search_space, with_choices
+from interreplay.rllib.env_runner.runner import BatchEnvRunner
+from interreplay.rllib.host import choices, has_search_space, is_search_space, override, with_choices
 
 BATCH_SIZES = ("train_batch_size", "train_batch_size_per_learner")
 KEYS_OF_DICTIONARIES = ("multiagent", "simple_optimizer", "_enable_new_api_stack", TRIAL_INFO, STDOUT_FILE, STDERR_FILE)
 """Keys that RLlib and Tune add to configurations as dictionaries, and that are not attributes."""
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
-"""Settings that have a name of RLlib's."""
+"""Settings whose attribute has RLlib's name."""
+MORE_ARGUMENTS = ("exploration", "replay_buffer_config")
+"""Arguments of every `training` in addition to the settings."""
 
 
-class LoopConfig(LearningRates, AlgorithmConfig):
+class LoopConfig(AlgorithmConfig):
     """Settings shared by all our algorithms, with RLlib's names where RLlib has one.
 
     Each is a field of `loop_class` or of the algorithm's own dataclass: an attribute here, an argument of `training`.
@@ -52,16 +49,17 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         loop_class: Dataclass of the loop's settings.
         settings_class: Dataclass of the algorithm's own settings.
         module_class: RLModule with its networks.
-        update_class: The update of the algorithm; a user's own derives from it.
-        algorithm_class: The Algorithm that names this configuration, alone in a tuple: Ray walks through classes that
-            are attributes of classes, and would run in a circle.
-        exploration: How the policy acts while it trains, a part of `interreplay.learning.exploration`, its name, or a
-            mapping such as ``{"type": "Gaussian", "sigma": 0.1}``; each runner has a copy of its own. Schedules such as
-            that of `EpsilonGreedy` run over `anneal_steps`.
-        train_batch_size: Rows, or unrolls, per update, also by RLlib's longer name ``train_batch_size_per_learner``.
-        trained_rows_per_iteration: Rows that a `train()` learns from at least; RLlib's
-            ``min_train_timesteps_per_iteration`` sets it. Iterations last for further `steps_per_iteration` until then.
-        evaluation_max_episode_steps: Steps after which an episode of an evaluation is cut; None for 10,000 where the
+        update_class: The update of the algorithm, or a subclass.
+        algorithm_class: The Algorithm that names this configuration, as the only element of a tuple: Ray follows
+            classes that are attributes of classes, and would do so endlessly.
+        exploration: How the policy acts while it trains: an `interreplay.learning.exploration`, its name, or a mapping
+            such as ``{"type": "Gaussian", "sigma": 0.1}``. Each runner has its own copy. Schedules such as that of
+            `EpsilonGreedy` run over `anneal_steps`.
+        lr: Learning rate of every optimizer whose own rate is at its default; None for the defaults.
+        train_batch_size: Rows or unrolls per update, also called ``train_batch_size_per_learner``.
+        trained_rows_per_iteration: Minimum number of rows that one `train()` learns from, set by RLlib's
+            ``min_train_timesteps_per_iteration``; iterations are extended by `steps_per_iteration` until then.
+        evaluation_max_episode_steps: Steps after which an episode of an evaluation is cut; None for 10,000 if the
             environment has no time limit.
     """
 
@@ -71,12 +69,20 @@ class LoopConfig(LearningRates, AlgorithmConfig):
     update_class: ClassVar[Any]
     algorithm_class: ClassVar[tuple[type, ...]] = ()
 
+    env: Any
+    env_config: dict[str, Any]
+    # Of `LoopSettings`, set in the constructor.
+    hiddens: Any
+    activation: str
+    anneal_steps: int | None
+    matrix_dtype: str
+    normalize_observations: bool
+    steps_per_iteration: int
+
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class or next(iter(self.algorithm_class), None))
-        from interreplay.rllib.env_runner.runner import BatchEnvRunner
-
-        self.env_runner_cls = BatchEnvRunner
-        self.rollout_fragment_length = 1
+        self.env_runner_cls: Any = BatchEnvRunner
+        self.rollout_fragment_length: Any = 1
         self.lr: Any = None
         for name, default in (defaults(self.loop_class) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
@@ -87,27 +93,32 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         # What is replayed; see `replay`.
         self.replay_buffer_config: dict[str, Any] = {}
         self.evaluation_duration = 10
-        self.evaluation_config = {"explore": False, "num_envs_per_env_runner": 1}
+        self.evaluation_config: Any = {"explore": False, "num_envs_per_env_runner": 1}
         self.metrics_num_episodes_for_smoothing = 10
-        self.min_time_s_per_iteration = 0
+        self.min_time_s_per_iteration: Any = 0
         self.min_train_timesteps_per_iteration = 0
         self.min_sample_timesteps_per_iteration = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give `training` of the class the signature of its settings."""
+        """List the settings in the docstring of `training`, once for each signature."""
         super().__init_subclass__(**kwargs)
-        if "training" not in vars(cls):
-            cls.training = training_of(cls)  # type: ignore[method-assign]
+        training: Any = cls.training
+        if "settings_class" in vars(cls) and training.__doc__ is None:
+            listed = [
+                f"    {name}: {field.metadata['help']} (default: {field.default}; {accepted_by(field).described})."
+                for name, field in cls.own_settings().items()
+            ]
+            training.__doc__ = "Set training options, also by RLlib's names.\n\nArgs:\n" + "\n".join(listed)
 
     def replay(self, kind: Any, **arguments: Any) -> Self:
         """Choose what is replayed.
 
         Args:
-            kind: Its name, or what else the algorithm accepts, or a search space of Tune over these.
+            kind: Its name, another value that the algorithm accepts, or a search space of Tune over these.
             **arguments: Its arguments, also as search spaces.
 
         Raises:
-            ValueError: When the name or an argument is unknown, with the nearest valid one.
+            ValueError: The name or an argument is unknown; names the nearest valid one.
         """
         if is_search_space(kind):
             for choice in choices(kind):
@@ -122,8 +133,8 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         raise NotImplementedError
 
     @classmethod
-    def own_settings(cls) -> dict[str, Any]:
-        """Return the fields of the loop's and the algorithm's settings by the names that they have here."""
+    def own_settings(cls) -> dict[str, Field[Any]]:
+        """Return the fields of the loop's and the algorithm's settings by the names of their attributes."""
         found = (*fields(cls.loop_class), *fields(cls.settings_class))
         return {RLLIB_NAMES.get(field.name, field.name): field for field in found}
 
@@ -135,17 +146,16 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         replay_buffer_config: dict[str, Any] | Any = NotProvided,
         **settings: Any,
     ) -> Self:
-        """Set training options: those of the class, and RLlib's.
+        """Set training options: the settings of the class, and RLlib's.
 
-        ``replay_buffer_config={"type": name, **arguments}`` is the same as `replay`; `exploration` as in the class.
-
-        Settings may have RLlib's names, see `interreplay.rllib.algorithms.rllib_names`.
+        ``replay_buffer_config={"type": name, **arguments}`` is equivalent to `replay`; `exploration` is described in
+        the class. Settings may have RLlib's names, see `interreplay.rllib.algorithms.rllib_names`.
 
         Raises:
-            TypeError: For settings that do not exist or are rejected, all in one message.
+            TypeError: Settings do not exist or are rejected; one message names all of them.
         """
         own = self.own_settings()
-        known = [*own, *MORE, *names_of_rllib()]
+        known = [*own, *MORE_ARGUMENTS, *rllib_training_names()]
         settings = {RLLIB_NAMES.get(name, name): value for name, value in settings.items()}
         settings, unknown, rejected = understood(self, settings, known, TABLE["refused"])
         sizes = [settings[name] for name in BATCH_SIZES if name in settings]
@@ -154,9 +164,8 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         if unknown or rejected:
             raise TypeError(explained(f"{type(self).__name__}.training", unknown, rejected, known))
         super().training(**{name: value for name, value in settings.items() if name not in own})
-        for name, value in settings.items():
-            if name in own:
-                setattr(self, name, value)
+        for name in settings.keys() & own.keys():
+            setattr(self, name, settings[name])
         if exploration is not NotProvided:
             self.exploration = exploration
         if replay_buffer_config is not NotProvided:
@@ -167,7 +176,7 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         return self
 
     def _replay_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `replay` stores for ``{"type": name, **arguments}``."""
+        """Return the settings that `replay` stores for ``{"type": name, **arguments}``."""
         if not isinstance(given, Mapping):
             raise ValueError(f'replay_buffer_config is {given!r}; expected a mapping such as {{"type": "NMER"}}')
         arguments = dict(given)
@@ -184,7 +193,7 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         """Set options from a dictionary, as Tune does for each trial; names as for `training`.
 
         Raises:
-            TypeError: For settings that do not exist or are rejected, all in one message.
+            TypeError: Settings do not exist or are rejected; one message names all of them.
         """
         settings = {RLLIB_NAMES.get(name, name): value for name, value in config_dict.items()}
         replay = settings.pop("replay_buffer_config", None)
@@ -200,7 +209,7 @@ class LoopConfig(LearningRates, AlgorithmConfig):
 
     @override(AlgorithmConfig)
     def evaluation(self, *, evaluation_max_episode_steps: int | None | Any = NotProvided, **settings: Any) -> Self:
-        """Set how to evaluate: after how many steps episodes are cut, and RLlib's options."""
+        """Set evaluation options: the maximum length of episodes, and RLlib's options."""
         super().evaluation(**settings)
         if evaluation_max_episode_steps is not NotProvided:
             self.evaluation_max_episode_steps = evaluation_max_episode_steps
@@ -211,13 +220,14 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         if self.in_evaluation and self.evaluation_duration_unit == "episodes" and self.evaluation_duration != "auto":
             self.metrics_num_episodes_for_smoothing = int(self.evaluation_duration)
         adopt_iteration_lengths(self)
-        # RLlib would advise to go back to a stack that this algorithm does not have.
-        log_once(f"{self.algo_class.__name__}_on_new_api_stack")
-        if not self.in_evaluation:  # RLlib makes that configuration of this one, with settings of its own
-            check_rllib_settings(self)
+        # RLlib would advise to use its old API stack, which this algorithm does not support.
+        log_once(f"{getattr(self.algo_class, '__name__', None)}_on_new_api_stack")
+        if not self.in_evaluation:  # RLlib derives that configuration from this one, and changes settings of its own
+            check_not_ignored(self)
         check_host(self)
-        if wants_normalization(self):
-            self.normalize_observations, self._env_to_module_connector = True, None
+        if requests_normalization(self):
+            self.normalize_observations = True
+            self._env_to_module_connector = None
         if self.action_space is not None:
             check_action_space(self.action_space, self.module_class.architecture.acts_in)
         adopt_model_settings(self)
@@ -227,7 +237,11 @@ class LoopConfig(LearningRates, AlgorithmConfig):
                 "expected tune.Tuner(config.algo_class, param_space=config) to choose from it"
             )
         super().validate()
-        self._check_exploration()
+        given = self.exploration
+        self.exploration = make_exploration({"type": given} if isinstance(given, str) else given)
+        if self.exploration.annealed and not (self.exploration.steps or self.anneal_steps):
+            name = type(self.exploration).__name__
+            raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
         self._check_batch_sizes()
@@ -235,7 +249,9 @@ class LoopConfig(LearningRates, AlgorithmConfig):
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
         if self.num_learners > 0:
-            raise ValueError(f"num_learners is {self.num_learners}; expected 0, the learner runs beside the buffer")
+            raise ValueError(
+                f"num_learners is {self.num_learners}; expected 0, the learner runs in the buffer's process"
+            )
 
     def _check_batch_sizes(self) -> None:
         """Reject batch sizes that are not positive, or two that were set and differ."""
@@ -249,38 +265,51 @@ class LoopConfig(LearningRates, AlgorithmConfig):
                 "both are the batch of the one learner"
             )
 
-    def _check_exploration(self) -> None:
-        given = self.exploration
-        self.exploration = make_exploration({"type": given} if isinstance(given, str) else given)
-        if self.exploration.annealed and not (self.exploration.steps or self.anneal_steps):
-            name = type(self.exploration).__name__
-            raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
-
-    def progress(self, env_steps: int) -> float | None:
-        """Return how far exploration's schedule is after so many env steps, None where there is none."""
-        steps = self.exploration.steps or self.anneal_steps
-        return env_steps / steps if steps else None
-
     def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
         if not accepts.admits(value):
             ours = {rllib: own for own, rllib in RLLIB_NAMES.items()}
             raise ValueError(f"{ours.get(name, name)} is {value!r}; expected {accepts.described}")
 
-    def make_update(self, module: RLModule) -> Any:
-        """Return the update of this algorithm for a module: of the class `update` if there is one."""
+    def progress(self, env_steps: int) -> float | None:
+        """Return the progress of exploration's schedule after a number of env steps, None without a schedule."""
+        steps = self.exploration.steps or self.anneal_steps
+        return env_steps / steps if steps else None
+
+    def rate(self, name: str) -> Any:
+        """Return a learning rate, or its schedule: `lr` if it is set and `name` is at its default."""
+        own = getattr(self, name)
+        if self.lr is None or own != self.own_settings()[name].default:
+            return own
+        return self.lr
+
+    def rates(self, env_steps: int) -> dict[str, float]:
+        """Return each optimizer's learning rate after a number of env steps."""
+        return {name.removesuffix("_lr"): rate_at(self.rate(name), env_steps) for name in self._rate_names()}
+
+    @property
+    def has_schedules(self) -> bool:
+        """Whether a learning rate changes during training."""
+        return any(isinstance(self.rate(name), list | tuple) for name in self._rate_names())
+
+    def _rate_names(self) -> list[str]:
+        return [name for name in self.own_settings() if name.endswith("_lr")]
+
+    def make_update(self, module: Any) -> Any:
+        """Return the update of this algorithm, an `update_class`, for a module."""
         raise NotImplementedError
 
     def update_settings(self) -> dict[str, Any]:
-        """Return what updates are given: the algorithm's settings, or a refusal, and RLlib's clipping."""
-        names = {f.name: RLLIB_NAMES.get(f.name, f.name) for f in fields(self.settings_class)}
-        own = {name: getattr(self, attribute) for name, attribute in names.items()}
+        """Return the arguments of the update: the algorithm's settings, which are checked, and RLlib's clipping."""
+        names = [field.name for field in fields(self.settings_class)]
+        own = {name: getattr(self, RLLIB_NAMES.get(name, name)) for name in names}
         own |= {f"{name}_lr": rate for name, rate in self.rates(0).items()}
-        return {"settings": self.settings_class(**own)} | {n: getattr(self, n) for n in ("grad_clip", "grad_clip_by")}
+        settings = self.settings_class(**own)
+        return {"settings": settings, "grad_clip": self.grad_clip, "grad_clip_by": self.grad_clip_by}
 
     @property
     def layers(self) -> str:
-        """The networks' layers, which those of a checkpoint must equal."""
+        """The networks' layers, which must be equal to those of a checkpoint."""
         return str(list(self.hiddens))
 
     @override(AlgorithmConfig)
@@ -289,7 +318,7 @@ class LoopConfig(LearningRates, AlgorithmConfig):
 
     @override(AlgorithmConfig)
     def get_state(self) -> dict[str, Any]:
-        # RLlib's leaves out whatever equals -1, its mark of retired settings; a target entropy may be just that.
+        # RLlib omits every value that equals -1, its mark of retired settings; a target entropy may be -1.
         ours = vars(self).keys() - vars(AlgorithmConfig()).keys()
         return {name: getattr(self, name) for name in ours} | super().get_state()
 
@@ -308,3 +337,9 @@ class LoopConfig(LearningRates, AlgorithmConfig):
                 "exploration": self.exploration,
             }
         )
+
+
+def passed(names: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that were passed to a generated `training`, given its local names."""
+    arguments = {name: value for name, value in names.items() if name not in ("self", "settings", "__class__")}
+    return {name: value for name, value in arguments.items() if value is not NotProvided} | names["settings"]

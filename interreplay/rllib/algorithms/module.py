@@ -1,4 +1,4 @@
-"""The RLModules: networks of `interreplay.learning` in RLlib's clothes."""
+"""The RLModules: networks of `interreplay.learning` behind RLlib's interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import InferenceOnlyAPI
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.core.rl_module.torch import TorchRLModule
-from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from torch import Tensor, nn
 
@@ -21,35 +20,42 @@ from interreplay.environments.spaces import flat_actions, named_parts
 from interreplay.learning.architectures import Architecture, assembled, encoder_of
 from interreplay.learning.exploration import Exploration, Gaussian, Sampled
 from interreplay.learning.policies import POLICY_OUTPUT, Policy
+from interreplay.rllib.host import override
 
 
 def share_statistics(nets: Any) -> None:
-    """Let the target encoder, where there is one, normalize observations by the statistics of the encoder."""
+    """Let the target encoder, if there is one, normalize observations by the statistics of the encoder."""
     target: Any = getattr(nets, "target_encoder", None)
-    for path, buffer in nets.encoder.named_buffers() if target is not None else ():
+    if target is None:
+        return
+    for path, buffer in nets.encoder.named_buffers():
         module, _, name = path.rpartition(".")
         setattr(target.get_submodule(module), name, buffer)
 
 
 class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
-    """Actor, critics, targets; actions lie in [−1, 1] and are scaled by the runner, or by RLlib's connectors.
+    """Actor, critics, targets; actions are in [−1, 1] and are scaled by the runner, or by RLlib's connectors.
 
     Discrete actions are numbers from 0 on.
 
-    ``model_config``: ``hiddens`` widths of the hidden layers, ``matrix_dtype`` of the products between them,
-    ``exploration`` with which `forward_exploration` acts, a copy of it; the runner has its own.
+    ``model_config`` contains ``hiddens``, the widths of the hidden layers; ``matrix_dtype`` of the products between
+    them; ``exploration``, of which `forward_exploration` uses a copy; and the settings of `architecture`.
 
     Attributes:
-        architecture: How networks are made; ``model_config`` has its settings, too.
-        nets: The networks, the policy among them as ``actor``, and what encodes observations for them.
+        architecture: Creates the networks.
+        nets: The networks, including the policy as ``actor`` and the encoder of observations.
     """
 
     framework = "torch"
     architecture: Architecture
     nets: Any
+    action_space: gym.Space
+    observation_space: gym.Space
+    model_config: dict[str, Any]
+    inference_only: bool
 
     def __init__(self, *args: Any, **kwargs: Any):
-        # RLlib's constructor makes an object of a class that it deprecates, and warns of it once.
+        # RLlib's constructor creates an object of a deprecated class, and warns about it once.
         log_once("RLModule(config=[RLModuleConfig object])")
         super().__init__(*args, **kwargs)
 
@@ -58,52 +64,56 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         check_action_space(self.action_space, self.architecture.acts_in)
         encoder, width = self.make_encoder()
         self.nets = assembled(self.make_networks(width), encoder, self.model_config)
-        given = self.model_config.get("exploration")  # which modules saved before there was one do not have
-        self._exploration: Exploration = copy.deepcopy(given) or (Sampled() if self.policy.stochastic else Gaussian())
+        exploration = copy.deepcopy(self.model_config.get("exploration"))
+        if exploration is None:
+            exploration = Sampled() if self.policy.stochastic else Gaussian()
+        self._exploration: Exploration = exploration
         self._exploration.check(self.policy)
-        if not self.inference_only and all(any(True for _ in net.parameters()) for net in (encoder, self.nets.targets)):
+        if not self.inference_only and _has_parameters(encoder) and _has_parameters(self.nets.targets):
             self.nets.target_encoder = copy.deepcopy(encoder).requires_grad_(False)
             share_statistics(self.nets)
 
     def make_encoder(self) -> tuple[nn.Module, int]:
-        """Return what encodes observations for the networks, and how many numbers it makes of one."""
+        """Return the encoder of observations, and the width of its output."""
         return encoder_of(self.observation_space, self.model_config)
 
     def make_networks(self, inputs: int) -> nn.Module:
-        """Return networks for so many numbers in encoded observations, the ``actor`` alone where `inference_only`."""
+        """Return networks for encoded observations of a width, only the ``actor`` if `inference_only`."""
         return self.architecture.make(inputs, flat_actions(self.action_space), self.model_config, self.inference_only)
 
     def described(self, normalized: bool, **about: Any) -> dict[str, Any]:
-        """Return a description of the policy, for checkpoints; arguments as those of `stored_policy.describe`."""
+        """Return a description of the policy, for checkpoints; with the arguments of `stored_policy.describe`."""
         methods = OffPolicyModule.make_encoder, OffPolicyModule.make_networks
         own = any(getattr(type(self), method.__name__) is not method for method in methods)
         if own or not stored_policy.architecture_named(self.architecture):
             return {"format": stored_policy.FORMAT, "own_code": f"{type(self).__module__}.{type(self).__qualname__}"}
-        spaces = self.observation_space, self.action_space
-        return stored_policy.describe(self.architecture, *spaces, self.model_config, normalized=normalized, **about)
+        return stored_policy.describe(
+            self.architecture,
+            self.observation_space,
+            self.action_space,
+            self.model_config,
+            normalized=normalized,
+            **about,
+        )
 
     @property
     def policy(self) -> Policy:
-        """Who acts."""
+        """The policy."""
         return self.nets.actor
 
     @property
     def gaussian(self) -> bool:
-        """Whether `behavior` gives [mean; log std]."""
+        """Whether `behavior` returns [mean; log std]."""
         return self.policy.gaussian
 
     def behavior(self, obs: Tensor) -> Tensor:
-        """Return what the policy gives for encoded observations ``(n, inputs)``, to compare policies by."""
+        """Return the policy's output for encoded observations ``(n, inputs)``, to compare policies by."""
         return self.policy.record(self.policy.output(obs))[POLICY_OUTPUT]
 
     @torch.no_grad()
     def policy_output(self, obs: Any) -> Tensor:
-        """Return the same for stored observations ``(n, ...)``, as runners record it when they act."""
+        """Return `behavior` for stored observations ``(n, ...)``, as runners record it when they act."""
         return self.behavior(self.encode(obs))
-
-    def random_behavior(self, count: int) -> Tensor:
-        """Return what stands for `count` uniformly random actions in its place."""
-        return self.policy.record_random(count)[POLICY_OUTPUT]
 
     @override(InferenceOnlyAPI)
     def get_non_inference_attributes(self) -> list[str]:
@@ -111,21 +121,21 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         return [f"nets.{name}" for name in sorted(parts - {"actor", "encoder"})]
 
     def encode(self, obs: Any) -> Tensor:
-        """Return observations as they are stored, or as RLlib has them, to what the networks see, ``(n, d)``."""
+        """Return encoded observations ``(n, d)`` for stored ones, or for RLlib's."""
         return self.nets.encoder(named_parts(obs))
 
-    def _seen(self, obs: Any) -> Tensor:
+    def _encode_without_memory(self, obs: Any) -> Tensor:
         if self.policy.memory is not None:
             raise NotImplementedError("the policy has a memory; use algo.act(obs), which keeps its state between steps")
         return self.encode(obs)
 
     def act(self, obs: Tensor, exploration: Exploration | None = None, rng: torch.Generator | None = None) -> Tensor:
-        """Return actions ``(n, actions)`` in [−1, 1], or numbers ``(n,)`` of discrete ones.
+        """Return actions ``(n, actions)`` in [−1, 1], or numbers ``(n,)`` of discrete actions.
 
         Args:
             obs: Encoded observations ``(n, inputs)``.
-            exploration: With which to act; None for the policy's best actions.
-            rng: Its source of randomness.
+            exploration: The exploration; None for the policy's best actions.
+            rng: Source of randomness of the exploration.
         """
         if exploration is None:
             return self.policy.act(obs)
@@ -134,11 +144,11 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     @override(TorchRLModule)
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return {Columns.ACTIONS: self._shaped(self.act(self._seen(batch[Columns.OBS]), None))}
+        return {Columns.ACTIONS: self._shaped(self.act(self._encode_without_memory(batch[Columns.OBS]), None))}
 
     @override(TorchRLModule)
     def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        obs = self._seen(batch[Columns.OBS])
+        obs = self._encode_without_memory(batch[Columns.OBS])
         rng = torch.Generator(device=obs.device).manual_seed(int(torch.randint(2**62, ())))
         return {Columns.ACTIONS: self._shaped(self.act(obs, self._exploration, rng))}
 
@@ -151,3 +161,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
             return actions + int(self.action_space.start)
         shape = flat_actions(self.action_space).shape or ()
         return actions.reshape(len(actions), *shape)
+
+
+def _has_parameters(net: nn.Module) -> bool:
+    return next(net.parameters(), None) is not None

@@ -1,47 +1,127 @@
-"""The training loop of algorithms that replay transitions."""
+"""Configuration and training loop of algorithms that replay transitions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
-from ray.rllib.utils.annotations import override
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+from typing_extensions import Self
 
+from interreplay.buffer.catalogue import Kind
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import NonFiniteError
-from interreplay.experience import Replay, RowSource, make_source
-from interreplay.learning.update import SUCCESS_COLUMN
+from interreplay.experience import Mix, Replay, RowSource, make_source
+from interreplay.experience.recipes import as_settings
+from interreplay.learning.losses import check_loss, chosen_losses
+from interreplay.learning.settings import ActorCriticSettings, ReplaySettings
+from interreplay.learning.update import SUCCESS_COLUMN, Update
 from interreplay.part import Context
-from interreplay.rllib.algorithms.collectors import make_collector
-from interreplay.rllib.algorithms.goal_functions import goal_functions
+from interreplay.rllib.algorithms.learner import OffPolicyLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
+from interreplay.rllib.algorithms.loop_config import LoopConfig
+from interreplay.rllib.algorithms.rllib_names import replay_method
+from interreplay.rllib.env_runner.env_creation import goal_functions
+from interreplay.rllib.env_runner.wire_format import unpack_rows
+from interreplay.rllib.host import override
+from interreplay.rllib.stock.buffer import DOTTED
+from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
 from interreplay.transitions import Transitions
 
 
+class OffPolicyConfig(LoopConfig):
+    """Settings shared by the off-policy algorithms: those of `LoopConfig`, and what is replayed."""
+
+    loop_class = ReplaySettings
+    settings_class: ClassVar[type] = ActorCriticSettings
+
+    # Of `ReplaySettings`, set in the constructor.
+    batches_per_draw: int
+    collect: bool
+    n_step: Any
+    num_steps_sampled_before_learning_starts: int
+    on_manifold_rows: int
+    scale_rewards: bool
+    updates_per_step: float
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class)
+        self.replay_buffer_config = {"type": "Uniform"}
+
+    @override(LoopConfig)
+    def replay(self, kind: Kind | Mix, **arguments: Any) -> Self:
+        """Choose what is replayed.
+
+        Args:
+            kind: Name in the catalogue such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`; also
+                a search space of Tune over these. RLlib's names of episode buffers mean ``"Uniform"`` and ``"PER"``.
+            **arguments: Its arguments, also as search spaces. ``seed``, ``n_step``, ``gamma`` and ``device`` default to
+                the values of this configuration.
+
+        Raises:
+            ValueError: The name or an argument is unknown; names the nearest valid one.
+        """
+        return super().replay(kind, **arguments)
+
+    @override(LoopConfig)
+    def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+        if kind is StockReplayBuffer or kind == DOTTED:
+            arguments = dict(arguments)
+            kind = arguments.pop("buffer", "Uniform")
+        return as_settings(replay_method(kind), arguments)
+
+    @override(LoopConfig)
+    def validate(self) -> None:
+        super().validate()
+        self.check_loss()
+        capacity = self.replay_buffer_config.get("capacity")
+        if capacity is not None and capacity < self.train_batch_size_per_learner:
+            raise ValueError(
+                f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
+            )
+
+    def check_loss(self, method_with_loss: str | None = None) -> None:
+        """Reject settings of the critics' loss that contradict each other or the loss of the replay method."""
+        check_loss(*chosen_losses(vars(self), self.settings_class), method_with_loss)
+
+    @override(LoopConfig)
+    def make_update(self, module: Any) -> Update:
+        return self.update_class(module.nets, **self.update_settings())
+
+    @override(AlgorithmConfig)
+    def get_default_learner_class(self) -> type:
+        return OffPolicyLearner
+
+
 class OffPolicyAlgorithm(TrainingLoop):
-    """Rows of a few steps are added to a replay buffer, and batches of it learned from.
+    """Adds short fragments of transitions to a replay buffer, and learns from batches of it.
 
     Attributes:
-        experience: What is learned from, and when.
+        experience: The source of batches, which also determines when they are due.
     """
 
+    config: OffPolicyConfig
     experience: Replay
+    learner: OffPolicyLearner
 
     @override(TrainingLoop)
     def _prepare(self) -> None:
-        self._collector = make_collector(self.config, self.env_runner_group, self.learner)
+        self._collector = self._make_collector(unpack_rows)
         self.experience = self._make_experience()
-        self.diagnostics = Diagnostics(on_manifold=self._simulator())
+        rows = self.config.on_manifold_rows
+        simulator = OnManifold(gym.make(self.config.env, **self.config.env_config), rows) if rows else None
+        self.diagnostics = Diagnostics(on_manifold=simulator)
         self._recorded = self.replay_buffer.columns_wanted
-        self._connect(self.config)
+        self.replay_buffer.connect(self._context())
+        self.learner.request_scores(self.replay_buffer.scores_wanted)
         scale = self.learner.reward_scale
         if self.config.normalize_observations or scale is not None:
-            for rows in self.replay_buffer.recorded_rows():
-                self._observe(rows)
+            for recorded in self.replay_buffer.recorded_rows():
+                self._observe(recorded)
         if scale is not None:
             scale.forget()  # no env step continues a recorded episode
 
@@ -53,42 +133,34 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @property
     def replay_buffer(self) -> RowSource:
-        """The `interreplay.ReplayBuffer`, or the mix of several, that is learned from."""
+        """The `interreplay.ReplayBuffer`, or the mix of several, that batches come from."""
         return self.experience.rows
 
     @property
     def capacity(self) -> str:
-        """Rows that are stored, as text."""
+        """Maximum number of stored rows, as text."""
         return str(self.replay_buffer.capacity)
 
     def _make_experience(self) -> Replay:
         config = self.config
-        return Replay(
-            self._make_rows(),
-            config.train_batch_size_per_learner,
-            config.updates_per_step,
-            config.num_steps_sampled_before_learning_starts if config.collect else 0,
-            config.batches_per_draw,
-        )
-
-    def _make_rows(self) -> RowSource:
-        arguments = dict(self.config.replay_buffer_config)
-        kind = arguments.pop("type")
+        batch = config.train_batch_size_per_learner
         defaults = {
-            "seed": self.config.seed,
-            "n_step": self.config.n_step,
-            "gamma": self.config.gamma,
+            "seed": config.seed,
+            "n_step": config.n_step,
+            "gamma": config.gamma,
             "device": str(self.learner._device),
             "spaces": self.single_spaces,
         }
-        rows = make_source(kind, defaults, **arguments)
-        self._check_recorded(rows)
-        batch = self.config.train_batch_size_per_learner
+        arguments = dict(config.replay_buffer_config)
+        rows = make_source(arguments.pop("type"), defaults, **arguments)
+        if not config.normalize_actions and next(rows.recorded_rows(), None) is not None:
+            raise ValueError("normalize_actions is False; expected True where recorded experience is replayed")
+        if not config.collect and not len(rows):
+            raise ValueError("collect is False; expected recorded experience to learn from, as Offline provides it")
         if rows.capacity < batch:
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
         rows.check_offers(self.learner.offers | {SUCCESS_COLUMN}, type(self).__name__)
-        brought_by = type(rows).__name__ if rows.brings_critic_loss else None
-        self.config.check_loss(brought_by)
+        config.check_loss(type(rows).__name__ if rows.brings_critic_loss else None)
         observation_space, action_space = self.single_spaces
         try:
             rows.check(columns_of_spaces(observation_space, action_space))
@@ -96,64 +168,70 @@ class OffPolicyAlgorithm(TrainingLoop):
             raise ValueError(
                 f"{error}; the observation space is {observation_space}, the action space {action_space}"
             ) from None
-        return rows
+        return Replay(
+            rows,
+            config.train_batch_size_per_learner,
+            config.updates_per_step,
+            config.num_steps_sampled_before_learning_starts if config.collect else 0,
+            config.batches_per_draw,
+        )
 
-    def _check_recorded(self, rows: RowSource) -> None:
-        """Refuse settings under which recorded rows cannot be used, or are all that there would be and are none."""
-        if not self.config.normalize_actions and next(rows.recorded_rows(), None) is not None:
-            raise ValueError("normalize_actions is False; expected True where recorded experience is replayed")
-        if not self.config.collect and not len(rows):
-            raise ValueError("collect is False; expected recorded experience to learn from, as Offline has it")
-
-    def _connect(self, config: Any) -> None:
-        """Offer the parts of the buffer what this algorithm and its environment have."""
+    def _context(self) -> Context:
+        """Return the functions of this algorithm and its environment that parts of the replay buffer can use."""
+        config = self.config
         module = self.learner.single_module
-        reward, terminated = None, None
+        reward = None
+        terminated = None
         if self.replay_buffer.wants_goal_functions:
             reward, terminated = goal_functions(config, self.env_runner.env)
-        policy, device = (module.policy_output, module.gaussian), self.learner._device
-        score = self.learner.score
-        env = config.env if isinstance(config.env, str) else None
         simulator = self.diagnostics.on_manifold
-        simulate = None if simulator is None else simulator.of_rows
-        spaces = self.single_spaces
-        context = Context(*policy, reward, terminated, *spaces, device, score, env, config.env_config, simulate)
-        self.replay_buffer.connect(context)
-        self.learner.want_scores(self.replay_buffer.scores_wanted)
-
-    def _simulator(self) -> OnManifold | None:
-        rows = self.config.on_manifold_rows
-        return OnManifold(gym.make(self.config.env, **self.config.env_config), rows) if rows else None
-
-    def _learn_in_place_of_steps(self) -> None:
-        """Make the updates of one draw, within the iteration and the run; they count as steps."""
-        done, config = self.env_steps, self.config
-        left = config.steps_per_iteration - done % config.steps_per_iteration
-        if config.anneal_steps and config.anneal_steps > done:
-            left = min(left, config.anneal_steps - done)
-        self.experience.advance(min(config.batches_per_draw, left))
-        self._learn()
-        if config.anneal_steps:
-            self.experience.anneal(self.env_steps / config.anneal_steps)
+        observation_space, action_space = self.single_spaces
+        return Context(
+            policy=module.policy_output,
+            policy_is_gaussian=module.gaussian,
+            compute_reward=reward,
+            compute_terminated=terminated,
+            observation_space=observation_space,
+            action_space=action_space,
+            device=self.learner._device,
+            score=self.learner.score,
+            environment=config.env if isinstance(config.env, str) else None,
+            environment_arguments=config.env_config,
+            simulate=None if simulator is None else simulator.of_rows,
+        )
 
     @override(TrainingLoop)
     def _sample(self) -> None:
-        if self.config.collect:
-            self._collect()
-        else:
-            self._learn_in_place_of_steps()
+        config = self.config
+        if not config.collect:
+            self._learn_without_steps()
+            return
+        warm_up = self.env_steps < config.num_steps_sampled_before_learning_starts
+        length = 1 if config.rollout_fragment_length == "auto" else config.rollout_fragment_length
+        recorded = self._recorded
+        progress = config.progress(self.env_steps)
 
-    def _collect(self) -> None:
-        """Add one fragment of every runner to what is learned from."""
-        warm_up = self.env_steps < self.config.num_steps_sampled_before_learning_starts
-        length = self.config.rollout_fragment_length
-        length = 1 if length == "auto" else length
-        progress = self.config.progress(self.env_steps)
-        collected = self._collector.collect(length, warm_up, self._recorded, progress)
+        def make(runner: Any, version: int) -> Transitions:
+            return runner.collect(length * runner.num_envs, warm_up, recorded, progress)
+
+        collected = self._collector.collect(make)
         self.experience.truncate_episodes(collected.cut)
         if self.learner.reward_scale is not None:
             self.learner.reward_scale.forget(collected.cut)
-        self._take(collected)
+        self._store(collected)
+
+    def _learn_without_steps(self) -> None:
+        """Make the updates of one draw from recorded experience, within the iteration and the run, counted as steps."""
+        done = self.env_steps
+        length = self.config.steps_per_iteration
+        left = length - done % length
+        anneal_steps = self.config.anneal_steps
+        if anneal_steps and anneal_steps > done:
+            left = min(left, anneal_steps - done)
+        self.experience.advance(min(self.config.batches_per_draw, left))
+        self._learn()
+        if anneal_steps:
+            self.experience.anneal(self.env_steps / anneal_steps)
 
     @override(TrainingLoop)
     def _add(self, rows: Transitions) -> None:
@@ -161,30 +239,26 @@ class OffPolicyAlgorithm(TrainingLoop):
             self.experience.add(rows)
             self._observe(rows)
         except NonFiniteError as error:
-            step, env = self.env_steps + error.row + 1, own_name(self.config.env, self.config.env_config)
-            raise NonFiniteError(
-                error.column,
-                error.row,
-                error.value,
-                at=f"env step {step} of {env}",
-            ) from None
+            env = own_name(self.config.env, self.config.env_config)
+            place = f"env step {self.env_steps + error.row + 1} of {env}"
+            raise NonFiniteError(error.column, error.row, error.value, at=place) from None
 
     @override(TrainingLoop)
     def _update(self, batch: Any) -> None:
-        result = self.learner.update_from_sample(batch)
+        result = self.learner.learn_from(batch)
         self.experience.update(batch, result)
         self.diagnostics.observe(self.replay_buffer, batch, result.errors)
 
     @override(TrainingLoop)
     def _compile_iteration_results(self, **parts: Any) -> dict[str, Any]:
         results = super()._compile_iteration_results(**parts)
-        if not self.config.collect:  # updates take the place of steps, on the axes of reports too
+        if not self.config.collect:  # updates count as steps, also in reports
             results[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.env_steps
             results.get(ENV_RUNNER_RESULTS, {})[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.env_steps
         return results
 
     @override(TrainingLoop)
-    def _described(self) -> dict[str, float]:
+    def _statistics(self) -> dict[str, float]:
         numbers = self.diagnostics.collect() | self.replay_buffer.statistics()
         if self.learner.reward_scale is not None:
             numbers["reward_divisor"] = self.learner.reward_scale.divisor

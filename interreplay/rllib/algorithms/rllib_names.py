@@ -16,7 +16,7 @@ from ray.rllib.models.catalog import MODEL_DEFAULTS
 
 from interreplay.argument_checks import check_number
 from interreplay.errors import accepted_names, did_you_mean
-from interreplay.rllib.search_spaces import choices, is_search_space, with_choices
+from interreplay.rllib.host import choices, is_search_space, with_choices
 
 Lookup = Callable[[str], Any]
 """The value that a setting of ours has or is about to have, None where there is no such setting."""

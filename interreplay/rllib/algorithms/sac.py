@@ -1,22 +1,23 @@
-"""SAC: its RLModule, its configuration, its Algorithm."""
+"""SAC, TQC and CrossQ: their RLModules, configurations and Algorithms."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 import gymnasium as gym
-from ray.rllib.core.rl_module.rl_module import RLModule
-from ray.rllib.utils.annotations import override
 
+from interreplay.learning.actor_critic.crossq import CrossQUpdate, critic_widths
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACUpdate
 from interreplay.learning.actor_critic.sac import SACUpdate
+from interreplay.learning.actor_critic.soft_settings import CrossQSettings, TQCSettings
+from interreplay.learning.actor_critic.tqc import TQCUpdate
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.exploration import Gaussian, Sampled
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.module import OffPolicyModule
-from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
+from interreplay.rllib.algorithms.signatures import CrossQTraining, SACTraining, TQCTraining
+from interreplay.rllib.host import override
 
 
 class SACModule(OffPolicyModule):
@@ -30,10 +31,10 @@ class SACModule(OffPolicyModule):
         return isinstance(self.action_space, gym.spaces.Discrete)
 
 
-class SACConfig(OffPolicyConfig):
+class SACConfig(SACTraining, OffPolicyConfig):
     """Soft actor-critic with the networks and defaults of the paper (arXiv:1812.05905).
 
-    Discrete actions are learned as in Christodoulou 2019 (arXiv:1910.07207). `SACSettings` has what is its own.
+    Discrete actions are learned as in Christodoulou 2019 (arXiv:1910.07207). `SACSettings` has its settings.
 
     ```python
     config = SACConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
@@ -46,15 +47,15 @@ class SACConfig(OffPolicyConfig):
     module_class = SACModule
     update_class: ClassVar[Any] = SACUpdate
 
-    @override(OffPolicyConfig)
-    def validate(self) -> None:
-        if type(self.exploration) is Gaussian and self.exploration.sigma == 1.0:
-            self.exploration = Sampled()  # the name of the same in configurations saved before there was `Sampled`
-        super().validate()
-        self.update_settings()  # whether they fit each other
+    n_critics: int
 
     @override(OffPolicyConfig)
-    def make_update(self, module: RLModule) -> Update:
+    def validate(self) -> None:
+        super().validate()
+        self.update_settings()  # checks whether they fit together
+
+    @override(OffPolicyConfig)
+    def make_update(self, module: Any) -> Update:
         kind = self.update_class
         if module.discrete and kind is SACUpdate:
             kind = DiscreteSACUpdate
@@ -62,6 +63,74 @@ class SACConfig(OffPolicyConfig):
 
 
 class SAC(OffPolicyAlgorithm):
-    """Soft actor-critic on the fast path."""
+    """Soft actor-critic."""
 
     config_class = SACConfig
+
+
+class TQCModule(SACModule):
+    """Actor, quantile critics, targets and temperature."""
+
+    architecture = ARCHITECTURES["TQC"]
+
+
+class TQCConfig(TQCTraining, SACConfig):
+    """Truncated quantile critics (arXiv:2005.04269); `TQCSettings` has its settings.
+
+    ```python
+    config = TQCConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
+    ```
+    """
+
+    settings_class = TQCSettings
+    module_class = TQCModule
+    update_class = TQCUpdate
+
+    n_quantiles: int
+
+    @property
+    @override(SACConfig)
+    def layers(self) -> str:
+        return f"{super().layers}, {self.n_critics} critics of {self.n_quantiles} quantiles"
+
+
+class TQC(OffPolicyAlgorithm):
+    """Truncated quantile critics."""
+
+    config_class = TQCConfig
+
+
+class CrossQModule(SACModule):
+    """Actor, critics and temperature, with running statistics of batch renormalization."""
+
+    architecture = ARCHITECTURES["CrossQ"]
+
+
+class CrossQConfig(CrossQTraining, SACConfig):
+    """CrossQ with the networks and defaults of the paper (arXiv:1902.05605); `CrossQSettings` has its settings.
+
+    Its critics are 2048 wide: on a CPU, an update takes about 30 times as long as SAC's. With
+    ``critic_hiddens=(512, 512)`` it takes about three times as long, with ``(256, 256)`` 1.4 times.
+
+    ```python
+    config = CrossQConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
+    ```
+    """
+
+    settings_class = CrossQSettings
+    module_class = CrossQModule
+    update_class = CrossQUpdate
+
+    critic_hiddens: Any
+
+    @property
+    @override(SACConfig)
+    def layers(self) -> str:
+        widths = list(critic_widths(self.hiddens, self.critic_hiddens))
+        return f"{super().layers}, {self.n_critics} critics of {widths}"
+
+
+class CrossQ(OffPolicyAlgorithm):
+    """CrossQ."""
+
+    config_class = CrossQConfig

@@ -1,13 +1,47 @@
-"""TD3: its RLModule, its configuration, its Algorithm."""
+"""TD3 and DDPG: their RLModules, configurations and Algorithms."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from interreplay.learning.actor_critic.td3 import TD3Update
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.settings import TD3Settings
-from interreplay.rllib.algorithms.deterministic import DeterministicConfig
+from interreplay.learning.exploration import make_exploration
+from interreplay.learning.setting_fields import defaults
+from interreplay.learning.settings import DDPGSettings, TD3Settings
 from interreplay.rllib.algorithms.module import OffPolicyModule
-from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
+from interreplay.rllib.algorithms.signatures import DDPGTraining, TD3Training
+from interreplay.rllib.host import override
+
+NOISE = {"Gaussian": ("sigma",), "OrnsteinUhlenbeck": ("sigma", "theta")}
+"""The arguments of explorations that are separate settings."""
+
+
+class DeterministicConfig(OffPolicyConfig):
+    """Settings shared by the algorithms with a deterministic policy, see `DeterministicSettings`.
+
+    ``exploration`` may also be any value that `OffPolicyConfig` accepts.
+    """
+
+    update_class = TD3Update
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class)
+        self.exploration = defaults(self.settings_class)["exploration"]
+
+    @override(OffPolicyConfig)
+    def validate(self) -> None:
+        if isinstance(self.exploration, str):
+            arguments = {name: getattr(self, f"exploration_{name}") for name in NOISE.get(self.exploration, ())}
+            self.exploration = make_exploration({"type": self.exploration, **arguments})
+        super().validate()
+        self.update_settings()  # checks whether they fit together
+
+    @override(OffPolicyConfig)
+    def _check_setting(self, name: str, accepts: Any) -> None:
+        if name != "exploration":  # it has been checked, and its name replaced by the exploration
+            super()._check_setting(name, accepts)
 
 
 class TD3Module(OffPolicyModule):
@@ -16,10 +50,10 @@ class TD3Module(OffPolicyModule):
     architecture = ARCHITECTURES["TD3"]
 
 
-class TD3Config(DeterministicConfig):
+class TD3Config(TD3Training, DeterministicConfig):
     """Twin delayed DDPG with the defaults of its authors' published code (arXiv:1802.09477).
 
-    `TD3Settings` has what is its own.
+    `TD3Settings` has its settings.
 
     ```python
     config = TD3Config().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
@@ -28,10 +62,36 @@ class TD3Config(DeterministicConfig):
 
     settings_class = TD3Settings
     module_class = TD3Module
-    update_class = TD3Update
 
 
 class TD3(OffPolicyAlgorithm):
-    """Twin delayed deep deterministic policy gradient on the fast path."""
+    """Twin delayed deep deterministic policy gradient."""
 
     config_class = TD3Config
+
+
+class DDPGModule(OffPolicyModule):
+    """Actor, critics, and targets of both; small initial last layers, so that first actions and values are near 0."""
+
+    architecture = ARCHITECTURES["DDPG"]
+
+
+class DDPGConfig(DDPGTraining, DeterministicConfig):
+    """Deep deterministic policy gradient with the defaults of the paper (arXiv:1509.02971).
+
+    In contrast to the paper, actions enter the critic at its first layer, observations are not normalized, and the
+    first steps are uniformly random. `DDPGSettings` has its settings.
+
+    ```python
+    config = DDPGConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
+    ```
+    """
+
+    settings_class = DDPGSettings
+    module_class = DDPGModule
+
+
+class DDPG(OffPolicyAlgorithm):
+    """Deep deterministic policy gradient."""
+
+    config_class = DDPGConfig

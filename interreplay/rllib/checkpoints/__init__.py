@@ -1,5 +1,1 @@
-"""Checkpoints: everything of a run in one folder, checked before it is loaded."""
-
-from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
-
-__all__ = ["CheckpointedAlgorithm"]
+"""Checkpoints: the complete state of a run in one folder, verified before it is loaded."""

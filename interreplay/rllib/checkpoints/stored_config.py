@@ -2,8 +2,8 @@
 
 A checkpoint stores the settings that differ from the defaults of the configuration's class. Settings that are not
 plain data, such as callbacks or an environment given as a class, are listed by name; the caller passes them again.
-RLlib imports and calls dotted names in many of its settings. Those settings are stored and restored only where their
-texts are words without dots, so that a checkpoint from elsewhere cannot execute code.
+RLlib imports and calls dotted names in many of its settings. Those settings are stored and restored only if their
+texts are words without dots, so that an untrusted checkpoint cannot execute code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from interreplay.runs.state_files.arrays import encode
 DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_rl_module_spec", "_run_training_always"))
 """Attributes that RLlib computes from the settings."""
 TEXTS = frozenset(("env", "env_config", "replay_buffer_config"))
-"""Settings whose texts are no names to import, or are checked before they are imported."""
+"""Settings whose texts are not imported, or are checked before they are imported."""
 _WORD = re.compile(r"[\w -]*")
 
 
@@ -35,8 +35,8 @@ def stored_config(config: Any) -> dict[str, Any]:
     """Return a configuration as plain data.
 
     Returns:
-        ``class``, the module and name of its class; ``settings``, those that differ from the defaults; and
-        ``not_stored``, the names of those that are not plain data.
+        ``class``, the module and name of its class; ``settings``, the settings that differ from the defaults; and
+        ``not_stored``, the names of settings that are not plain data.
     """
     defaults = vars(type(config)())
     settings = {}
@@ -105,7 +105,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _is_harmless(config: Any, name: str, value: Any) -> bool:
-    """Return whether a setting names nothing that RLlib could import: none of its texts has a dot or a slash."""
+    """Return whether RLlib could not import a name in a setting: none of its texts has a dot or a slash."""
     if name in TEXTS or name in config.own_settings() or isinstance(value, gym.Space | Exploration):
         return True
     return all(_WORD.fullmatch(text) for text in _texts_in(value))
@@ -138,7 +138,7 @@ def _as_plain(config: Any, name: str, value: Any) -> Any:
             raise TypeError(f"{kind} is not one of {', '.join(KINDS)}")
         value = {"type": kind, "attributes": dict(vars(value))}
     if name == "evaluation_config":
-        # Whatever films or observes an evaluation is not part of the run.
+        # Callbacks that record videos or observe an evaluation are not part of the run.
         value = {key: item for key, item in (value or {}).items() if _is_plain(item)}
     encode(value, {})
     if not _is_harmless(config, name, value):

@@ -1,1 +1,1 @@
-"""Stepping environments: from actions to columns, here or in other processes."""
+"""Env runners: they step environments and return columns, in this process or in others."""

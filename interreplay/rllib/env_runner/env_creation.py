@@ -1,4 +1,4 @@
-"""Environments of a configuration: classes with keyword arguments, and environments that cannot be used here."""
+"""Create the environments of a configuration, and reject those that our algorithms do not support."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import gymnasium as gym
+from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
+from interreplay.environments import registration
 from interreplay.errors import accepted_names
+from interreplay.synthesis.relabel import GoalFn
 
 ONE_AGENT = "these algorithms train one policy for one agent; RLlib's PPO trains several"
 
 
 def creator_of(env: Any) -> Callable[[Mapping[str, Any]], Any] | None:
-    """Return what makes an environment of its `env_config`; None for an id of Gymnasium's.
+    """Return a function that creates an environment from its `env_config`; None for an id of Gymnasium.
 
     Args:
         env: A class, a function of RLlib's ``env_config``, a name registered with Tune, or an id.
@@ -26,12 +30,14 @@ def creator_of(env: Any) -> Callable[[Mapping[str, Any]], Any] | None:
         registered = _global_registry.get(ENV_CREATOR, env)
         return lambda context: check_agents(registered(context))
     if isinstance(env, type):
-        return lambda context: check_agents(made_of_class(env, context))
-    return (lambda context: check_agents(env(context))) if callable(env) else None
+        return lambda context: check_agents(instance_of(env, context))
+    if callable(env):
+        return lambda context: check_agents(env(context))
+    return None
 
 
 def check_agents(env: Any) -> Any:
-    """Return an environment or a class of environments, unless it is one of several agents.
+    """Return an environment or a class of environments, unless it has several agents.
 
     Raises:
         ValueError: It has several agents.
@@ -42,22 +48,22 @@ def check_agents(env: Any) -> Any:
     return env
 
 
-def made_of_class(kind: type, context: Mapping[str, Any]) -> Any:
-    """Return an environment of a class, made as its constructor's signature has it.
+def instance_of(kind: type, context: Mapping[str, Any]) -> Any:
+    """Return an environment of a class, created according to the signature of its constructor.
 
-    The entries of ``env_config`` are keyword arguments where the constructor has them by name. Else the class receives
-    one mapping, as RLlib's convention has it.
+    The entries of ``env_config`` are passed as keyword arguments if the constructor has all of them by name. Otherwise
+    the class receives one mapping, which is RLlib's convention.
 
     Raises:
         ValueError: The constructor has no such keywords and takes no mapping.
     """
     parameters = list(inspect.signature(kind).parameters.values())
     by_name = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    any_keyword = any(one.kind is one.VAR_KEYWORD for one in parameters)
     if context and all(name in by_name for name in context):
         return kind(**context)
     if _takes_mapping(parameters):
         return kind(context)
+    any_keyword = any(one.kind is one.VAR_KEYWORD for one in parameters)
     for name in context:
         if name not in by_name and not any_keyword:
             raise ValueError(
@@ -68,8 +74,36 @@ def made_of_class(kind: type, context: Mapping[str, Any]) -> Any:
 
 
 def _takes_mapping(parameters: list[inspect.Parameter]) -> bool:
-    """Return whether the first argument of a constructor may be a mapping: one without a default of another kind."""
+    """Return whether the first argument of a constructor may be a mapping, judged by its kind and its default."""
     if not parameters or parameters[0].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
         return False
     default = parameters[0].default
     return default is inspect.Parameter.empty or default is None or isinstance(default, Mapping)
+
+
+def make_one(config: Any) -> gym.Env:
+    """Return one environment of a configuration, created as RLlib's runners would create it."""
+    context = EnvContext(config.env_config, worker_index=0)
+    creator = creator_of(config.env)
+    if creator is not None:
+        return creator(context)
+    registration.register(config.env)
+    return gym.make(config.env, **config.env_config)
+
+
+def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
+    """Return ``compute_reward`` and ``compute_terminated`` of a goal-conditioned environment.
+
+    Args:
+        config: Configuration of the algorithm.
+        vector: The vector environment of this process, or None; if it gives no access to its environments, one is made.
+
+    Raises:
+        ValueError: The environment has no ``compute_reward``.
+    """
+    envs = getattr(getattr(vector, "unwrapped", None), "envs", None)
+    env = (envs[0] if envs else make_one(config)).unwrapped
+    reward = getattr(env, "compute_reward", None)
+    if reward is None:
+        raise ValueError(f"hindsight needs an environment with compute_reward(achieved, desired, info); got {env}")
+    return reward, getattr(env, "compute_terminated", None)

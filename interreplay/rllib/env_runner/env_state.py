@@ -1,9 +1,9 @@
-"""Saving and restoring the state of environments, so that a resumed run goes on in the middle of an episode.
+"""Save and restore the state of environments, so that a run resumes in the middle of an episode.
 
 Gymnasium has no interface for this. Its MuJoCo and classic-control environments, Fetch and PointMaze of
-gymnasium-robotics, and the wrappers that `gymnasium.make` puts around them, hold everything in plain attributes, numpy
-arrays, a random generator, MuJoCo's `MjData`, and an environment within; these are copied. What lies elsewhere, as in
-MinAtar, an environment of ours, or a wrapper, gives by `save_state` and takes back by `restore_state`.
+gymnasium-robotics, and the wrappers of `gymnasium.make` keep everything in plain attributes, numpy arrays, a random
+generator, MuJoCo's `MjData`, and inner environments; these are copied. Environments and wrappers that keep more, such
+as MinAtar, implement `save_state` and `restore_state`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ def chain(env: gym.Env) -> list[gym.Env]:
 
 
 def can_save(env: gym.Env) -> bool:
-    """Return whether `save_env` captures everything this environment will do."""
+    """Return whether `save_env` captures the complete state of this environment."""
     *wrappers, core = chain(env)
-    return core.__class__.__module__.startswith(KNOWN) and all(
-        hasattr(type(w), "save_state") or (type(w).__name__ in WRAPPERS and type(w).__module__.startswith("gymnasium."))
-        for w in wrappers
-    )
+    return type(core).__module__.startswith(KNOWN) and all(_can_save_wrapper(type(wrapper)) for wrapper in wrappers)
+
+
+def _can_save_wrapper(kind: type) -> bool:
+    known = kind.__name__ in WRAPPERS and kind.__module__.startswith("gymnasium.")
+    return known or hasattr(kind, "save_state")
 
 
 def save_env(env: gym.Env) -> list[dict[str, Any]]:
@@ -49,20 +51,21 @@ def save_env(env: gym.Env) -> list[dict[str, Any]]:
 
 
 def restore_env(env: gym.Env, state: list[dict[str, Any]]) -> None:
-    """Bring an environment of the same make into a saved state."""
+    """Restore a saved state in an environment of the same kind."""
     for layer, saved in zip(chain(env), state, strict=True):
         _restore_layer(layer, saved)
 
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
-        return all(_is_plain(v) for v in value)
+        return all(map(_is_plain, value))
     return isinstance(value, PLAIN) and not (isinstance(value, np.ndarray) and value.dtype == object)
 
 
 def _save_layer(layer: gym.Env) -> dict[str, Any]:
-    values = {k: v for k, v in vars(layer).items() if k.lstrip("_") not in KEEP and _is_plain(v)}
-    state: dict[str, Any] = {"values": copy.deepcopy(values)}
+    attributes = {name: value for name, value in vars(layer).items() if name.lstrip("_") not in KEEP}
+    values = {name: copy.deepcopy(value) for name, value in attributes.items() if _is_plain(value)}
+    state: dict[str, Any] = {"values": values}
     rng = vars(layer).get("_np_random")
     if isinstance(rng, np.random.Generator):
         state["rng"] = rng.bit_generator.state
@@ -70,12 +73,12 @@ def _save_layer(layer: gym.Env) -> dict[str, Any]:
         state["mujoco"] = _save_mujoco(layer.model, layer.data)  # type: ignore[attr-defined]
     if hasattr(type(layer), "save_state"):
         state["own"] = copy.deepcopy(layer.save_state())  # type: ignore[attr-defined]
-    state["within"] = {name: _save_layer(env) for name, env in _within(layer).items()}
+    state["within"] = {name: _save_layer(env) for name, env in _inner_envs(layer).items()}
     return state
 
 
-def _within(layer: gym.Env) -> dict[str, gym.Env]:
-    """Return environments that an environment, which is no wrapper, is made of."""
+def _inner_envs(layer: gym.Env) -> dict[str, gym.Env]:
+    """Return the environments in the attributes of an environment that is not a wrapper."""
     if isinstance(layer, gym.Wrapper):
         return {}
     return {name: value for name, value in vars(layer).items() if isinstance(value, gym.Env)}
@@ -89,19 +92,19 @@ def _restore_layer(layer: gym.Env, state: dict[str, Any]) -> None:
         _restore_mujoco(layer.model, layer.data, state["mujoco"])  # type: ignore[attr-defined]
     if "own" in state:
         layer.restore_state(copy.deepcopy(state["own"]))  # type: ignore[attr-defined]
-    for name, env in _within(layer).items():
+    for name, env in _inner_envs(layer).items():
         _restore_layer(env, state["within"][name])
 
 
 def _save_mujoco(model: Any, data: Any) -> dict[str, np.ndarray]:
-    """Return MuJoCo's integration state, and every derived array, which observations and rewards may read."""
+    """Return MuJoCo's integration state, and every derived array that observations and rewards may read."""
     import mujoco
 
     spec = mujoco.mjtState.mjSTATE_INTEGRATION
     full = np.empty(mujoco.mj_stateSize(model, spec))
     mujoco.mj_getState(model, data, full, spec)
-    derived = {name: value.copy() for name, value in _arrays(data).items()}
-    return {"integration": full, **{f"data.{name}": value for name, value in derived.items()}}
+    derived = {f"data.{name}": value.copy() for name, value in _arrays(data).items()}
+    return {"integration": full, **derived}
 
 
 def _restore_mujoco(model: Any, data: Any, state: dict[str, np.ndarray]) -> None:

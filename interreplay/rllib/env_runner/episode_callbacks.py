@@ -1,4 +1,4 @@
-"""RLlib's callbacks on episodes and samples, called only where somebody listens."""
+"""RLlib's callbacks on episodes and samples, called only if the user defines some."""
 
 from __future__ import annotations
 
@@ -16,31 +16,28 @@ EVENTS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episo
 
 
 class EpisodeCallbacks:
-    """Builds `SingleAgentEpisode`s beside the columns, for callbacks and for `BatchEnvRunner.sample`.
+    """Builds `SingleAgentEpisode`s in addition to the columns, for callbacks and for `BatchEnvRunner.sample`.
 
     Args:
-        runner: Whose environments are stepped.
+        runner: The runner whose environments are stepped.
 
     Attributes:
         listening: Whether there is a callback of any kind.
-        recording: Whether ended episodes are kept, in `done`.
+        recording: Whether ended episodes are kept in `done`.
     """
 
     def __init__(self, runner: SingleAgentEnvRunner):
-        self.runner = runner
-        heard = {event for event in EVENTS if self._is_heard(event)}
-        self.listening, self._samples_are_heard = bool(heard), "on_sample_end" in heard
+        self.runner: Any = runner
+        defined = {event for event in EVENTS if self._is_defined(event)}
+        self.listening = bool(defined)
+        self._samples_have_callbacks = "on_sample_end" in defined
         self.recording = False
         self.done: list[SingleAgentEpisode] = []
         self._lengths: dict[str, int] = {}
 
-    def _is_heard(self, event: str) -> bool:
+    def _is_defined(self, event: str) -> bool:
         overridden = [getattr(type(c), event) is not getattr(RLlibCallback, event) for c in self.runner._callbacks]
         return bool(getattr(self.runner.config, f"callbacks_{event}", None)) or any(overridden)
-
-    @property
-    def active(self) -> bool:
-        return self.listening or self.recording
 
     def reset(self, which: np.ndarray, obs: Any, infos: Any) -> None:
         """Begin episodes in the environments `which` ``(n,)`` bool."""
@@ -57,7 +54,7 @@ class EpisodeCallbacks:
         next_obs, rewards, terminated, truncated, infos = results
         episodes = self.runner._ongoing_episodes
         for i in np.flatnonzero(live):
-            if episodes[i] is None:  # restored in the middle of an episode, whose beginning is not known any more
+            if episodes[i] is None:  # restored in the middle of an episode, whose beginning was not stored
                 self._begin(i, pick(obs, i), {})
             episodes[i].add_env_step(
                 observation=pick(next_obs, i),
@@ -70,23 +67,25 @@ class EpisodeCallbacks:
             self.runner._make_on_episode_callback("on_episode_step", i, episodes)
             if terminated[i] or truncated[i]:
                 self.runner._make_on_episode_callback("on_episode_end", i, episodes)
-                if self.recording or self._samples_are_heard:
+                if self.recording or self._samples_have_callbacks:
                     self.done.append(episodes[i].to_numpy())
 
-    # -- samples ----------------------------------------------------------------------------------
-
     def begin_sample(self) -> None:
-        """Note where the episodes stand when a sample begins."""
-        if self.active:
-            self.done = []
-            self._lengths = {e.id_: len(e) for e in self.runner._ongoing_episodes if e is not None}
+        """Record the lengths of the running episodes when a sample begins."""
+        self.done = []
+        ongoing = [episode for episode in self.runner._ongoing_episodes if episode is not None]
+        self._lengths = {episode.id_: len(episode) for episode in ongoing}
 
     def end_sample(self) -> None:
-        """Call ``on_sample_end`` with what was added to each episode since `begin_sample`."""
-        if not self._samples_are_heard:
+        """Call ``on_sample_end`` with the steps that each episode gained since `begin_sample`."""
+        if not self._samples_have_callbacks:
             return
-        ongoing = [e for e in self.runner._ongoing_episodes if e is not None and not e.is_done]
-        grown = [(e, self._lengths.get(e.id_, 0)) for e in [*self.done, *ongoing]]
+        ongoing = [episode for episode in self.runner._ongoing_episodes if episode is not None and not episode.is_done]
+        samples = []
+        for episode in [*self.done, *ongoing]:
+            begin = self._lengths.get(episode.id_, 0)
+            if len(episode) > begin:
+                samples.append(episode[begin:])
         make_callback(
             "on_sample_end",
             callbacks_objects=self.runner._callbacks,
@@ -94,6 +93,6 @@ class EpisodeCallbacks:
             kwargs={
                 "env_runner": self.runner,
                 "metrics_logger": self.runner.metrics,
-                "samples": [e[begin:] for e, begin in grown if len(e) > begin],
+                "samples": samples,
             },
         )

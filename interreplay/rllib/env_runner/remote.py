@@ -1,9 +1,11 @@
-"""Runners in other processes: what they are asked for, their states, and what happens when one is lost."""
+"""Collectors of experience, and the runners in other processes: their requests, states and failures."""
 
 from __future__ import annotations
 
 import logging
 import os
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,25 +14,27 @@ from typing import Any
 import numpy as np
 import ray
 from ray.exceptions import ActorDiedError, RayError
+from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost
-from interreplay.rllib.env_runner.wire_format import pack
+from interreplay.rllib.env_runner.wire_format import Packed, pack
+from interreplay.rllib.host import override
 
 logger = logging.getLogger(__name__)
-# Rounds in a row in which every runner failed, whatever restarts they were granted.
-FRUITLESS_ROUNDS = 5
+MAX_FAILED_ROUNDS = 5
+"""Rounds in a row in which every runner may fail, regardless of the configured number of restarts."""
 
 
 @dataclass
 class Collected:
-    """What runners gave.
+    """The result of one round of collecting.
 
     Attributes:
-        rows: Transitions, or unrolls, of each runner that answered, in the order of their indices.
-        cut: Episodes that nothing will continue: broken off in runners that live, and all of those that are gone.
-        failure: To be raised once the rows are stored.
+        rows: Transitions or unrolls of each runner that answered, in the order of their indices.
+        cut: Ids of episodes that will not be continued: interrupted by a reset, or lost with their runner.
+        failure: Error to raise after the rows are stored.
     """
 
     rows: list[Any] = field(default_factory=list)
@@ -38,40 +42,85 @@ class Collected:
     failure: InterreplayError | None = None
 
 
+class Collector(ABC):
+    """Collects experience from one runner or several, in this process or in others."""
+
+    @abstractmethod
+    def collect(self, make: Callable[[Any, int], Any]) -> Collected:
+        """Step the environments of the runners.
+
+        Args:
+            make: Called with a runner and the number of updates that its networks have seen; returns transitions,
+                unrolls or another object with `columns`.
+        """
+
+    @abstractmethod
+    def metrics(self) -> list[Any]:
+        """Return the metrics of the runners."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the runners in other processes."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027
+        """Continue from `state_dict`."""
+
+    def wait(self, restore: Callable[[], bool], stopped: Callable[[], bool]) -> None:  # noqa: B027
+        """Wait for a runner after `collect` returned no rows.
+
+        Args:
+            restore: Takes restarted runners into service and returns whether there are any.
+            stopped: Returns whether to stop waiting.
+
+        Raises:
+            RunnerLost: No runner will come back.
+        """
+
+    def statistics(self) -> dict[str, float]:
+        """Return statistics of the runners since the last call, such as shares of waiting time and restarts."""
+        return {}
+
+
 class RemoteRunners:
     """The runners in other processes.
 
     Args:
-        group: RLlib's group of them.
-        config: Of the algorithm.
+        group: RLlib's group of runners.
+        config: Configuration of the algorithm.
 
     Attributes:
         restarts: How often each runner's process was replaced, by index.
     """
 
     def __init__(self, group: EnvRunnerGroup, config: Any):
-        self._group, self._config = group, config
-        self._fruitless, self._running = 0, dict[int, list[int]]()
+        self._group = group
+        self._manager = group._worker_manager
+        self._config = config
+        self._failed_rounds = 0
+        self._running: dict[int, list[int]] = {}
         self.restarts: dict[int, int] = {}
 
     @property
-    def _restarted(self) -> bool:
+    def _are_restarted(self) -> bool:
         return bool(self._config.restart_failed_env_runners)
 
-    def collect(self, weights: dict[str, Any], make: Callable[[Any], Any], unpacked: Callable[[Any], Any]) -> Collected:
-        """Let every remote runner make something with the newest weights, and wait for all.
+    def collect(
+        self, weights: dict[str, Any], make: Callable[[Any], Any], unpack: Callable[[Packed], Any]
+    ) -> Collected:
+        """Let every runner collect with the newest weights, and wait for all of them.
 
-        The weights go with the request: RLlib's `sync_weights` drops them while two earlier ones are on their way, and
-        a runner then acts with old ones, now and then, without a word.
+        The weights are part of the request. RLlib's `sync_weights` drops them silently while two earlier transfers are
+        in progress, so that a runner acts with old weights.
 
         Args:
             weights: State of the learner's module.
-            make: Called with each runner in its process; returns what has `columns`.
-            unpacked: Makes the same again of these columns, packed.
+            make: Called with each runner in its process; returns an object with `columns`.
+            unpack: Reconstructs the object from its packed columns.
         """
-        reference, restarts = ray.put(weights), dict(self.restarts)
+        reference = ray.put(weights)
+        restarts = dict(self.restarts)
 
-        def work(runner: Any) -> tuple[int, Any, list[int], list[int]] | EnvironmentFailure:
+        def work(runner: Any) -> tuple[int, Packed, list[int], list[int]] | EnvironmentFailure:
             runner.set_state(ray.get(reference))
             count = runner.count_restart(restarts.get(runner.worker_index))
             try:
@@ -89,8 +138,9 @@ class RemoteRunners:
             count, packed, cut, running = reply
             if count != self.restarts.setdefault(index, count):
                 collected.cut += self._running.get(index, [])
-            self.restarts[index], self._running[index] = count, running
-            collected.rows.append(unpacked(packed))
+            self.restarts[index] = count
+            self._running[index] = running
+            collected.rows.append(unpack(packed))
             collected.cut += cut
         for index in failures:
             collected.cut += self._running.pop(index, [])
@@ -98,10 +148,11 @@ class RemoteRunners:
         return collected
 
     def _ask(self, work: Callable[[Any], Any]) -> tuple[dict[int, Any], dict[int, InterreplayError]]:
-        """Return the replies of the runners in service, and what those that gave none are to be blamed for."""
-        manager, limit = self._group._worker_manager, self._config.sample_timeout_s
-        asked = manager.healthy_actor_ids()
-        results = manager.foreach_actor(work, timeout_seconds=limit) if asked else ()
+        """Return the replies of the runners in service, and the errors of the runners without a reply."""
+        asked = self._manager.healthy_actor_ids()
+        if not asked:
+            return {}, {}
+        results = self._manager.foreach_actor(work, timeout_seconds=self._config.sample_timeout_s)
         replies = {result.actor_id: result.get() for result in results if result.ok}
         failures = {result.actor_id: lost(result.get(), result.actor_id) for result in results if not result.ok}
         for index in set(asked) - replies.keys() - failures.keys():
@@ -109,63 +160,63 @@ class RemoteRunners:
         return replies, failures
 
     def end(self, index: int) -> RunnerLost:
-        """End the process of a runner that gave nothing in time; Ray starts another where it may. Return the error."""
-        manager = self._group._worker_manager
-        ray.kill(manager.actors()[index], no_restart=not self._restarted)
-        manager.set_actor_state(index, healthy=False)
+        """End the process of a runner that did not answer in time, and return the error; Ray may start another one."""
+        ray.kill(self._manager.actors()[index], no_restart=not self._are_restarted)
+        self.put_out_of_service(index)
         env = own_name(self._config.env, self._config.env_config)
         return RunnerLost(
-            f"remote env runner {index} gave nothing within sample_timeout_s={self._config.sample_timeout_s} s: "
-            f"a step or a reset of {env} hangs, or takes longer than that"
+            f"remote env runner {index} returned nothing within sample_timeout_s={self._config.sample_timeout_s} s: "
+            f"a step or a reset of {env} hangs, or takes longer"
         )
 
     def end_silent(self) -> None:
-        """End those for good that do not answer, such as one in a step that hangs: RLlib waits without a bound."""
-        manager, limit = self._group._worker_manager, self._config.env_runner_health_probe_timeout_s
-        asked = manager.actor_ids()
+        """End runners that do not answer, for example in a step that hangs; RLlib would wait for them forever."""
+        asked = self._manager.actor_ids()
         if not asked:
             return
-        results = manager.foreach_actor(lambda runner: runner.ping(), healthy_only=False, timeout_seconds=limit)
+        limit = self._config.env_runner_health_probe_timeout_s
+        results = self._manager.foreach_actor(lambda runner: runner.ping(), healthy_only=False, timeout_seconds=limit)
         for index in set(asked) - {result.actor_id for result in results}:
-            ray.kill(manager.actors()[index])
+            ray.kill(self._manager.actors()[index])
 
     def in_service(self) -> dict[int, Any]:
         """Return Ray's handles of the runners in service, by index."""
-        manager = self._group._worker_manager
-        handles = manager.actors()
-        return {index: handles[index] for index in manager.healthy_actor_ids()}
+        handles = self._manager.actors()
+        return {index: handles[index] for index in self._manager.healthy_actor_ids()}
 
     def put_out_of_service(self, index: int) -> None:
-        """Ask a runner nothing more until RLlib has found it restarted."""
-        self._group._worker_manager.set_actor_state(index, healthy=False)
+        """Send no further request to a runner until RLlib has found it restarted."""
+        self._manager.set_actor_state(index, healthy=False)
 
     def dead_for_good(self) -> bool:
-        """Return whether Ray will start no other process for any runner; waits for those that are starting."""
-        manager = self._group._worker_manager
-        away = sorted(set(manager.actor_ids()) - set(manager.healthy_actor_ids()))
-        wait = self._config.env_runner_health_probe_timeout_s
-        results = manager.foreach_actor(
-            lambda runner: runner.ping(), remote_actor_ids=away, healthy_only=False, timeout_seconds=wait
+        """Return whether Ray will restart no runner; waits for those that are starting."""
+        away = sorted(set(self._manager.actor_ids()) - set(self._manager.healthy_actor_ids()))
+        results = self._manager.foreach_actor(
+            lambda runner: runner.ping(),
+            remote_actor_ids=away,
+            healthy_only=False,
+            timeout_seconds=self._config.env_runner_health_probe_timeout_s,
         )
         died = [isinstance(result.get(), ActorDiedError) for result in results]
-        return len(died) == len(manager.actor_ids()) and all(died)
+        return len(died) == len(self._manager.actor_ids()) and all(died)
 
     def judge(self, failures: dict[int, InterreplayError], any_rows: bool) -> InterreplayError | None:
-        """Return what is to be raised for `failures` by runner, None where training goes on without these runners."""
+        """Return the error to raise for `failures` by runner, None if training continues without these runners."""
         cause = next(iter(failures.values()), None)
-        self._fruitless = 0 if any_rows else self._fruitless + 1
-        if not self._restarted and not self._config.ignore_env_runner_failures:
+        self._failed_rounds = 0 if any_rows else self._failed_rounds + 1
+        if not self._are_restarted and not self._config.ignore_env_runner_failures:
             return cause or self._missing()
         for index, failure in failures.items():
             logger.warning("remote env runner %d is out of service: %s", index, failure)
             if isinstance(failure, EnvironmentFailure):
-                self._exit(index)
+                # Its process still answers: let it exit, and wait for that. Ray may start another one.
+                self._manager.foreach_actor(lambda _: os._exit(1), remote_actor_ids=[index], healthy_only=False)
         if any_rows:
             return None
-        if not self._restarted:
+        if not self._are_restarted:
             return cause or RunnerLost("all remote env runners are lost, and restart_failed_env_runners is False")
-        if self._fruitless >= min(FRUITLESS_ROUNDS, self._config.num_consecutive_env_runner_failures_tolerance):
-            return cause or RunnerLost("no remote env runner gave anything, though they were restarted again and again")
+        if self._failed_rounds >= min(MAX_FAILED_ROUNDS, self._config.num_consecutive_env_runner_failures_tolerance):
+            return cause or RunnerLost("no remote env runner returned anything, despite repeated restarts")
         return None
 
     def _missing(self) -> RunnerLost | None:
@@ -175,12 +226,8 @@ class RemoteRunners:
             return None
         return RunnerLost(f"{away} of {total} remote env runners {'is' if away == 1 else 'are'} lost")
 
-    def _exit(self, index: int) -> None:
-        """Let a runner that answers end its process, and wait for that; Ray starts another where it may."""
-        self._group._worker_manager.foreach_actor(lambda _: os._exit(1), remote_actor_ids=[index], healthy_only=False)
-
     def metrics(self) -> list[Any]:
-        """Return what the runners in service report; one that died meanwhile is noticed at the next request."""
+        """Return the metrics of the runners in service; one that died is detected at the next request."""
         return self._of_each(lambda runner: runner.get_metrics())
 
     def states(self) -> dict[int, Any]:
@@ -188,17 +235,18 @@ class RemoteRunners:
         return dict(self._of_each(lambda runner: (runner.worker_index, runner.state_dict())))
 
     def _of_each(self, work: Callable[[Any], Any]) -> list[Any]:
-        results = self._group._worker_manager.foreach_actor(work) if self._group.healthy_env_runner_ids() else ()
-        return [result.get() for result in results if result.ok]
+        if not self._group.healthy_env_runner_ids():
+            return []
+        return [result.get() for result in self._manager.foreach_actor(work) if result.ok]
 
-    def load_states(self, states: dict[int, Any], restarts: dict[int, int] | None = None) -> None:
-        """Bring the runners into `states`; those that are in none begin anew, as replacements of those before them.
+    def load_states(self, states: dict[int, Any], restarts: dict[int, int]) -> None:
+        """Load the states of the runners; runners without a state start again as replacements of earlier ones.
 
         Args:
-            states: What `states` gave.
-            restarts: What `restarts` was then; None for a checkpoint that knows none.
+            states: The result of `states`.
+            restarts: The value of `restarts` at that time.
         """
-        self.restarts = dict.fromkeys(states, 0) if restarts is None else dict(restarts)
+        self.restarts = dict(restarts)
         self._running = {index: np.asarray(state["log"]["ids"]).tolist() for index, state in states.items()}
         if not states:
             return
@@ -212,19 +260,72 @@ class RemoteRunners:
         self._group.foreach_env_runner(load, local_env_runner=False)
 
 
+class RemoteCollector(Collector):
+    """Collects from all runners in other processes with the newest weights, and waits for all of them.
+
+    Args:
+        runners: The runners.
+        learner: The learner whose weights they act with.
+        unpack: Reconstructs transitions or unrolls from packed columns.
+        patience: Seconds that all runners may be lost.
+    """
+
+    def __init__(self, runners: RemoteRunners, learner: Any, unpack: Callable[[Packed], Any], patience: float):
+        self._runners = runners
+        self._learner = learner
+        self._unpack = unpack
+        self._patience = patience
+
+    def _weights(self) -> dict[str, Any]:
+        return self._learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
+
+    @override(Collector)
+    def collect(self, make: Callable[[Any, int], Any]) -> Collected:
+        version = self._learner.updates
+        return self._runners.collect(self._weights(), lambda runner: make(runner, version), self._unpack)
+
+    @override(Collector)
+    def metrics(self) -> list[Any]:
+        return self._runners.metrics()
+
+    @override(Collector)
+    def wait(self, restore: Callable[[], bool], stopped: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + self._patience
+        while not stopped() and not restore():
+            if self._runners.dead_for_good():
+                raise RunnerLost("all remote env runners died, and max_num_env_runner_restarts allows no more restarts")
+            if time.monotonic() > deadline:
+                raise RunnerLost(
+                    f"no remote env runner was restarted within env_runner_restore_timeout_s={self._patience} s"
+                )
+            time.sleep(0.1)
+
+    @override(Collector)
+    def state_dict(self) -> dict[str, Any]:
+        return {"remote_runners": self._runners.states(), "runner_restarts": dict(self._runners.restarts)}
+
+    @override(Collector)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._runners.load_states(state["remote_runners"], state["runner_restarts"])
+
+    @override(Collector)
+    def statistics(self) -> dict[str, float]:
+        return {"runner_restarts": float(sum(self._runners.restarts.values()))}
+
+
 def lost(error: RayError, index: int | None = None) -> InterreplayError:
-    """Return the error of ours for one of Ray's about a runner."""
+    """Return our error for one of Ray's errors about a runner."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, InterreplayError):
         return cause
-    who = "a remote env runner" if index is None else f"remote env runner {index}"
+    runner = "a remote env runner" if index is None else f"remote env runner {index}"
     words = " ".join(str(error).split())
-    return RunnerLost(f"{who} died: {type(error).__name__}: {words[:300]}")
+    return RunnerLost(f"{runner} died: {type(error).__name__}: {words[:300]}")
 
 
 @contextmanager
-def naming_losses() -> Iterator[None]:
-    """Raise errors of ours in place of Ray's about runners, inside the block."""
+def runner_errors() -> Iterator[None]:
+    """Convert Ray's errors about runners inside the block into our errors."""
     try:
         yield
     except RayError as error:

@@ -1,15 +1,17 @@
-"""The runner: steps vectorized environments and returns columns."""
+"""The runner: it steps vectorized environments and returns columns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from ray.rllib.env.env_runner import ENV_STEP_FAILURE
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
-from ray.rllib.utils.annotations import override
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.debug import update_global_seed_if_necessary
+from torch import Tensor
 from torch.nn.functional import pad
 
 from interreplay.acting.actions import Actions, actions_of
@@ -18,73 +20,109 @@ from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
-from interreplay.rllib.env_runner.episode_log import Names, columns_of_infos
-from interreplay.rllib.env_runner.episode_sampling import SamplingRunner
-from interreplay.rllib.env_runner.runner_state import RunnerState
-from interreplay.rllib.env_runner.serial_vector_env import SerialEnvs
+from interreplay.rllib.env_runner.remote import Collected, Collector
+from interreplay.rllib.env_runner.runner_state import Names, RunnerState, columns_of_infos
+from interreplay.rllib.env_runner.stepping import SerialEnvs, SteppingRunner
+from interreplay.rllib.host import override
 from interreplay.transitions import Transitions, cat, unchecked
 
 RUNNER_STATE = "interreplay_runner"
 GREEDY = Greedy()
 ROWS_OF_EVALUATIONS = 8
-"""The networks see a multiple of so many rows in evaluations: products of fewer rows are rounded in other ways, so that
-actions would depend on the number of environments."""
+"""In evaluations, the networks' batches are padded to a multiple of this number. Products of fewer rows are rounded
+differently, so that actions would depend on the number of environments."""
+EVALUATION = 1 << 20
+"""Part of the key of evaluation seeds, larger than any runner's index."""
 
 
-class BatchEnvRunner(SamplingRunner):
-    """RLlib's single-agent runner with another inside: no episode objects, no connectors, no metrics per step.
+class EpisodeSeeds(Iterator[int]):
+    """The seeds of successive evaluation episodes, independent of the number of environments.
 
-    `collect` is what training uses. `sample` gives RLlib's evaluation, and whoever else calls it, the same
-    steps as episodes. Actions are kept as the policy made them, in [−1, 1] or as numbers from 0 on.
+    Args:
+        seed: Seed of the run; None for a random one.
+        index: Index of the runner.
+
+    Attributes:
+        number: Number of the next episode, counted over all evaluations of a run.
+    """
+
+    def __init__(self, seed: int | None, index: int):
+        self._entropy = np.random.SeedSequence(seed).entropy
+        self._index = index
+        self.number = 0
+
+    def __next__(self) -> int:
+        key = (EVALUATION, self._index, self.number)
+        self.number += 1
+        return int(np.random.SeedSequence(self._entropy, spawn_key=key).generate_state(1)[0])
+
+
+class BatchEnvRunner(SteppingRunner):
+    """RLlib's single-agent runner without episode objects, connectors and metrics per step.
+
+    Training uses `collect`. RLlib's evaluation and other callers use `sample`, which returns the same steps as
+    episodes. Actions are stored as the policy returns them, in [−1, 1] or as numbers from 0 on.
+
+    Attributes:
+        interrupted: Whether `interrupt` ended the last `sample`.
     """
 
     _device: torch.device
+    _ongoing_episodes: list[Any]
 
     def __init__(self, *, config: Any, **kwargs: Any):
         super().__init__(config=config, **kwargs)
-        self._now = self._first_state()
+        self.interrupted = False
+        self._recorded = frozenset[str]()
+        self._episode_goal: int | None = None
+        self._begun = 0
+        self._seeds = EpisodeSeeds(self._seed, self.worker_index or 0) if self.config.in_evaluation else None
+        self._state = self._first_state()
         self._hooks = EpisodeCallbacks(self)
-        self._scale = self._actions()
+        self._scale = self._scale_of_env()
         self._cut: list[int] = []
         self._failure: EnvironmentFailure | None = None
 
     def _first_state(self, restarts: int | None = None) -> RunnerState:
-        index = self.worker_index or 0
-        return RunnerState.begin(self._seed, index, self.num_envs, self.config.exploration, self._device, restarts)
+        return RunnerState.begin(
+            seed=self._seed,
+            index=self.worker_index or 0,
+            num_envs=self.num_envs,
+            exploration=self.config.exploration,
+            device=self._device,
+            restarts=restarts,
+        )
 
-    def _actions(self) -> Actions | None:
-        """Return the kind of actions; None in the learner's process where others sample: it has no environments."""
-        return actions_of(self.env.single_action_space, self.config.normalize_actions) if self.env is not None else None
-
-    @override(SamplingRunner)
-    def _use_environments(self) -> None:
-        self._now.resize(self.num_envs)
-        self._scale = self._actions()
+    def _scale_of_env(self) -> Actions | None:
+        """Return the kind of actions; None without environments, as in the learner's process next to remote runners."""
+        if self.env is None:
+            return None
+        return actions_of(self.env.single_action_space, self.config.normalize_actions)
 
     def count_restart(self, before: int | None) -> int:
-        """Tell this process how many came before it, if it is new, and return how often it was replaced by then.
+        """Set how many processes preceded this one, if it is new, and return how often it had been replaced.
 
-        Seeds and episode ids of a process that replaced another are others than those of its predecessors.
+        A process that replaces another one uses other seeds and episode ids than its predecessors.
 
         Args:
-            before: Restarts that are known of, None for a runner that was never asked before.
+            before: Number of known restarts; None for a runner that has made no request before.
         """
-        if self._now.restarts is None:
+        if self._state.restarts is None:
             if before is None:
-                self._now.restarts = 0
+                self._state.restarts = 0
             else:
-                self._now = self._first_state(before + 1)
+                self._state = self._first_state(before + 1)
                 self._needs_initial_reset = True
-                if self._seed is not None:  # an environment may draw from the global generators
-                    update_global_seed_if_necessary(self.config.framework_str, self._now.env_seed)
-        assert self._now.restarts is not None
-        return self._now.restarts
+                if self._seed is not None:  # an environment may use the global generators
+                    update_global_seed_if_necessary(self.config.framework_str, self._state.env_seed)
+        assert self._state.restarts is not None
+        return self._state.restarts
 
     def use_module(self, module: Any, device: torch.device) -> None:
-        """Act with `module`, which lies on `device` and is shared, not copied."""
+        """Act with `module`, which is on `device` and is shared, not copied."""
         self.module = module
         if device != self._device:
-            self._now.move(device)
+            self._state.move(device)
             self._device = device
 
     def collect(
@@ -93,26 +131,26 @@ class BatchEnvRunner(SamplingRunner):
         """Step all environments until at least `num_timesteps` transitions are made, exploring.
 
         Args:
-            num_timesteps: Transitions to make, over all environments together.
+            num_timesteps: Number of transitions, over all environments together.
             random_actions: Act uniformly at random.
-            record: Names of columns to add: ``"behavior"``, the policy's `record`, ``"success"``, of which infos speak.
-            progress: Of the run, from 0 to 1, for exploration with a schedule; None leaves it where it is.
+            record: Names of columns to add: ``"behavior"``, the policy's `record`, and ``"success"``, from infos.
+            progress: Progress of the run, from 0 to 1, for exploration schedules; None leaves it unchanged.
 
         Returns:
-            Columns in order of time, float64 as float32; fewer where the environment failed, and the next call raises.
+            Columns in order of time, float64 as float32; fewer if the environment failed, and the next call raises.
 
         Raises:
-            EnvironmentFailure: The environment raised an error, or gave what cannot be stored.
+            EnvironmentFailure: The environment raised an error, or returned values that cannot be stored.
         """
-        rounds: list[Transitions] = []
         self._recorded = frozenset(record)
         if progress is not None:
-            self._now.exploration.anneal(progress)
-        self._hooks.begin_sample()
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        while sum(map(len, rounds)) < num_timesteps:
+            self._state.exploration.anneal(progress)
+        if self._builds_episodes:
+            self._hooks.begin_sample()
+        self._raise_postponed_failure()
+        rounds: list[Transitions] = []
+        made = 0
+        while made < num_timesteps:
             try:
                 rows = self._step(random_actions, self.config.explore)
             except EnvironmentFailure as failure:
@@ -122,141 +160,253 @@ class BatchEnvRunner(SamplingRunner):
                 break
             if rows is not None:
                 rounds.append(rows)
-        self._hooks.end_sample()
+                made += len(rows)
+        if self._builds_episodes:
+            self._hooks.end_sample()
         return rounds[0] if len(rounds) == 1 else cat(rounds)
+
+    @property
+    def _builds_episodes(self) -> bool:
+        return self._hooks.listening or self._hooks.recording
+
+    def _raise_postponed_failure(self) -> None:
+        """Raise the failure of the last call, whose earlier rows were returned first."""
+        failure = self._failure
+        self._failure = None
+        if failure is not None:
+            raise failure
+
+    @override(SingleAgentEnvRunner)
+    def sample(  # type: ignore[override]  # RLlib's contract is (**kwargs)
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+    ) -> list[SingleAgentEpisode]:
+        """Return the first `num_episodes` that begin, or the episodes of `num_timesteps`.
+
+        RLlib's runner returns the first episodes that end, which favors short ones. After `interrupt`, this runner
+        returns and reports no episode.
+        """
+        if self.env is None:  # an evaluation in the learner's process, next to remote runners
+            self.make_env()
+            self._state.resize(self.num_envs)
+            self._scale = self._scale_of_env()
+            self._ongoing_episodes = [None] * self.num_envs
+        if force_reset or num_episodes is not None or not self._hooks.listening:
+            self._needs_initial_reset = True
+        self.interrupted = False
+        self._hooks.recording = True
+        self._recorded = frozenset()
+        self._episode_goal = num_episodes
+        self._limit_episodes()
+        self._hooks.begin_sample()
+        if self._seeds is not None:
+            self._seeds.number = self._state.evaluated
+        try:
+            self._play(num_timesteps, num_episodes, random_actions, self.config.explore if explore is None else explore)
+        finally:
+            self._hooks.recording = False
+            self._max_episode_steps = None
+            self._needs_initial_reset = True
+            self._episode_goal = None
+        if self.interrupted:
+            self._state.log.take_finished()  # an incomplete evaluation is not reported
+            return []
+        self._hooks.end_sample()
+        self._state.evaluated += self._begun
+        if num_episodes is not None:
+            return self._hooks.done
+        ongoing = [episode for episode in self._ongoing_episodes if episode and len(episode) and not episode.is_done]
+        return self._hooks.done + ongoing
+
+    def _play(self, num_timesteps: int | None, num_episodes: int | None, random_actions: bool, explore: bool) -> None:
+        """Step until the requested number of steps or episodes is reached, or until `interrupt`."""
+        made = 0
+        while not self.interrupted:
+            if num_episodes is not None and len(self._hooks.done) >= num_episodes:
+                break
+            if num_episodes is None and made >= (num_timesteps or self.num_envs):
+                break
+            rows = self._step(random_actions, explore)
+            if rows is not None:
+                made += len(rows)
+
+    def interrupt(self) -> None:
+        """Let a running `sample` return no episode, between two steps; safe in signal handlers and threads."""
+        self.interrupted = True
 
     def seed_next_reset(self, seed: int) -> None:
         """Seed the environments at the next reset."""
-        self._now.seed_next_reset(seed)
+        self._state.seed_next_reset(seed)
 
     def _reset(self) -> None:
-        now = self._now
+        state = self._state
         obs, infos = self._try_env_reset(seed=self._seed_of_reset())
-        self._cut += now.broken_off()
-        now.seeded, self._needs_initial_reset = True, False
-        now.obs = as_column(obs)
-        self._begun = len(self._hooks.done)  # others were broken off
+        self._cut += state.interrupted()
+        state.seeded = True
+        self._needs_initial_reset = False
+        state.obs = as_column(obs)
+        self._begun = len(self._hooks.done)  # the other episodes were interrupted
         begun = self._admitted(np.ones(self.num_envs, dtype=bool))
-        now.over = ~begun
-        self._start(begun, now.obs, infos)
+        state.over = ~begun
+        self._start(begun, state.obs, infos)
 
     def _seed_of_reset(self) -> int | list[int] | None:
-        """Return the seeds of a reset: those of the next episodes in evaluations, else of the first reset alone."""
+        """Return the seeds of a reset: of the next episodes in evaluations, otherwise only of the first reset."""
         if self._seeds is None:
-            return None if self._now.seeded else self._now.env_seed
-        if not isinstance(self.env, SerialEnvs):  # another vector environment seeds its later episodes by itself
+            return None if self._state.seeded else self._state.env_seed
+        if not isinstance(self.env, SerialEnvs):  # other vector environments seed their later episodes themselves
             return next(self._seeds)
         self.env.seeds = self._seeds
         return [next(self._seeds) for _ in range(self.num_envs)]
 
-    @override(SamplingRunner)
     def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
-        self._now.log.start(which)
-        self._now.exploration.start(which)
-        if self._hooks.active:
+        """Begin episodes in the environments `which` ``(n,)``."""
+        self._state.log.start(which)
+        self._state.exploration.start(which)
+        if self._builds_episodes:
             self._hooks.reset(which, obs, infos)
 
-    @override(SamplingRunner)
+    def _admitted(self, due: np.ndarray) -> np.ndarray:
+        """Return which of the environments `due` ``(n,)`` begin another episode: all, or as many as are missing."""
+        begun = due
+        if self._episode_goal is not None:
+            begun = due & (np.cumsum(due) <= self._episode_goal - self._begun)
+        self._begun += int(begun.sum())
+        return begun
+
+    def _begin_others(self, live: np.ndarray, over: np.ndarray, infos: Any) -> np.ndarray:
+        """Begin episodes where one was over before this step ``(n,)``, or in it if environments reset at once.
+
+        Returns:
+            Environments ``(n,)`` without a running episode.
+        """
+        due = ~live | over if self._resets_in_same_step else ~live
+        if not due.any():
+            return over
+        begun = self._admitted(due)
+        if begun.any():
+            self._start(begun, self._state.obs, infos)
+        return (over | due) & ~begun
+
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
-        """Step every environment; those whose episode was over begin another, if one is wanted, and give no row."""
+        """Step every environment; environments whose episode was over begin another one and return no row."""
         if self._needs_initial_reset:
             self._reset()
         assert self._scale is not None
-        now = self._now
+        state = self._state
         actions, extras = self._act(random_actions, explore)
         results = self._try_env_step(self._scale.to_env(actions))
         if isinstance(results, str) and results == ENV_STEP_FAILURE:
             return None
         observed, rewards, terminated, truncated, infos = results
-        after, live = as_column(observed), ~now.over
+        after = as_column(observed)
+        live = ~state.over
         over = terminated | truncated
-        next_obs, ends = self._ends(after, infos, over) if self._resets_in_same_step and over.any() else (after, infos)
-        if self._longest is not None and (long := live & ~over & (now.log.lengths + 1 >= self._longest)).any():
-            truncated, over = truncated | long, over | long
-            self._cut_long(long)
-        now.log.step(live, rewards, over, ends)
-        if self._hooks.active:
-            self._hooks.step(live, now.obs, actions, (next_obs, rewards, terminated, truncated, ends))
+        next_obs = after
+        last_infos = infos
+        if self._resets_in_same_step and over.any():
+            next_obs, last_infos = self._ends(after, infos, over)
+        if self._max_episode_steps is not None:
+            long = live & ~over & (state.log.lengths + 1 >= self._max_episode_steps)
+            if long.any():
+                truncated = truncated | long
+                over = over | long
+                self._cut_long(long)
+        state.log.step(live, rewards, over, last_infos)
+        if self._builds_episodes:
+            self._hooks.step(live, state.obs, actions, (next_obs, rewards, terminated, truncated, last_infos))
         rows = None
         if live.any():
-            extras |= columns_of_infos(self._recorded, ends)
-            rows = self._rows(live, actions, (next_obs, *self._stored(ends, rewards, terminated), truncated), extras)
-        now.obs = after
-        now.over = self._begin_others(live, over, infos)
+            extras |= columns_of_infos(self._recorded, last_infos)
+            stored_rewards, stored_ends = self._stored(last_infos, rewards, terminated)
+            rows = self._rows(live, actions, (next_obs, stored_rewards, stored_ends, truncated), extras)
+        state.obs = after
+        state.over = self._begin_others(live, over, infos)
         return rows
 
     def _rows(
         self, live: np.ndarray, actions: np.ndarray, outcome: tuple[Any, ...], extras: dict[str, np.ndarray]
-    ) -> Transitions:
+    ) -> Transitions | None:
         next_obs, rewards, terminated, truncated = outcome
         count = int(live.sum())
-        self._now.steps_since_report += count
+        self._state.steps_since_report += count
         self.num_env_steps_sampled_lifetime += count
-        # Copies of arrays of one length and the right types: what the constructor would see to, at half its cost.
+        # These are copies of arrays of one length and the right types; the constructor's checks would double the cost.
         return unchecked(
-            obs=as_tensors(pick(self._now.obs, live), CPU),
+            obs=as_tensors(pick(self._state.obs, live), CPU),
             actions=torch.from_numpy(actions[live]),
             rewards=torch.from_numpy(np.asarray(rewards, dtype=np.float32)[live]),
             next_obs=as_tensors(pick(next_obs, live), CPU),
             terminated=torch.from_numpy(np.asarray(terminated, dtype=bool)[live]),
             truncated=torch.from_numpy(np.asarray(truncated, dtype=bool)[live]),
-            episode=torch.from_numpy(self._now.log.ids[live]),
+            episode=torch.from_numpy(self._state.log.ids[live]),
             extras={name: torch.from_numpy(column[live]) for name, column in extras.items()},
         )
 
+    def _encoded(self) -> Tensor:
+        """Return the current observations as the policy's layers see them, ``(n, d)``."""
+        return self.module.encode(as_tensors(self._state.obs, self._device))
+
     @torch.no_grad()
     def _act(self, random_actions: bool, explore: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return actions as they are kept, and of the same network call what is recorded of the policy's output."""
+        """Return actions as they are stored, and the requested columns of the policy's output."""
         assert self._scale is not None
-        now, policy, record = self._now, self.module.policy, POLICY_OUTPUT in self._recorded
+        policy = self.module.policy
+        record = POLICY_OUTPUT in self._recorded
+        recorded: dict[str, Tensor] = {}
         if random_actions:
-            actions = self._scale.random(now.numpy_rng, self.num_envs)
-            recorded = policy.record_random(self.num_envs) if record else {}
+            actions = self._scale.random(self._state.numpy_rng, self.num_envs)
+            if record:
+                recorded = policy.record_random(self.num_envs)
         else:
             obs = self._encoded()
-            exploration = now.exploration if explore else GREEDY
+            exploration = self._state.exploration if explore else GREEDY
             if self._seeds is not None and not explore:
                 obs = pad(obs, (0, 0, 0, -len(obs) % ROWS_OF_EVALUATIONS))
-            chosen, recorded = exploration.act_and_record(policy, obs, now.torch_rng, record)
-            recorded = {name: column[: self.num_envs] for name, column in recorded.items()}
+            chosen, recorded = exploration.act_and_record(policy, obs, self._state.torch_rng, record)
             actions = chosen[: self.num_envs].cpu().numpy().reshape(self.num_envs, *self._scale.shape)
-        return actions, {name: column.cpu().numpy() for name, column in recorded.items()}
+        return actions, {name: column[: self.num_envs].cpu().numpy() for name, column in recorded.items()}
 
     @override(SingleAgentEnvRunner)
     def get_metrics(self) -> Any:
-        finished = self._now.log.take_finished()
+        window = self.config.metrics_num_episodes_for_smoothing
+        finished = self._state.log.take_finished()
         if self._seeds is not None:
             finished.sort(key=lambda episode: episode.id)  # so that sums do not depend on the number of environments
-        # Results are of the newest ones alone: RLlib keeps no more of them, and takes 70 µs for each.
-        for episode in finished[-self.config.metrics_num_episodes_for_smoothing :]:
+        # Only the newest episodes: RLlib keeps no more of them, and each takes 70 µs.
+        for episode in finished[-window:]:
             self._log_episode_metrics(episode.length, episode.ret, episode.seconds)
             if episode.success is not None:
-                self.metrics.log_value(
-                    "success_rate", episode.success, window=self.config.metrics_num_episodes_for_smoothing
-                )
+                self.metrics.log_value("success_rate", episode.success, window=window)
         self._report_steps()
-        self._increase_sampled_metrics(self._now.steps_since_report, len(finished))
-        self._now.steps_since_report = 0
+        self._increase_sampled_metrics(self._state.steps_since_report, len(finished))
+        self._state.steps_since_report = 0
         return self.metrics.reduce()
 
     def running_episodes(self) -> list[int]:
-        """Return the ids of the episodes that are stepped now."""
-        return self._now.log.ids.tolist()
+        """Return the ids of the running episodes."""
+        return self._state.log.ids.tolist()
 
     def take_cut_episodes(self) -> list[int]:
-        """Return ids of episodes that were broken off since the last call, by a resume or a failing environment."""
-        cut, self._cut = self._cut, []
+        """Return ids of episodes that a resume or a failing environment has interrupted since the last call."""
+        cut = self._cut
+        self._cut = []
         return cut
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where this runner is; without its environments where one of them cannot be saved."""
-        return self._now.state_dict(self.env, self._needs_initial_reset)
+        """Return the state of this runner, without its environments if one of them cannot be saved."""
+        return self._state.state_dict(self.env, self._needs_initial_reset)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` gave; where environments were not saved, at the start of an episode."""
-        self._needs_initial_reset = self._now.load_state_dict(state, self.env)
-        if self.env is not None and len(self._now.over) != self.num_envs:
-            self._cut += self._now.resize(self.num_envs)
+        """Continue from `state_dict`; at the start of an episode if the environments were not saved."""
+        self._needs_initial_reset = self._state.load_state_dict(state, self.env)
+        if self.env is not None and len(self._state.over) != self.num_envs:
+            self._cut += self._state.resize(self.num_envs)
         self._ongoing_episodes = [None] * self.num_envs
 
     @override(SingleAgentEnvRunner)
@@ -269,10 +419,36 @@ class BatchEnvRunner(SamplingRunner):
     @override(SingleAgentEnvRunner)
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        mine = state.get(RUNNER_STATE)
-        # RLlib gives runners that it restarted the whole state of the one in the learner's process.
-        if mine is not None and self.env is not None and mine.get("index", self._now.index) == self._now.index:
-            self.load_state_dict(mine)
+        own = state.get(RUNNER_STATE)
+        # RLlib sends a restarted runner the whole state of the runner in the learner's process.
+        if own is not None and self.env is not None and own["index"] == self._state.index:
+            self.load_state_dict(own)
 
 
-ColumnRunner = BatchEnvRunner  # its name in checkpoints made before
+class LocalCollector(Collector):
+    """Collects from the runner in the learner's process, whose state is part of RLlib's state.
+
+    Args:
+        runner: The runner, which acts with the learner's networks.
+        learner: The learner.
+    """
+
+    def __init__(self, runner: BatchEnvRunner, learner: Any):
+        self._runner = runner
+        self._learner = learner
+
+    @override(Collector)
+    def collect(self, make: Callable[[Any, int], Any]) -> Collected:
+        try:
+            rows = make(self._runner, self._learner.updates)
+        except EnvironmentFailure as failure:
+            return Collected(failure=failure)
+        return Collected([rows], self._runner.take_cut_episodes())
+
+    @override(Collector)
+    def metrics(self) -> list[Any]:
+        return [self._runner.get_metrics()]
+
+    @override(Collector)
+    def state_dict(self) -> dict[str, Any]:
+        return {"remote_runners": {}, "runner_restarts": {}}

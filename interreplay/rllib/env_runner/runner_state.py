@@ -1,8 +1,10 @@
-"""Where a runner is: random generators, episodes and, where they can be saved, environments."""
+"""The state of a runner: random generators, running episodes and, where they can be saved, environments."""
 
 from __future__ import annotations
 
 import copy
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,31 +12,124 @@ import numpy as np
 import torch
 
 from interreplay.learning.exploration import Exploration
+from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
-from interreplay.rllib.env_runner.episode_log import EpisodeLog
 
 IDS_PER_RUNNER = 1 << 40
 IDS_PER_RESTART = 1 << 28
 
+Names = Collection[str]
+"""Names of columns that are recorded with the transitions: "behavior" and "success"."""
+
+
+def success_of(info: Any) -> Any:
+    """Return the success that an environment's info reports, or None."""
+    return info.get("is_success", info.get("success")) if isinstance(info, dict) else None
+
+
+def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Return the named columns ``(n,)`` that come from infos: whether each step was a success."""
+    if SUCCESS_COLUMN not in names:
+        return {}
+    return {SUCCESS_COLUMN: np.array([bool(success_of(info)) for info in infos])}
+
+
+@dataclass
+class FinishedEpisode:
+    """An episode that ended: its length in steps, return, duration in seconds, success, and id."""
+
+    length: int
+    ret: float
+    seconds: float
+    success: float | None
+    id: int = -1
+
+
+class EpisodeLog:
+    """Ids, returns and lengths of the running episodes of n environments.
+
+    Args:
+        num_envs: Number of environments n.
+        first: First episode id; the ids of different runners start far apart.
+    """
+
+    def __init__(self, num_envs: int, first: int):
+        self.next_id = first
+        self.ids = np.full(num_envs, -1, dtype=np.int64)
+        self.returns = np.zeros(num_envs)
+        self.lengths = np.zeros(num_envs, dtype=np.int64)
+        self.started = np.full(num_envs, time.perf_counter())
+        self.finished: list[FinishedEpisode] = []
+
+    def start(self, which: np.ndarray) -> None:
+        """Begin new episodes in the environments `which` ``(n,)`` bool."""
+        count = int(which.sum())
+        self.ids[which] = np.arange(self.next_id, self.next_id + count)
+        self.next_id += count
+        self.returns[which] = 0.0
+        self.lengths[which] = 0
+        self.started[which] = time.perf_counter()
+
+    def step(self, live: np.ndarray, rewards: np.ndarray, done: np.ndarray, infos: Any) -> None:
+        """Count one step of the environments `live` ``(n,)`` bool, and close the episodes that are done."""
+        self.returns += rewards * live
+        self.lengths += live
+        ended = done & live
+        if not ended.any():
+            return
+        for i in np.flatnonzero(ended):
+            success = success_of(infos[i])
+            self.finished.append(
+                FinishedEpisode(
+                    length=int(self.lengths[i]),
+                    ret=float(self.returns[i]),
+                    seconds=time.perf_counter() - self.started[i],
+                    success=None if success is None else float(success),
+                    id=int(self.ids[i]),
+                )
+            )
+
+    def take_finished(self) -> list[FinishedEpisode]:
+        """Return the episodes that ended since the last call."""
+        finished = self.finished
+        self.finished = []
+        return finished
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "next_id": self.next_id,
+            "ids": self.ids.copy(),
+            "returns": self.returns.copy(),
+            "lengths": self.lengths.copy(),
+            "finished": [vars(episode) for episode in self.finished],
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.next_id = int(state["next_id"])
+        self.ids = np.array(state["ids"])
+        self.returns = np.array(state["returns"])
+        self.lengths = np.array(state["lengths"])
+        self.finished = [FinishedEpisode(**episode) for episode in state["finished"]]
+        self.started = np.full(len(self.ids), time.perf_counter())
+
 
 @dataclass
 class RunnerState:
-    """Where a runner is between two steps.
+    """The state of a runner between two steps.
 
     Attributes:
-        index: Of the runner; 0 is the one in the learner's process.
-        restarts: How often the runner's process was replaced by another; None in a process that was not asked for rows
-            yet and does not know.
+        index: Index of the runner; 0 is the one in the learner's process.
+        restarts: How often the runner's process was replaced by another; None in a process that does not know it yet.
         env_seed: Seed of the environments' first reset.
-        torch_rng: Randomness of exploration.
-        numpy_rng: Randomness of uniform actions.
-        exploration: How actions are chosen, with a memory of its own.
+        torch_rng: Random generator of exploration.
+        numpy_rng: Random generator of uniform actions.
+        exploration: The runner's own copy of the exploration.
         log: The running episodes.
         over: Environments ``(n,)`` whose episode is over and that begin another at the next step.
-        obs: Observations now, None before the first reset.
-        seeded: Whether the first reset was made.
+        obs: Current observations; None before the first reset.
+        seeded: Whether the environments' first reset was seeded.
         steps_since_report: Env steps that no metrics report has counted yet.
-        evaluated: Episodes of finished evaluations, which number those of the next one.
+        evaluated: Number of episodes in finished evaluations, from which the next evaluation's numbers continue.
     """
 
     index: int
@@ -53,6 +148,7 @@ class RunnerState:
     @classmethod
     def begin(
         cls,
+        *,
         seed: int | None,
         index: int,
         num_envs: int,
@@ -61,19 +157,21 @@ class RunnerState:
         restarts: int | None = None,
         stream: int | None = None,
     ) -> RunnerState:
-        """Return the state of a runner that has made no step: seeds and episode ids are no other process's.
+        """Return the state of a runner before its first step, with seeds and episode ids that no other process has.
 
         Args:
-            seed: Of the run, None for a random one.
-            index: Of the runner.
+            seed: Seed of the run; None for a random one.
+            index: Index of the runner.
             num_envs: Number of its environments.
-            exploration: Copied.
-            device: On which actions are computed.
+            exploration: The exploration to copy.
+            device: Device on which actions are computed.
             restarts: How often its process was replaced.
-            stream: Number of its randomness, its index by default.
+            stream: Number of its random stream; None for its index.
         """
-        stream = index if stream is None else stream
-        sequence = np.random.SeedSequence(seed, spawn_key=(stream, restarts) if restarts else (stream,))
+        key = [index if stream is None else stream]
+        if restarts:
+            key.append(restarts)
+        sequence = np.random.SeedSequence(seed, spawn_key=tuple(key))
         env_seed, torch_seed = (int(s) for s in sequence.generate_state(2, np.uint32))
         return cls(
             index=index,
@@ -87,33 +185,35 @@ class RunnerState:
         )
 
     def resize(self, num_envs: int) -> list[int]:
-        """Begin anew with another number of environments, and return the episodes broken off; the generators stay."""
-        broken_off = self.broken_off()
+        """Start again with another number of environments, keeping the generators; return the interrupted episodes."""
+        interrupted = self.interrupted()
         self.log = EpisodeLog(num_envs, first=self.log.next_id)
-        self.over, self.obs = np.zeros(num_envs, dtype=bool), None
-        return broken_off
+        self.over = np.zeros(num_envs, dtype=bool)
+        self.obs = None
+        return interrupted
 
     def move(self, device: torch.device) -> None:
         """Draw exploration on another device."""
         self.torch_rng = torch.Generator(device=device).manual_seed(self.torch_rng.initial_seed())
 
-    def broken_off(self) -> list[int]:
-        """Return the ids of running episodes, which a reset breaks off."""
-        return [int(i) for i in self.log.ids[(self.log.lengths > 0) & ~self.over]]
+    def interrupted(self) -> list[int]:
+        """Return the ids of running episodes, which a reset interrupts."""
+        return self.log.ids[(self.log.lengths > 0) & ~self.over].tolist()
 
     def seed_next_reset(self, seed: int) -> None:
         """Seed the environments at the next reset."""
-        self.env_seed, self.seeded = seed, False
+        self.env_seed = seed
+        self.seeded = False
 
     def state_dict(self, env: Any, needs_reset: bool) -> dict[str, Any]:
         """Return everything as plain values and arrays.
 
         Args:
-            env: The vector environment, saved where every one inside can be.
+            env: The vector environment, which is saved if each inner environment can be.
             needs_reset: Whether the next step is to reset it.
         """
         envs = environments(env)
-        saved = self.obs is not None and len(envs) == len(self.over) and all(map(can_save, envs))
+        can_save_all = self.obs is not None and len(envs) == len(self.over) and all(map(can_save, envs))
         return {
             "index": self.index,
             "restarts": self.restarts,
@@ -127,28 +227,30 @@ class RunnerState:
             "over": self.over.copy(),
             "seeded": self.seeded,
             "needs_reset": needs_reset,
-            "envs": [save_env(env) for env in envs] if saved else None,
+            "envs": list(map(save_env, envs)) if can_save_all else None,
         }
 
     def load_state_dict(self, state: dict[str, Any], env: Any) -> bool:
-        """Continue from what `state_dict` gave; at an episode's start where environments were not saved, or others.
+        """Continue from `state_dict`; at the start of an episode if the environments were not saved or differ.
 
         Returns:
             Whether the next step is to reset the environments.
         """
-        self.restarts = state.get("restarts")
+        self.restarts = state["restarts"]
         self.torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
         self.numpy_rng.bit_generator.state = state["numpy_rng"]
         self.exploration.load_state_dict(state["exploration"])
         self.log.load(state["log"])
         self.steps_since_report = int(state["steps_since_report"])
-        self.evaluated = int(state.get("evaluated", 0))
-        self.obs, self.over, self.seeded = state["obs"], np.array(state["over"]), state["seeded"]
+        self.evaluated = int(state["evaluated"])
+        self.obs = state["obs"]
+        self.over = np.array(state["over"])
+        self.seeded = state["seeded"]
         needs_reset = bool(state["needs_reset"]) or state["envs"] is None
         if state["obs"] is None:
-            return needs_reset  # it had not begun, as one that evaluates before the first evaluation
+            return needs_reset  # it had made no step, like an evaluation runner before the first evaluation
         if state["envs"] is None or len(state["envs"]) != len(environments(env)):
-            # A seeded reset would replay the run's first episodes.
+            # A reset with the original seed would replay the run's first episodes.
             self.seed_next_reset(int(self.numpy_rng.integers(2**31)))
             return True
         env.reset()
@@ -159,5 +261,5 @@ class RunnerState:
 
 
 def environments(env: Any) -> list[Any]:
-    """Return the environments inside a vector environment one by one, [] where they are out of reach."""
+    """Return the environments inside a vector environment, [] if they are not accessible."""
     return list(getattr(env.unwrapped, "envs", []))

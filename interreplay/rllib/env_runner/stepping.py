@@ -1,18 +1,21 @@
-"""A runner's environments: making them, stepping them, and what happens when one fails."""
+"""A runner's environments: how they are created, stepped, reset and, after a failure, recreated."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.spaces import Box, Dict, Tuple
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
+from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.env.env_runner import ENV_STEP_FAILURE, NUM_ENV_STEP_FAILURES_LIFETIME
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
-from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 
 from interreplay.acting.batching import as_column
@@ -23,23 +26,115 @@ from interreplay.errors import EnvironmentFailure, InterreplayError, copyable, i
 from interreplay.rllib.env_runner.env_creation import creator_of
 from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.runner_state import environments
-from interreplay.rllib.env_runner.serial_vector_env import SerialEnvs
+from interreplay.rllib.host import override
 
 logger = logging.getLogger(__name__)
 STEPS_OF_ENDLESS_EPISODES = 10_000
 
 
+class SerialEnvs(VectorWrapper):
+    """Gymnasium's `SyncVectorEnv` without its overhead, with infos as a list.
+
+    It steps the same environments and resets them at the same steps. It does not walk through spaces, copy observations
+    twice, or convert infos into a dictionary of columns and back. With one MuJoCo environment, that took longer than
+    the physics.
+
+    Args:
+        env: A vector environment that `fits`. It is kept, because gymnasium closes environments inside a wrapper that
+            is garbage-collected.
+
+    Attributes:
+        seeds: Seeds of the next episodes, used in the order in which `step` resets environments; None for no seeds.
+    """
+
+    def __init__(self, env: Any):
+        super().__init__(env)
+        self.seeds: Iterator[int] | None = None
+        self._vector = env.unwrapped
+        self._space = env.single_observation_space
+        self._has_nested_actions = isinstance(env.single_action_space, Dict | Tuple)
+        # Checked because numpy would accept another shape silently.
+        self._shape = (env.num_envs, *self._space.shape) if isinstance(self._space, Box) else None
+
+    @staticmethod
+    def fits(env: Any) -> bool:
+        """Return whether `env` is a `SyncVectorEnv` whose infos gymnasium converts into a list."""
+        inner = env.env if type(env) is DictInfoToList else None
+        return type(inner) is SyncVectorEnv and inner.autoreset_mode == AutoresetMode.NEXT_STEP
+
+    def step(self, actions: Any) -> Any:
+        """Step every environment with its action of ``(n, ...)``, or reset it if its episode was over.
+
+        Returns:
+            Observations, rewards ``(n,)``, terminated and truncated ``(n,)``, and a list of infos.
+        """
+        over = self._vector._autoreset_envs
+        if self._has_nested_actions:
+            actions = iterate(self._vector.action_space, actions)
+        results = []
+        for i, (env, action) in enumerate(zip(self._vector.envs, actions, strict=True)):
+            if over[i]:
+                observation, info = env.reset() if self.seeds is None else env.reset(seed=next(self.seeds))
+                results.append((observation, 0.0, False, False, info))
+            else:
+                results.append(env.step(action))
+        try:
+            observations, rewards, terminated, truncated, infos = zip(*results, strict=True)
+            ended = np.array(terminated, dtype=bool)
+            cut = np.array(truncated, dtype=bool)
+            column = np.array(rewards, dtype=np.float64)
+            batch = self._batch(observations)
+        except (TypeError, ValueError):
+            self._reject_malformed(results)
+            raise
+        well_formed = column.ndim == 1 and ended.ndim == 1 and cut.ndim == 1
+        if not well_formed or (self._shape is not None and batch.shape != self._shape):
+            self._reject_malformed(results)
+        self._vector._autoreset_envs = ended | cut
+        return batch, column, ended, cut, list(infos)
+
+    def _batch(self, observations: Sequence[Any]) -> Any:
+        if isinstance(self._space, Box):
+            return np.array(observations, dtype=self._space.dtype)
+        return concatenate(self._space, observations, create_empty_array(self._space, len(observations)))
+
+    def _reject_malformed(self, results: Sequence[Any]) -> None:
+        """Raise EnvironmentFailure for the first environment that returned values that cannot be stored."""
+        for env, result in zip(self._vector.envs, results, strict=True):
+            if found := _malformed(result, self._space):
+                raise EnvironmentFailure(env.spec.id if env.spec else type(env.unwrapped).__name__, found)
+
+
+def _malformed(result: Any, space: Any) -> str | None:
+    """Return a description of what is wrong with the result of an environment's step, or None."""
+    if not isinstance(result, tuple) or len(result) != 5:
+        returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        return f"returned {returned} in step; expected five: observation, reward, terminated, truncated, info"
+    observation, reward, terminated, truncated, _ = result
+    if isinstance(space, Box) and np.shape(observation) != space.shape:
+        return f"returned an observation of shape {np.shape(observation)}; its observation space has {space.shape}"
+    if isinstance(reward, str | bytes) or np.shape(reward) != ():
+        return f"returned the reward {reward!r}; expected one number"
+    if np.shape(terminated) != () or np.shape(truncated) != ():
+        return f"returned terminated {terminated!r} and truncated {truncated!r}; expected one bool each"
+    return None
+
+
 class SteppingRunner(SingleAgentEnvRunner):
-    """RLlib's runner with less around each step of its environments."""
+    """RLlib's runner with less overhead around each step of its environments."""
 
     config: Any
     env: Any
-    _longest: int | None
+    module: Any
     _has_learner_view = False
 
     def __init__(self, *, config: Any, **kwargs: Any):
-        self._step_seconds, self._timed_steps, self._failures_in_a_row = 0.0, 0, 0
-        self._resets_in_same_step, self._longest, self._warned = False, None, False
+        self._step_seconds = 0.0
+        self._timed_steps = 0
+        self._failures_in_a_row = 0
+        self._resets_in_same_step = False
+        self._max_episode_steps: int | None = None
+        self._warned_of_cut = False
         self._default_dtype = torch.get_default_dtype()
         super().__init__(config=config, **kwargs)
 
@@ -58,7 +153,7 @@ class SteppingRunner(SingleAgentEnvRunner):
         if mode == AutoresetMode.DISABLED:
             raise ValueError(
                 f"autoreset_mode of the vector environment {self.env_name} is DISABLED; expected NEXT_STEP or "
-                "SAME_STEP, nobody else resets its environments"
+                "SAME_STEP, because the runner does not reset environments itself"
             )
         self._resets_in_same_step = mode == AutoresetMode.SAME_STEP
         made = environments(self.env)
@@ -67,7 +162,7 @@ class SteppingRunner(SingleAgentEnvRunner):
             self.env = SerialEnvs(self.env)
 
     def _make_env(self) -> None:
-        """Make environments as RLlib does, classes by what their constructors take."""
+        """Create environments as RLlib does, but classes by the signatures of their constructors."""
         creator = creator_of(self.config.env)
         if creator is None:
             super().make_env()
@@ -87,7 +182,7 @@ class SteppingRunner(SingleAgentEnvRunner):
 
     @override(SingleAgentEnvRunner)
     def _try_env_step(self, actions: Any) -> Any:
-        """Do as RLlib's does, with one timer per report in place of a timer and a Prometheus counter per step."""
+        """Step like RLlib, with one timer per report instead of a timer and a Prometheus counter per step."""
         before = time.perf_counter()
         try:
             results = self.env.step(actions)
@@ -101,7 +196,7 @@ class SteppingRunner(SingleAgentEnvRunner):
 
     @override(SingleAgentEnvRunner)
     def _try_env_reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, Any]:
-        """Do as RLlib's does, with an end to trying again."""
+        """Reset like RLlib, with a limited number of attempts."""
         while True:
             try:
                 with self.metrics.log_time(ENV_RESET_TIMER):
@@ -112,7 +207,7 @@ class SteppingRunner(SingleAgentEnvRunner):
                 self._recover(error, "reset")
 
     def _check_default_dtype(self) -> None:
-        """Refuse environments that change torch's default dtype, after restoring it.
+        """Reject environments that change torch's default dtype, after restoring it.
 
         Raises:
             EnvironmentFailure: The environment has changed it.
@@ -125,7 +220,7 @@ class SteppingRunner(SingleAgentEnvRunner):
 
     @override(SingleAgentEnvRunner)
     def stop(self) -> None:
-        """Close the environments; the run is over, so an error in that is only logged."""
+        """Close the environments; the run is over, so errors are only logged."""
         try:
             super().stop()
         except BaseException as error:
@@ -134,7 +229,7 @@ class SteppingRunner(SingleAgentEnvRunner):
             logger.warning("closing %s failed: %s", self.env_name, in_words(error))
 
     def _recover(self, error: BaseException, where: str = "step") -> str:
-        """Recreate the environments after an error in one, if so configured, a limited number of times in a row.
+        """Recreate the environments after an error, if so configured, a limited number of times in a row.
 
         Raises:
             EnvironmentFailure: Recreating is not configured, has failed too often in a row, or is impossible.
@@ -145,10 +240,10 @@ class SteppingRunner(SingleAgentEnvRunner):
         if where == "step":
             self.metrics.log_value(NUM_ENV_STEP_FAILURES_LIFETIME, 1, reduce="lifetime_sum")
         self._failures_in_a_row += 1
-        again = self._failures_in_a_row <= self.config.num_consecutive_env_runner_failures_tolerance
-        if not self.config.restart_failed_sub_environments or not again:
+        may_retry = self._failures_in_a_row <= self.config.num_consecutive_env_runner_failures_tolerance
+        if not self.config.restart_failed_sub_environments or not may_retry:
             self._fail(error, where)
-        logger.exception("a %s of the environment failed; environments are made anew", where)
+        logger.exception("a %s of the environment failed; the environments are recreated", where)
         try:
             self.make_env()
         except BaseException as made:
@@ -158,58 +253,67 @@ class SteppingRunner(SingleAgentEnvRunner):
         return ENV_STEP_FAILURE
 
     def _fail(self, error: BaseException, where: str) -> NoReturn:
-        """Raise EnvironmentFailure with what the environment raised, on one line."""
+        """Raise EnvironmentFailure with the environment's error on one line."""
         if isinstance(error, EnvironmentFailure):
             raise EnvironmentFailure(self.env_name, error.cause_text)
         text = " ".join(str(error).split()) if isinstance(error, InterreplayError) else in_words(error)
-        raise EnvironmentFailure(
-            self.env_name, f"raised {text}" + ("" if where == "step" else f" in {where}")
-        ) from copyable(error)
+        suffix = "" if where == "step" else f" in {where}"
+        raise EnvironmentFailure(self.env_name, f"raised {text}{suffix}") from copyable(error)
 
     def _ends(self, next_obs: Any, infos: Any, over: np.ndarray) -> tuple[Any, Any]:
-        """Return what episodes ended with, where the environments have already begun others in the same step.
+        """Return the last observations and infos of episodes, if the environments were reset in the same step.
 
         Args:
             next_obs: Observations after the step as columns, first ones where an episode was over.
-            infos: Of each environment.
-            over: Where an episode was over ``(n,)``.
+            infos: Infos of each environment.
+            over: Environments whose episode was over ``(n,)``.
 
         Raises:
-            EnvironmentFailure: When the vector environment does not give it.
+            EnvironmentFailure: The vector environment does not report the last observation.
         """
         ends = {k: v.copy() for k, v in next_obs.items()} if isinstance(next_obs, dict) else next_obs.copy()
         last = list(infos)
         for i in np.flatnonzero(over):
             if "final_obs" not in infos[i]:
-                cause = "resets in the same step (autoreset_mode SAME_STEP) and gives no final_obs in its infos"
+                cause = "resets in the same step (autoreset_mode SAME_STEP) and puts no final_obs into its infos"
                 raise EnvironmentFailure(self.env_name, f"{cause}; expected it there, or autoreset_mode NEXT_STEP")
             final = as_column(infos[i]["final_obs"])
-            for name, part in final.items() if isinstance(final, dict) else ((None, final),):
-                (ends if name is None else ends[name])[i] = part
+            if isinstance(final, dict):
+                for name, part in final.items():
+                    ends[name][i] = part
+            else:
+                ends[i] = final
             last[i] = infos[i].get("final_info", infos[i])
         return ends, last
 
     def _stored(self, infos: Any, rewards: Any, terminated: Any) -> tuple[Any, Any]:
-        """Return rewards and ends ``(n,)`` to store, where an environment has others than those that it reports."""
+        """Return the rewards and ends ``(n,)`` to store, which an environment may define apart from its own."""
         return learner_view(infos, rewards, terminated) if self._has_learner_view else (rewards, terminated)
 
     def _cut_long(self, long: np.ndarray) -> None:
-        """Begin other episodes in the environments `long` ``(n,)`` at the next step, and warn once of it."""
-        if not self._warned:
+        """Begin other episodes in the environments `long` ``(n,)`` at the next step, and warn once."""
+        if not self._warned_of_cut:
             logger.warning(
-                "an episode of %s was cut after %d steps of evaluation; where they may never end, give them a limit: "
+                "an episode of %s was cut after %d steps of evaluation; if episodes may never end, set a limit: "
                 "--horizon N, in Python env_config={'max_episode_steps': N} or evaluation_max_episode_steps",
-                *(self.env_name, self._longest),
+                self.env_name,
+                self._max_episode_steps,
             )
-        self._warned = True
+        self._warned_of_cut = True
         if type(self.env.unwrapped) is SyncVectorEnv and not self._resets_in_same_step:
             self.env.unwrapped._autoreset_envs |= long
         else:
             self._needs_initial_reset = True
 
+    def _limit_episodes(self) -> None:
+        """Limit the episodes of an evaluation as configured, by default to 10,000 steps if they have no time limit."""
+        self._max_episode_steps = self.config.evaluation_max_episode_steps
+        if self._max_episode_steps is None and not has_time_limit(self.env):
+            self._max_episode_steps = STEPS_OF_ENDLESS_EPISODES
+
     @override(SingleAgentEnvRunner)
     def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """Do as RLlib's does, which ends the process after an error; raise it where nobody restarts it."""
+        """Call a function like RLlib, which ends the process after an error; raise the error if none is restarted."""
         try:
             return func(self, *args, **kwargs)
         except EnvironmentFailure as failure:
@@ -221,7 +325,8 @@ class SteppingRunner(SingleAgentEnvRunner):
         """Log the mean seconds per step since the last call."""
         if self._timed_steps:
             self.metrics.log_value(ENV_STEP_TIMER, self._step_seconds / self._timed_steps)
-        self._step_seconds, self._timed_steps = 0.0, 0
+        self._step_seconds = 0.0
+        self._timed_steps = 0
 
 
 def _raise(_: Any, error: Exception) -> NoReturn:
@@ -229,19 +334,9 @@ def _raise(_: Any, error: Exception) -> NoReturn:
 
 
 def has_time_limit(env: Any) -> bool:
-    """Return whether every episode of a vector environment ends by a time limit that is known."""
+    """Return whether every episode of a vector environment ends by a known time limit."""
     one = next(iter(environments(env)), env)
     specs = [getattr(layer, "spec", None) for layer in (one, env)]
     limited = any(spec is not None and spec.max_episode_steps for spec in specs)
     limited = limited or getattr(one.unwrapped, "ends_by_time", False)
     return limited or any(isinstance(layer, TimeLimit) for layer in chain(one))
-
-
-def longest_episode(env: Any, setting: int | None) -> int | None:
-    """Return the steps after which an episode of an evaluation is cut, None for never.
-
-    Args:
-        env: The vector environment.
-        setting: What is configured; None for 10,000 where the environment has no limit of its own.
-    """
-    return STEPS_OF_ENDLESS_EPISODES if setting is None and not has_time_limit(env) else setting

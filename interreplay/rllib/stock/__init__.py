@@ -1,5 +1,1 @@
-"""Our buffers inside RLlib's own algorithms."""
-
-from interreplay.rllib.stock.buffer import ReplayBuffer
-
-__all__ = ["ReplayBuffer"]
+"""Our replay buffers for RLlib's own algorithms."""

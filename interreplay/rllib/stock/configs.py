@@ -18,9 +18,8 @@ from ray.rllib.utils.serialization import deserialize_type
 from typing_extensions import Self
 
 from interreplay.buffer.catalogue import Kind, check_arguments, resolve
-from interreplay.rllib.search_spaces import choices, is_search_space
-from interreplay.rllib.stock.buffer import ACCEPTED, DOTTED, ReplayBuffer
-from interreplay.rllib.stock.checks import check_recipe
+from interreplay.rllib.host import choices, is_search_space
+from interreplay.rllib.stock.buffer import ACCEPTED, DOTTED, ReplayBuffer, check_recipe
 
 COMPONENT = "replay_buffer"
 """Name of the buffer within a checkpoint."""
@@ -30,23 +29,22 @@ class ReplayMixin(AlgorithmConfig):
     """Lets a stock configuration use our replay buffers: ``class MyConfig(ReplayMixin, SACConfig)``.
 
     ``config.replay("NMER", capacity=100_000, k=10)`` and
-    ``config.training(replay_buffer_config={"type": "NMER", "capacity": 100_000, "k": 10})`` mean the same.
-    ``debugging(seed=...)`` also seeds the buffer, unless it is given a seed of its own.
+    ``config.training(replay_buffer_config={"type": "NMER", "capacity": 100_000, "k": 10})`` are equivalent.
+    ``debugging(seed=...)`` also seeds the buffer, unless the buffer has a separate seed.
 
-    Where an algorithm learns from recorded episodes (CQL), the buffer is the one through which RLlib's data
-    workers draw rows: each worker has its own, it holds ``capacity`` rows of what the worker has read, and
-    RLlib returns no TD errors to it.
+    If an algorithm learns from recorded episodes (CQL), RLlib's data workers draw rows through the buffer: each worker
+    has one, it stores ``capacity`` of the rows that the worker has read, and RLlib returns no TD errors to it.
     """
 
     def replay(self, kind: Kind, **arguments: Any) -> Self:
-        """Learn from this replay buffer, and keep its contents in checkpoints where the algorithm can.
+        """Learn from this replay buffer, and save its contents in checkpoints if the algorithm supports it.
 
         Args:
             kind: A name of the catalogue, a class or a factory, or a search space of Tune over these.
             **arguments: Its arguments, also as search spaces, such as ``capacity`` and ``k``.
 
         Raises:
-            ValueError: When the name or an argument is unknown.
+            ValueError: The name or an argument is unknown.
         """
         check_recipe(arguments)
         for choice in choices(kind) if is_search_space(kind) else [kind]:
@@ -56,7 +54,7 @@ class ReplayMixin(AlgorithmConfig):
         return self
 
     def validate(self) -> None:
-        """Check the whole configuration, with our buffer taken for the stock one that it extends."""
+        """Check the whole configuration, in which RLlib takes our buffer for the stock buffer that it extends."""
         ours = self._spell_out()
         if ours and self.is_offline:
             self._hand_to_data_workers()
@@ -64,18 +62,20 @@ class ReplayMixin(AlgorithmConfig):
             super().validate()
 
     def _spell_out(self) -> bool:
-        """Write ``{"type": "NMER", ...}`` as what RLlib can construct; false where the buffer is not ours."""
+        """Rewrite ``{"type": "NMER", ...}`` so that RLlib can construct it; return whether the buffer is ours."""
         kind = self.replay_buffer_config["type"]
-        found = deserialize_type(kind) if isinstance(kind, str) and "." in kind else kind
+        found: Any = deserialize_type(kind) if isinstance(kind, str) and "." in kind else kind
         if kind == DOTTED or found is ReplayBuffer:
             self.replay_buffer_config["type"] = DOTTED
         elif isinstance(found, str) and hasattr(stock_buffers, found):
             return False
         elif isinstance(found, type) and issubclass(found, stock_buffers.EpisodeReplayBuffer):
-            return issubclass(found, ReplayBuffer)  # a subclass by a user, or one of RLlib's by its class
+            return issubclass(found, ReplayBuffer)  # a user's subclass, or a class of RLlib
         else:
             resolve(found)
-            self.replay(found, **{k: v for k, v in self.replay_buffer_config.items() if k != "type"})
+            arguments = dict(self.replay_buffer_config)
+            del arguments["type"]
+            self.replay(found, **arguments)
         if self.seed is not None:
             self.replay_buffer_config.setdefault("seed", self.seed)
         return True
@@ -83,10 +83,12 @@ class ReplayMixin(AlgorithmConfig):
     def _hand_to_data_workers(self) -> None:
         if not (self.input_read_episodes or self.input_read_sample_batches):
             raise ValueError(
-                "rows recorded one by one pass no replay buffer; "
+                "rows recorded one by one do not pass through a replay buffer; "
                 "expected offline_data(input_read_episodes=True) or offline_data(input_read_sample_batches=True)"
             )
-        arguments = {k: v for k, v in self.replay_buffer_config.items() if k not in ("type", "no_local_replay_buffer")}
+        arguments = dict(self.replay_buffer_config)
+        del arguments["type"]
+        arguments.pop("no_local_replay_buffer", None)
         self.replay_buffer_config["no_local_replay_buffer"] = True
         self.offline_data(prelearner_buffer_class=ReplayBuffer, prelearner_buffer_kwargs=arguments)
 
@@ -102,15 +104,19 @@ class ReplayMixin(AlgorithmConfig):
 
 
 class BufferCheckpoints(Algorithm):
-    """Lets a stock algorithm keep its replay buffer in checkpoints: ``class MySAC(BufferCheckpoints, SAC)``.
+    """Lets a stock algorithm save its replay buffer in checkpoints: ``class MySAC(BufferCheckpoints, SAC)``.
 
-    RLlib's new stack ignores ``store_buffer_in_checkpoints``; here it is obeyed, for buffers of ours.
+    RLlib's new stack ignores ``store_buffer_in_checkpoints``; this class respects it for our buffers.
     """
 
+    config: Any
+    local_replay_buffer: Any
+
     def get_state(self, components: Any = None, *, not_components: Any = None, **options: Any) -> dict[str, Any]:
-        """Return the state of the algorithm, and that of its replay buffer."""
+        """Return the state of the algorithm and its replay buffer."""
         state = super().get_state(components, not_components=not_components, **options)
-        if self._keeps and self._check_component(COMPONENT, components, not_components):
+        saved = isinstance(self.local_replay_buffer, ReplayBuffer) and self.config.store_buffer_in_checkpoints
+        if saved and self._check_component(COMPONENT, components, not_components):
             state[COMPONENT] = self.local_replay_buffer.get_state()
         return state
 
@@ -119,10 +125,6 @@ class BufferCheckpoints(Algorithm):
         super().set_state(state)
         if COMPONENT in state:
             self.local_replay_buffer.set_state(state[COMPONENT])
-
-    @property
-    def _keeps(self) -> bool:
-        return isinstance(self.local_replay_buffer, ReplayBuffer) and self.config.store_buffer_in_checkpoints
 
 
 def with_replay(config: Any, algorithm: Any) -> tuple[Any, Any]:
@@ -133,8 +135,8 @@ def with_replay(config: Any, algorithm: Any) -> tuple[Any, Any]:
         algorithm: RLlib's algorithm.
 
     Returns:
-        ``StockSACConfig`` and ``StockSAC`` of ``SACConfig`` and ``SAC``; to be assigned to these names, by which
-        checkpoints find them.
+        ``StockSACConfig`` and ``StockSAC`` for ``SACConfig`` and ``SAC``; assign them to these names, by which
+        checkpoints import them.
     """
 
     class Config(ReplayMixin, config):

@@ -1,4 +1,4 @@
-"""The edge to RLlib's episodes: chunks of them become transitions, sampled rows become one-step episodes."""
+"""Conversion between RLlib's episodes and our transitions."""
 
 from __future__ import annotations
 
@@ -10,64 +10,100 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.spaces.space_utils import batch as stack
 
 from interreplay.buffer import Sample
-from interreplay.transitions import Observation, Transitions
+from interreplay.transitions import Observation, Transitions, map_observation
 
 Columns = dict[str, Any]
+
+
+class EpisodeIds(dict[str, int]):
+    """The integer of each episode with a stored row; RLlib identifies episodes by strings, the storage by integers.
+
+    Attributes:
+        written: Number of rows ever stored.
+        ends: Value of `written` after each episode's newest row, in rising order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = 0
+        self.ends: dict[str, int] = {}
+        self._next = 0
+
+    def write(self, chunks: Sequence[SingleAgentEpisode]) -> list[int]:
+        """Record that the rows of `chunks` are stored in this order; return the integer of each chunk."""
+        for chunk in chunks:
+            if chunk.id_ not in self:
+                self[chunk.id_] = self._next
+                self._next += 1
+            self.written += len(chunk)
+            self.ends.pop(chunk.id_, None)
+            self.ends[chunk.id_] = self.written
+        return [self[chunk.id_] for chunk in chunks]
+
+    def forget(self, capacity: int) -> int:
+        """Drop episodes without a row among the newest `capacity` ones; return their number."""
+        gone = []
+        for name, end in self.ends.items():
+            if end > self.written - capacity:
+                break
+            gone.append(name)
+        for name in gone:
+            del self.ends[name]
+            del self[name]
+        return len(gone)
 
 
 def transitions_of(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> Transitions:
     """Return the rows of episode chunks as one block of transitions.
 
-    A chunk may continue an episode whose beginning was added before. What it carries of that beginning (its
-    lookback) is not repeated here.
+    A chunk may continue an episode whose beginning was added before. Its copy of that beginning (its lookback) is not
+    repeated.
 
     Args:
         chunks: Episodes or parts of them, each at least one step long.
-        ids: The integer id of each one's episode.
+        ids: The integer id of each chunk's episode.
 
     Returns:
-        Transitions of as many rows as the chunks have steps, chunk after chunk.
+        Transitions with one row per step, chunk after chunk.
 
     Raises:
-        ValueError: When the observations are neither arrays nor dicts of arrays.
+        ValueError: The observations are neither arrays nor dicts of arrays.
     """
-    columns = [_columns(chunk) | {"episode": np.full(len(chunk), i)} for chunk, i in zip(chunks, ids, strict=True)]
-    return Transitions(**{name: _join([c[name] for c in columns]) for name in columns[0]})
+    columns = [_columns(chunk, i) for chunk, i in zip(chunks, ids, strict=True)]
+    return Transitions(**{name: _concatenated([column[name] for column in columns]) for name in columns[0]})
 
 
-def _columns(chunk: SingleAgentEpisode) -> Columns:
+def _columns(chunk: SingleAgentEpisode, episode: int) -> Columns:
     steps = len(chunk)
     observations = _array(chunk.get_observations(slice(0, steps + 1)))
     last = np.arange(steps) == steps - 1
     return {
-        "obs": _map(lambda o: o[:-1], observations),
+        "obs": map_observation(lambda part: part[:-1], observations),
         "actions": _array(chunk.get_actions(slice(0, steps))),
         "rewards": np.asarray(chunk.get_rewards(slice(0, steps)), dtype=np.float32),
-        "next_obs": _map(lambda o: o[1:], observations),
+        "next_obs": map_observation(lambda part: part[1:], observations),
         "terminated": last & bool(chunk.is_terminated),
         "truncated": last & bool(chunk.is_truncated),
+        "episode": np.full(steps, episode),
     }
 
 
 def _array(values: Any) -> Any:
-    """Return one array with a row per step, or a dict of such, from a list of steps or from such an array."""
+    """Return one array with a row per step, or a dict of arrays, from a list of steps or from such an array."""
     if isinstance(values, np.ndarray) and values.dtype == object:
         values = list(values)
-    values = stack(values) if isinstance(values, list) else values
+    if isinstance(values, list):
+        values = stack(values)
     parts = values.values() if isinstance(values, dict) else [values]
     if not all(isinstance(part, np.ndarray) for part in parts):
-        raise ValueError(f"an episode holds {type(values).__name__}s; replay takes arrays or dicts of arrays")
+        raise ValueError(f"an episode contains {type(values).__name__}s; replay takes arrays or dicts of arrays")
     return values
 
 
-def _map(fn: Any, *values: Any) -> Any:
-    if isinstance(values[0], dict):
-        return {name: fn(*(v[name] for v in values)) for name in values[0]}
-    return fn(*values)
-
-
-def _join(columns: list[Any]) -> Any:
-    return _map(lambda *parts: np.concatenate(parts), *columns)
+def _concatenated(columns: list[Any]) -> Any:
+    if isinstance(columns[0], dict):
+        return {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
+    return np.concatenate(columns)
 
 
 def _per_row(obs: Observation) -> list[Any]:
@@ -85,15 +121,20 @@ def episodes_of(sample: Sample, steps: np.ndarray, spaces: Columns, to_numpy: bo
         sample: n rows.
         steps: Number of environment steps ``(n,)`` that each row spans; the learner discounts by γ^steps.
         spaces: ``observation_space`` and ``action_space`` to set on each episode.
-        to_numpy: Let the episodes hold arrays in place of lists.
+        to_numpy: Let the episodes hold arrays instead of lists.
     """
     rows = sample.transitions
-    obs, next_obs = (_per_row(o) for o in (rows.obs, rows.next_obs))
+    obs = _per_row(rows.obs)
+    next_obs = _per_row(rows.next_obs)
     combined = sample.weights if sample.row_weights is None else sample.weights * sample.row_weights
-    actions, weights = rows.actions.cpu().numpy(), combined.cpu().numpy()
-    rewards, terminated, truncated = (getattr(rows, name).tolist() for name in ("rewards", "terminated", "truncated"))
-    episodes = [
-        SingleAgentEpisode(
+    weights = combined.cpu().numpy()
+    actions = rows.actions.cpu().numpy()
+    rewards = rows.rewards.tolist()
+    terminated = rows.terminated.tolist()
+    truncated = rows.truncated.tolist()
+    episodes = []
+    for i in range(len(rewards)):
+        episode = SingleAgentEpisode(
             observations=[obs[i], next_obs[i]],
             actions=[actions[i]],
             rewards=[rewards[i]],
@@ -103,6 +144,5 @@ def episodes_of(sample: Sample, steps: np.ndarray, spaces: Columns, to_numpy: bo
             len_lookback_buffer=0,
             **spaces,
         )
-        for i in range(len(rewards))
-    ]
-    return [episode.to_numpy() for episode in episodes] if to_numpy else episodes
+        episodes.append(episode.to_numpy() if to_numpy else episode)
+    return episodes

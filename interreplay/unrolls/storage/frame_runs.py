@@ -1,8 +1,7 @@
-"""Image stacks in unrolls, of which every frame is kept once.
+"""Image stacks in unrolls, with each frame stored once.
 
-An unroll of T steps with stacks of k images shows T + k of them as a rule: k at its start, and a new one per step.
-Where a stack does not continue the one before it, after a reset in the middle of an unroll, the frames in it that are
-new are kept.
+An unroll of T steps with stacks of k images usually shows T + k different frames: k at the start and one per step. If a
+stack does not continue the previous one, after a reset within the unroll, its new frames are stored.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from torch import Tensor
 from interreplay.storage.columns import Columns
 from interreplay.storage.frame_pool import LONGEST
 from interreplay.transitions import as_tensor
-from interreplay.unrolls.unrolls import root
+from interreplay.unrolls.unrolls import attribute_of
 
-START = 1024
-"""Frames that there is room for at first beside T + k per unroll."""
+INITIAL_FRAMES = 1024
+"""Initial number of frames in addition to T + k per unroll."""
 
 
 class FrameRuns:
-    """`Frames` of each part of the observations that is a stack of them; what the first unrolls show decides which are.
+    """`Frames` of each part of the observations that is a stack of frames, as the first unrolls show.
 
-    In the table, the numbers ``(T + 1, k)`` of its frames stand for an unroll's stacks.
+    The table of the store contains the numbers ``(T + 1, k)`` of the frames instead of the stacks of an unroll.
 
     Args:
-        capacity: Unrolls that are stored.
+        capacity: Number of unrolls.
     """
 
     def __init__(self, capacity: int):
@@ -37,22 +36,24 @@ class FrameRuns:
         self.frames: dict[str, Frames] = {}
 
     def begin(self, columns: Mapping[str, Tensor]) -> None:
-        """Look at the columns of the first unrolls."""
+        """Find the stacks of frames among the columns of the first unrolls."""
         for name, column in columns.items():
-            if root(name) == "obs" and stacked(column):
+            if attribute_of(name) == "obs" and is_frame_stack(column):
                 steps, _, stack = column.shape[:3]
-                self.frames[name] = Frames(tuple(column.shape[3:]), self.capacity * (steps - 1 + stack) + START)
+                self.frames[name] = Frames(
+                    tuple(column.shape[3:]), self.capacity * (steps - 1 + stack) + INITIAL_FRAMES
+                )
 
     def table_columns(self, columns: Columns) -> Columns:
-        """Return the columns of the table for unrolls with these, each as ``((T + 1, k, *shape), dtype)``."""
+        """Return the columns of the table for unrolls with columns ``((T + 1, k, *shape), dtype)``."""
         return columns | {name: (columns[name][0][:2], torch.int32) for name in self.frames}
 
     def put(self, columns: dict[str, np.ndarray], replaced: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return columns with numbers in the place of stacks.
+        """Store the frames of new unrolls and return the columns with numbers instead of stacks.
 
         Args:
-            columns: Of unrolls, time first.
-            replaced: What stands for the stacks of the unrolls whose places they take, ``(m, T + 1, k)`` by name.
+            columns: Columns of the new unrolls, time first.
+            replaced: Frame numbers ``(m, T + 1, k)`` of the unrolls that they replace, by name.
         """
         numbered = dict(columns)
         for name, frames in self.frames.items():
@@ -61,54 +62,54 @@ class FrameRuns:
         return numbered
 
     def get(self, columns: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return columns of the table, time first, with stacks in the place of numbers."""
-        return {name: self.frames[name].get(c) if name in self.frames else c for name, c in columns.items()}
+        """Return columns of the table, time first, with stacks instead of numbers."""
+        return columns | {name: frames.get(columns[name]) for name, frames in self.frames.items() if name in columns}
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the frames in use and those that were."""
+        """Memory in bytes of all frames that were ever in use."""
         return sum(frames.nbytes for frames in self.frames.values())
 
     def state_view(self) -> dict[str, Any]:
-        """Return everything kept; arrays share memory."""
+        """Return everything needed to resume; arrays share memory."""
         return {name: frames.state_view() for name, frames in self.frames.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state."""
+        """Restore a state."""
         for name, frames in state.items():
-            self.frames[name] = Frames(tuple(frames["pixels"].shape[1:]), len(frames["pixels"]) + START)
+            self.frames[name] = Frames(tuple(frames["pixels"].shape[1:]), len(frames["pixels"]) + INITIAL_FRAMES)
             self.frames[name].load_state_dict(frames)
 
 
 class Frames:
-    """Frames by number. Those of an unroll belong to it alone, and leave with it.
+    """Frames by number. Unrolls do not share frames.
 
     Args:
-        shape: Of one frame.
-        room: Frames that there is room for at first.
+        shape: Shape of one frame.
+        room: Initial number of frames.
     """
 
     def __init__(self, shape: tuple[int, ...], room: int):
         self.shape = shape
-        self._pixels = np.zeros((room, *shape), np.uint8)  # memory never written to is not taken
+        self._pixels = np.zeros((room, *shape), np.uint8)  # unused memory is not allocated
         self._free = np.empty(0, np.int32)
         self._top = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the frames in use and those that were."""
+        """Memory in bytes of all frames that were ever in use."""
         return self._top * int(np.prod(self.shape, dtype=np.int64))
 
     def release(self, numbers: np.ndarray) -> None:
-        """Let go of frames by number, of unrolls whole."""
+        """Free the frames of whole unrolls by number."""
         self._free = np.concatenate([self._free, np.unique(numbers).astype(np.int32)])
 
     def put(self, stacks: np.ndarray) -> np.ndarray:
-        """Keep the frames of stacks ``(T + 1, n, k, *shape)``; returns their numbers ``(T + 1, n, k)`` int32."""
+        """Store the frames of stacks ``(T + 1, n, k, *shape)`` and return their numbers ``(T + 1, n, k)`` int32."""
         numbers = np.empty(stacks.shape[:3], np.int32)
         numbers[0] = self._new(stacks[0].reshape(-1, *self.shape)).reshape(numbers.shape[1:])
         for now in range(1, len(stacks)):
-            moved = moved_on(stacks[now - 1], stacks[now])
+            moved = continues(stacks[now - 1], stacks[now])
             if moved.all():
                 numbers[now, :, :-1] = numbers[now - 1, :, 1:]
                 numbers[now, :, -1] = self._new(stacks[now, :, -1])
@@ -117,19 +118,15 @@ class Frames:
             numbers[now, moved, -1] = self._new(stacks[now, moved, -1])
             for unroll in np.flatnonzero(~moved):
                 known = dict(zip(map(bytes, stacks[now - 1, unroll]), numbers[now - 1, unroll], strict=True))
-                numbers[now, unroll] = self._known_or_new(stacks[now, unroll], known)
+                for position, frame in enumerate(stacks[now, unroll]):
+                    content = bytes(frame)
+                    if content not in known:
+                        known[content] = self._new(frame[None])[0]
+                    numbers[now, unroll, position] = known[content]
         return numbers
 
-    def _known_or_new(self, frames: np.ndarray, known: dict[bytes, int]) -> list[int]:
-        """Return numbers of the frames ``(k, *shape)`` of one stack, equal ones kept once."""
-        names = [bytes(frame) for frame in frames]
-        for name, frame in zip(names, frames, strict=True):
-            if name not in known:
-                known[name] = self._new(frame[None])[0]
-        return [known[name] for name in names]
-
     def _new(self, frames: np.ndarray) -> np.ndarray:
-        """Keep frames ``(n, *shape)``; returns their numbers ``(n,)``."""
+        """Store frames ``(n, *shape)`` and return their numbers ``(n,)``."""
         reused, self._free = np.split(self._free, [min(len(frames), len(self._free))])
         added = np.arange(self._top, self._top + len(frames) - len(reused), dtype=np.int32)
         self._top += len(added)
@@ -142,35 +139,38 @@ class Frames:
         return numbers
 
     def get(self, numbers: Tensor) -> Tensor:
-        """Return stacks ``(..., k, *shape)`` of numbers ``(..., k)``."""
+        """Return the stacks ``(..., k, *shape)`` of frame numbers ``(..., k)``."""
         return torch.from_numpy(self._pixels.take(numbers.numpy(), axis=0))
 
     def state_view(self) -> dict[str, Any]:
-        """Return everything kept; the frames share memory."""
+        """Return everything needed to resume; the frames share memory."""
         return {"pixels": self._pixels[: self._top], "free": self._free}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state."""
+        """Restore a state."""
         pixels = as_tensor(state["pixels"]).numpy()
-        self._top, self._free = len(pixels), as_tensor(state["free"]).numpy().copy()
+        self._top = len(pixels)
+        self._free = as_tensor(state["free"]).numpy().copy()
         self._pixels[: self._top] = pixels
 
 
-def moved_on(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Return whether stacks ``(n, k, *shape)`` of bytes show all but the oldest frame of those before, ``(n,)``."""
+def continues(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Return which stacks ``(n, k, *shape)`` start with the last k − 1 frames of the previous stacks, ``(n,)``."""
     n, k = before.shape[:2]
-    one, other = before.reshape(n, -1), after.reshape(n, -1)
-    frame = one.shape[1] // k
-    one, other = one[:, frame:], other[:, :-frame]
-    if frame % 8 == 0:  # eight bytes at once
-        one, other = one.view(np.uint64), other.view(np.uint64)
-    return (one == other).all(axis=1)
+    previous = before.reshape(n, -1)
+    frame = previous.shape[1] // k
+    previous = previous[:, frame:]
+    following = after.reshape(n, -1)[:, :-frame]
+    if frame % 8 == 0:  # compare eight bytes at once
+        previous = previous.view(np.uint64)
+        following = following.view(np.uint64)
+    return (previous == following).all(axis=1)
 
 
-def stacked(obs: Tensor) -> bool:
-    """Return whether observations ``(T + 1, B, k, H, W, ...)`` are stacks of bytes that move on at most steps."""
+def is_frame_stack(obs: Tensor) -> bool:
+    """Return whether observations ``(T + 1, B, k, H, W, ...)`` are byte stacks that move on at half of the steps."""
     if obs.dtype != torch.uint8 or obs.dim() < 5 or not 2 <= obs.shape[2] <= LONGEST or obs.shape[0] < 2:
         return False
     columns = obs.numpy(force=True)
-    moved = [moved_on(one, other) for one, other in zip(columns[:-1], columns[1:], strict=True)]
+    moved = [continues(one, other) for one, other in zip(columns[:-1], columns[1:], strict=True)]
     return bool(np.mean(moved) >= 0.5)

@@ -1,4 +1,4 @@
-"""Insertion: which slot of a store a new unroll takes, and what it replaces there."""
+"""Insertion: which slot of a store a new unroll is written to, and which unroll it replaces."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from interreplay.transitions import as_tensor
 
 
 class Slots(Protocol):
-    """What an insertion sees of a store: slots 0 … len − 1 are taken, the others empty.
+    """The view that an insertion has of a store: slots 0 … len − 1 are occupied, the others are empty.
 
     Attributes:
         capacity: Number of slots.
-        written: Unrolls ever written.
+        written: Number of unrolls ever written.
     """
 
     @property
@@ -27,11 +27,11 @@ class Slots(Protocol):
 
 
 class Insertion(ABC):
-    """Chooses slots. Empty ones are filled first, from the first to the last.
+    """Chooses slots. Empty slots are filled first, in ascending order.
 
     Attributes:
-        in_write_order: Whether the newest unroll lies in slot (written − 1) mod capacity, as in a ring.
-        uses_distances: Whether it goes by `Slots.distances`, from the policy.
+        in_write_order: Whether the newest unroll is in slot (written − 1) mod capacity, as in a ring.
+        uses_distances: Whether it uses `Slots.distances` from the policy.
     """
 
     in_write_order = False
@@ -42,24 +42,24 @@ class Insertion(ABC):
         """Choose a slot for each of `count` new unrolls, oldest first.
 
         Returns:
-            ``(count,)`` int64, no slot twice; −1 for one that is not kept.
+            ``(count,)`` int64 without duplicates; −1 for unrolls that are not kept.
         """
 
     def nbytes(self, capacity: int) -> int:
-        """Return bytes that it takes."""
+        """Return the memory of this insertion in bytes."""
         return 0
 
     def state_view(self) -> dict[str, Any]:
-        """Return everything needed to go on; arrays share memory."""
+        """Return everything needed to resume; arrays share memory."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state; there is none by default."""
+        """Restore a state; there is none by default."""
         return
 
 
 class Fifo(Insertion):
-    """A ring: the oldest leaves."""
+    """A ring buffer: new unrolls replace the oldest."""
 
     in_write_order = True
 
@@ -70,7 +70,7 @@ class Fifo(Insertion):
 
 
 class Reservoir(Insertion):
-    """A uniform sample, without replacement, of all that ever came: each gets a random key, the largest stay.
+    """A uniform sample without replacement of all unrolls: each has a random key, and the largest keys are kept.
 
     Vitter 1985, Random sampling with a reservoir; for replay Rolnick et al. 2019, CLEAR, arXiv:1811.11682.
     """
@@ -83,14 +83,15 @@ class Reservoir(Insertion):
         if not len(self._keys):
             self._keys = np.zeros(store.capacity)
         keys = np.concatenate([self._keys[:stored], rng.random(count)])
-        leaves = np.zeros(len(keys), bool)
-        if len(keys) > store.capacity:
-            leaves[np.argpartition(keys, len(keys) - store.capacity)[: len(keys) - store.capacity]] = True
-        stay = ~leaves[stored:]
-        free = np.concatenate([np.flatnonzero(leaves[:stored]), np.arange(stored, store.capacity)])
+        removed = np.zeros(len(keys), bool)
+        excess = len(keys) - store.capacity
+        if excess > 0:
+            removed[np.argpartition(keys, excess)[:excess]] = True
+        kept = ~removed[stored:]
+        free = np.concatenate([np.flatnonzero(removed[:stored]), np.arange(stored, store.capacity)])
         slots = np.full(count, -1, np.int64)
-        slots[stay] = free[: stay.sum()]
-        self._keys[slots[stay]] = keys[stored:][stay]
+        slots[kept] = free[: kept.sum()]
+        self._keys[slots[kept]] = keys[stored:][kept]
         return slots
 
     def nbytes(self, capacity: int) -> int:
@@ -104,15 +105,15 @@ class Reservoir(Insertion):
 
 
 class Elite(Insertion):
-    """Of some random slots the one leaves whose unroll is furthest from the current policy, as the store has it.
+    """Replaces the unroll that is furthest from the current policy among some random candidates.
 
-    Candidates are drawn with replacement; of equally far ones the first drawn leaves.
+    Candidates are drawn with replacement; ties go to the first one drawn.
 
     Args:
-        candidates: How many, 1 or more; 1 evicts at random.
+        candidates: Number of candidates, 1 or more; 1 replaces a random unroll.
 
     Raises:
-        ValueError: When it is less.
+        ValueError: If `candidates` is less than 1.
     """
 
     uses_distances = True
@@ -126,16 +127,17 @@ class Elite(Insertion):
         empty = min(count, store.capacity - len(store))
         slots = np.arange(len(store), len(store) + count)
         if empty < count:
-            far = store.distances(slice(None)).copy()
-            far[len(store) : len(store) + empty] = -1.0  # those that come with this one are nearer than any other
-            for number, drawn in enumerate(rng.integers(0, store.capacity, (count - empty, self.candidates)), empty):
-                slots[number] = drawn[far[drawn].argmax()]
-                far[slots[number]] = -1.0
-        return last_in_each(slots)
+            distances = store.distances(slice(None)).copy()
+            distances[len(store) : len(store) + empty] = -1.0  # new unrolls are nearer than all stored ones
+            candidates = rng.integers(0, store.capacity, (count - empty, self.candidates))
+            for number, drawn in enumerate(candidates, start=empty):
+                slots[number] = drawn[distances[drawn].argmax()]
+                distances[slots[number]] = -1.0
+        return without_earlier_duplicates(slots)
 
 
-def last_in_each(slots: np.ndarray) -> np.ndarray:
-    """Return `slots` ``(n,)`` with −1 in the place of all but the last that have the same one."""
+def without_earlier_duplicates(slots: np.ndarray) -> np.ndarray:
+    """Return `slots` ``(n,)`` with −1 in place of all but the last occurrence of each slot."""
     reversed_slots = slots[::-1]
     first = np.unique(reversed_slots, return_index=True)[1]
     if len(first) == len(slots):

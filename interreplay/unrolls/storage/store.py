@@ -1,4 +1,4 @@
-"""The store: unrolls in slots, each unroll of vectors one run of bytes, frames of image stacks once."""
+"""The store of unrolls: one contiguous record per unroll, and each frame of image stacks once."""
 
 from __future__ import annotations
 
@@ -8,37 +8,109 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns, columns_of_state
+from interreplay.storage.columns import columns_of_state
 from interreplay.storage.row_table import RowTable
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Observation, as_tensor, join_parts
 from interreplay.unrolls.storage.frame_runs import FrameRuns
 from interreplay.unrolls.storage.insertion import Fifo, Insertion
-from interreplay.unrolls.storage.slot_notes import SlotNotes
-from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, of_columns, root
+from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, attribute_of, from_columns
 
-UNSTORED = frozenset({*TAGS, "fresh"})
 CPU = torch.device("cpu")
+GROWTH_DECAY = 0.99
+"""Factor by which earlier measurements of the growth of distances are discounted per batch."""
+
+
+class SlotNotes:
+    """Metadata of each slot.
+
+    Args:
+        capacity: Number of slots.
+
+    Attributes:
+        write: Write number of the unroll in each slot, counting from 0.
+        replays: Number of times that it was drawn.
+        distance: Last measured distance from the policy; 0 for new unrolls.
+        measured_at: The store's `clock` at that time.
+    """
+
+    def __init__(self, capacity: int):
+        self.write = np.zeros(capacity, np.int64)
+        self.replays = np.zeros(capacity, np.int32)
+        self.distance = np.zeros(capacity, np.float32)
+        self.measured_at = np.zeros(capacity, np.int64)
+        self._grown = 0.0
+        self._waited = 0.0
+
+    @property
+    def growth(self) -> float:
+        """Average growth of distances per tick of the clock, from repeated measurements."""
+        return max(0.0, self._grown / self._waited) if self._waited else 0.0
+
+    def begin(self, slots: np.ndarray, write: int, clock: int) -> None:
+        """Reset the metadata of new unrolls in `slots` ``(n,)``; their write numbers start at `write`."""
+        self.write[slots] = np.arange(write, write + len(slots))
+        self.replays[slots] = 0
+        self.distance[slots] = 0.0
+        self.measured_at[slots] = clock
+
+    def record_distances(self, slots: np.ndarray, distances: np.ndarray, clock: int) -> None:
+        """Store the measured distances ``(n,)`` of the unrolls in `slots` ``(n,)`` and update their growth."""
+        self._grown = GROWTH_DECAY * self._grown + float((distances - self.distance[slots]).sum())
+        self._waited = GROWTH_DECAY * self._waited + float((clock - self.measured_at[slots]).sum())
+        self.distance[slots] = distances
+        self.measured_at[slots] = clock
+
+    def estimated(self, slots: np.ndarray | slice, clock: int) -> np.ndarray:
+        """Return estimates ``(n,)`` float32 of the current distances: last measurement plus growth since."""
+        since = (clock - self.measured_at[slots]).astype(np.float32)
+        return self.distance[slots] + np.float32(self.growth) * since
+
+    @staticmethod
+    def nbytes(capacity: int) -> int:
+        """Return the memory of all metadata in bytes."""
+        return capacity * (8 + 4 + 4 + 8)
+
+    def state_view(self, stored: int) -> dict[str, Any]:
+        """Return the metadata of the first `stored` slots; arrays share memory."""
+        return {
+            "write": self.write[:stored],
+            "replays": self.replays[:stored],
+            "distance": self.distance[:stored],
+            "seen_at": self.measured_at[:stored],
+            "grown": self._grown,
+            "waited": self._waited,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state."""
+        stored = len(state["write"])
+        self.write[:stored] = as_tensor(state["write"]).numpy()
+        self.replays[:stored] = as_tensor(state["replays"]).numpy()
+        self.distance[:stored] = as_tensor(state["distance"]).numpy()
+        self.measured_at[:stored] = as_tensor(state["seen_at"]).numpy()
+        self._grown = float(state["grown"])
+        self._waited = float(state["waited"])
 
 
 class UnrollStore:
-    """Unrolls of one length T in `capacity` slots. What was added comes back bit for bit, tagged with where it lies.
+    """Unrolls of equal length T in `capacity` slots; they are returned bit-exactly, with their slots.
 
-    It is what selectors draw from (`interreplay.selection.Stored`). Memory is laid out by the first unrolls that are
-    added, and taken as it is filled. It lies on the processor: batches go to the learner's device as a whole.
+    Selectors can draw from it (`interreplay.selection.SlotStore`). The first unrolls define the memory layout. Memory
+    is allocated as it is filled and stays on the CPU; batches are moved to the learner's device as a whole.
 
     Args:
-        capacity: Unrolls, 1 or more.
-        insertion: Which slots new ones take; `Fifo()` by default.
+        capacity: Number of unrolls, 1 or more.
+        insertion: Chooses the slots of new unrolls; `Fifo()` by default.
 
     Attributes:
-        written: Unrolls ever written to a slot.
-        offered: Unrolls ever added, those that the insertion did not keep included.
-        clock: Draws so far, by which distances are dated.
-        notes: What is known of each slot.
+        written: Number of unrolls ever written to a slot.
+        offered: Number of unrolls ever added, including those that the insertion did not keep.
+        clock: Number of draws so far, the time unit of distances.
+        notes: Metadata of each slot.
 
     Raises:
-        ValueError: When the capacity is none.
+        ValueError: If the capacity is less than 1.
     """
 
     device = CPU
@@ -46,23 +118,26 @@ class UnrollStore:
     def __init__(self, capacity: int, insertion: Insertion | None = None):
         if capacity < 1:
             raise ValueError(f"capacity is {capacity}; expected 1 or more unrolls")
-        self.capacity, self.insertion = int(capacity), insertion if insertion is not None else Fifo()
-        self.written = self.offered = self.clock = 0
+        self.capacity = int(capacity)
+        self.insertion = insertion if insertion is not None else Fifo()
+        self.written = 0
+        self.offered = 0
+        self.clock = 0
         self.notes = SlotNotes(self.capacity)
         self._stored = 0
         self._table: RowTable | None = None
         self._frames = FrameRuns(self.capacity)
-        self._newest: dict[str, np.ndarray] = {}
+        self._newest: dict[str, np.ndarray] = {}  # observation and policy output at the newest step
 
     def __len__(self) -> int:
         return self._stored
 
     def distances(self, slots: np.ndarray | slice) -> np.ndarray:
-        """Return how far the unrolls in `slots` ``(n,)`` are from the policy, ``(n,)`` float32, by `SlotNotes`."""
+        """Return the estimated distances ``(n,)`` float32 from the policy of the unrolls in `slots` ``(n,)``."""
         return self.notes.estimated(slots, self.clock)
 
     def write_numbers(self, slots: Tensor) -> Tensor:
-        """Return when the unrolls in `slots` ``(n,)`` were written, counting from 0, int64 ``(n,)``."""
+        """Return the write numbers ``(n,)`` int64 of the unrolls in `slots` ``(n,)``, counting from 0."""
         return torch.from_numpy(self.notes.write[slots.numpy()])
 
     # -- writing ----------------------------------------------------------------------------------
@@ -71,100 +146,98 @@ class UnrollStore:
         """Store unrolls, oldest first, in slots that the insertion chooses.
 
         Returns:
-            Slots ``(B,)`` int64; −1 for those that are not kept.
+            Slots ``(B,)`` int64; −1 for unrolls that are not kept.
 
         Raises:
-            ValueError: When they differ in kind from those that came first.
+            ValueError: If shapes or dtypes differ from the first unrolls.
         """
         slots = self.place(unrolls, rng)
         self.write(unrolls, slots)
         return slots
 
     def place(self, unrolls: Unrolls, rng: np.random.Generator) -> Tensor:
-        """Choose slots ``(B,)`` for unrolls as `add` does; `write` has to follow with the same ones."""
-        self._check(unrolls)
+        """Choose slots ``(B,)`` for unrolls as `add` does; must be followed by `write` with the same unrolls."""
+        columns = _stored_columns(unrolls)
+        given = {name: (_shape(name, column), column.dtype) for name, column in columns.items()}
+        if self._table is None:
+            self._columns = given
+            self._frames.begin(columns)
+            self._table = RowTable(self.capacity, self._frames.table_columns(given), CPU)
+        elif given != self._columns:
+            names = sorted(given.keys() | self._columns.keys())
+            wrong = next(name for name in names if given.get(name) != self._columns.get(name))
+            got = given.get(wrong, "missing")
+            raise ValueError(
+                f"{wrong} of the unrolls is {got}; stored are {self._columns.get(wrong, 'no such column')}"
+            )
         self.offered += unrolls.size
         return torch.from_numpy(self.insertion.slots(self, unrolls.size, rng))
 
     def write(self, unrolls: Unrolls, slots: Tensor) -> None:
-        """Write unrolls to `slots` ``(B,)``; those with −1 are passed over."""
+        """Write unrolls to `slots` ``(B,)``; unrolls with slot −1 are ignored."""
         assert self._table is not None
-        self._remember(unrolls)
+        self._newest = {
+            name: column[unrolls.steps - 1, -1].numpy(force=True).copy()
+            for name, column in unrolls.columns().items()
+            if attribute_of(name) in ("obs", "policy")
+        }
         kept = slots >= 0
         if not bool(kept.all()):
-            unrolls, slots = unrolls[kept], slots[kept]
+            unrolls = unrolls[kept]
+            slots = slots[kept]
         if not unrolls.size:
             return
         index = slots.numpy()
         replaced = {name: self._table.array(name)[index[index < self._stored]] for name in self._frames.frames}
-        columns = {name: column.numpy(force=True) for name, column in _stored(unrolls).items()}
+        columns = {name: column.numpy(force=True) for name, column in _stored_columns(unrolls).items()}
         where = _as_slice(index)
         for name, column in self._frames.put(columns, replaced).items():
-            self._table.array(name)[where] = column if root(name) in PER_UNROLL else column.swapaxes(0, 1)
+            self._table.array(name)[where] = column if _is_per_unroll(name) else column.swapaxes(0, 1)
         self.notes.begin(index, self.written, self.clock)
         self.written += len(index)
         self._stored = max(self._stored, int(index.max()) + 1)
 
-    def _check(self, unrolls: Unrolls) -> None:
-        given = {name: (_shape(name, column), column.dtype) for name, column in _stored(unrolls).items()}
-        if self._table is None:
-            self._begin(given, unrolls)
-        elif given != self._columns:
-            wrong = sorted(
-                name for name in given.keys() | self._columns.keys() if given.get(name) != self._columns.get(name)
-            )
-            got, expected = given.get(wrong[0], "missing"), self._columns.get(wrong[0], "no such column")
-            raise ValueError(f"{wrong[0]} of the unrolls is {got}; stored are {expected}")
-
-    def _begin(self, columns: Columns, unrolls: Unrolls) -> None:
-        self._columns = columns
-        self._frames.begin(_stored(unrolls))
-        self._table = RowTable(self.capacity, self._frames.table_columns(columns), CPU)
-
-    def _remember(self, unrolls: Unrolls) -> None:
-        """Keep what the policy gave where the agent acted last, and what it saw there, stored or not."""
-        seen = {name: column for name, column in unrolls.columns().items() if root(name) in ("obs", "policy")}
-        self._newest = {name: c[unrolls.steps - 1, -1].numpy(force=True).copy() for name, c in seen.items()}
-
     # -- reading ----------------------------------------------------------------------------------
 
     def __getitem__(self, slots: Tensor) -> Unrolls:
-        """Return the unrolls in `slots` ``(n,)``, tagged with slots and write numbers; time first in shape alone."""
+        """Return the unrolls in `slots` ``(n,)`` with slots and write numbers, as time-first views."""
         assert self._table is not None
         columns = self._table.take(slots, self._table.fields)
-        columns = {name: c if root(name) in PER_UNROLL else c.transpose(0, 1) for name, c in columns.items()}
-        columns = self._frames.get(columns)
-        columns |= {"slots": slots, "writes": self.write_numbers(slots), "origins": torch.full_like(slots, -1)}
+        columns = self._frames.get({name: _time_first(name, column) for name, column in columns.items()})
+        columns["slots"] = slots
+        columns["writes"] = self.write_numbers(slots)
+        columns["origins"] = torch.full_like(slots, -1)
         columns["fresh"] = torch.zeros(len(slots), dtype=torch.bool)
-        return of_columns(columns | {"weights": torch.ones(len(slots))})
+        columns["weights"] = torch.ones(len(slots))
+        return from_columns(columns)
 
     def column(self, name: str, slots: Tensor) -> Tensor:
         """Return one column of the unrolls in `slots` ``(n,)``, time first, such as ``"policy"``."""
         assert self._table is not None
         found = torch.from_numpy(self._table.array(name)[slots.numpy()])
-        found = found if root(name) in PER_UNROLL else found.transpose(0, 1)
-        return self._frames.get({name: found})[name]
+        return self._frames.get({name: _time_first(name, found)})[name]
 
     def observations(self, slots: Tensor) -> Observation:
-        """Return the observations ``(T, n, ...)`` at which the unrolls in `slots` ``(n,)`` acted."""
-        names = [name for name in self._columns if root(name) == "obs"]
+        """Return the observations ``(T, n, ...)`` of all steps of the unrolls in `slots` ``(n,)``."""
+        names = [name for name in self._columns if attribute_of(name) == "obs"]
         return join_parts({name.partition(".")[2]: self.column(name, slots)[:-1] for name in names})
 
     def newest(self) -> tuple[Tensor, Observation]:
-        """Return what the policy gave at the newest step ``(1, F)``, and the observation there ``(1, ...)``."""
+        """Return the policy output ``(1, F)`` and the observation ``(1, ...)`` at the newest step."""
         found = {name: torch.from_numpy(value)[None] for name, value in self._newest.items()}
-        return found.pop("policy"), join_parts({name.partition(".")[2]: value for name, value in found.items()})
+        policy = found.pop("policy")
+        return policy, join_parts({name.partition(".")[2]: value for name, value in found.items()})
 
     # -- memory and state -------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the slots in use, of notes and of frames."""
+        """Memory in bytes of the slots in use, metadata and frames."""
         rows = 0 if self._table is None else self._table.width * self._stored
         return rows + self._frames.nbytes + SlotNotes.nbytes(self.capacity) + self.insertion.nbytes(self.capacity)
 
     def estimate(self, unrolls: Unrolls) -> int:
-        """Return bytes of a store that is full of unrolls like these, which are not added."""
+        """Return the memory in bytes when full of unrolls like these, which are not added."""
         like = UnrollStore(min(unrolls.size, self.capacity))
         like.add(unrolls[: like.capacity], np.random.default_rng(0))
         assert like._table is not None
@@ -174,35 +247,46 @@ class UnrollStore:
 
     def state_view(self) -> dict[str, Any]:
         """Return `state_dict` without copying."""
-        names = ("capacity", "written", "offered", "clock")
-        state: dict[str, Any] = {name: getattr(self, name) for name in names} | {"stored": self._stored}
-        state |= {"notes": self.notes.state_view(self._stored), "insertion": self.insertion.state_view()}
+        state: dict[str, Any] = {
+            "capacity": self.capacity,
+            "written": self.written,
+            "offered": self.offered,
+            "clock": self.clock,
+            "stored": self._stored,
+            "notes": self.notes.state_view(self._stored),
+            "insertion": self.insertion.state_view(),
+        }
         if self._table is not None:
-            named = {
+            state["columns"] = {
                 name: (list(shape), str(dtype).removeprefix("torch.")) for name, (shape, dtype) in self._columns.items()
             }
-            state |= {"columns": named, "rows": self._table.rows[: self._stored], "newest": self._newest}
+            state["rows"] = self._table.rows[: self._stored]
+            state["newest"] = self._newest
             state["frames"] = self._frames.state_view()
         return state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
+        """Return everything needed to resume."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state.
+        """Restore a state.
 
         Raises:
-            ValueError: When it is that of a store of another capacity.
+            ValueError: If it belongs to a store of another capacity.
         """
         if int(state["capacity"]) != self.capacity:
             raise ValueError(f"the state is of {state['capacity']} slots for unrolls; expected {self.capacity}")
-        self.written, self.offered, self.clock = (int(state[name]) for name in ("written", "offered", "clock"))
+        self.written = int(state["written"])
+        self.offered = int(state["offered"])
+        self.clock = int(state["clock"])
         self._stored = int(state["stored"])
         self.notes = SlotNotes(self.capacity)
         self.notes.load_state_dict(state["notes"])
         self.insertion.load_state_dict(state["insertion"])
-        self._table, self._newest, self._frames = None, {}, FrameRuns(self.capacity)
+        self._table = None
+        self._newest = {}
+        self._frames = FrameRuns(self.capacity)
         if "rows" in state:
             self._columns = columns_of_state(state)
             self._frames.load_state_dict(state["frames"])
@@ -211,17 +295,26 @@ class UnrollStore:
             self._newest = {name: as_tensor(value).numpy().copy() for name, value in state["newest"].items()}
 
 
-def _stored(unrolls: Unrolls) -> dict[str, Tensor]:
-    return {name: column for name, column in unrolls.columns().items() if name not in UNSTORED}
+def _stored_columns(unrolls: Unrolls) -> dict[str, Tensor]:
+    return {name: column for name, column in unrolls.columns().items() if name not in (*TAGS, "fresh")}
+
+
+def _is_per_unroll(name: str) -> bool:
+    return attribute_of(name) in PER_UNROLL
+
+
+def _time_first(name: str, column: Tensor) -> Tensor:
+    """Return a column of the table with time as first dimension, if it has one."""
+    return column if _is_per_unroll(name) else column.transpose(0, 1)
 
 
 def _shape(name: str, column: Tensor) -> tuple[int, ...]:
-    """Return the shape of one unroll's part of a column: time first, where it has one."""
-    return tuple(column.shape[1:] if root(name) in PER_UNROLL else (column.shape[0], *column.shape[2:]))
+    """Return the shape of one unroll's part of a column, with time first if it has one."""
+    return tuple(column.shape[1:] if _is_per_unroll(name) else (column.shape[0], *column.shape[2:]))
 
 
 def _as_slice(index: np.ndarray) -> np.ndarray | slice:
-    """Return slots as a slice where they follow each other: writing takes less time."""
+    """Return contiguous slots as a slice, which is faster to write."""
     if len(index) and index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
         return slice(int(index[0]), int(index[-1]) + 1)
     return index

@@ -9,7 +9,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import preparation, study, study_checks
 from interreplay.experiments.commands import train as command
 from interreplay.experiments.flags.training_flags import make_parser, settings_resumed
-from interreplay.experiments.process import processors
+from interreplay.experiments.process import machine
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 
@@ -72,7 +72,7 @@ def test_a_device_that_is_chosen_by_itself(gpus, device, monkeypatch, tmp_path):
     monkeypatch.setattr(preparation, "check_networks", lambda *args: None)
     given = make_parser().given([*LINE.split(), "--device", "auto", "--output_dir", str(tmp_path)])
     settings, _ = preparation.prepared(given, [], None)
-    assert settings.device == device and processors.chosen_device("cpu", gpus) == "cpu"
+    assert settings.device == device and machine.chosen_device("cpu", gpus) == "cpu"
     saved = vars(settings)
     assert settings_resumed(saved, {"device": "auto"}).device == device  # where it was before
     with pytest.raises(UsageError, match="made with device"):

@@ -179,7 +179,7 @@ WRONG = [
     ("selector", "Arrays", "Arrays returned slots of type ndarray; expected a tensor"),
     ("selector", "Above1", "Above1 returned probabilities with the value 2.0.*; expected 0.0 to 1.0"),
     ("selector", "NotANumber", "NotANumber returned probabilities with the value nan; expected 0.0 to 1.0"),
-    ("selector", "DrawsPairs", "DrawsPairs returned a tuple from draw; expected a Drawn"),
+    ("selector", "DrawsPairs", "DrawsPairs returned a tuple from draw; expected a Draw"),
     ("selector", "Around", "Around returned slots with the value 1"),
     ("neighborhood", "Itself", "Itself returned an anchor as its own neighbor"),
     ("neighborhood", "Flat", r"Flat returned neighbors' slots of shape \(16,\) .*; expected .* shape \(16, k\)"),

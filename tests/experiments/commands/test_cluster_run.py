@@ -173,7 +173,7 @@ def test_a_hung_environment_ends_with_where_it_hung(study, tmp_path):
     code, out, _ = run(tmp_path, "--hang-timeout", 15, "--results_dir", results, file)
     folder = results / "SAC_envs_for_studies-Hang-v0_Uniform_s0"
     assert code == 1 and status(folder)["state"] == "failed"
-    assert "hung: no env step for 15 s; hung.txt says where" in out
+    assert "hung: no env step for 15 s; the stacks are in hung.txt" in out
     assert "envs_for_studies.py" in (folder / "hung.txt").read_text()
 
 

@@ -365,7 +365,7 @@ def test_sigusr1_saves_and_goes_on(tmp_path):
             process.send_signal(signal.SIGUSR1)
             break
     _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0 and err.split() == "saving, then going on".split()
+    assert process.returncode == 0 and err.split() == "saving, then continuing".split()
     assert steps(the_run(tmp_path)) == list(range(100, 601, 100))
 
 
@@ -382,7 +382,7 @@ def test_sampling_processes_survive_the_terminals_ctrl_c(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert err.split() == "stopping after the update in hand, then saving; Ctrl-C again stops at once".split()
+    assert err.split() == "stopping after the current update, then saving; Ctrl-C again stops at once".split()
     assert checkpoints(the_run(tmp_path))
 
 

@@ -72,7 +72,7 @@ def test_the_originals_replay_parameters_are_ours():
         ("--trainer SAC --replay_parameters []", "SAC replays transitions, by the method that --buffer names"),
         ("--trainer DQN --entropy_coeff 0.1", "--entropy_coeff is a setting of IMPALA, CLEAR, LASER, A2C and A3C; DQN"),
         ("--trainer IMPALA --double True", "--double is a setting of"),
-        ("--trainer IMPALA --replay_parameters nothing", "replay_parameters is no JSON"),
+        ("--trainer IMPALA --replay_parameters nothing", "replay_parameters is not JSON"),
         ("--trainer IMPALA --replay_parameters []", "expected a list of sources"),
         ("--trainer IMPALA --preset nmer-paper", "preset nmer-paper is for"),
     ],

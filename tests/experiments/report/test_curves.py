@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from interreplay.experiments.report.charts import smoothed
 from interreplay.experiments.report.curves import Curves, align, points, together
-from interreplay.experiments.report.drawing.charts import smoothed
 from interreplay.experiments.report.reading.runs import FINISHED, Run
 from interreplay.experiments.report.reading.settings import Description
 
@@ -21,25 +21,25 @@ def test_runs_are_aligned_at_all_steps_of_their_common_range():
     assert curves.values.tolist() == [[5, 10, 15, 20], [1, 1, 1, 1]]
 
 
-def test_missing_values_are_bridged_and_do_not_widen_the_range():
+def test_missing_values_are_interpolated_within_the_range():
     curves = align([run([0, 10, 20, 30], [np.nan, 0, np.nan, 2]), run([0, 20, 30], [3, 3, 3])], "evaluation")
     assert curves.steps.tolist() == [10, 20, 30]
     assert curves.values[0].tolist() == [0, 1, 2]
 
 
-def test_no_common_range_is_no_curve():
+def test_runs_without_a_common_range_have_no_curves():
     assert align([run([0, 1], [0, 0]), run([2, 3], [0, 0])], "evaluation") is None
     assert align([], "evaluation") is None
     assert align([run([0], [np.nan])], "evaluation") is None
 
 
-def test_many_points_are_thinned():
+def test_curves_have_at_most_200_points():
     steps = np.arange(1000)
     curves = align([run(steps, steps)], "evaluation")
     assert curves.values.shape == (1, 200) and np.allclose(curves.values[0], curves.steps)
 
 
-def test_area_by_hand():
+def test_area_under_the_curve():
     # Trapezoids of widths 1 and 3: (0+2)/2 + 3*(2+4)/2 = 10, over a length of 4
     assert Curves(np.array([0.0, 1, 4]), np.array([[0.0, 2, 4]])).means().tolist() == [2.5]
     assert Curves(np.array([7.0]), np.array([[3.0]])).means().tolist() == [3.0]
@@ -52,18 +52,18 @@ def test_final_is_the_mean_of_the_last_tenth():
     assert Curves(np.array([0.0, 100]), np.array([[1.0, 2.0]])).finals() == [2.0]
 
 
-def test_threshold_is_reached_at_the_first_value_or_never():
+def test_first_step_at_the_threshold():
     curves = Curves(np.array([1.0, 2, 3]), np.array([[0.0, 5, 1], [0.0, 0, 0]]))
     assert curves.reached(5).tolist() == [2, np.inf]
 
 
-def test_methods_are_compared_over_the_steps_that_all_have():
+def test_methods_share_the_steps_that_all_of_them_have():
     long, short = Curves(np.array([1.0, 2, 3, 4]), np.ones((2, 4))), Curves(np.array([2.0, 3]), np.zeros((1, 2)))
     shared, end = together({"long": long, "short": short})
     assert end == 3 and shared["long"].steps.tolist() == [2, 3] and shared["long"].values.shape == (2, 2)
 
 
-def test_smoothing_by_hand():
+def test_smoothing():
     # .5·(0) + .5·4 = 2 over .5; then .5·2 + .5·0 = 1 over .75; then .5·1 + .5·8 = 4.5 over .875
     assert smoothed(np.array([4.0, 0.0, 8.0]), 0.5).tolist() == pytest.approx([4.0, 1 / 0.75, 4.5 / 0.875])
     values = np.array([3.0, -1.0])
@@ -71,7 +71,7 @@ def test_smoothing_by_hand():
     assert smoothed(np.full(50, 7.0), 0.9).tolist() == pytest.approx([7.0] * 50)
 
 
-def test_curves_by_updates_begin_at_none_and_by_time_at_the_first_evaluation():
+def test_curves_over_updates_and_seconds():
     results = {"env_steps": [1.0, 2, 3, 4], "evaluation": [5.0, 6, 7, 8], "updates": [np.nan, np.nan, 10, 20]}
     made = Run(None, Description(), FINISHED, results=pd.DataFrame(results | {"seconds": [1.5, 2.5, 3.5, 9.0]}))
     assert [column.tolist() for column in points(made, "evaluation", "updates")] == [[0, 10, 20], [6, 7, 8]]

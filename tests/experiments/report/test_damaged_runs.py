@@ -1,4 +1,4 @@
-"""Damaged and hostile result folders: each is listed with a reason, and the report of the other runs is made."""
+"""Damaged and hostile result folders are listed with a reason, and intact runs are reported."""
 
 from __future__ import annotations
 
@@ -30,35 +30,28 @@ def rows(*changed):
     return {"result.json": "\n".join(json.dumps(line) if isinstance(line, dict) else line for line in changed)}
 
 
-# Of each folder: what it holds beside the files of a good run, the state of the run, and a part of the reason.
+# Files that replace those of a good run, the expected state, and a part of the reason.
 ATTACKS = {
     "settings-list": ({"params.json": "[1, 2]"}, "unreadable", "params.json holds no settings"),
     "settings-deep-list": ({"params.json": "[" * DEEP + "]" * DEEP}, "unreadable", "recursion"),
-    "settings-deep-mapping": ({"params.json": '{"a":' * DEEP + "1" + "}" * DEEP}, "unreadable", "recursion"),
     "settings-quite-deep": (
         {"params.json": '{"trainer": "SAC", "gamma": ' + "[" * 700 + "]" * 700 + "}"},
         "unreadable",
         "nested more than 100 levels",
     ),
     "seed-list": (params(seed=[1]), "unreadable", "seed is [1]; expected a whole number"),
-    "seed-text": (params(seed="zero"), "unreadable", "seed is zero; expected a whole number"),
-    "seed-mapping": (params(seed={"a": 1}), "unreadable", "expected a whole number"),
     "seed-huge": (params(seed=1e20), "unreadable", "seed is 1e+20; expected a whole number"),
-    "seed-half": (params(seed=0.5), "unreadable", "seed is 0.5; expected a whole number"),
     "seed-nan": (params(seed=float("nan")), "unreadable", "seed is nan; expected a whole number"),
     "steps-text": (params(total_env_steps="many"), "unreadable", "total_env_steps is many; expected a whole number"),
     "arguments-list": (params(buffer_args=[1]), "unreadable", "'list' object has no attribute 'items'"),
-    "arguments-text": (params(buffer_args="k=3"), "unreadable", "'str' object has no attribute 'items'"),
     "env-mapping": (params(env={"a": [1]}), "finished", ""),
     "env-long": (params(env="x" * 3000), "finished", ""),
     "env-surrogate": (params(env="\ud800"), "finished", ""),
-    "trainer-surrogate": (params(trainer="\ud800/../x"), "finished", ""),
     "learning-starts-list": (params(learning_starts=[1], seed=20), "finished", ""),
     "numbers-are-lists": (rows(ROWS[0], row(2000.0, [1], {"a": 2}), ROWS[2]), "finished", ""),
     "mappings-are-text": (rows(ROWS[0], ROWS[1] | {"env_runners": "x", "evaluation": [1]}, ROWS[2]), "finished", ""),
     "rows-are-lists": (rows("[1, 2]"), "unreadable", "list where a result was expected"),
     "rows-deep": (rows(ROWS[0], "[" * DEEP), "unreadable", "recursion"),
-    "rows-quite-deep": (rows(ROWS[0], '{"a":' * 990 + "1" + "}" * 990), "unreadable", "recursion"),
     "row-endless": (
         {"result.json.gz": gzip.compress(b" " * (1 << 25)), "result.json": ""},
         "unreadable",
@@ -72,18 +65,16 @@ ATTACKS = {
         "unfinished",
         "1,000 of 9,000 steps, running or stopped",
     ),
-    "time-negative": ({"params.json": json.dumps(UNFINISHED)} | rows(ROWS[0] | {"timestamp": -1e20}), "unfinished", ""),
     "time-list": ({"params.json": json.dumps(UNFINISHED)} | rows(ROWS[0] | {"timestamp": [1]}), "unfinished", ""),
     "table-wide": (
         {"result.json": "", "progress.csv": "a,b\n1,2,3,4\n" + "x" * 200_000},
         "unreadable",
         "field larger than field limit",
     ),
-    "status-list": ({"params.json": json.dumps(UNFINISHED), "status.json": "[1]"}, "unfinished", ""),
     "status-failures": (
         {"params.json": json.dumps(UNFINISHED), "status.json": '{"state": "failed", "failures": {"a": 1}}'},
         "crashed",
-        "given up",
+        "no more attempts",
     ),
     "status-deep": (
         {"params.json": json.dumps(UNFINISHED), "status.json": "[" * DEEP},
@@ -96,16 +87,12 @@ STUDIES = {
     "study-aliases": (BOMB + "runs: *a39", "a run is a list; expected a mapping"),
     "study-aliased-name": (BOMB + "runs:\n- {name: *a39, trainer: SAC, env: x, label: y, seed: 0}", "a list among"),
     "study-merges": (MERGES + "runs: [*a39]", "tag:yaml.org,2002:merge"),
-    "study-deep": ("[" * DEEP, "nesting"),
-    "study-text": ("runs: hello", "runs is a str; expected a list"),
-    "study-number": ("runs: 3", "runs is a int; expected a list"),
-    "study-of-numbers": ("runs: [1, 2]", "a run is a int; expected a mapping"),
     "study-seed": (f"{PLAN[:-1]}x}}", "invalid literal"),
     "study-outside": ("runs:\n- {name: ../../x, trainer: SAC, env: x, label: y, seed: 0}", "'../../x'"),
     "study-binary": (b"\xff\xfe\x00\x00", ""),
 }
 PIPES = ("params.json", "status.json", "error.txt", "study.yaml")
-"""Files that are named pipes: nobody waits for what is written to them."""
+"""Files that are named pipes; reading them must not block."""
 
 
 @pytest.fixture(scope="module")
@@ -137,20 +124,20 @@ def place(folder, files):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_a_damaged_run_is_listed_with_its_reason(name, found):
-    _, state, reason = ATTACKS[name]
-    assert (found[name].state, reason in found[name].note) == (state, True), found[name].note
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_damaged_study_is_listed_with_its_reason(name, found):
-    assert found[name].state == "unreadable" and "study.yaml is not a study: " in found[name].note
-    assert STUDIES[name][1] in found[name].note
+def test_damaged_runs_and_studies_are_listed_with_a_reason(found):
+    wrong = []
+    for name, (_, state, reason) in ATTACKS.items():
+        if found[name].state != state or reason not in found[name].note:
+            wrong.append((name, found[name].state, found[name].note))
+    for name, (_, reason) in STUDIES.items():
+        note = found[name].note
+        if found[name].state != "unreadable" or "study.yaml is not a study: " not in note or reason not in note:
+            wrong.append((name, found[name].state, note))
+    assert not wrong
 
 
 @pytest.mark.slow
-def test_the_report_of_the_other_runs_is_made(folder, tmp_path):
+def test_intact_runs_are_reported(folder, tmp_path):
     assert main([str(folder), "--output", str(tmp_path), "--count", "all"]) == 0
     table = pd.read_csv(tmp_path / "runs.csv")
     assert list(table[table["env"] == "Reacher-v5"]["counted"]) == [True, True]

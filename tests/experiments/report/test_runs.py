@@ -18,11 +18,7 @@ def only(top):
     return run
 
 
-def states(top):
-    return {run.path.name[:-16]: run.state for run in read_runs([top])}
-
-
-def test_every_state_is_told(tmp_path):
+def test_states_of_runs(tmp_path):
     found = {}
     for run in read_runs([study(tmp_path)]):
         found.setdefault(run.state, []).append(run)
@@ -34,56 +30,48 @@ def test_every_state_is_told(tmp_path):
     assert {(run.env, run.method) for run in found["empty"]} == {("Hopper-v5", "PER"), ("Reacher-v5", "PER")}
 
 
-def test_rows_are_read_whatever_rllib_called_them(tmp_path):
-    ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0, 2.0])
-    run = only(tmp_path)
+def test_columns_of_current_and_old_results(tmp_path):
+    ours(tmp_path / "new", "Hopper-v5", "NMER", 0, [1.0, 2.0])
+    run = only(tmp_path / "new")
     assert run.results["env_steps"].tolist() == [1000, 2000]
     assert run.results["evaluation"].tolist() == [1, 2] and run.results["training"].tolist() == [-4, -3]
     assert run.results["replay_buffer/td_error_mean"].tolist() == [1, 0.5]
-
-
-def test_old_names_are_read(tmp_path):
     rows = [{"timesteps_total": 500, "episode_reward_mean": 3.0, "time_total_s": 1.0, "done": True}]
-    write(tmp_path / "SAC_x", rows, {"env": "x"})
-    assert only(tmp_path).results["training"].tolist() == [3.0] and only(tmp_path).state == "finished"
+    write(tmp_path / "old" / "SAC_x", rows, {"env": "x"})
+    run = only(tmp_path / "old")
+    assert run.results["training"].tolist() == [3.0] and run.state == "finished"
 
 
-@pytest.mark.parametrize(
-    ("resumed", "expected"),
-    [
-        ([{"time_total_s": 15.1}, {"time_total_s": 33.4}], [6.7, 21.3, 36.4, 54.7]),  # an old run: the clock restarts
-        ([{"time_total_s": 30.0}, {"time_total_s": 48.3}], [6.7, 21.3, 30.0, 48.3]),  # the clock continues
-    ],
-)
-def test_seconds_of_a_resumed_run_never_fall(tmp_path, resumed, expected):
-    before = [{"time_total_s": 6.7}, {"time_total_s": 21.3}]
-    rows = [row(500 * (i + 1), 1.0, **more) for i, more in enumerate(before + resumed)]
-    write(tmp_path / "SAC_x", rows, {"env": "x"})
-    assert only(tmp_path).results["seconds"].tolist() == pytest.approx(expected)
+def test_seconds_of_a_resumed_run_increase(tmp_path):
+    restarted = [15.1, 33.4]  # as in old runs
+    continued = [30.0, 48.3]
+    for name, resumed, expected in [("a", restarted, [36.4, 54.7]), ("b", continued, continued)]:
+        rows = [row(500 * (i + 1), 1.0, time_total_s=t) for i, t in enumerate([6.7, 21.3, *resumed])]
+        write(tmp_path / name / "SAC_x", rows, {"env": "x"})
+        assert only(tmp_path / name).results["seconds"].tolist() == pytest.approx([6.7, 21.3, *expected])
 
 
-def test_a_clock_that_restarts_without_a_fall_is_noticed(tmp_path):
-    clocks = [(1.5, 1), (48.0, 1), (90.0, 2), (1.0, 1)]
-    rows = [
-        row(500 * (i + 1), 1.0, time_total_s=seconds, time_since_restore=seconds, iterations_since_restore=iteration)
-        for i, (seconds, iteration) in enumerate(clocks)
-    ]
+def test_a_restarted_clock_is_detected_by_its_iterations(tmp_path):
+    rows = []
+    for i, (seconds, iteration) in enumerate([(1.5, 1), (48.0, 1), (90.0, 2), (1.0, 1)]):
+        clock = {"time_total_s": seconds, "time_since_restore": seconds, "iterations_since_restore": iteration}
+        rows.append(row(500 * (i + 1), 1.0, **clock))
     write(tmp_path / "SAC_x", rows, {"env": "x"})
     assert only(tmp_path).results["seconds"].tolist() == pytest.approx([1.5, 49.5, 91.5, 92.5])
 
 
-def test_no_stored_result_goes_back_in_time():
+def test_seconds_of_stored_results_increase():
     for run in read_runs([DATA / "sac_stable_critic", DATA / "td3_nmer_ratio"]):
         assert run.results["seconds"].is_monotonic_increasing, run.path.name
 
 
-def test_stock_trials_are_finished_when_tune_says_so(tmp_path):
+def test_trials_that_tune_marked_as_done_are_finished(tmp_path):
     stock(tmp_path, "Hopper-v5", 0, [1.0, 2.0])
     assert (only(tmp_path).state, only(tmp_path).method) == ("finished", "RLlib prioritized")
     assert not only(tmp_path).has("evaluation") and only(tmp_path).has("training")
 
 
-def test_csv_alone_and_compressed_results_will_do(tmp_path):
+def test_csv_and_compressed_results(tmp_path):
     folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0, 2.0])
     text = (folder / "result.json").read_text()
     (folder / "result.json").unlink()
@@ -96,75 +84,68 @@ def test_csv_alone_and_compressed_results_will_do(tmp_path):
     assert only(tmp_path).results["evaluation"].dropna().tolist() == [1]
 
 
-def test_a_half_written_line_is_left_out_and_said(tmp_path):
+def test_a_truncated_line_is_skipped_with_a_note(tmp_path):
     folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0, 2.0])
     with (folder / "result.json").open("a") as file:
         file.write('{"num_env_steps_sam')
     assert len(only(tmp_path).results) == 2 and "1 unreadable line" in only(tmp_path).note
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00garbage", b"[1, 2]\n", b"not json at all\n"])
-def test_unreadable_files_are_a_state(tmp_path, content):
+def test_unreadable_files_are_a_state(tmp_path):
     folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0])
-    (folder / "result.json").write_bytes(content)
-    assert only(tmp_path).state == "unreadable" and only(tmp_path).note and only(tmp_path).env == "Hopper-v5"
-
-
-def test_broken_settings_are_unreadable(tmp_path):
-    folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0])
+    for content in (b"\xff\xfe\x00garbage", b"[1, 2]\n", b"not json at all\n"):
+        (folder / "result.json").write_bytes(content)
+        assert only(tmp_path).state == "unreadable" and only(tmp_path).note and only(tmp_path).env == "Hopper-v5"
     (folder / "params.json").write_text("{")
     assert only(tmp_path).state == "unreadable"
 
 
-def test_what_was_done_again_counts_as_done_the_last_time(tmp_path):
+def test_repeated_steps_keep_the_last_results(tmp_path):
     rows = [row(1000, 0, 1), row(2000, 0, 2), row(3000, 0, 3), row(2000, 0, 20), row(3000, 0, 30)]
     write(tmp_path / "a", rows, settings("Hopper-v5", "NMER", 0, 3000))
     assert only(tmp_path).results["evaluation"].tolist() == [1, 20, 30]
 
 
-def test_a_run_that_went_on_after_an_error_is_not_crashed(tmp_path):
+def test_a_run_resumed_after_an_error_is_not_crashed(tmp_path):
     folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0, 2.0], error="Traceback\nOSError: disk\n")
-    assert only(tmp_path).state == "finished" and "went on" in only(tmp_path).note
+    assert only(tmp_path).state == "finished" and "resumed after an error" in only(tmp_path).note
     params = json.loads((folder / "params.json").read_text()) | {"total_env_steps": 9000}
     (folder / "params.json").write_text(json.dumps(params))
     assert only(tmp_path).state == "crashed"
 
 
-@pytest.mark.parametrize(
-    ("status", "state", "said"),
-    [
+def test_status_files_determine_the_state(tmp_path):
+    folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0], total=5000)
+    for status, state, note in [
         ({"state": "failed", "failures": ["it: ValueError: NaN", "again: OSError"]}, "crashed", "again: OSError"),
         ({"state": "stopped early"}, "unfinished", "by the study's scheduler"),
         ({"state": "running"}, "unfinished", "running or stopped"),
-    ],
-)
-def test_a_study_says_what_became_of_its_runs(tmp_path, status, state, said):
-    folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0], total=5000)
-    (folder / "status.json").write_text(json.dumps(status))
-    assert only(tmp_path).state == state and said in only(tmp_path).note
+    ]:
+        (folder / "status.json").write_text(json.dumps(status))
+        assert only(tmp_path).state == state and note in only(tmp_path).note
 
 
-def test_runs_of_a_study_are_called_as_the_study_calls_them_and_those_not_begun_are_there(tmp_path):
+def test_a_study_names_its_runs_and_lists_those_without_a_folder(tmp_path):
     folder = ours(tmp_path, "Hopper-v5", "LCER", 0, [1.0], buffer_args={"variant": "member"})
-    told = {"trainer": "SAC", "env": "Hopper-v5", "label": "LCER-RM", "flags": {}}
-    runs = [told | {"name": folder.name, "seed": 0}, told | {"name": "SAC_Hopper-v5_LCER-RM_s1", "seed": 1}]
+    planned = {"trainer": "SAC", "env": "Hopper-v5", "label": "LCER-RM", "flags": {}}
+    runs = [planned | {"name": folder.name, "seed": 0}, planned | {"name": "SAC_Hopper-v5_LCER-RM_s1", "seed": 1}]
     (tmp_path / "study.yaml").write_text(json.dumps({"runs": runs}))
     found = {run.description.seed: (run.method, run.state, run.note) for run in read_runs([tmp_path])}
-    assert found == {0: ("LCER-RM", "finished", ""), 1: ("LCER-RM", "empty", "not begun")}
+    assert found == {0: ("LCER-RM", "finished", ""), 1: ("LCER-RM", "empty", "not started")}
     (tmp_path / "study.yaml").write_text("runs: 3")
     damaged, run = read_runs([tmp_path])
     assert (damaged.path, damaged.state) == (tmp_path, "unreadable") and "study.yaml is not a study" in damaged.note
     assert (run.path, run.state) == (folder, "finished")
 
 
-def test_the_same_seed_twice_counts_once(tmp_path):
+def test_of_equal_runs_the_longest_counts(tmp_path):
     ours(tmp_path / "a", "Hopper-v5", "NMER", 0, [1.0], total=2000)
     ours(tmp_path / "b", "Hopper-v5", "NMER", 0, [1.0, 2.0])
     first, second = read_runs([tmp_path])
     assert first.repeats and not second.repeats and "same settings" in first.note
 
 
-def test_folders_given_twice_are_read_once_and_checkpoints_are_not_runs(tmp_path):
+def test_runs_are_read_once_and_checkpoints_are_not_runs(tmp_path):
     folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0])
     (folder / "checkpoint_00001000").mkdir()
     (folder / "checkpoint_00001000" / "params.json").write_text("{}")
@@ -172,7 +153,7 @@ def test_folders_given_twice_are_read_once_and_checkpoints_are_not_runs(tmp_path
     assert len(read_runs([tmp_path, folder])) == 1
 
 
-def test_links_to_runs_are_followed_and_circles_end(tmp_path):
+def test_symbolic_links_are_followed_once(tmp_path):
     folder = ours(tmp_path / "elsewhere", "Hopper-v5", "NMER", 0, [1.0])
     other = ours(tmp_path / "more" / "deep", "Hopper-v5", "NMER", 1, [1.0])
     links = tmp_path / "links"
@@ -187,11 +168,11 @@ def test_links_to_runs_are_followed_and_circles_end(tmp_path):
     assert [run.path for run in read_runs([links / "run"])] == [folder]
 
 
-def test_no_runs_and_no_folder_are_told(tmp_path):
+def test_missing_runs_and_folders_are_rejected(tmp_path):
     with pytest.raises(UsageError, match="no runs in .*result.json"):
         read_runs([tmp_path])
     with pytest.raises(UsageError, match="nothing.* does not exist"):
         read_runs([tmp_path / "nothing"])
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="file is no folder"):
+    with pytest.raises(UsageError, match="file is not a folder"):
         read_runs([tmp_path / "file"])

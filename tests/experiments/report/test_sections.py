@@ -1,4 +1,4 @@
-"""What is compared with what, and the numbers that come of it, for runs small enough to follow."""
+"""Comparisons and their numbers, for runs small enough to compute by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interreplay.analysis import read_runs
 from interreplay.errors import UsageError
 from interreplay.experiments.report.scores import Scores, read_scores
 from interreplay.experiments.report.sections import build
-from interreplay.experiments.report.tables import all_tables
+from interreplay.experiments.report.tables import all_tables, summaries
 
 
 def tables_of(top, **options):
@@ -32,7 +32,7 @@ def one(table, **values):
     return row
 
 
-def test_what_does_not_count_is_shown_and_in_no_number(tmp_path):
+def test_excluded_runs_are_drawn_but_not_averaged(tmp_path):
     (section,), tables = tables_of(study(tmp_path))
     assert tables["runs"]["state"].value_counts().to_dict() == {
         "finished": 12, "empty": 2, "unfinished": 1, "crashed": 1
@@ -40,11 +40,11 @@ def test_what_does_not_count_is_shown_and_in_no_number(tmp_path):
     counted = tables["runs"][tables["runs"]["counted"]]
     assert len(counted) == 12 and tables["runs"]["final"].notna().sum() == 12
     hopper = next(task for task in section.tasks if task.env == "Hopper-v5")
-    assert sorted(run.state for run in hopper.aside) == ["crashed", "unfinished"]
+    assert sorted(run.state for run in hopper.excluded) == ["crashed", "unfinished"]
     assert one(tables["efficiency"], env="Hopper-v5", method="NMER")["runs"] == 3
 
 
-def test_every_run_is_listed_with_its_own_figures(tmp_path):
+def test_every_run_is_listed_with_its_own_numbers(tmp_path):
     for seed, returns in enumerate([[0.0, 4.0, 8.0], [0.0, 2.0, 1.0]]):
         ours(tmp_path, "Hopper-v5", "NMER", seed, returns)
     _, tables = tables_of(tmp_path)
@@ -52,14 +52,14 @@ def test_every_run_is_listed_with_its_own_figures(tmp_path):
     assert [one(tables["runs"], seed=seed)["auc"] for seed in (0, 1)] == [4.0, 1.25]
 
 
-def test_unfinished_runs_count_as_far_as_they_got_where_asked(tmp_path):
+def test_unfinished_runs_count_on_request(tmp_path):
     (section,), tables = tables_of(study(tmp_path), count="all")
     row = one(tables["efficiency"], env="Hopper-v5", method="NMER")
     assert row["runs"] == 5 and row["last_step"] == 1000, "the crashed run ends there"
     assert any("Compared up to 1,000 steps" in note for task in section.tasks for note in task.notes)
 
 
-def test_efficiency_by_hand(tmp_path):
+def test_efficiency(tmp_path):
     for seed in range(2):
         ours(tmp_path, "Hopper-v5", "Uniform", seed, [0.0, 0.0, 10.0])
         ours(tmp_path, "Hopper-v5", "NMER", seed, [0.0, 20.0, 20.0])
@@ -77,7 +77,7 @@ def test_efficiency_by_hand(tmp_path):
     assert profile["share"].tolist() == [1.0 if tau < 0.5 else 0.0 for tau in profile["tau"]]
 
 
-def test_the_scale_is_from_random_actions_to_the_best_method(tmp_path):
+def test_the_scale_extends_from_random_actions_to_the_best_method(tmp_path):
     ours(tmp_path, "Hopper-v5", "Uniform", 0, [5.0, 40.0])  # at 1,000 steps, where learning starts, training returns 0
     ours(tmp_path, "Hopper-v5", "NMER", 0, [7.0, 102.0])  # and 2
     _, tables = tables_of(tmp_path)
@@ -86,19 +86,19 @@ def test_the_scale_is_from_random_actions_to_the_best_method(tmp_path):
     assert "random actions" in scale["how"] and "NMER" in scale["how"]
 
 
-def test_without_random_actions_the_scale_begins_where_the_curves_do(tmp_path):
+def test_without_random_actions_the_scale_starts_with_the_curves(tmp_path):
     ours(tmp_path, "Hopper-v5", "Uniform", 0, [5.0, 40.0], learning_starts=0)
     ours(tmp_path, "Hopper-v5", "NMER", 0, [7.0, 102.0], learning_starts=0)
     assert one(tables_of(tmp_path)[1]["scale"])["low"] == 6
 
 
-def test_nothing_learned_is_no_scale(tmp_path):
+def test_without_learning_there_is_no_scale(tmp_path):
     ours(tmp_path, "Hopper-v5", "Uniform", 0, [5.0, -5.0])
     (section,), tables = tables_of(tmp_path)
     assert section.tasks[0].scale is None and len(tables["aggregate"]) == 0 and len(tables["efficiency"]) == 1
 
 
-def test_returns_of_evaluation_and_training_never_meet(tmp_path):
+def test_evaluation_and_training_returns_are_not_mixed(tmp_path):
     ours(tmp_path, "Hopper-v5", "NMER", 0, [10.0, 20.0])
     (section,), _ = tables_of(tmp_path)
     assert section.measure == "evaluation"
@@ -112,7 +112,7 @@ def test_returns_of_evaluation_and_training_never_meet(tmp_path):
     assert one(tables["runs"], method="RLlib prioritized")["note"] == "no evaluation return"
 
 
-def test_methods_with_different_ends_are_compared_where_all_are(tmp_path):
+def test_methods_are_compared_over_common_steps(tmp_path):
     ours(tmp_path, "Hopper-v5", "Uniform", 0, [0.0, 10.0, 20.0, 30.0])
     ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, 20.0])
     (section,), tables = tables_of(tmp_path)
@@ -121,21 +121,21 @@ def test_methods_with_different_ends_are_compared_where_all_are(tmp_path):
     assert "Compared up to 2,000 steps" in section.tasks[0].notes[0]
 
 
-def test_one_seed_has_no_interval_and_says_so(tmp_path):
+def test_one_seed_has_no_interval(tmp_path):
     ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, 20.0])
     (section,), tables = tables_of(tmp_path)
     assert np.isnan(tables["curves"]["mean_low"]).all() and np.isnan(one(tables["efficiency"])["auc_low"])
     assert any("no interval" in note for note in section.tasks[0].notes)
-    assert any("NMER alone has runs that count: there is nothing to compare it with" in note for note in section.notes)
+    assert any("Only NMER has counted runs: there is nothing to compare it with" in note for note in section.notes)
 
 
-def test_a_method_that_lacks_an_environment_is_left_out_of_the_whole_and_named(tmp_path):
+def test_a_method_without_some_environment_is_not_aggregated(tmp_path):
     for env in ("Hopper-v5", "Reacher-v5"):
         ours(tmp_path, env, "Uniform", 0, [0.0, 20.0])
     ours(tmp_path, "Hopper-v5", "PER", 0, [0.0, 20.0])
     (section,), tables = tables_of(tmp_path)
     assert section.everywhere()[0] == ["Uniform"] and set(tables["aggregate"]["method"]) == {"Uniform"}
-    assert any("for want of counted runs in some: PER" in note for note in section.notes)
+    assert any("no counted run: PER" in note for note in section.notes)
 
 
 def test_diagnostics_and_time_are_averaged(tmp_path):
@@ -146,19 +146,41 @@ def test_diagnostics_and_time_are_averaged(tmp_path):
     assert tables["time"]["mean"].tolist() == [10, 20]
 
 
-def test_an_unknown_baseline_is_refused(tmp_path):
+def test_an_unknown_baseline_is_rejected(tmp_path):
     ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, 20.0])
     with pytest.raises(UsageError, match="'nmer'; did you mean NMER"):
         tables_of(tmp_path, baseline="nmer")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"Hopper-v5": 3}', '{"Hopper-v5": {"lo": 3}}', '{"Hopper-v5": {"low": NaN}}']
-)
-def test_bad_scores_are_refused_with_an_example(tmp_path, text):
+def test_invalid_scores_are_rejected_with_an_example(tmp_path):
     path = tmp_path / "scores.json"
-    path.write_text(text)
-    with pytest.raises(UsageError, match="scores.json"):
-        read_scores(path)
+    for text in ("", "[]", '{"Hopper-v5": 3}', '{"Hopper-v5": {"lo": 3}}', '{"Hopper-v5": {"low": NaN}}'):
+        path.write_text(text)
+        with pytest.raises(UsageError, match="scores.json"):
+            read_scores(path)
     path.write_text(json.dumps({"Hopper-v5": {"high": 3}}))
     assert read_scores(path) == {"Hopper-v5": {"high": 3}}
+
+
+def test_summaries_state_effect_interval_seeds_and_conclusion(tmp_path):
+    scores = Scores({"Hopper-v5": {"low": 0.0, "high": 20.0}})
+    for seed, (weak, strong) in enumerate([(9.0, 20.0), (10.0, 22.0), (11.0, 24.0)]):
+        ours(tmp_path, "Hopper-v5", "Uniform", seed, [0.0, 10.0, weak])
+        ours(tmp_path, "Hopper-v5", "NMER", seed, [0.0, 20.0, strong])
+        ours(tmp_path, "Hopper-v5", "PER", seed, [0.0, 10.0 + 0.1 * seed, weak])
+        ours(tmp_path, "Hopper-v5", "LCER", seed, [0.0, 5.0, 0.5 * weak])
+    (section,), tables = tables_of(tmp_path, scores=scores)
+    (nmer,), (per,), (lcer,) = (summaries(section, tables)[method] for method in ("NMER", "PER", "LCER"))
+    assert nmer == ("Hopper-v5: NMER has 2.07x the area of Uniform, 95 % CI 1.98 to 2.16, 3 seeds: an improvement.")
+    assert per.endswith("3 seeds: no detectable difference.") and lcer.endswith("3 seeds: a deterioration.")
+
+
+def test_summaries_without_a_scale_or_with_one_seed(tmp_path):
+    ours(tmp_path, "Hopper-v5", "Uniform", 0, [0.0, -50.0, -90.0])
+    ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, -40.0, -80.0])
+    (section,), tables = tables_of(tmp_path)
+    assert summaries(section, tables) == {
+        "NMER": [
+            "Hopper-v5: NMER has a mean return over steps 7.50 above that of Uniform, 1 seed: too few for an interval."
+        ]
+    }

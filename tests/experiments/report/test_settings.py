@@ -20,24 +20,15 @@ def described(tmp_path, name, params):
     return describe(folder)
 
 
-def test_runs_that_are_alike_are_one_method():
+def test_names_contain_the_settings_in_which_runs_differ():
+    """A setting is compared within an environment, between runs that know it, and named in all environments."""
     assert short(of(), of(), of(buffer="Uniform")) == ["NMER", "NMER", "Uniform"]
-
-
-def test_a_setting_in_which_runs_differ_is_in_the_name_in_all_environments():
     assert short(of(), of(k=30), of("Reacher-v5", k=30)) == ["NMER", "NMER, k=30", "NMER, k=30"]
-
-
-def test_settings_that_go_with_the_environment_are_not():
-    other = of("Reacher-v5", settings={"gamma": 0.9, "n_step": 1})
-    assert short(of(), other) == ["NMER", "NMER"]
-
-
-def test_settings_that_only_one_format_knows_tell_nothing():
+    assert short(of(), of("Reacher-v5", settings={"gamma": 0.9, "n_step": 1})) == ["NMER", "NMER"]
     assert short(of(), of(settings={"gamma": 0.99, "tau": 0.1})) == ["NMER", "NMER"]
 
 
-def test_long_names_get_a_letter_and_keep_their_meaning():
+def test_long_names_are_abbreviated_by_a_letter():
     runs = [of(k=30, prob_interpolation=0.5), of(k=31, prob_interpolation=0.25)]
     assert method_names(runs) == [
         ("NMER, settings A", "NMER, k=30, prob_interpolation=0.5"),
@@ -45,7 +36,7 @@ def test_long_names_get_a_letter_and_keep_their_meaning():
     ]
 
 
-def test_ours(tmp_path):
+def test_settings_of_this_package(tmp_path):
     params = {"trainer": "TD3", "env": "Hopper-v5", "buffer": "NMER", "buffer_args": {"k": 5}, "seed": 3}
     params |= {"total_env_steps": 20000, "prioritized": {"alpha": 0.6}, "gamma": 0.9, "local_dir": "x"}
     found = described(tmp_path, "anything", params)
@@ -53,7 +44,7 @@ def test_ours(tmp_path):
     assert found.settings == {"gamma": 0.9} and found.arguments == {"k": 5, "selector": "Prioritized"}
 
 
-def test_ours_through_tune(tmp_path):
+def test_settings_of_this_package_through_tune(tmp_path):
     params = {"env": "Pendulum-v1", "seed": 1, "updates_per_step": 1.0}
     params["replay_buffer_config"] = {"type": "NMER", "k": 5, "capacity": 10}
     found = described(tmp_path, "SAC_Pendulum-v1_d9d40_00000_0_seed=0", params)
@@ -62,7 +53,7 @@ def test_ours_through_tune(tmp_path):
     assert described(tmp_path, "TD3_x", params).buffer == "PER"
 
 
-def test_stock_algorithms_are_called_so(tmp_path):
+def test_stock_algorithms_are_named_rllib(tmp_path):
     replay = {"type": "PrioritizedEpisodeReplayBuffer", "alpha": 0.6}
     found = described(tmp_path, "SAC_a", {"env": "Pendulum-v1", "replay_buffer_config": replay})
     assert (found.algorithm, found.buffer, found.arguments) == ("SAC", "RLlib prioritized", {"alpha": 0.6})
@@ -71,7 +62,7 @@ def test_stock_algorithms_are_called_so(tmp_path):
     assert described(tmp_path, "PPO_a", {"env": "x"}).buffer == "RLlib no replay"
 
 
-def test_without_settings_the_folder_name_tells(tmp_path):
+def test_settings_are_read_from_the_folder_name(tmp_path):
     (tmp_path / "SAC_Hopper-v5_NMER_s4_20260101-120000").mkdir()
     found = describe(tmp_path / "SAC_Hopper-v5_NMER_s4_20260101-120000")
     assert (found.algorithm, found.env, found.buffer, found.seed) == ("SAC", "Hopper-v5", "NMER", 4)

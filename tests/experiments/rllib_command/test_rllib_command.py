@@ -33,14 +33,14 @@ pytestmark = pytest.mark.usefixtures("cluster")
     [
         ("SAC", "Pendulum-v1", "interreplay.rllib.algorithms.sac"),
         ("TD3", "Pendulum-v1", "interreplay.rllib.algorithms.td3"),
-        ("TQC", "Pendulum-v1", "interreplay.rllib.algorithms.tqc"),
-        ("CrossQ", "Pendulum-v1", "interreplay.rllib.algorithms.crossq"),
+        ("TQC", "Pendulum-v1", "interreplay.rllib.algorithms.sac"),
+        ("CrossQ", "Pendulum-v1", "interreplay.rllib.algorithms.sac"),
         ("SAC", "CartPole-v1", "interreplay.rllib.algorithms.sac"),
         ("SAC-stock", "CartPole-v1", "ray.rllib.algorithms.sac.sac"),
         ("SAC-stock", "Pendulum-v1", "ray.rllib.algorithms.sac.sac"),
         ("PPO", "CartPole-v1", "ray.rllib.algorithms.ppo.ppo"),
         ("DQN", "CartPole-v1", "interreplay.rllib.algorithms.dqn"),
-        ("Rainbow", "CartPole-v1", "interreplay.rllib.algorithms.dqn_variants"),
+        ("Rainbow", "CartPole-v1", "interreplay.rllib.algorithms.dqn"),
         ("DQN-stock", "CartPole-v1", "ray.rllib.algorithms.dqn.dqn"),
     ],
 )

@@ -12,7 +12,7 @@ from interreplay.experiments.rllib_command.algorithm_names import config_for
 from interreplay.experiments.rllib_command.experiment_files import read_file
 from interreplay.experiments.rllib_command.experiments import configured
 from interreplay.experiments.rllib_command.resources import Room
-from interreplay.rllib.algorithms.off_policy_config import OffPolicyConfig
+from interreplay.rllib.algorithms.off_policy import OffPolicyConfig
 from interreplay.rllib.algorithms.rllib_settings import TABLE
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -12,7 +12,7 @@ import pytest
 
 from custom_training import main
 from interreplay.errors import UsageError
-from interreplay.experiments.evaluation.evaluation_video import MOST_FRAMES, EvaluationVideo
+from interreplay.experiments.evaluation.video import MAX_EVALUATION_FRAMES, EvaluationVideo
 from interreplay.experiments.training.result_log import RunLog
 from interreplay.experiments.training.trackers import trackers
 from tests.rllib.small_runs import config
@@ -59,11 +59,11 @@ def test_films_of_evaluations_are_in_tensorboard(tmp_path, capsys):
 
 def test_a_film_is_of_the_first_episode_and_not_too_long():
     film = EvaluationVideo(config("InvertedPendulum-v5"))
-    for i in range(MOST_FRAMES + 50):
+    for i in range(MAX_EVALUATION_FRAMES + 50):
         film._add(np.full((480, 480, 3), i % 256, dtype=np.uint8), "first")
     film._add(np.zeros((480, 480, 3), dtype=np.uint8), "second")
     frames = film.take()
-    assert len(frames) == (MOST_FRAMES + 50) / 2 and frames[0].shape == (240, 240, 3)
+    assert len(frames) == (MAX_EVALUATION_FRAMES + 50) / 2 and frames[0].shape == (240, 240, 3)
     assert [frame[0, 0, 0] for frame in frames[:3]] == [0, 2, 4]
     assert film.take() == []
     film._add(np.zeros((100, 50, 3), dtype=np.uint8), "third")
@@ -179,5 +179,5 @@ def test_what_cannot_be_drawn_ends_before_the_run_begins(tmp_path, monkeypatch, 
     monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", lambda self: None)
     assert main([*LINE, "--video_to_tensorboard", "--local_dir", str(tmp_path)]) == 2
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "InvertedPendulum-v5 gives no pictures" in error
+    assert error.count("\n") == 1 and "InvertedPendulum-v5 cannot be filmed" in error
     assert not list(tmp_path.iterdir()) and "pygame" not in sys.argv

@@ -1,1 +1,1 @@
-"""Runs on disk as they are read for a report: where they lie, what they were, and their results."""
+"""Read runs on disk: their folders, settings and results."""

@@ -1,4 +1,4 @@
-"""What the file of a study, written by cluster_run.py, says about its runs."""
+"""Read the runs planned in ``study.yaml``, which cluster_run.py writes."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ TEXTS = ("name", "trainer", "env", "label")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Loads YAML without merge keys: a study has none, and nested ones grow exponentially."""
+    """YAML loader without merge keys: studies have none, and nested ones grow exponentially."""
 
     def flatten_mapping(self, node: Any) -> None:
-        """Leave a mapping as it is written."""
+        """Keep merge keys as they are."""
 
 
 def planned(folder: Path) -> dict[str, Description]:
-    """Return the runs of a study by the names of their folders, those that have not begun included.
+    """Return the runs of a study by folder name, including runs without a folder.
 
     Args:
-        folder: Of the study; of any other folder, or a damaged study, there are none.
+        folder: Folder of the study; any other folder, and a damaged study, has no runs.
     """
     return _read(folder)[0]
 
 
 def damage(folder: Path) -> str:
-    """Return why the file of a study cannot be read, "" where it can, or where there is none."""
+    """Return why the file of a study cannot be read, or ""."""
     return _read(folder)[1]
 
 
 def forget() -> None:
-    """Read the files again when they are asked for next."""
+    """Clear the cache of study files."""
     _read.cache_clear()
 
 
@@ -57,10 +57,13 @@ def _read(folder: Path) -> tuple[dict[str, Description], str]:
 def _planned_run(run: Any) -> tuple[str, Description]:
     if not isinstance(run, dict):
         raise TypeError(f"a run is a {type(run).__name__}; expected a mapping")
-    name, trainer, env, label = (run[key] for key in TEXTS)
-    for text in (name, trainer, env, label):
-        if not isinstance(text, str | int | float):  # the text of nested aliases may be endless
-            raise ValueError(f"a run has a {type(text).__name__} among {', '.join(TEXTS)}; expected text")
-    if Path(str(name)).name != str(name) or "\0" in str(name):
-        raise ValueError(f"a run is called {name!r}; expected the name of a folder")
-    return str(name), Description(str(trainer), str(env), str(label), int(run["seed"]))
+    texts = []
+    for key in TEXTS:
+        value = run[key]
+        if not isinstance(value, str | int | float):  # the text of nested aliases can be endless
+            raise ValueError(f"a run has a {type(value).__name__} among {', '.join(TEXTS)}; expected text")
+        texts.append(str(value))
+    name, trainer, env, label = texts
+    if Path(name).name != name or "\0" in name:
+        raise ValueError(f"a run has the name {name!r}; expected the name of a folder")
+    return name, Description(trainer, env, label, int(run["seed"]))

@@ -1,4 +1,4 @@
-"""The results of one run as a table of numbers."""
+"""Read the results of a run as a table of numbers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["FILES", "REPLAY", "Results", "read_results"]
 
 REPLAY = "replay_buffer/"
 LEARNED = "learners/default_policy/"
-OF_UNROLLS = ("rho_mean", "rho_clipped_share", "kl_to_behavior", "kept_share", "effective_sample_size")
-"""What updates from unrolls say of how far these are from the policy; read as diagnostics of replay."""
+UNROLL_METRICS = ("rho_mean", "rho_clipped_share", "kl_to_behavior", "kept_share", "effective_sample_size")
+"""Metrics of updates from unrolls that are read as diagnostics of replay."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a run reported.
+    """Results of a run.
 
     Attributes:
-        table: A row per result, env_steps rising: the columns of `NAMES`, and the diagnostics as ``replay_buffer/...``.
-        done: Whether Tune called the run done.
-        note: What was wrong with the file, empty where nothing was.
+        table: A row per result with rising env_steps: the columns of `NAMES`, and diagnostics as ``replay_buffer/...``.
+        done: Whether Tune marked the run as done.
+        note: Problems of the file, or "".
     """
 
     table: pd.DataFrame
@@ -33,20 +33,22 @@ class Results:
 
 
 def read_results(folder: Path) -> Results:
-    """Return the results in a run's folder.
+    """Return the results in the folder of a run.
 
     Raises:
         OSError: A file cannot be read.
-        ValueError: A file holds something else than results.
+        ValueError: A file has another format.
     """
     found = read_rows(folder)
     done = bool(found.rows) and found.rows[-1].get("done") in (True, "True", 1, "1")
     rows = kept_rows(found.rows)
-    replay = sorted({name for row in rows for name in row if str(name).startswith(REPLAY)})
     columns = {name: [named(row, name) for row in rows] for name in NAMES}
     columns["seconds"] = elapsed_seconds(rows)
-    columns |= {name: [number(row.get(name)) for row in rows] for name in replay}
-    for name in OF_UNROLLS:
-        found_of = [number(row.get(LEARNED + name)) for row in rows]
-        columns |= {REPLAY + name: found_of} if any(LEARNED + name in row for row in rows) else {}
+    reported = {str(name) for row in rows for name in row}
+    for name in sorted(reported):
+        if name.startswith(REPLAY):
+            columns[name] = [number(row.get(name)) for row in rows]
+    for name in UNROLL_METRICS:
+        if LEARNED + name in reported:
+            columns[REPLAY + name] = [number(row.get(LEARNED + name)) for row in rows]
     return Results(pd.DataFrame(columns, dtype=float), done, found.note)

@@ -1,4 +1,4 @@
-"""RLlib's algorithm, where ours differ from it outside of the training loop."""
+"""The base of our algorithms: differences from RLlib's algorithm outside of the training loop."""
 
 from __future__ import annotations
 
@@ -7,35 +7,42 @@ from collections.abc import Callable
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.utils.annotations import override
+from ray.rllib.core.learner.learner_group import LearnerGroup
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import EVALUATION_RESULTS
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
-from interreplay.rllib.env_runner.remote import naming_losses
+from interreplay.rllib.env_runner.remote import runner_errors
 from interreplay.rllib.env_runner.stepping import has_time_limit
-from interreplay.rllib.host import WithoutResultFolder
+from interreplay.rllib.host import WithoutResultFolder, override
 
 
-class Shell(CheckpointedAlgorithm, WithoutResultFolder):
-    """RLlib's algorithm; its evaluations can be interrupted, and its results hold only those that ran.
+class BaseAlgorithm(CheckpointedAlgorithm, WithoutResultFolder):
+    """RLlib's algorithm with evaluations that can be interrupted and results of the current iteration only.
 
     Attributes:
         stop_requested: Whether `train()` and evaluations are to return soon.
     """
 
     stop_requested: bool
-    _time_total: float  # Ray's, the source of `time_total_s`
+    env_runner_group: EnvRunnerGroup
+    learner_group: LearnerGroup
+    metrics: MetricsLogger
+    env_runner: Any
+    eval_env_runner: Any
+    _time_total: float  # Ray's attribute, the source of `time_total_s`
     _iteration_began: float | None = None
 
     @property
     def elapsed_seconds(self) -> float:
-        """Seconds spent in `train()` over the whole run, resumes included; the current iteration counts, too."""
+        """Seconds spent in `train()` over the whole run, including earlier runs and the current iteration."""
         if self._iteration_began is None:
             return self._time_total
         return self._time_total + time.monotonic() - self._iteration_began
 
     def __repr__(self) -> str:
-        """Return RLlib's description; the class where a configuration was rejected, so that Ray shows why."""
+        """Return RLlib's description; only the class if a configuration was rejected, so that Ray shows why."""
         return type(self).__name__ if self.config is None else super().__repr__()
 
     @override(Algorithm)
@@ -52,42 +59,42 @@ class Shell(CheckpointedAlgorithm, WithoutResultFolder):
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
-        """Make none: RLlib would look for one of its own classes, and ours is made once the spaces are known."""
+        """Create none: RLlib accepts only its own classes, and ours is created once the spaces are known."""
 
     def request_stop(self) -> None:
-        """Let the running `train()` return after the batches in hand; safe in signal handlers and threads.
+        """Let the running `train()` return after the current batches; safe in signal handlers and threads.
 
-        An evaluation in this process ends between two steps; its result is dropped.
+        An evaluation in this process ends between two steps, and its result is dropped.
         """
         self.stop_requested = True
         self.interrupt_evaluation()
 
     def interrupt_evaluation(self, only_endless: bool = False) -> None:
-        """Let an evaluation that runs in this process end between two steps; its result is dropped.
+        """Let an evaluation in this process end between two steps; its result is dropped.
 
         Args:
-            only_endless: Leave it alone where the environment has a time limit, by which it ends soon.
+            only_endless: Do nothing if the environment has a time limit, which ends the evaluation soon.
         """
         runner = self._evaluating_runner()
         if runner is not None and not (only_endless and has_time_limit(runner.env)):
             runner.interrupt()
 
     def _evaluating_runner(self) -> Any:
-        """Return the runner that evaluates in this process, None where others do."""
-        runner = self.env_runner if self.eval_env_runner_group is None else self.eval_env_runner
+        """Return the runner that evaluates in this process, None if other processes do."""
+        runner: Any = self.env_runner if self.eval_env_runner_group is None else self.eval_env_runner
         return runner if runner is not None and runner.env is not None else None
 
     @override(Algorithm)
     def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
         if self.stop_requested:
             return {}
-        with naming_losses():
+        with runner_errors():
             results = super()._run_one_evaluation(parallel_train_future)
         runner = self._evaluating_runner()
         return {} if runner is not None and runner.interrupted else results
 
     def restore_lost_runners(self) -> bool:
-        """Take restarted remote runners into service, as RLlib does between iterations; return whether any is."""
+        """Take restarted remote runners into service, as RLlib does between iterations; return whether any exist."""
         group = self.env_runner_group
         restored = self.restore_env_runners(group)
         if restored:
@@ -102,16 +109,16 @@ class Shell(CheckpointedAlgorithm, WithoutResultFolder):
     ) -> dict[str, Any]:
         results = super()._compile_iteration_results(train_results=train_results, eval_results=eval_results)
         if not eval_results:
-            # RLlib repeats the last evaluation, or NaN, in every iteration without one.
+            # RLlib repeats the last evaluation, or NaN, in every iteration without an evaluation.
             results.pop(EVALUATION_RESULTS, None)
         return results
 
 
-def _of_old_stack(name: str, instead: str) -> Callable[..., Any]:
-    """Return a method that raises NotImplementedError with what to use instead."""
+def _unsupported(name: str, instead: str) -> Callable[..., Any]:
+    """Return a method that raises NotImplementedError and names the alternative."""
 
-    def method(self: Shell, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"{name} is of RLlib's old stack; use {instead}")
+    def method(self: BaseAlgorithm, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{name} belongs to RLlib's old API stack; use {instead}")
 
     method.__name__ = name
     method.__doc__ = f"Raise NotImplementedError: use {instead}."
@@ -127,6 +134,6 @@ OLD_STACK = {
     "add_policy": "one algorithm per policy; there is one agent",
     "remove_policy": "one algorithm per policy; there is one agent",
 }
-"""Methods of algorithms that RLlib's new stack does not serve, and what to use instead."""
+"""Methods of algorithms that RLlib's new stack does not support, and their alternatives."""
 for _name, _instead in OLD_STACK.items():
-    setattr(Shell, _name, _of_old_stack(_name, _instead))
+    setattr(BaseAlgorithm, _name, _unsupported(_name, _instead))

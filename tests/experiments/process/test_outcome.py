@@ -1,8 +1,7 @@
-"""How commands end: codes, one line, and output that nobody takes."""
+"""Exit codes of commands, one-line errors, and output whose reader is gone."""
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 
 from interreplay.errors import CheckpointError, EnvironmentFailure, RunFailure, RunnerLost, UsageError
 from interreplay.experiments.process import outcome
-from interreplay.experiments.process.outcome import LastingStream, lasting_output
+from interreplay.experiments.process.outcome import lasting_output
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
         (RunFailure("a b"), 1),
     ],
 )
-def test_errors_are_one_line_and_a_code(error, code, capsys):
+def test_an_error_is_one_line_and_an_exit_code(error, code, capsys):
     def act():
         raise error
 
@@ -36,7 +35,7 @@ def test_errors_are_one_line_and_a_code(error, code, capsys):
     assert out == "" and err == f"prog: error: {' '.join(str(error).split())}\n"
 
 
-def test_what_was_done_gives_the_code_and_ctrl_c_is_130(capsys):
+def test_exit_codes_of_a_command_and_of_ctrl_c(capsys):
     assert outcome.run("prog", lambda: 7) == 7
 
     def act():
@@ -46,45 +45,36 @@ def test_what_was_done_gives_the_code_and_ctrl_c_is_130(capsys):
     assert capsys.readouterr().err == "prog: stopped\n"
 
 
-def test_a_bug_keeps_its_traceback_and_the_streams_come_back():
+def test_a_bug_keeps_its_traceback_and_the_streams_are_restored():
     before = sys.stdout, sys.stderr
     with pytest.raises(ZeroDivisionError):
         outcome.run("prog", lambda: 1 // 0)
     assert (sys.stdout, sys.stderr) == before
 
 
-class Full(io.StringIO):
-    def write(self, text):
-        raise OSError(28, "No space left on device")
-
-
-def test_a_stream_that_fails_is_left_alone_from_then_on():
-    stream = LastingStream(Full())
-    assert stream.write("lost") == 4
-    stream.flush()
-    assert stream.write("too") == 3 and not stream.isatty()
-    assert LastingStream(None).write("nobody") == 6
-    assert LastingStream(None).encoding and stream.encoding  # whatever is asked of a stream
-
-
-def test_characters_that_an_encoding_does_not_have_are_replaced():
-    raw = io.BytesIO()
-    stream = LastingStream(io.TextIOWrapper(raw, encoding="latin-1"))
-    stream.write("Müller, λ\n")
-    stream.flush()
-    assert raw.getvalue() == "Müller, ?\n".encode("latin-1")
-
-
-def test_a_closed_pipe_ends_nothing(monkeypatch, capfd):
+def test_a_closed_or_full_output_ends_nothing(monkeypatch, capfd, tmp_path):
     read, write = os.pipe()
-    with os.fdopen(write, "w") as pipe:
-        monkeypatch.setattr(sys, "stdout", pipe)
-        os.close(read)
+    os.close(read)
+    full = os.open("/dev/full", os.O_WRONLY)
+    for stream in (os.fdopen(write, "w"), os.fdopen(full, "w"), None):
+        monkeypatch.setattr(sys, "stdout", stream)
         with lasting_output():
             for _ in range(3):
                 print("a line", flush=True)
-        pipe.write("what Python writes at its end")
+            assert sys.stdout.encoding and not sys.stdout.isatty()
+        if stream is not None:
+            stream.write("what Python writes when it exits")
+            stream.close()
     assert capfd.readouterr().err == ""
+
+
+def test_characters_outside_of_the_encoding_are_replaced(monkeypatch, tmp_path):
+    path = tmp_path / "log"
+    with path.open("w", encoding="latin-1") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with lasting_output():
+            print("Müller, λ")
+    assert path.read_bytes() == "Müller, ?\n".encode("latin-1")
 
 
 @pytest.mark.slow
@@ -92,7 +82,7 @@ def test_a_closed_pipe_ends_nothing(monkeypatch, capfd):
     "words", ["custom_training.py --list-buffers", "-m interreplay.experiments.commands.main --help"]
 )
 @pytest.mark.parametrize("pipe", ["| head -1", "| true", ">&-"])
-def test_nobody_reads_a_list(words, pipe):
+def test_a_closed_output_is_not_an_error(words, pipe):
     command = f"set -o pipefail; {sys.executable} {words} {pipe}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")

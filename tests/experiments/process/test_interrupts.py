@@ -1,3 +1,5 @@
+"""Signals stop or save a run."""
+
 from __future__ import annotations
 
 import os
@@ -9,7 +11,7 @@ from interreplay.experiments.process.signals import Interrupts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks_to_stop(number, capfd):
+def test_the_first_signal_requests_a_stop(number, capfd):
     before, calls = signal.getsignal(number), []
     with Interrupts(lambda: calls.append(1)) as interrupts:
         os.kill(os.getpid(), number)

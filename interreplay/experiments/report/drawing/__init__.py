@@ -1,1 +1,0 @@
-"""Charts as data, and who draws them: Matplotlib for files, Plotly for the page."""

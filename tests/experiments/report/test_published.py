@@ -1,0 +1,53 @@
+"""Comparison with published learning curves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_folders import ours
+
+from interreplay.experiments.report.__main__ import main
+from interreplay.experiments.report.published import published_curves, published_task
+
+
+def test_ids_are_matched_with_published_tasks():
+    for env, task in [
+        ("HalfCheetah-v5", "HalfCheetah-v4"),
+        ("HalfCheetah-v4", "HalfCheetah-v4"),
+        ("dm_control/cheetah-run-v0", "cheetah-run"),
+        ("dm_control/finger-turn_easy-v0", "finger-turn-easy"),
+        ("dm_control/ball_in_cup-catch-v0", "ball-in-cup-catch"),
+    ]:
+        assert published_task(env) == task
+        assert len(published_curves(env)), task
+    assert not len(published_curves("Pendulum-v1"))
+
+
+def test_published_points_are_those_of_the_sources():
+    curves = published_curves("dm_control/cheetah-run-v0")
+    (row,) = curves[(curves["method"] == "SimBa") & (curves["env_steps"] == 100_000)].to_dict("records")
+    assert (row["mean"], row["sd"], row["seeds"]) == (pytest.approx(559, abs=0.5), pytest.approx(45, abs=0.5), 10)
+    assert (curves["env_steps"] > 1).all(), "initial policies are not published results"
+    assert not curves.duplicated(["method", "env_steps"]).any()
+
+
+@pytest.mark.slow
+def test_the_report_compares_with_published_results(tmp_path):
+    for seed in range(2):
+        ours(tmp_path / "runs", "HalfCheetah-v5", "NMER", seed, [100.0 * i + seed for i in range(26)])
+        ours(tmp_path / "runs", "Pendulum-v1", "NMER", seed, [0.0, 1.0])
+    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out"), "--published"]) == 0
+    table = pd.read_csv(tmp_path / "out" / "published.csv").set_index(["method", "env_steps"])
+    assert set(table["env"]) == {"HalfCheetah-v5"}
+    assert table.loc[("NMER", 10_000), "mean"] == 900.5 and table.loc[("NMER", 25_000), "mean"] == 2400.5
+    assert np.isnan(table.loc[("NMER", 50_000), "mean"]), "nothing is extrapolated"
+    assert (
+        table.loc[("CrossQ", 25_000), "mean"] == pytest.approx(4073, abs=1)
+        and table.loc[("CrossQ", 25_000), "interpolated"]
+    )
+    assert np.isnan(table.loc[("DroQ", 10_000), "mean"]), "before the first published point"
+    page = (tmp_path / "out" / "index.html").read_text()
+    for part in ("No published curve of Pendulum-v1.", "repeat each action twice", "Apache License", "4,073*", "v4"):
+        assert part in page, part
+    assert "CrossQ, published" in (tmp_path / "out" / "sac-published.svg").read_text()
