@@ -80,7 +80,7 @@ def feature_columns(columns: Columns) -> tuple[str, ...]:
     return (*names, "actions")
 
 
-def choice_columns(columns: Columns) -> tuple[str, ...]:
+def discrete_columns(columns: Columns) -> tuple[str, ...]:
     """Return the columns of observation and actions that hold choices: whole numbers, but for arrays of bytes."""
     names = (*observation_columns(columns), "actions")
     return tuple(name for name in names if name in columns and _is_choice(*columns[name]))

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from interreplay.part import Part
-from interreplay.storage.columns import Columns, choice_columns, is_observation
+from interreplay.storage.columns import Columns, discrete_columns, is_observation
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
@@ -97,7 +97,7 @@ def refuse_without_numbers(columns: Columns, done: str, also: Collection[str] = 
     Raises:
         ValueError: For arrays of bytes, such as images, and where there are choices alone.
     """
-    choices = choice_columns(columns)
+    choices = discrete_columns(columns)
     rest = {name: spec for name, spec in columns.items() if name not in choices}
     refuse_integers(rest, done, also)
     if not any(is_observation(name) or name in also for name in rest):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interreplay.argument_checks import check_number
 from interreplay.part import standard_normal
-from interreplay.storage.columns import Columns, choice_columns, is_observation
+from interreplay.storage.columns import Columns, discrete_columns, is_observation
 from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_without_numbers
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
@@ -113,7 +113,7 @@ class StateAugmentation(Synthesizer):
 
     def check(self, columns: Columns) -> None:
         refuse_without_numbers(columns, "augmented", also=())
-        choices = [name for name in choice_columns(columns) if is_observation(name)]
+        choices = [name for name in discrete_columns(columns) if is_observation(name)]
         if choices and self.views > 1:
             raise ValueError(f"views is {self.views}; expected 1 where {choices[0]} is of {columns[choices[0]][1]}")
 

@@ -150,8 +150,8 @@ def test_between_refreshes_new_rows_join_the_nearest_center():
     assert clustering.refreshed == 400
 
 
-def test_rows_take_turns_to_look_again_when_they_are_many(monkeypatch):
-    monkeypatch.setattr("interreplay.neighborhood.clusters.clustering.LOOKED", 100)
+def test_many_rows_are_reassigned_in_turn(monkeypatch):
+    monkeypatch.setattr("interreplay.neighborhood.clusters.clustering.REASSIGNED", 100)
     *_, (storage, clustering) = fed(ClusterCenter(20, 50), 1000, [10] * 400)
     check_lists(storage, clustering)
     check_moments(storage, clustering)
@@ -483,43 +483,6 @@ def test_a_state_continues_with_the_views_it_had():
         buffer.use_view(NStep(3, 0.9))
         buffer.add(rows)
     same_sample(one.sample(32), other.sample(32))
-
-
-@pytest.mark.parametrize("n_step", [1, 3])
-@pytest.mark.parametrize("variant", ["center", "member"])
-def test_states_of_earlier_versions_are_read(variant, n_step):
-    """They have copies of the oldest rows instead of what is gone, and moments of one view."""
-
-    def new():
-        return LCER(capacity=100, variant=variant, n_clusters=5, refresh_every=20, n_step=n_step, seed=0)
-
-    one, episodes = new(), Episodes(envs=2)
-    one.add(episodes.transitions(100))
-    oldest = OneStep().vectors(one.storage, np.arange(40))
-    for _ in range(3):
-        one.add(episodes.transitions(3))
-    state = copy.deepcopy(one.state_dict())
-    part = state["neighborhood"]
-    clustering, part["size"] = part["clustering"], part["size"] | {"n_step": n_step}
-    z = one.neighborhood.clustering.z
-    assert clustering["refreshed"] == 100 and np.array_equal(clustering.pop("gone"), oldest[:9, z])
-    moments = clustering.pop("moments")
-    clustering["oldest"] = {"first": 0, "vectors": oldest if variant == "center" else oldest[:, z]}
-    if variant == "center":
-        sums = moments[0]["sums"]
-        sums["shift"] = sums.pop("origin")
-        clustering["sums"] = sums
-        clustering |= {"settled": moments[0]["mature"]} if n_step > 1 else {}
-    other = new()
-    other.load_state_dict(state)
-    for _ in range(30):
-        rows = episodes.transitions(3)
-        for buffer in (one, other):
-            buffer.add(rows)
-    check_lists(other.storage, other.neighborhood.clustering)
-    if variant == "center":
-        check_moments(other.storage, other.neighborhood.clustering, other.view)
-    assert torch.equal(one.sample(32).slots, other.sample(32).slots)
 
 
 def test_rows_that_were_overwritten_unannounced_are_noticed():

@@ -327,22 +327,6 @@ def test_one_cell_becomes_many_and_many_become_one(monkeypatch):
     assert world.knn.graph.cells.whole and world.recall() >= 0.97
 
 
-def test_a_state_from_before_rows_waited_outside_the_cells():
-    """There, rows not searched for were in the cells already, and no sum of their moves was kept."""
-    world = World(8000)
-    world.add(normal(4000), 4000)
-    world.add(normal(3, seed=1), 3)
-    world.knn.graph._take_in(world.storage)
-    state = copy_arrays(world.knn.state_dict())
-    del state["graph"]["moved"]
-    other = World(8000)
-    other.storage.load_state_dict(world.storage.state_dict())
-    other.knn.load_state_dict(state)
-    assert other.knn.graph.pending == [4000, 4001, 4002]
-    other.add(normal(40, seed=2), 7)
-    assert other.recall() >= 0.99 and len(other.knn.graph.cells.stored) + len(other.knn.graph.pending) >= 4043
-
-
 def test_the_state_shares_memory_and_holds_plain_values():
     world = World(100)
     world.add(normal(50))

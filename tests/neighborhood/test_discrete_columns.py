@@ -9,7 +9,7 @@ import torch
 import replay_buffers
 from interreplay import Transitions
 from interreplay.neighborhood import KNN, ClusterCenter, RandomNeighbor
-from interreplay.neighborhood.choices import Choices
+from interreplay.neighborhood.discrete_columns import DiscreteColumns
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.storage.ring import Storage
 from interreplay.storage.state_copies import copy_arrays
@@ -82,7 +82,7 @@ def test_neighbors_are_those_of_brute_force_within_the_choice(actions, far):
         assert len(got) == len(wanted)
         right, total = right + len(got & wanted), total + len(wanted)
     assert total > 400 and right / total > 0.99
-    exact = nearest(storage, slots, 4, Choices(storage).reader(storage))
+    exact = nearest(storage, slots, 4, DiscreteColumns(storage).reader(storage))
     wanted = [by_brute_force(storage, slot, 4) for slot in slots.tolist()]
     assert [{one for one in near if one >= 0} for near in exact.tolist()] == wanted
 
