@@ -275,9 +275,9 @@ def test_changes_of_numbers_leave_choices_as_they_are(name, actions):
     [
         (
             lambda: replay_buffers.S4RL(capacity=50),
-            "obs.flags of torch.int8 .*cannot be augmented, and there is nothing",
+            "obs.flags of torch.int8 .*cannot be augmented; expected floats",
         ),
-        (lambda: replay_buffers.Noise(capacity=50), "actions of torch.int64 cannot be perturbed, and there is nothing"),
+        (lambda: replay_buffers.Noise(capacity=50), "actions of torch.int64 cannot be perturbed; expected floats"),
     ],
 )
 def test_choices_alone_are_refused(buffer, message):
@@ -288,5 +288,5 @@ def test_choices_alone_are_refused(buffer, message):
 
 
 def test_views_of_states_with_choices_are_refused():
-    with pytest.raises(ValueError, match="views is 2; expected 1 where obs.mode is of torch.int64"):
+    with pytest.raises(ValueError, match="views is 2; expected 1, because obs.mode is torch.int64"):
         replay_buffers.S4RL(capacity=50, views=2).add(rows(40))

@@ -9,9 +9,9 @@ from builders import by_turns
 from naive_gp import predict, random_hyper
 
 from interreplay.synthesis.gaussian_process import Form, Hyperparameters, Preparation
+from interreplay.synthesis.gaussian_process.neighborhoods import principal_axes, scale_of
 from interreplay.synthesis.gaussian_process.posterior import factorize, posterior
-from interreplay.synthesis.gaussian_process.scaling import principal_axes, scale_of
-from interreplay.synthesis.gaussian_process.weights import likelihood_weights
+from interreplay.synthesis.gaussian_process.synthesizer import likelihood_weights
 
 N, M, D, T, Q = 3, 6, 5, 4, 2
 KERNELS = [("rbf", 2.5), ("matern", 0.5), ("matern", 1.5), ("matern", 2.5), ("rq", 2.5)]

@@ -20,8 +20,8 @@ def buffer_with(queue=4, rings=1_000, rows=ROWS, **arguments):
     return buffer
 
 
-class Told:
-    """λ that were drawn elsewhere."""
+class GivenShares:
+    """A coefficient that returns given λ."""
 
     def __init__(self, shares):
         self.values = shares.numpy()
@@ -41,7 +41,7 @@ def test_every_row_is_what_a_plain_process_predicts_for_its_partner_and_share():
         assert (near == first[:, None]).any(1).all()
         rows = torch.arange(len(near))
         near[rows, at], near[:, 0] = near[:, 0].clone(), first
-        plain = GaussianProcess(preparation=buffer.synthesizer.preparation, coefficient=Told(sample.mix))
+        plain = GaussianProcess(preparation=buffer.synthesizer.preparation, coefficient=GivenShares(sample.mix))
         plain.form = buffer.synthesizer.form
         plain.schedule.current, plain.schedule.batches = buffer.synthesizer.schedule.current, 1
         anchors, neighbors = buffer.storage[sample.slots], buffer.storage[near.view(-1)]
@@ -109,7 +109,7 @@ def test_memory_is_what_is_stated():
     buffer.sample(32)
     queue = buffer.synthesizer
     arrays = [getattr(queue, name) for name in ("owner", "key", "left", "partner", "share", "outcome", "variance")]
-    assert sum(array.nbytes for array in arrays) == queue.bytes_of(3, 1_000, 4) <= queue.nbytes(ROWS, 5)
+    assert sum(array.nbytes for array in arrays) == queue.nbytes(ROWS, 4)
 
 
 def test_fingerprints_know_sets_whatever_their_order():

@@ -9,7 +9,7 @@ from builders import Episodes, identical, make
 from scipy.stats import kstest
 
 from interreplay import Transitions
-from interreplay.synthesis.moments import parts
+from interreplay.transitions import observation_parts
 from replay_buffers import Noise, Uniform
 
 KINDS = {
@@ -20,9 +20,15 @@ KINDS = {
 }
 
 
+def numbers_of(rows: Transitions) -> torch.Tensor:
+    """Return [s; a; r; s'] of each row, float64 ``(n, D)``."""
+    parts = [*observation_parts(rows.obs).values(), rows.actions, rows.rewards]
+    parts += observation_parts(rows.next_obs).values()
+    return torch.cat([part.reshape(len(rows), -1) for part in parts], dim=1).double()
+
+
 def stored_numbers(buffer: Noise) -> torch.Tensor:
-    rows = buffer.storage[torch.arange(len(buffer))]
-    return torch.cat(list(parts(rows).values()), dim=1).double()
+    return numbers_of(buffer.storage[torch.arange(len(buffer))])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,14 +39,14 @@ def test_the_spread_is_that_of_the_rows_stored_now(kind, capacity, chunk):
         given = episodes.transitions(chunk)
         buffer.add(given.replace(rewards=given.rewards * (turn + 1) + 1e4))
         numbers = stored_numbers(buffer)
-        assert torch.allclose(buffer.synthesizer.moments.std(), numbers.std(0, correction=0), rtol=1e-6, atol=1e-9)
+        assert torch.allclose(buffer.synthesizer.std(), numbers.std(0, correction=0), rtol=1e-6, atol=1e-9)
 
 
 def test_rounding_does_not_build_up():
     buffer, episodes = Noise(capacity=70), Episodes()
     for _ in range(1100):
         buffer.add(episodes.transitions(3))
-    found = buffer.synthesizer.moments.std()
+    found = buffer.synthesizer.std()
     assert torch.allclose(found, stored_numbers(buffer).std(0, correction=0), rtol=1e-9)
 
 
@@ -49,7 +55,7 @@ def drawn_noise(rows: int = 4000, **arguments) -> tuple[torch.Tensor, torch.Tens
     buffer.add(make(500))
     sample = buffer.sample(rows)
     anchors = buffer.storage[sample.slots]
-    flat = [torch.cat(list(parts(t).values()), dim=1).double() for t in (sample.transitions, anchors)]
+    flat = [numbers_of(rows) for rows in (sample.transitions, anchors)]
     assert torch.equal(sample.transitions.terminated, anchors.terminated)
     assert torch.equal(sample.transitions.discounts, anchors.discounts)
     assert sample.mix is None and (sample.neighbor_slots == -1).all()
@@ -58,7 +64,7 @@ def drawn_noise(rows: int = 4000, **arguments) -> tuple[torch.Tensor, torch.Tens
 
 def test_noise_is_normal_with_the_spread_of_each_number():
     rows, anchors, buffer = drawn_noise(sigma=0.3)
-    noise = (rows - anchors) / (0.3 * buffer.synthesizer.moments.std())
+    noise = (rows - anchors) / (0.3 * buffer.synthesizer.std())
     for column in noise.T:
         assert kstest(column.numpy(), "norm").pvalue > 1e-4
     correlation = np.corrcoef(noise.T.numpy()) - np.eye(noise.shape[1])
@@ -121,23 +127,3 @@ def test_memory_is_not_more_than_is_said():
     taken = sum(array.nbytes for array in buffer.synthesizer.state_dict().values())
     assert taken <= buffer.synthesizer.nbytes(1000, features=5) <= 1.5 * taken
     assert Noise(capacity=1000, multiplicative=True).synthesizer.nbytes(1000, features=5) == 0
-
-
-def test_states_of_earlier_versions_are_read():
-    """They have sums of blocks of 64 rows, and of all of them, relative to the first row."""
-    one, other, rows = Noise(capacity=100, seed=0), Noise(capacity=100, seed=0), make(150, ends=0.0)
-    for buffer in (one, other):
-        buffer.add(rows)
-    numbers, origin = stored_numbers(one), stored_numbers(one)[0]
-    total = torch.stack([(numbers - origin).sum(0), (numbers - origin).square().sum(0)])
-    state = one.state_dict()
-    state["synthesizer"] = {"blocks": torch.zeros(2, *total.shape), "total": total, "origin": origin}
-    other.load_state_dict(state | {"synthesizer": state["synthesizer"] | {"count": 100, "additions": 2}})
-    for buffer in (one, other):
-        buffer.add(make(30, seed=1))
-    assert torch.allclose(one.synthesizer.moments.std(), other.synthesizer.moments.std(), rtol=1e-12)
-    empty = {"blocks": torch.empty(0), "total": torch.empty(0), "origin": torch.empty(0), "count": 0, "additions": 0}
-    fresh = Noise(capacity=100)
-    fresh.synthesizer.load_state_dict(empty)
-    fresh.add(rows)
-    assert torch.isfinite(fresh.sample(8).transitions.obs).all()

@@ -188,7 +188,7 @@ def test_whatever_selects_may_select():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match=r"hindsight needs Dict observations with achieved_goal and .*; got obs$"):
+    with pytest.raises(ValueError, match=r"hindsight requires Dict observations with achieved_goal and .*; got obs$"):
         HER(compute_reward=reward).add(make(5))
     with pytest.raises(ValueError, match="achieved_goal is .* desired_goal .*; expected the same"):
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL | {"desired_goal": (3,)}))
@@ -200,7 +200,7 @@ def test_mistakes_are_named():
         buffer.sample(4)
     buffer = HER()
     buffer.add(make(5, obs_shape=GOAL))
-    with pytest.raises(ValueError, match=r"there is no compute_reward; pass .*env.unwrapped.compute_reward"):
+    with pytest.raises(ValueError, match=r"compute_reward is None; expected .*env.unwrapped.compute_reward"):
         buffer.sample(4)
     with pytest.raises(ValueError, match="k is -1"):
         HER(k=-1)
