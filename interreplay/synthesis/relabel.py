@@ -69,7 +69,7 @@ class Relabel(Synthesizer):
         achieved, desired = f"obs.{ACHIEVED}", f"obs.{DESIRED}"
         if achieved not in columns or desired not in columns:
             given = ", ".join(filter(is_observation, columns))
-            raise ValueError(f"hindsight requires Dict observations with {ACHIEVED} and {DESIRED}; got {given}")
+            raise ValueError(f"hindsight needs Dict observations with {ACHIEVED} and {DESIRED}; got {given}")
         reject_integers({name: columns[name] for name in (achieved, desired)}, "relabeled")
         if columns[achieved] != columns[desired]:
             raise ValueError(f"{ACHIEVED} is {columns[achieved]}, {DESIRED} {columns[desired]}; expected the same")

@@ -261,7 +261,7 @@ def test_integers_that_do_not_fit_are_refused():
     storage.add(rows)
     storage.add(rows.replace(obs=rows.obs.long(), next_obs=rows.next_obs.long()))
     identical(storage[torch.arange(5)], storage[torch.arange(5, 10)])
-    with pytest.raises(ValueError, match="obs holds 300"):
+    with pytest.raises(ValueError, match="obs contains 300"):
         storage.add(rows.replace(obs=torch.full_like(rows.obs, 300, dtype=torch.int64)))
 
 

@@ -188,7 +188,7 @@ def test_whatever_selects_may_select():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match=r"hindsight requires Dict observations with achieved_goal and .*; got obs$"):
+    with pytest.raises(ValueError, match=r"hindsight needs Dict observations with achieved_goal and .*; got obs$"):
         HER(compute_reward=reward).add(make(5))
     with pytest.raises(ValueError, match="achieved_goal is .* desired_goal .*; expected the same"):
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL | {"desired_goal": (3,)}))
