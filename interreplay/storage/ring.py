@@ -255,7 +255,7 @@ class Storage:
         columns = columns_of_state(state)
         stacks = FrameStacks.from_state(state, self.capacity, self.device)
         if columns and self.columns not in ({}, stacks.restored_columns(columns)):
-            raise ValueError(f"the state has the columns {columns}; expected {self.columns}")
+            raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
         self.written = int(state["written"])
         self._chain = None
         self._signature = []
