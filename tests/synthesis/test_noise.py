@@ -1,4 +1,4 @@
-"""Noise: how large, on what, and the spread of the rows that are stored now."""
+"""Noise: its size, the numbers that it is added to, and the standard deviation of the stored rows."""
 
 from __future__ import annotations
 
@@ -33,21 +33,13 @@ def stored_numbers(buffer: Noise) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("capacity", "chunk"), [(64, 1), (100, 7), (100, 100), (1000, 333), (70, 64)])
-def test_the_spread_is_that_of_the_rows_stored_now(kind, capacity, chunk):
+def test_the_standard_deviation_is_that_of_the_stored_rows(kind, capacity, chunk):
     buffer, episodes = Noise(capacity=capacity), Episodes(envs=2, **KINDS[kind])
     for turn in range(12):
         given = episodes.transitions(chunk)
         buffer.add(given.replace(rewards=given.rewards * (turn + 1) + 1e4))
         numbers = stored_numbers(buffer)
         assert torch.allclose(buffer.synthesizer.std(), numbers.std(0, correction=0), rtol=1e-6, atol=1e-9)
-
-
-def test_rounding_does_not_build_up():
-    buffer, episodes = Noise(capacity=70), Episodes()
-    for _ in range(1100):
-        buffer.add(episodes.transitions(3))
-    found = buffer.synthesizer.std()
-    assert torch.allclose(found, stored_numbers(buffer).std(0, correction=0), rtol=1e-9)
 
 
 def drawn_noise(rows: int = 4000, **arguments) -> tuple[torch.Tensor, torch.Tensor, Noise]:
@@ -62,7 +54,7 @@ def drawn_noise(rows: int = 4000, **arguments) -> tuple[torch.Tensor, torch.Tens
     return *flat, buffer
 
 
-def test_noise_is_normal_with_the_spread_of_each_number():
+def test_noise_is_normal_with_the_standard_deviation_of_each_number():
     rows, anchors, buffer = drawn_noise(sigma=0.3)
     noise = (rows - anchors) / (0.3 * buffer.synthesizer.std())
     for column in noise.T:
@@ -79,7 +71,7 @@ def test_multiplicative_noise():
     assert kstest(noise.numpy(), "norm").pvalue > 1e-4
 
 
-def test_actions_stay_in_their_bounds():
+def test_actions_stay_within_bounds():
     buffer = Noise(capacity=50, sigma=3.0, action_low=np.array([-0.5, 0.0]), action_high=np.array([0.5, 2.0]), seed=0)
     given = make(50)
     buffer.add(given.replace(actions=given.actions.clamp(0.0, 0.5)))
@@ -87,7 +79,7 @@ def test_actions_stay_in_their_bounds():
     assert actions.min(0).values.tolist() == [-0.5, 0.0] and actions.max(0).values.tolist() == [0.5, 2.0]
 
 
-def test_no_noise_is_uniform_replay():
+def test_sigma_0_is_uniform_replay():
     plain, still = Uniform(capacity=100, seed=2), Noise(capacity=100, sigma=0.0, seed=2)
     for buffer in (plain, still):
         buffer.add(make(150, envs=3))
@@ -96,7 +88,7 @@ def test_no_noise_is_uniform_replay():
     identical(one.transitions, other.transitions)
 
 
-def test_a_number_that_never_varies_stays():
+def test_constant_numbers_do_not_change():
     buffer, given = Noise(capacity=100, seed=0), make(100)
     obs = given.obs.clone()
     obs[:, 1] = 3.7
@@ -114,14 +106,11 @@ def test_a_number_that_never_varies_stays():
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         Noise(capacity=5, **arguments)
-
-
-def test_integers_are_refused():
     with pytest.raises(ValueError, match="obs of torch.uint8 cannot be perturbed"):
         Noise(capacity=5).add(make(3, obs_shape=(4, 4), obs_dtype=np.uint8))
 
 
-def test_memory_is_not_more_than_is_said():
+def test_nbytes_is_an_upper_bound():
     buffer, given = Noise(capacity=1000), make(10)
     buffer.add(given)
     taken = sum(array.nbytes for array in buffer.synthesizer.state_dict().values())
