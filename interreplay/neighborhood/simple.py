@@ -28,8 +28,8 @@ class NoNeighbors(Neighborhood):
 class RandomNeighbor(Neighborhood):
     """One other stored row per anchor, drawn uniformly; never the anchor itself.
 
-    If rows have discrete columns, the neighbor has the same discrete values as the anchor. A row has no neighbor if
-    there is no other such row.
+    If rows have discrete columns, the neighbor has the same discrete values as the anchor. A row without
+    another such row has no neighbor.
     """
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:

@@ -138,10 +138,12 @@ class LinkedRows:
         """Return single-step transitions of records ``(...)`` and the records that follow them."""
         columns = self.records.columns(rows, self.columns)
         terminated = columns["terminated"]
-        dtype = columns["rewards"].dtype
-        if (dtype, gamma) not in self._discounts:  # made once: one operation per read instead of three
-            zero, other = torch.tensor([0.0, gamma], dtype=dtype, device=self.device)
-            self._discounts = {(dtype, gamma): (zero, other)}
+        key = columns["rewards"].dtype, gamma
+        discounts = self._discounts.get(key)
+        if discounts is None:  # made once: one operation per read instead of three
+            zero, other = torch.tensor([0.0, gamma], dtype=key[0], device=self.device)
+            discounts = (zero, other)
+            self._discounts = {key: discounts}
         return unchecked(
             obs=join_parts({part: columns[name] for part, name in self._parts.items()}),
             actions=columns["actions"],
@@ -150,7 +152,7 @@ class LinkedRows:
             terminated=terminated,
             truncated=columns["truncated"],
             episode=columns["episode"],
-            discounts=torch.where(terminated, *self._discounts[dtype, gamma]),
+            discounts=torch.where(terminated, *discounts),
             extras={extra: columns[name] for extra, name in self._extras.items()},
         )
 

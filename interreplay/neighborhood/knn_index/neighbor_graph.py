@@ -288,7 +288,7 @@ class NeighborGraph:
             self._offer(targets, keys, 8)
 
     def _radius(self, slots: np.ndarray) -> np.ndarray:
-        """Return a squared radius ``(q,)`` that should contain `width` rows; NaN if the list is too short to tell."""
+        """Return a squared radius ``(q,)`` that should contain `width` rows; NaN if the list is too short."""
         keys = self.table.keys[slots]
         live = self.table.live(keys)
         number = live.sum(1)
