@@ -6,17 +6,17 @@ from interreplay.selection.attentive import Features
 
 
 class Attentive(ReplayBuffer):
-    """Of ⌊λn⌋ uniform candidates the n whose states are most similar to the agent's newest one; λ falls to 1.
+    """Selects, from ⌊λn⌋ uniform candidates, the n states most similar to the agent's newest one; λ decreases to 1.
 
-    Early in a run it learns what matters for where the agent is; at its end it is uniform replay. Costs λ times the
-    reads of a uniform batch, a sort, and the features of all candidates where a network is to compare them. Use it
-    where the agent moves slowly through a large state space; short episodes that restart everywhere gain little, for
-    their newest state says nothing about the next one.
+    Early in a run it learns from states near the agent; at the end it is uniform replay. The cost is λ times the reads
+    of a uniform batch, a sort, and the features of all candidates if a network computes them. It suits agents that move
+    slowly through a large state space. Short episodes with random starts benefit little, because the newest state is
+    not informative about the next one.
 
     Args:
-        multiplier: λ at the start of the run; the paper sweeps 2 to 10.
+        multiplier: λ at the start of the run; the paper tests 2 to 10.
         distance: ``"cosine"`` or ``"ln"``.
-        features: Observations ``(n, ...)`` to what is compared ``(n, ...)``; the observations themselves by default.
+        features: Maps observations ``(n, ...)`` to compared features ``(n, ...)``; the identity by default.
     """
 
     def __init__(

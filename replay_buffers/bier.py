@@ -20,59 +20,61 @@ from interreplay.synthesis.gaussian_process import (
 
 
 class BIER(ReplayBuffer):
-    """Each anchor's state and action blended with a neighbor's, reward and next state predicted there.
+    """Blends each anchor's state and action with a neighbor's and predicts the reward and the next state there.
 
-    One exact Gaussian process for the reward and one per number of Δs, conditioned on the anchor and its k nearest
-    neighbors; a batch costs less than one SAC update. Bends along where the dynamics bend within a neighborhood, and
-    says how sure it is. On MuJoCo's locomotion its outcomes on the line are no closer to the simulator than the linear
-    blend's (benchmarks/RESULTS.md): what it adds there are variances and weights.
+    One exact Gaussian process for the reward and one per number of Δs are conditioned on the anchor and its k nearest
+    neighbors. A batch costs less than one SAC update. In contrast to a linear blend, predictions follow nonlinear
+    dynamics and have variances. On MuJoCo's locomotion tasks they are not closer to the simulator than the linear blend
+    (benchmarks/RESULTS.md); there it contributes variances and weights.
 
     Args:
-        k: Neighbors to condition on, one of which is blended in.
+        k: Number of neighbors to condition on; one of them is blended with the anchor.
         alpha: λ ~ Beta(α, α).
         kernel: ``"rbf"``, ``"matern"`` or ``"rq"``.
         nu: ν of the Matérn kernel: .5, 1.5 or 2.5.
         ard: One length scale per feature.
         composite: A kernel for states times one for actions.
-        per_target: A kernel for each target; one for all without, which takes half the time.
+        per_target: One kernel per target; a single one for all takes half the time.
         mean: ``"zero"``, ``"constant"`` or ``"linear"``.
-        scaling: Of features in a neighborhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
-        pca_components: Principal components of the features to work on; None for the features themselves.
+        scaling: Scaling of features in a neighborhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
+        pca_components: Number of principal components of the features; None for the features themselves.
         hyperparameters: ``"monte_carlo"``: the mean of fits of `train_size` neighborhoods; ``"rows"``: one fit on
             `train_size` random rows; ``"local"``: a fit for every neighborhood of every batch.
-        train_size: See there; 32 neighborhoods or 256 rows by default.
+        train_size: Number of neighborhoods (32 by default) or rows (256) of a fit.
         retrain_interval: Batches between two fits of shared hyperparameters.
-        warm_start: Fits start where the last one ended.
-        epochs: Steps of a fit; 30, and 10 for local ones, by default.
-        optimizer: ``"adam"`` or ``"lbfgs"``; the latter finds extremes of flat likelihoods without `priors`.
-        priors: Gamma priors on hyperparameters.
-        sample_posterior: Outcomes are drawn from the posterior; its mean without.
-        weighted_updates: Learners weigh rows by how sure the processes are of them.
-        holdout_split: Share of each neighborhood left out to evaluate predictions, every 500 batches; None for never.
-        queue: Outcomes predicted at once per neighborhood, for later batches; None for those of the batch alone. Pays
-            with ``hyperparameters="local"``.
-        queue_rings: Rows that have such outcomes at a time; see `QueuedGaussianProcess` for their memory.
+        warm_start: Whether fits start at the result of the previous one.
+        epochs: Steps of a fit; 30 by default, 10 for local fits.
+        optimizer: ``"adam"`` or ``"lbfgs"``; without `priors`, the latter finds extremes of flat likelihoods.
+        priors: Whether to use Gamma priors on hyperparameters.
+        sample_posterior: Whether outcomes are drawn from the posterior instead of taking its mean.
+        weighted_updates: Whether learners weight rows by the certainty of their predictions.
+        holdout_split: Share of each neighborhood held out to evaluate predictions every 500 batches; None for no
+            evaluation.
+        queue: Outcomes predicted at once per neighborhood, for this batch and later ones; None predicts for this batch
+            only. It saves time with ``hyperparameters="local"``.
+        queue_rings: Maximum number of rows with such outcomes; see `QueuedGaussianProcess` for the memory.
         precision: ``"float32"`` or ``"float64"``.
-        selector: Draws the anchors; uniformly by default.
-        credit: Whom a TD error of a blend is credited to; the anchor by default.
+        selector: Draws the anchors; uniform by default.
+        credit: Which rows receive the TD error of a blend; the anchor by default.
         prob_interpolation: Probability with which a row is blended.
-        interp_decay: What that probability loses over the run.
-        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without, rows with a terminated end stay.
+        interp_decay: Decrease of that probability over the run.
+        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
+            not blended.
     """
 
     # fmt: off
     def __init__(
         self, *, capacity: int = 1_000_000, k: int = 10, alpha: float = 0.75,
-        # the processes
+        # the Gaussian processes
         kernel: str = "rq", nu: float = 2.5, ard: bool = True, composite: bool = False, per_target: bool = True,
         mean: str = "zero", scaling: str = "standardize", pca_components: int | None = None,
         # their hyperparameters
         hyperparameters: str = "monte_carlo", train_size: int | None = None, retrain_interval: int = 1000,
         warm_start: bool = True, epochs: int | None = None, optimizer: str = "adam", priors: bool = False,
-        # what comes out
+        # the results
         sample_posterior: bool = False, weighted_updates: bool = False, holdout_split: float | None = None,
         queue: int | None = None, queue_rings: int = 100_000, precision: str = "float32",
-        # as in every method that blends
+        # as in all methods that blend
         selector: Selector | None = None, credit: PriorityUpdate | None = None, prob_interpolation: float = 1.0,
         interp_decay: float = 0.0, termination_fn: TerminationFn | str | None = None,
         n_step: int | tuple[int, int] = 1, gamma: float = 0.99, seed: int | None = None, device: str = "cpu",
@@ -93,5 +95,5 @@ class BIER(ReplayBuffer):
             termination_fn=termination_fn,
             interp_decay=interp_decay,
         )
-        neighbors = KNN(k, draw=k)  # all of them, the one that is blended in first
+        neighbors = KNN(k, draw=k)  # all of them in random order; the first one is blended
         super().__init__(capacity, selector, neighbors, synthesizer, credit, n_step, gamma, seed, device)

@@ -5,13 +5,13 @@ from interreplay.selection import Combined, Selector
 
 
 class CER(ReplayBuffer):
-    """Combined experience replay: n − 1 uniformly drawn transitions and the newest one.
+    """Combined experience replay: n − 1 uniform transitions and the newest one.
 
-    Costs nothing. The paper's remedy for buffers that are too large, where a new transition would wait long for its
-    first turn; with one update per step and 256 rows per batch that wait is short, and so is the gain.
+    It has no cost. The paper proposes it for buffers that are too large, in which a new transition is drawn late. With
+    one update per step and 256 rows per batch a new transition is drawn soon, and the benefit is small.
 
     Args:
-        selector: Draws the other n − 1; uniformly by default, `Prioritized()` for PER.
+        selector: Draws the other n − 1 rows; uniform by default, `Prioritized()` for PER.
     """
 
     def __init__(

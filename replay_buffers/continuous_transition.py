@@ -10,21 +10,22 @@ from interreplay.synthesis.mixup import TerminationFn
 
 
 class ContinuousTransition(ReplayBuffer):
-    """Each anchor blended with the next step of its episode: points of the trajectory between two frames.
+    """Blends each anchor with the next step of its episode: points of the trajectory between two steps.
 
-    With α given, λ ~ Beta(α, α) and a batch costs a second gather. Adaptive, λ ~ Beta(β, β) with a β that shrinks
-    where a model of the dynamics bends between the two ends, and a batch costs the training of that model as well,
-    about what a critic costs. Helps where frames are so close that what lies between is plausible; contacts are
-    where it is not. Steps without a stored successor, and those next to a terminal one, stay as they are.
+    With a given α, λ ~ Beta(α, α), and a batch costs a second gather. With the adaptive temperature, λ ~ Beta(β, β),
+    and β decreases if a model of the dynamics is nonlinear between the two ends; a batch then also costs an update of
+    this model, about as much as one of a critic. It helps if consecutive states are close enough to interpolate, which
+    contacts prevent. Steps without a stored successor and steps next to a terminal one are not blended.
 
     Args:
-        alpha: α, or None for the adaptive temperature.
+        alpha: α; None for the adaptive temperature.
         threshold: τ of the adaptive temperature, in squared units of [s'; r].
-        selector: Draws the anchors; uniformly by default.
-        credit: Whom a TD error of a blend is credited to; the anchor by default.
+        selector: Draws the anchors; uniform by default.
+        credit: Which rows receive the TD error of a blend; the anchor by default.
         prob_interpolation: Probability with which a row is blended.
-        interp_decay: What that probability loses over the run.
-        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without, rows with a terminated end stay.
+        interp_decay: Decrease of that probability over the run.
+        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
+            not blended.
     """
 
     def __init__(

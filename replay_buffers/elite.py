@@ -1,4 +1,4 @@
-"""Elite. The elite sampling of a V-trace platform with experience replay, no paper; AER's successor of about 2022."""
+"""Elite. The elite sampling of a V-trace platform with experience replay (about 2022, unpublished), based on AER."""
 
 from interreplay import ReplayBuffer
 from interreplay.selection import Elite as EliteSelector
@@ -6,22 +6,22 @@ from interreplay.selection.elite import Policy
 
 
 class Elite(ReplayBuffer):
-    """Of ⌊λn⌋ uniform candidates n that the current policy might have produced and that were replayed least.
+    """Selects, from ⌊λn⌋ uniform candidates, n rows that are close to the current policy and were replayed least.
 
-    Off-policyness is the distance between what the behavior policy gave, ``extras["behavior"]`` of the added
-    transitions or else their actions, and what the current policy gives for the same observation. Costs λ times the
-    reads of a uniform batch, a sort, 8 bytes per row and one evaluation of the policy on all candidates per batch. Use
-    it with algorithms that suffer from old data, such as those with n-step returns or V-trace; exploration noise in
-    the stored actions blurs the ranking, so store what the policy meant.
+    Off-policyness is the distance between the output of the behavior policy (``extras["behavior"]`` of the added
+    transitions, or else their actions) and that of the current policy for the same observation. The cost is λ times the
+    reads of a uniform batch, a sort, 8 bytes per row and one evaluation of the policy on all candidates per batch. It
+    suits algorithms that are sensitive to old data, such as those with n-step returns or V-trace. Exploration noise in
+    the stored actions makes the ranking less accurate; store the policy's output if possible.
 
     Args:
         multiplier: λ at the start of the run.
         alpha: λ = multiplier − (multiplier − 1)·progress^alpha.
-        strategy: 1 nearest n, 2 evenly spaced over the ranking, 3 least replayed first, 4 least replayed of each of n
-            parts of the ranking.
+        strategy: 1: the nearest n; 2: evenly spaced over the ranking; 3: the least replayed ones; 4: the least replayed
+            of each of n parts of the ranking.
         distance: ``"ln"``, ``"cosine"`` or ``"kl"`` (of Gaussians [mean; log std]).
-        policy: Observations ``(n, ...)`` to what the current policy gives ``(n, ...)``. An algorithm sets it with
-            ``buffer.connect``; without one, all rows count as on-policy and a warning says so.
+        policy: Maps observations ``(n, ...)`` to outputs of the current policy ``(n, ...)``. An algorithm sets it with
+            ``buffer.connect``. Without a policy, all rows count as on-policy, and a warning is issued.
     """
 
     def __init__(

@@ -5,15 +5,15 @@ from interreplay.selection import EmphasizedRecent
 
 
 class ERE(ReplayBuffer):
-    """Recent transitions more often: one of the newest max(N·η^(1000u), c_min), u ~ U(0, 1) for every row.
+    """Emphasizes recent transitions: each row is one of the newest max(N·η^(1000u), c_min), u ~ U(0, 1).
 
-    Costs two random numbers per row, no tree and no memory. Helps where behavior changes quickly, so that old rows show
-    what the agent does no more, at few updates per step; with many updates each row is learned from often anyway.
+    The cost is two random numbers per row, without a tree or memory. It helps if behavior changes quickly and there are
+    few updates per step. With many updates, each row is drawn often in any case.
 
     Args:
-        eta: η; 1 is uniform, .996 the paper's for most tasks, .999 for slow ones.
-        c_min: Newest rows that are drawn from at least.
-        final_eta: η at the end of the run, to which it moves linearly; the paper takes 1. None leaves it as it is.
+        eta: η; 1 is uniform, the paper uses .996 for most tasks and .999 for slow ones.
+        c_min: Minimum number of newest rows to draw from.
+        final_eta: η at the end of the run, reached linearly; the paper uses 1. None keeps η constant.
     """
 
     def __init__(

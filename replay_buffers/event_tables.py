@@ -9,18 +9,18 @@ from interreplay.selection import EventTables as EventTablesSelector
 
 
 class EventTables(ReplayBuffer):
-    """Fixed shares of each batch from the steps that led to events, the rest from all rows.
+    """Draws fixed shares of each batch from the steps that led to events, and the rest from all rows.
 
-    Where an event happens, its step and the `history` ones before it in the episode join the event's table. Costs 8
-    bytes per row and table, and a look at every new row. Helps where what matters is rare and can be named: a goal, a
-    fall, a doorway; several events along the way work better than one with a long history.
+    The step of an event and the `history` steps before it in the episode join the event's table. The cost is 8 bytes
+    per row and table, and a check of every new row. It helps if important events are rare and can be named, such as a
+    goal, a fall or a doorway. Several events along the way work better than one with a long history.
 
     Args:
-        events: ``"reward > 0"`` with any comparison and number, ``"terminated"``, ``"truncated"``, ``"success"`` (what
-            the environment's infos say), or callables of rows ``(n, ...)`` that return bool ``(n,)``.
-        shares: Of each event's table; None for equal ones.
-        default_share: Drawn from all rows, where `shares` is None; with good events .5, with doubtful ones more.
-        history: Steps before an event.
+        events: ``"reward > 0"`` with any comparison and number, ``"terminated"``, ``"truncated"``, ``"success"`` (from
+            the environment's infos), or callables that map rows ``(n, ...)`` to bool ``(n,)``.
+        shares: Share of each event's table; None for equal shares.
+        default_share: Share drawn from all rows if `shares` is None; use more than .5 for uncertain events.
+        history: Number of steps before an event.
     """
 
     def __init__(

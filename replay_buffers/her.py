@@ -9,25 +9,26 @@ from interreplay.synthesis.relabel import GoalFn
 
 
 class HER(ReplayBuffer):
-    """Rows of which k in k + 1 want what was achieved later in their episode; r and termination follow the new goal.
+    """Relabels k of k + 1 rows with a goal achieved later in their episode; rewards and terminations are recomputed.
 
     For environments with goals: observations are a Dict with achieved_goal and desired_goal, and
     r = compute_reward(s'.achieved_goal, s'.desired_goal). An episode that missed its goal then shows how to reach
-    others. Costs a second gather and one call of compute_reward for the batch. Use it where rewards are sparse; with
-    dense ones, or where goals do not differ between episodes, there is little to gain. With `neighborhood`, rows
-    are blended after that, each end relabeled from its own episode, and rewards are computed from the blended
-    goals: ``HER(neighborhood=KNN(k=10))`` is NMER in hindsight.
+    others. The cost is a second gather and one call of compute_reward per batch. It suits sparse rewards; the benefit
+    is small with dense rewards or if goals do not differ between episodes. With `neighborhood`, the relabeled rows are
+    blended, each end relabeled from its own episode, and rewards are computed from the blended goals:
+    ``HER(neighborhood=KNN(k=10))`` combines HER and NMER.
 
     Args:
         k: Relabeled rows per row that keeps its goal; 0 is `Uniform`.
-        strategy: Goals are achieved at the row's own or a later step, ``"future"``; at the episode's last,
-            ``"final"``; or anywhere in it, ``"episode"``.
-        compute_reward: The environment's, ``(achieved, desired, info) -> (n,)``. Under RLlib it is found.
-        compute_terminated: The environment's; without it termination stays as stored. Under RLlib it is found.
-        neighborhood: Gathers what rows are blended with; nothing by default.
-        blend: How; `Mixup()` by default.
-        selector: Draws the rows; uniformly by default.
-        credit: Whom a TD error of a blend is credited to; the anchor by default.
+        strategy: Step that achieved the goal: the row's own or a later one (``"future"``), the episode's last one
+            (``"final"``), or any one of the episode (``"episode"``).
+        compute_reward: The environment's function, ``(achieved, desired, info) -> (n,)``; set automatically with RLlib.
+        compute_terminated: The environment's function; without it, terminations do not change. Set automatically with
+            RLlib.
+        neighborhood: Gathers the rows to blend with; None blends nothing.
+        blend: Blends the relabeled rows; `Mixup()` by default.
+        selector: Draws the rows; uniform by default.
+        credit: Which rows receive the TD error of a blend; the anchor by default.
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class HER(ReplayBuffer):
         device: str = "cpu",
     ):
         if neighborhood is None and blend is not None:
-            raise ValueError(f"blend is {blend!r} without a neighborhood; expected both, or a neighborhood alone")
+            raise ValueError(f"blend is {blend!r} without a neighborhood; expected both, or only a neighborhood")
         if neighborhood is not None and blend is None:
             blend = Mixup()
-        relabel, steps = Relabel(k, compute_reward, compute_terminated, blend), HindsightGoals(strategy, neighborhood)
-        super().__init__(capacity, selector, steps, relabel, credit, n_step, gamma, seed, device)
+        relabel = Relabel(k, compute_reward, compute_terminated, blend)
+        goals = HindsightGoals(strategy, neighborhood)
+        super().__init__(capacity, selector, goals, relabel, credit, n_step, gamma, seed, device)

@@ -9,18 +9,19 @@ from interreplay.synthesis.mixup import TerminationFn
 
 
 class KNNOutcome(ReplayBuffer):
-    """Each anchor with the outcome of a nearest neighbor j: (s_i, a_i, r_j, s_i + Δs_j), nothing blended.
+    """Replaces each anchor's outcome by that of a near neighbor j: (s_i, a_i, r_j, s_i + Δs_j); nothing is blended.
 
-    Tells whether NMER's gain comes from mixing or from neighbors alone. Costs what NMER does: the neighbor table.
-    Exact where r and Δs change little within the distance of a neighbor, wrong by that change elsewhere.
+    It shows whether NMER's benefit is due to blending or to the neighbors. The cost is that of NMER, the neighbor
+    graph. The error is the change of r and Δs within the distance of a neighbor.
 
     Args:
-        k: The outcome is that of one of the k nearest, each with the same probability.
-        selector: Draws the anchors; uniformly by default.
+        k: Number of nearest neighbors; one of them is drawn uniformly.
+        selector: Draws the anchors; uniform by default.
         credit: Whom a TD error is credited to; the anchor by default.
         prob_interpolation: Probability with which a row takes its neighbor's outcome.
-        interp_decay: What that probability loses over the run.
-        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without, rows with a terminated end stay.
+        interp_decay: Decrease of that probability over the run.
+        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
+            not blended.
     """
 
     def __init__(

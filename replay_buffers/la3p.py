@@ -5,15 +5,15 @@ from interreplay.selection import ActorPrioritized
 
 
 class LA3P(ReplayBuffer):
-    """Uniform rows for all networks, rows of large error for the critics, rows of small error for the actor.
+    """Trains all networks on uniform rows, critics also on rows with large and the actor on rows with small TD errors.
 
-    Critics learn from uniform rows by PAL and from as many by LAP, the actor from the uniform ones and as many with
-    P(i) ∝ 1 / max(|δ_i|, 1)^α. A batch of n holds n/3 of each kind: for the authors' 256 rows per network take
-    ``train_batch_size=384``. Costs two sum trees, and a third of each network's pass is for rows that it does not learn
-    from. Helps where an actor would follow critics where they are most wrong.
+    Critics use uniform rows with the PAL loss and as many rows drawn by LAP. The actor uses the uniform rows and as
+    many with P(i) ∝ 1 / max(|δ_i|, 1)^α. A batch of n rows contains n/3 of each kind: use ``train_batch_size=384`` for
+    the authors' 256 rows per network. The cost is two sum trees; a third of each network's forward pass is for rows
+    that it is not trained on. It helps if the actor follows critics where their errors are largest.
 
     Args:
-        uniform_share: Part of each network's rows that are drawn uniformly; 1 is uniform replay with PAL.
+        uniform_share: Share of each network's rows that is drawn uniformly; 1 is uniform replay with PAL.
         alpha: α of the priorities and of PAL.
     """
 

@@ -6,16 +6,16 @@ from interreplay.selection import LargeBatch
 
 
 class LaBER(ReplayBuffer):
-    """Of a large uniform batch n rows with P ∝ |δ| under the current networks, weighed by mean|δ| / |δ_i|.
+    """Draws n rows of a large uniform batch with P ∝ |δ| under the current networks, weighted by mean|δ| / |δ_i|.
 
-    Gradients are those of uniform replay in expectation, with less variance, and no priority is ever stale. Costs
-    forward passes of all networks over `multiplier` times the batch, about one more update with 4, and no memory. Helps
-    where an update is cheap beside an env step.
+    The expected gradient is that of uniform replay, with less variance, and priorities are never stale. The cost is a
+    forward pass of all networks over `multiplier` times the batch, about one more update with 4, and no memory. It
+    helps if an update is cheap compared with an env step.
 
     Args:
         multiplier: Candidates per row; 1 is uniform.
-        score: Rows ``(n, ...)`` and names of scores to these ``(n,)``, here ``"mean_error"``, the mean |δ| over the
-            critics. An algorithm sets it with ``buffer.connect``.
+        score: Maps rows ``(n, ...)`` and names of scores to scores ``(n,)``, here ``"mean_error"``, the mean |δ| over
+            the critics. An algorithm sets it with ``buffer.connect``.
     """
 
     def __init__(

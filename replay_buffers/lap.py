@@ -5,15 +5,15 @@ from interreplay.selection import LossAdjusted
 
 
 class LAP(ReplayBuffer):
-    """Transitions with P(i) ∝ max(|δ_i|, 1)^α, and Huber's loss of the critics in place of importance weights.
+    """Draws transitions with P(i) ∝ max(|δ_i|, 1)^α and uses the Huber loss instead of importance weights.
 
-    |δ| is the largest over the critics. The rows bring their loss along, so `huber_delta` and `pal_alpha` are refused.
-    The critics' setting `pal_alpha` with uniform rows has the same gradient in expectation, without a tree. Costs a sum
-    tree, as PER does. Helps where PER harms: with dense rewards and continuous actions. RLlib's own algorithms report
-    the mean |δ| over critics, which serves there, and have a loss of their own; a warning says so.
+    |δ| is the largest one over the critics. The buffer selects the loss of its rows, so `huber_delta` and `pal_alpha`
+    are rejected. The setting `pal_alpha` with uniform rows has the same expected gradient without a tree. The cost is a
+    sum tree, as for PER. It helps if PER does not: with dense rewards and continuous actions. RLlib's own algorithms
+    report the mean |δ| over critics and use their own loss; a warning is issued.
 
     Args:
-        alpha: α, 0 is uniform replay with Huber's loss.
+        alpha: α; 0 is uniform replay with the Huber loss.
     """
 
     def __init__(

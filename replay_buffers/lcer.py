@@ -12,26 +12,27 @@ VARIANTS = {"center": ClusterCenter, "member": ClusterMember}
 
 
 class LCER(ReplayBuffer):
-    """Each anchor blended with its cluster's mean or with another member: λ·anchor + (1 − λ)·partner, λ ~ U(0, 1).
+    """Blends each anchor with its cluster's mean or another member: λ·anchor + (1 − λ)·partner, λ ~ U(0, 1).
 
-    Clusters are those of k-means in z = [s; a], standardized by what is stored now. With the center, the partner is the
-    mean transition (s, a, r, s') of the rows in the anchor's cluster and a noise of a hundredth of their deviation: it
-    smooths rewards and outcomes within a cluster. With a member, it is a random other one: a blend of two real rows.
+    Clusters are found by k-means in z = [s; a], standardized by the stored rows. With the center, the partner is the
+    mean transition (s, a, r, s') of the anchor's cluster with a noise of a hundredth of the standard deviation; it
+    smooths rewards and outcomes within a cluster. With a member, the partner is another row of the cluster.
 
-    A clustering costs a fraction of NMER's neighbor table, in time per added row as in memory (13 bytes per row
-    against some 500), and its neighbors are further away: those of a region, not the nearest. For dynamics that are
-    nearly linear within a cluster, and large buffers. Not where contacts or goals make outcomes jump within one, nor
-    with so few rows (below some tens per cluster) that clusters are pairs; lower K there.
+    The clusters cost a fraction of NMER's neighbor graph in time per added row and in memory (13 bytes per row compared
+    with about 500). The partners are further away: in the same region, but not the nearest. It suits large buffers and
+    dynamics that are nearly linear within a cluster. It does not suit outcomes that jump within a cluster, due to
+    contacts or goals, nor clusters of a few rows; reduce K if there are fewer than some tens of rows per cluster.
 
     Args:
-        variant: "center" for the mean (LCER-CC), "member" for another row (LCER-RM).
-        n_clusters: K; never more than half as many as rows.
+        variant: ``"center"`` for the mean (LCER-CC), ``"member"`` for another row (LCER-RM).
+        n_clusters: Number of clusters K, limited to half the number of rows.
         refresh_every: Added rows between refreshes of the clusters.
-        selector: Draws the anchors; uniformly by default.
-        credit: Whom a TD error of a blend is credited to; the anchor by default, and where the partner is a mean.
+        selector: Draws the anchors; uniform by default.
+        credit: Which rows receive the TD error of a blend; the anchor by default, and if the partner is a mean.
         prob_interpolation: Probability with which a row is blended.
-        interp_decay: What that probability loses over the run.
-        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without, rows with a terminated end stay.
+        interp_decay: Decrease of that probability over the run.
+        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
+            not blended.
     """
 
     def __init__(

@@ -10,18 +10,19 @@ from interreplay.synthesis.mixup import TerminationFn
 
 
 class NaiveMixup(ReplayBuffer):
-    """Each anchor blended with any other stored transition: λ·anchor + (1 − λ)·other, λ ~ Beta(α, α).
+    """Blends each anchor with any other stored transition: λ·anchor + (1 − λ)·other, λ ~ Beta(α, α).
 
-    The yardstick for methods that choose their neighbors: it assumes dynamics and rewards that are linear over the
-    whole state space. Costs a second gather. Use it to show what locality is worth, hardly for anything else.
+    A baseline for methods that choose neighbors: it assumes that dynamics and rewards are linear over the whole state
+    space. The cost is a second gather. Use it to measure the effect of locality.
 
     Args:
         alpha: α.
-        selector: Draws the anchors; uniformly by default.
-        credit: Whom a TD error of a blend is credited to; the anchor by default.
+        selector: Draws the anchors; uniform by default.
+        credit: Which rows receive the TD error of a blend; the anchor by default.
         prob_interpolation: Probability with which a row is blended.
-        interp_decay: What that probability loses over the run.
-        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without, rows with a terminated end stay.
+        interp_decay: Decrease of that probability over the run.
+        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
+            not blended.
     """
 
     def __init__(

@@ -10,22 +10,22 @@ from interreplay.synthesis.mixup import TerminationFn
 
 
 class NMER(ReplayBuffer):
-    """Each anchor blended with one of its k nearest neighbors in z / std(z), z = [s; a]: local linear dynamics.
+    """Blends each anchor with one of its k nearest neighbors in z / std(z), z = [s; a]: local linear dynamics.
 
-    λ·anchor + (1 − λ)·neighbor over s, a, r and s', λ ~ Beta(α, α); where either is terminated, the anchor alone.
-    Costs a table of neighbors that follows what is stored, about 400 bytes per row and a twentieth of a SAC update
-    per added one, and a second gather per batch. Helps where few steps must do and dynamics are smooth, as in most
-    locomotion; less where contacts or goals make neighbors end up far apart, and with images, where distances in
-    pixels mean little.
+    A row is λ·anchor + (1 − λ)·neighbor over s, a, r and s', λ ~ Beta(α, α), or the anchor if either is terminated. The
+    cost is a graph of neighbors, about 400 bytes per row and a twentieth of a SAC update per added row, and a second
+    gather per batch. It helps if data are scarce and dynamics are smooth, as in most locomotion tasks. It helps less if
+    contacts or goals separate neighbors, and with images, because distances between pixels are not meaningful.
 
     Args:
-        k: Neighbors to draw from.
+        k: Number of neighbors to draw from.
         alpha: λ ~ Beta(α, α).
-        selector: Draws the anchors; uniformly by default, `Prioritized()` gives NMER×PER.
-        credit: Whom a TD error of a blend is credited to; the anchor by default.
+        selector: Draws the anchors; uniform by default, `Prioritized()` combines NMER and PER.
+        credit: Which rows receive the TD error of a blend; the anchor by default.
         prob_interpolation: Probability with which a row is blended.
-        interp_decay: What that probability loses over the run.
-        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without, rows with a terminated end stay.
+        interp_decay: Decrease of that probability over the run.
+        termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
+            not blended.
     """
 
     def __init__(

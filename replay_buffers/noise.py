@@ -8,18 +8,18 @@ from interreplay.synthesis import Noise as NoiseSynthesizer
 
 
 class Noise(ReplayBuffer):
-    """x + σ·std(x)·ε, ε ~ N(0, 1), for every number of s, a, r and s'; actions are clipped to their bounds.
+    """Adds noise: x + σ·std(x)·ε, ε ~ N(0, 1), for every number of s, a, r and s'; actions are clipped to their bounds.
 
-    The baseline for interpolation: does it help to be near other transitions, or just to be off? Costs one normal
-    number per stored one and the running spread of the stored rows: one block of 64 rows read again per addition.
-    A large σ breaks the relation between s, a and s'.
+    A baseline for interpolation: it shows whether any perturbation has the same effect. The cost is one normal number
+    per stored number, and the running standard deviation of the stored rows. A large σ breaks the relation between s, a
+    and s'.
 
     Args:
         sigma: σ, in standard deviations.
         multiplicative: x·(1 + σε) instead.
         action_low: Lowest action.
         action_high: Highest action.
-        selector: Draws the rows; uniformly by default.
+        selector: Draws the rows; uniform by default.
     """
 
     def __init__(

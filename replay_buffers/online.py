@@ -5,14 +5,14 @@ from interreplay.selection import Online as OnlineSelector
 
 
 class Online(ReplayBuffer):
-    """The newest n transitions of all: a batch is what has just happened, in order, newest first.
+    """Returns the newest n transitions, newest first.
 
-    Nothing is drawn, so batches are as correlated as experience is, and with one step per update consecutive
-    batches differ by one row. Costs nothing. Use it to see what replay is worth; off-policy algorithms mostly fail
-    with it. Before n rows are stored those that are come several times.
+    Nothing is drawn: batches are as correlated as experience, and with one step per update consecutive batches differ
+    by one row. It has no cost. Use it to measure the effect of replay; most off-policy algorithms fail with it. Rows
+    are repeated while fewer than n are stored.
 
     Args:
-        capacity: Transitions to keep; more than the batch size are never used.
+        capacity: Number of transitions to store; more than the batch size are never used.
     """
 
     def __init__(

@@ -5,16 +5,16 @@ from interreplay.selection import Prioritized
 
 
 class PER(ReplayBuffer):
-    """Transitions with a probability that grows with their last TD error: P(i) = p_i^α / Σ p^α, p_i = |δ_i| + ε.
+    """Draws transitions in proportion to their last TD error: P(i) = p_i^α / Σ p^α, p_i = |δ_i| + ε.
 
-    Costs a sum tree: a few operations per level and batch, 12 bytes per row. Helps where few transitions
-    carry the news (sparse rewards); with dense rewards and continuous actions it often does not.
+    The cost is a sum tree: a few operations per level and batch, and 12 bytes per row. It helps if few transitions are
+    informative (sparse rewards), but often not with dense rewards and continuous actions.
 
     Args:
-        alpha: α, 0 is uniform.
+        alpha: α; 0 is uniform.
         beta: β of the importance weights (N·P(i))^(−β), annealed to `final_beta` over the run.
         eps: ε.
-        final_beta: β at the end; with both 0 there are no importance weights.
+        final_beta: β at the end of the run; there are no importance weights if both are 0.
     """
 
     def __init__(

@@ -5,17 +5,17 @@ from interreplay.selection import Reducible
 
 
 class ReLo(ReplayBuffer):
-    """PER by what can still be learned: p_i = max(0, L_online − L_target) + ε, both squared TD errors at (s, a).
+    """Prioritizes by the reducible loss: p_i = max(0, L_online − L_target) + ε, both squared TD errors at (s, a).
 
-    Rows whose error is noise are as wrong for the target networks, and lose their priority. Costs a sum tree, as PER
-    does, and one more pass of the target critics per update. Helps where rewards or transitions are noisy, or where
-    plain PER is worse than uniform.
+    If an error is due to noise, the target networks have it as well, and the row loses its priority. The cost is a sum
+    tree, as for PER, and one more forward pass of the target critics per update. It helps if rewards or transitions are
+    noisy, or if PER is worse than uniform replay.
 
     Args:
-        alpha: α, 0 is uniform.
+        alpha: α; 0 is uniform.
         beta: β of the importance weights (N·P(i))^(−β), annealed to `final_beta` over the run.
         eps: ε.
-        final_beta: β at the end; with both 0 there are no importance weights.
+        final_beta: β at the end of the run; there are no importance weights if both are 0.
     """
 
     def __init__(

@@ -6,17 +6,17 @@ from interreplay.synthesis import StateAugmentation
 
 
 class S4RL(ReplayBuffer):
-    """States a little changed, actions and rewards as they are; by default s̃ = λs + (1 − λ)s', λ ~ Beta(.4, .4).
+    """Augments states and keeps actions and rewards; by default s̃ = λs + (1 − λ)s', λ ~ Beta(.4, .4).
 
-    Costs a few operations per view; with m views the learner evaluates its critics m times as often. Meant for fixed
-    data sets, where there is no new experience to smooth the critic; online it is a regularizer. ``"dropout"`` and
-    ``"switch"`` make states that no body can be in.
+    The cost is a few operations per view; with m views the learner evaluates its critics m times. It is intended for
+    offline data, where no new experience regularizes the critic. ``"dropout"`` and ``"switch"`` produce states that are
+    physically impossible.
 
     Args:
         augmentation: ``"mixup"``, ``"gaussian"``, ``"uniform"``, ``"scaling"``, ``"dropout"`` or ``"switch"``.
-        views: m, over which learners average Q-values and targets; the further ones are in ``extras``.
-        strength: Of the augmentation; the paper's by default, see `StateAugmentation`.
-        selector: Draws the rows; uniformly by default.
+        views: Number of views m; learners average Q-values and targets over them. All views are in ``extras``.
+        strength: Strength of the augmentation; the paper's value by default, see `StateAugmentation`.
+        selector: Draws the rows; uniform by default.
     """
 
     def __init__(

@@ -5,13 +5,13 @@ from interreplay.selection import TruncatedGeometric as TruncatedGeometricSelect
 
 
 class TruncatedGeometric(ReplayBuffer):
-    """Recent transitions more often: P(age i) ∝ (1 − p)^i over the N stored ones, p solved for a mean age.
+    """Emphasizes recent transitions: P(age i) ∝ (1 − p)^i over the N stored ones, with p for a given mean age.
 
-    Costs a logarithm per row, no tree and no memory. Reported to help where updates per step times rows per batch are
-    few, and to fade where they are many.
+    The cost is a logarithm per row, without a tree or memory. It is reported to help if updates per step times rows per
+    batch are few, and to have no effect if they are many.
 
     Args:
-        mean_age: Mean age as a share of that of the oldest stored row; .5 is uniform, smaller ones are more recent.
+        mean_age: Mean age relative to the oldest stored row; .5 is uniform, smaller values are more recent.
     """
 
     def __init__(

@@ -5,9 +5,9 @@ from interreplay.selection import Uniform as UniformSelector
 
 
 class Uniform(ReplayBuffer):
-    """Every stored transition with the same probability, with replacement.
+    """Draws every stored transition with the same probability, with replacement.
 
-    The yardstick for all others, and the one to begin with: no parameter, one gather per batch.
+    The baseline for all other methods and a good first choice: it has no parameters and costs one gather per batch.
     """
 
     def __init__(

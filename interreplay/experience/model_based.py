@@ -22,7 +22,7 @@ from interreplay.experience.mix import Mix, made_source, seed_of
 from interreplay.part import Context
 from interreplay.selection.shares import Share
 from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import refuse_integers
+from interreplay.synthesis.base import reject_integers
 from interreplay.transitions import Transitions
 
 REAL, MODEL = "real", "model"
@@ -160,7 +160,7 @@ class ModelBased(Mix):
         return super().wants_goal_functions or self.imagination.has_goals
 
     def check(self, columns: Columns) -> None:
-        refuse_integers(columns, "predicted", also=("actions",))
+        reject_integers(columns, "predicted", also=("actions",))
         super().check(columns)
         self.imagination.use_columns(columns)
 

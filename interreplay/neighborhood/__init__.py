@@ -1,24 +1,17 @@
-"""Neighborhoods: what an anchor may be mixed with."""
+"""Neighborhoods: the rows that an anchor may be blended with."""
 
-from interreplay.neighborhood.alone import NoNeighbors
-from interreplay.neighborhood.anyone import RandomNeighbor
 from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
 from interreplay.neighborhood.cluster import ClusterCenter, ClusterMember
-from interreplay.neighborhood.future import HindsightGoals
+from interreplay.neighborhood.hindsight_goals import HindsightGoals
 from interreplay.neighborhood.knn import KNN
-from interreplay.neighborhood.successor import Successor
-
-Alone, Anyone, Future = NoNeighbors, RandomNeighbor, HindsightGoals  # their names before
+from interreplay.neighborhood.simple import NoNeighbors, RandomNeighbor, Successor
 
 __all__ = [
     "KNN",
     "NO_NEIGHBOR",
     "SYNTHETIC",
-    "Alone",
-    "Anyone",
     "ClusterCenter",
     "ClusterMember",
-    "Future",
     "HindsightGoals",
     "Neighborhood",
     "Neighbors",

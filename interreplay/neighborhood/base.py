@@ -1,4 +1,4 @@
-"""The contract of neighborhoods: what an anchor may be mixed with."""
+"""The contract of neighborhoods."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
 NO_NEIGHBOR = -1
-"""The slot where a row has no neighbor."""
+"""Slot of a missing neighbor."""
 SYNTHETIC = -2
-"""The slot of a neighbor that was made from stored rows and is none itself."""
+"""Slot of a neighbor that was computed from stored rows."""
 
 
 @dataclass(frozen=True)
 class Neighbors:
-    """Neighbors of n anchors, k each.
+    """k neighbors for each of n anchors.
 
     Attributes:
-        slots: Where they are stored ``(n, k)`` int64; `NO_NEIGHBOR` where there is none, `SYNTHETIC` for one that was
-            made. With k = 0 nothing is mixed.
-        rows: The neighbors themselves ``(n, k, ...)``, where some were made, the anchor in the place of missing ones;
-            None where all are stored, and the buffer reads them.
-        extras: More columns ``(n, ...)`` for the synthesizer, by name; it finds them in ``neighbors.extras``.
+        slots: Slots of the neighbors ``(n, k)`` int64: `NO_NEIGHBOR` for missing ones, `SYNTHETIC` for computed ones.
+            With k = 0 nothing is blended.
+        rows: The neighbors ``(n, k, ...)`` if some are synthetic, with the anchor in place of missing ones. None if
+            all of them are stored; the buffer then reads them.
+        extras: Additional columns ``(n, ...)`` by name, which the synthesizer receives as ``neighbors.extras``.
     """
 
     slots: Tensor
@@ -36,19 +36,19 @@ class Neighbors:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 
     def stored_slots(self, anchors: Tensor) -> Tensor:
-        """Return the slots ``(n, k)`` to read: the anchor's own, of `anchors` ``(n,)``, where there is no neighbor."""
+        """Return the slots ``(n, k)`` to read: the anchor's slot, from `anchors` ``(n,)``, if there is no neighbor."""
         return torch.where(self.slots >= 0, self.slots, anchors.unsqueeze(1))
 
 
 class Neighborhood(Part):
     """Gathers neighbors of anchors.
 
-    A neighborhood implements `neighbor_slots` where neighbors are stored rows, `gather` where they are made.
+    Implement `neighbor_slots` if neighbors are stored rows, and `gather` if they are computed.
     """
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        """Return slots ``(n, k)`` int64 of stored neighbors of the rows in `slots` ``(n,)``, −1 where there is none."""
-        raise NotImplementedError(f"{type(self).__name__} has neither neighbor_slots nor gather")
+        """Return slots ``(n, k)`` int64 of neighbors of the rows in `slots` ``(n,)``; −1 for missing ones."""
+        raise NotImplementedError(f"{type(self).__name__} implements neither neighbor_slots nor gather")
 
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
         """Return the neighbors of the rows in `slots` ``(n,)``, as many per row as the synthesizer uses."""

@@ -1,8 +1,8 @@
-"""Local clusters: partners from the cluster that an anchor belongs to (LCER; Zahlner 2022).
+"""Local clusters: neighbors from the anchor's cluster (LCER; Zahlner 2022).
 
-Clusters are those of `Clustering`. A row joins its nearest center when it is added. How soon older rows follow centers
-that have moved the paper leaves open: here 65,536 rows look again at each refresh, that is all of them up to
-that number, and beyond it in turn. `benchmarks/clusters.py` measures how many are not with their nearest center.
+See `Clustering` for the clusters. The paper does not define how soon older rows follow centers that have moved. Here
+65,536 rows are reassigned at each refresh: all rows up to that number, and beyond it one cluster after another.
+`benchmarks/clusters.py` measures how many rows are not in the cluster of their nearest center.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from torch import Tensor
 
 from interreplay.argument_checks import check_number
 from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
-from interreplay.neighborhood.clusters.choice_moments import ChoiceMoments
-from interreplay.neighborhood.clusters.cluster_moments import ClusterMoments
 from interreplay.neighborhood.clusters.clustering import Clustering
-from interreplay.neighborhood.clusters.older_states import upgraded
+from interreplay.neighborhood.clusters.moments import ClusterMoments, DiscreteMoments
 from interreplay.neighborhood.clusters.transition_vectors import (
     action_range,
     as_transitions,
-    choice_places,
+    discrete_places,
     feature_vectors,
     lead,
     length,
@@ -36,15 +34,15 @@ from interreplay.storage.ring import Storage
 
 
 class Cluster(Neighborhood):
-    """What neighborhoods of one cluster share: the clusters.
+    """Base class of neighborhoods within clusters.
 
     Args:
-        n_clusters: K, of which there are never more than half as many as rows.
-        refresh_every: Added rows between refreshes of the centers and the scale; with fewer than four times as many
-            stored, a quarter of these.
+        n_clusters: Number of clusters K, limited to half the number of rows.
+        refresh_every: Added rows between refreshes of the centers and the scale; a quarter of the stored rows while
+            fewer than four times as many are stored.
 
     Raises:
-        ValueError: When either is not a positive integer.
+        ValueError: If an argument is not a positive integer.
     """
 
     moments = False
@@ -52,38 +50,44 @@ class Cluster(Neighborhood):
     def __init__(self, n_clusters: int = 1000, refresh_every: int = 1000):
         check_number("n_clusters", n_clusters, 1, whole=True)
         check_number("refresh_every", refresh_every, 1, whole=True)
-        self.n_clusters, self.refresh_every = int(n_clusters), int(refresh_every)
+        self.n_clusters = int(n_clusters)
+        self.refresh_every = int(refresh_every)
         self.clustering: Clustering | None = None
         self._size: dict[str, int] = {}
-        self._choices: list[int] = []
+        self._discrete: list[int] = []
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if not len(slots):
             return
         if self.clustering is None:
-            self._size = {"capacity": storage.capacity}
-            self._size |= {"dims": num_features(storage.columns), "numbers": length(storage.columns)}
-            self._size["before"] = lead(storage.columns)
-            self._choices = choice_places(storage.columns) if self.moments else []
-            self._size["itemsize"] = OneStep().vectors(storage, slots[:1].numpy(force=True)).itemsize
-            self.clustering = self._begin(**self._size)
+            self._size = {
+                "capacity": storage.capacity,
+                "dims": num_features(storage.columns),
+                "numbers": length(storage.columns),
+                "before": lead(storage.columns),
+                "itemsize": OneStep().vectors(storage, slots[:1].numpy(force=True)).itemsize,
+            }
+            self._discrete = discrete_places(storage.columns) if self.moments else []
+            self.clustering = self._make_clustering(**self._size)
             if self.moments:
                 self.clustering.follow(self.view)
         self.clustering.add(storage, slots)
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
         if self.clustering is not None:
-            self.clustering.leave(storage, slots)
+            self.clustering.remove(storage, slots)
 
-    def _begin(self, capacity: int, dims: int, before: int, numbers: int, itemsize: int) -> Clustering:
-        sizes = self.n_clusters, self.refresh_every
+    def _make_clustering(self, capacity: int, dims: int, before: int, numbers: int, itemsize: int) -> Clustering:
+        make = functools.partial(
+            Clustering, capacity=capacity, n_clusters=self.n_clusters, refresh_every=self.refresh_every
+        )
         if not self.moments:
-            return Clustering(capacity, slice(0, dims), *sizes, feature_vectors)
-        z, dtype, choices = slice(before, before + dims), f"f{itemsize}", np.array(self._choices, np.int64)
-        sums: Callable[[], ClusterMoments | ChoiceMoments] = functools.partial(ClusterMoments, numbers, dtype)
-        if len(choices):
-            sums = functools.partial(ChoiceMoments, numbers, dtype, choices)
-        return Clustering(capacity, z, *sizes, OneStep().vectors, sums)
+            return make(z=slice(0, dims), read=feature_vectors)
+        dtype = f"f{itemsize}"
+        sums: Callable[[], ClusterMoments | DiscreteMoments] = functools.partial(ClusterMoments, numbers, dtype)
+        if self._discrete:
+            sums = functools.partial(DiscreteMoments, numbers, dtype, np.array(self._discrete, np.int64))
+        return make(z=slice(before, before + dims), read=OneStep().vectors, make_sums=sums)
 
     def _clustering(self, storage: Storage) -> Clustering:
         if self.clustering is None or self.clustering.written != storage.written:
@@ -92,7 +96,7 @@ class Cluster(Neighborhood):
         return self.clustering
 
     def statistics(self) -> dict[str, float]:
-        """Return numbers of clusters and empty ones, rows per cluster, and the share of rows alone in theirs."""
+        """Return the numbers of clusters and empty clusters, cluster sizes, and the share of single-row clusters."""
         if self.clustering is None:
             return {}
         sizes = self.clustering.members.size
@@ -106,46 +110,44 @@ class Cluster(Neighborhood):
         }
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Return bytes beside a full storage: three numbers per row, centers, moments, and z of rows that are gone.
+        """Return the bytes of the clustering: three numbers per row, centers, moments, and z of overwritten rows.
 
-        Where there are choices, moments are of the groups that occur in a cluster, whose number is not known before:
-        one per cluster counts here.
+        With discrete columns there are moments of each combination of values within a cluster, whose number is not
+        known in advance; this counts one per cluster.
         """
         numbers = 2 * features + 1 if self.moments else features
         clusters = min(self.n_clusters, max(1, capacity // 2))
         moments = 48 * numbers + 8 if self.moments else 0
-        return (
-            13 * capacity + clusters * (12 * features + 60 + moments) + 4 * features * min(capacity, self.refresh_every)
-        )
+        overwritten = 4 * features * min(capacity, self.refresh_every)
+        return 13 * capacity + clusters * (12 * features + 60 + moments) + overwritten
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on bit for bit; large arrays share memory."""
+        """Return everything needed to resume bit-exactly; large arrays share memory."""
         state: dict[str, Any] = {"n_clusters": self.n_clusters}
         if self.clustering is None:
             return state
-        choices = {"choices": list(self._choices)} if self._choices else {}
-        return state | {"size": dict(self._size), "clustering": self.clustering.state_dict(), **choices}
+        if self._discrete:
+            state["choices"] = list(self._discrete)
+        return state | {"size": dict(self._size), "clustering": self.clustering.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state.
+        """Restore a state.
 
         Raises:
-            ValueError: When the state is that of another number of clusters.
+            ValueError: If the state has another number of clusters.
         """
         if int(state["n_clusters"]) != self.n_clusters:
-            raise ValueError(f"the state has n_clusters = {state['n_clusters']}; this has {self.n_clusters}")
+            raise ValueError(f"the state has n_clusters = {state['n_clusters']}; expected {self.n_clusters}")
         self.clustering = None
         if "clustering" in state:
             self._size = {name: int(value) for name, value in state["size"].items()}
-            self._choices = [int(place) for place in state.get("choices", ())]
-            n_step, saved = self._size.pop("n_step", 1), state["clustering"]
-            self.clustering = self._begin(**self._size)
-            known = n_step == self.view.n_step
-            self.clustering.load_state_dict(upgraded(saved, self.clustering, self.view if known else None))
+            self._discrete = [int(place) for place in state.get("choices", ())]
+            self.clustering = self._make_clustering(**self._size)
+            self.clustering.load_state_dict(state["clustering"])
 
 
 class ClusterMember(Cluster):
-    """A random other member of the anchor's cluster (LCER-RM); a row that is alone in its cluster has none."""
+    """A random other member of the anchor's cluster (LCER-RM); the only member of a cluster has no neighbor."""
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         found = self._clustering(storage).members.others(slots.numpy(force=True), rng)
@@ -155,22 +157,22 @@ class ClusterMember(Cluster):
 class ClusterCenter(Cluster):
     """The mean transition of the anchor's cluster with a little noise (LCER-CC).
 
-    The mean is that of s, a, r and s' over the members stored now, the anchor and terminated ones among them; it is not
-    the k-means center. Where parts of them are choices, such as Discrete actions, it is that of the members with the
-    anchor's choices, of which there have to be two. The noise is N(0, (noise·σ_c)²), σ_c the deviation per dimension of
-    the same members, and carries no action beyond its bounds. A mean is never terminated itself: anchors that are
-    revert, and terminated members count in it with the s' and r they have. With n-step transitions members count once
-    their n steps are known.
-    The slot of a mean is −2, as it is no stored row; a row that is alone in its cluster has no neighbor, −1.
+    The mean is over s, a, r and s' of the stored members, including the anchor and terminated rows; it is not the
+    k-means center. With discrete columns, such as Discrete actions, only members with the anchor's discrete values
+    count, and at least two are required. The noise is N(0, (noise·σ_c)²), where σ_c is the standard deviation per
+    dimension of the same members; it moves no action beyond its bounds. A mean is never terminated: terminated anchors
+    are not blended. With n-step transitions, members count once their n steps are known.
+
+    The slot of a mean is −2. The only member of a cluster has no neighbor (slot −1).
 
     Args:
-        n_clusters: K.
+        n_clusters: Number of clusters K.
         refresh_every: Added rows between refreshes.
-        noise: Deviation of the noise in units of σ_c.
-        bounds: Smallest and largest action; stored actions are normalized to ±1 where they have bounds.
+        noise: Standard deviation of the noise in units of σ_c.
+        bounds: Smallest and largest action; stored actions are normalized to ±1 if they have bounds.
 
     Raises:
-        ValueError: When an argument is out of range.
+        ValueError: If an argument is out of range.
     """
 
     moments = True
@@ -188,29 +190,27 @@ class ClusterCenter(Cluster):
             check_number("bounds: an action", bound)
         if not bounds[0] < bounds[1]:
             raise ValueError(f"bounds are {bounds}; expected the smallest and the largest action")
-        self.noise, self.bounds = float(noise), (float(bounds[0]), float(bounds[1]))
+        self.noise = float(noise)
+        self.bounds = (float(bounds[0]), float(bounds[1]))
 
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
-        """Return means ``(n, 1, ...)``, or the anchors themselves where these are alone in their clusters."""
-        clustering, anchors = self._clustering(storage), slots.numpy(force=True)
+        """Return cluster means ``(n, 1, ...)``; for the only member of a cluster, the anchor."""
+        clustering = self._clustering(storage)
+        anchors = slots.numpy(force=True)
         clusters = clustering.members.cluster.take(anchors)
         own = functools.partial(self.view.vectors, storage, anchors)
         mean, std, known = clustering.moments_of(storage, self.view).around(clusters, own)
-        vectors = self._noisy(mean, std, action_range(storage.columns), rng)
-        alone = (clustering.members.size.take(clusters) < 2) | ~known
-        if alone.any():
-            vectors[alone] = self.view.vectors(storage, anchors[alone])
-        made = as_transitions(torch.from_numpy(vectors).to(slots.device), storage.columns)
-        found = torch.from_numpy(np.where(alone, NO_NEIGHBOR, SYNTHETIC)).to(slots.device)
-        return Neighbors(found.unsqueeze(1), made.map(lambda column: column.unsqueeze(1)))
-
-    def _noisy(self, mean: np.ndarray, std: np.ndarray, actions: slice, rng: np.random.Generator) -> np.ndarray:
-        """Return vectors ``(n, D)`` around `mean`; noise stops at the actions' bounds, or at a mean beyond them."""
         noise = standard_normal(mean.shape, rng, torch.device("cpu")).numpy()
         std *= self.noise
         std *= noise
-        std += mean
+        std += mean  # the noisy means
+        actions = action_range(storage.columns)
+        middle = mean[:, actions]  # may be beyond the bounds itself
         low, high = self.bounds
-        middle = mean[:, actions]
         np.clip(std[:, actions], np.minimum(low, middle), np.maximum(high, middle), out=std[:, actions])
-        return std
+        alone = (clustering.members.size.take(clusters) < 2) | ~known
+        if alone.any():
+            std[alone] = self.view.vectors(storage, anchors[alone])
+        rows = as_transitions(torch.from_numpy(std).to(slots.device), storage.columns)
+        found = torch.from_numpy(np.where(alone, NO_NEIGHBOR, SYNTHETIC)).to(slots.device)
+        return Neighbors(found.unsqueeze(1), rows.map(lambda column: column.unsqueeze(1)))

@@ -1,4 +1,4 @@
-"""Trajectories: the stored rows of each episode, in order of time."""
+"""Trajectories: the stored rows of each episode in order of time."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ SMALLEST = 16
 
 
 class Trajectories:
-    """Follows a storage: which rows came before and after a row in its episode.
+    """Follows a storage and finds the rows before and after a row in its episode.
 
-    Each episode has a block of numbers in one array: how many rows it has, how many of these were overwritten (the
-    first ones), how many there is room for, and then the slots of its rows. Each slot knows the block of its row and
-    the row's place in it. The rows of a full block move to one of twice the room, or to its beginning where most of it
-    is gone; one that is all gone is used again. All of this follows from what is stored, so it is no part of a state:
-    new trajectories that follow the same storage answer the same.
+    Each episode has a block of numbers in one array: its number of rows, how many of them (the first ones) were
+    overwritten, the room of the block, and the slots of its rows. Each slot records the block of its row and the row's
+    place in it. A full block moves to one with twice the room, or to its own beginning if most of its rows are gone; an
+    empty block is reused. All of this follows from what is stored and is not part of a state: new trajectories that
+    follow the same storage return the same rows.
     """
 
     def __init__(self) -> None:
         self.written = 0
-        self._begin()
+        self._clear(0)
 
-    def _begin(self) -> None:
+    def _clear(self, capacity: int) -> None:
         self.blocks = np.zeros(0, np.int32)
         self.used = 0
-        self.free: dict[int, list[int]] = {}
-        self.running: dict[int, int] = {}  # the block of each episode that may go on, oldest newest rows first
-        self.start = np.zeros(0, np.int64)  # by slot; −1 before the first row
-        self.place = np.zeros(0, np.int32)
+        self.free: dict[int, list[int]] = {}  # empty blocks by their room
+        self.running: dict[int, int] = {}  # block of each episode that may continue, in the order of their newest rows
+        self.start = np.full(capacity, -1)  # block of each slot's row
+        self.place = np.zeros(capacity, np.int32)
 
     def follow(self, storage: Storage) -> None:
-        """Take in the rows written since the last call."""
+        """Process the rows written since the last call."""
         if self.written == storage.written:
             return
         if not len(self.start) or storage.written - self.written >= storage.capacity:
-            self._begin()  # none of the rows seen before is left
-            self.start, self.place = np.full(storage.capacity, -1), np.zeros(storage.capacity, np.int32)
+            self._clear(storage.capacity)  # all rows seen before are gone
         for first in range(max(self.written, storage.written - len(storage)), storage.written, CHUNK):
-            self._take_in(storage, np.arange(first, min(first + CHUNK, storage.written)) % storage.capacity)
+            self._append(storage, np.arange(first, min(first + CHUNK, storage.written)) % storage.capacity)
         self.written = storage.written
 
-    def _take_in(self, storage: Storage, slots: np.ndarray) -> None:
+    def _append(self, storage: Storage, slots: np.ndarray) -> None:
         rows = storage.records.take(torch.from_numpy(slots).to(storage.device), ("episode", "terminated", "truncated"))
-        done, episodes = (rows["terminated"] | rows["truncated"]).tolist(), rows["episode"].tolist()
-        for slot, episode, ended in zip(slots.tolist(), episodes, done, strict=True):
+        done = (rows["terminated"] | rows["truncated"]).tolist()
+        for slot, episode, ended in zip(slots.tolist(), rows["episode"].tolist(), done, strict=True):
             if self.start[slot] >= 0:
-                self._drop(int(self.start[slot]))
+                self._drop_first(int(self.start[slot]))
             start = self.running.pop(episode, -1)
             if start < 0:
-                start = self._block(SMALLEST)
+                start = self._new_block(SMALLEST)
             elif self.blocks[start + LENGTH] == self.blocks[start + ROOM]:
                 start = self._make_room(start)
             length = int(self.blocks[start + LENGTH])
             self.blocks[start + HEADER + length] = slot
             self.blocks[start + LENGTH] = length + 1
-            self.start[slot], self.place[slot] = start, length
+            self.start[slot] = start
+            self.place[slot] = length
             if not ended:
                 self.running[episode] = start
 
-    def _drop(self, start: int) -> None:
-        """Note that the first row that was left in a block was overwritten."""
+    def _drop_first(self, start: int) -> None:
+        """Record that the first remaining row of a block was overwritten."""
         self.blocks[start + GONE] += 1
         if self.blocks[start + GONE] < self.blocks[start + LENGTH]:
             return
@@ -77,37 +77,39 @@ class Trajectories:
             del self.running[next(iter(self.running))]
 
     def _make_room(self, start: int) -> int:
-        """Move the rows left in a full block; returns where to."""
+        """Move the remaining rows of a full block; return their new block."""
         length, gone, room = self.blocks[start : start + HEADER].tolist()
         slots = self.blocks[start + HEADER + gone : start + HEADER + length].copy()
-        target = start if 2 * gone >= length else self._block(2 * room)
-        if target != start:
+        target = start
+        if 2 * gone < length:
+            target = self._new_block(2 * room)
             self.free.setdefault(room, []).append(start)
-        self.blocks[target + LENGTH], self.blocks[target + GONE] = len(slots), 0
+        self.blocks[target + LENGTH] = len(slots)
+        self.blocks[target + GONE] = 0
         self.blocks[target + HEADER : target + HEADER + len(slots)] = slots
         self.start[slots] = target
         self.place[slots] -= gone
         return target
 
-    def _block(self, room: int) -> int:
-        """Return an empty block."""
+    def _new_block(self, room: int) -> int:
         if self.free.get(room):
             start = self.free[room].pop()
         else:
-            start, self.used = self.used, self.used + HEADER + room
+            start = self.used
+            self.used += HEADER + room
             if self.used > len(self.blocks):
                 self.blocks = np.concatenate([self.blocks, np.zeros(max(self.used, 1 << 12), np.int32)])
         self.blocks[start : start + HEADER] = 0, 0, room
         return start
 
     def rows(self, slots: Tensor, draws: np.ndarray, past: bool) -> np.ndarray:
-        """Return slots ``(n,)`` of rows of the same episodes as those in `slots` ``(n,)``.
+        """Return slots ``(n,)`` of rows of the same episodes as the rows in `slots` ``(n,)``.
 
         Args:
-            slots: Of stored rows.
-            draws: ``(n,)``, share of the way to the newest row, 0 to below 1; with uniform ones each row that comes
-                into question has the same probability.
-            past: Begin at the oldest stored row of the episode; else at the row itself.
+            slots: Slots of stored rows.
+            draws: Positions ``(n,)`` between the first candidate (0) and the newest row (below 1). Uniform draws give
+                each candidate the same probability.
+            past: Whether candidates begin at the oldest stored row of the episode instead of the row itself.
         """
         index = slots.numpy(force=True)
         start = self.start.take(index)

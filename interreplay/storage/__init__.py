@@ -1,4 +1,4 @@
-"""Storage: the rows, their order, and how they are read."""
+"""Storage: the stored rows, their order, and how they are read."""
 
 from interreplay.storage.ring import Storage
 

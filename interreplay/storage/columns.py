@@ -1,4 +1,4 @@
-"""The columns of the stored rows, fixed by the first ones that are added."""
+"""The columns of stored rows, which are fixed by the first rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interreplay.argument_checks import check_number
 from interreplay.errors import NonFiniteError
-from interreplay.transitions import Transitions, join_parts, observation_parts
+from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 Columns = dict[str, tuple[tuple[int, ...], torch.dtype]]
 """``{name: (shape of one row, dtype)}``."""
@@ -20,37 +20,39 @@ Columns = dict[str, tuple[tuple[int, ...], torch.dtype]]
 Column = TypeVar("Column", Tensor, np.ndarray)
 
 DERIVED = ("next_obs", "discounts", "episode", "link")
-"""Columns of transitions, or of the records, that are not copied as they come."""
+"""Columns of transitions or records that are not copied as they are."""
 
 
 def columns_of(transitions: Transitions) -> Columns:
-    """Return what a row of these transitions is made of, in the order in which it should lie in memory.
+    """Return the columns of stored rows, in the order of their memory layout.
 
-    An achieved goal comes first, so that the columns of z lie side by side.
+    An achieved goal comes first, so that the columns of z are contiguous.
     """
-    given = {name: (tuple(c.shape[1:]), c.dtype) for name, c in stored_columns(transitions.columns()).items()}
+    given = {}
+    for name, column in stored_columns(transitions.columns()).items():
+        given[name] = (tuple(column.shape[1:]), column.dtype)
     achieved = {name: given.pop(name) for name in ("obs.achieved_goal",) if name in given}
     return {"episode": ((), torch.int64)} | achieved | given | {"link": ((), torch.int32)}
 
 
 def columns_of_state(state: dict[str, Any]) -> Columns:
-    """Return the columns that a chain's state names; none before the first row."""
+    """Return the columns of a storage's state; none if it is empty."""
     named = state.get("columns", {}).items()
     return {name: (tuple(shape), getattr(torch, dtype)) for name, (shape, dtype) in named}
 
 
 def stored_columns(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """Return those of the columns of transitions that are stored as they come; s and a side by side."""
-    return {name: c for name, c in columns.items() if not name.startswith(DERIVED)}
+    """Return the columns of transitions that are stored as they are."""
+    return {name: column for name, column in columns.items() if not name.startswith(DERIVED)}
 
 
 def observation_columns(columns: Columns) -> Columns:
-    """Return the parts of an observation, as in `columns_of`."""
+    """Return the columns of an observation."""
     return {name: spec for name, spec in columns.items() if is_observation(name)}
 
 
 def is_extra(name: str) -> bool:
-    """Return whether a column is an extra one."""
+    """Return whether a column is an extra column."""
     return name.startswith("extras.")
 
 
@@ -60,66 +62,94 @@ def is_observation(name: str) -> bool:
 
 
 def part_of(column: str) -> str:
-    """Return which part of an observation, or which extra, a column is: "" for the whole observation."""
+    """Return the part of an observation, or the extra, in a column; "" for the whole observation."""
     return column.partition(".")[2]
 
 
 def column_of(part: str) -> str:
-    """Return the column of a part of an observation; "" is the whole one."""
+    """Return the column of a part of an observation; "" is the whole observation."""
     return f"obs.{part}" if part else "obs"
 
 
 def feature_columns(columns: Columns) -> tuple[str, ...]:
-    """Return the columns of z = [s; a]; for a goal-conditioned observation [s; desired goal; a].
+    """Return the columns of z = [s; a]; for a goal-conditioned observation, of [s; desired goal; a].
 
-    What is achieved is a function of s, and would count twice in distances.
+    The achieved goal is a function of s and would count twice in distances.
     """
-    names = [name for name in columns if is_observation(name)]
+    names = list(observation_columns(columns))
     if {"obs.achieved_goal", "obs.desired_goal"} < set(names):
         names.remove("obs.achieved_goal")
     return (*names, "actions")
 
 
-def choice_columns(columns: Columns) -> tuple[str, ...]:
-    """Return the columns of observation and actions that hold choices: whole numbers, but for arrays of bytes."""
-    names = (*observation_columns(columns), "actions")
-    return tuple(name for name in names if name in columns and _is_choice(*columns[name]))
-
-
-def _is_choice(shape: tuple[int, ...], dtype: torch.dtype) -> bool:
-    return not dtype.is_floating_point and not (dtype == torch.uint8 and shape)
+def discrete_columns(columns: Columns) -> tuple[str, ...]:
+    """Return the integer columns of observation and actions, except arrays of bytes."""
+    found = []
+    for name in (*observation_columns(columns), "actions"):
+        shape, dtype = columns.get(name, ((), torch.float32))
+        image = dtype == torch.uint8 and shape
+        if not dtype.is_floating_point and not image:
+            found.append(name)
+    return tuple(found)
 
 
 def num_features(columns: Columns) -> int:
-    """Return numbers in z = [s; a] of a row."""
+    """Return the count of numbers in z = [s; a] of a row."""
     return sum(math.prod(columns[name][0]) for name in feature_columns(columns))
 
 
 def signature(columns: dict[str, Tensor]) -> list[tuple[str, tuple[int, ...], torch.dtype]]:
-    """Return names, shapes per row and dtypes of all columns: equal ones fit each other as they are."""
+    """Return names, shapes per row and dtypes; transitions with equal signatures are stored without conversion."""
     return [(name, c.shape[1:], c.dtype) for name, c in columns.items() if name not in ("episode", "discounts")]
 
 
 def cast(transitions: Transitions, columns: Columns) -> Transitions:
-    """Return the same transitions in the stored dtypes.
+    """Return transitions in the stored dtypes.
 
     Raises:
-        ValueError: When a column is missing or too many, or has another shape, or values or a dtype that do
-            not convert without losing their kind, such as float to uint8.
+        ValueError: If columns are missing, unknown, or of another shape, or if values or dtypes cannot be converted
+            without losing their kind, such as float to uint8.
     """
     given = columns_of(transitions)
     if set(given) != set(columns):
-        raise ValueError(f"transitions have the columns {_named(given)}; stored are {_named(columns)}")
+        names = [sorted(set(named) - set(DERIVED)) for named in (given, columns)]
+        raise ValueError(f"transitions have the columns {names[0]}; stored are {names[1]}")
     for name, (shape, dtype) in given.items():
         if shape != columns[name][0]:
             raise ValueError(f"{name} has shape {shape} per row; stored rows have {columns[name][0]}")
         if not torch.can_cast(dtype, columns[name][1]):
             raise ValueError(f"{name} is {dtype}; stored rows are {columns[name][1]}")
-    return _cast(transitions, columns)
+
+    def observation(which: str, given: Observation) -> Observation:
+        inner = {part_of(name): spec for name, spec in observation_columns(columns).items()}
+        parts = observation_parts(given)
+        if set(parts) != set(inner):
+            raise ValueError(f"{which} has the parts {sorted(parts)}; stored are {sorted(inner)}")
+        for name, part in parts.items():
+            shape = tuple(part.shape[1:])
+            if shape != inner[name][0]:
+                raise ValueError(f"{which} has shape {shape} per row; stored rows have {inner[name][0]}")
+        return join_parts({name: _convert(which, part, inner[name][1]) for name, part in parts.items()})
+
+    extras = {}
+    for name, value in transitions.extras.items():
+        extras[name] = _convert(f"extras.{name}", value, columns[f"extras.{name}"][1])
+    return transitions.replace(
+        obs=observation("obs", transitions.obs),
+        next_obs=observation("next_obs", transitions.next_obs),
+        actions=_convert("actions", transitions.actions, columns["actions"][1]),
+        rewards=transitions.rewards.to(columns["rewards"][1]),
+        extras=extras,
+    )
 
 
-def _named(columns: Columns) -> list[str]:
-    return sorted(set(columns) - set(DERIVED))
+def _convert(name: str, column: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return `column` in a dtype; integers keep their value, floats may lose digits."""
+    converted = column.to(dtype)
+    if not dtype.is_floating_point and not torch.equal(converted.to(column.dtype), column):
+        bad = column[converted.to(column.dtype) != column][0]
+        raise ValueError(f"{name} contains {bad.item()}; stored rows are {dtype}")
+    return converted
 
 
 def check_finite(columns: dict[str, Tensor]) -> None:
@@ -133,49 +163,12 @@ def check_finite(columns: dict[str, Tensor]) -> None:
 
 
 def all_finite(column: Tensor) -> bool:
-    """Return whether a column holds neither NaN nor infinity."""
-    if column.device.type == "cpu":  # for one row, numpy takes a third of the time
-        values = column.detach().numpy()
-        # A sum of squares takes half the time again; it may be infinite where no number is.
-        return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
-    return bool(torch.isfinite(column).all())
-
-
-def _obs_dtypes(columns: Columns) -> dict[str, Any]:
-    return {part_of(name): spec for name, spec in observation_columns(columns).items()}
-
-
-def _cast(transitions: Transitions, columns: Columns) -> Transitions:
-    inner = _obs_dtypes(columns)
-
-    def observation(which: str) -> Any:
-        parts = observation_parts(getattr(transitions, which))
-        if set(parts) != set(inner):
-            raise ValueError(f"{which} has the parts {sorted(parts)}; stored are {sorted(inner)}")
-        for name, part in parts.items():
-            if tuple(part.shape[1:]) != inner[name][0]:
-                raise ValueError(
-                    f"{which} has shape {tuple(part.shape[1:])} per row; stored rows have {inner[name][0]}"
-                )
-        return join_parts({name: _convert(which, part, inner[name][1]) for name, part in parts.items()})
-
-    extras = transitions.extras.items()
-    return transitions.replace(
-        obs=observation("obs"),
-        next_obs=observation("next_obs"),
-        actions=_convert("actions", transitions.actions, columns["actions"][1]),
-        rewards=transitions.rewards.to(columns["rewards"][1]),
-        extras={name: _convert(f"extras.{name}", value, columns[f"extras.{name}"][1]) for name, value in extras},
-    )
-
-
-def _convert(name: str, column: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return `column` in a dtype; integers keep their value, floats may lose digits."""
-    converted = column.to(dtype)
-    if not dtype.is_floating_point and not torch.equal(converted.to(column.dtype), column):
-        bad = column[converted.to(column.dtype) != column][0]
-        raise ValueError(f"{name} holds {bad.item()}; stored rows are {dtype}")
-    return converted
+    """Return whether a column contains neither NaN nor infinity."""
+    if column.device.type != "cpu":
+        return bool(torch.isfinite(column).all())
+    # For one row, numpy takes a third of the time, and a sum of squares half of that. It may overflow.
+    values = column.detach().numpy()
+    return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
 
 
 def check_discount(gamma: float) -> None:

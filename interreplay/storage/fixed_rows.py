@@ -1,4 +1,4 @@
-"""Rows that were stored once and stay as they are: of a file that is mapped into memory, shared by all who read it."""
+"""Read-only rows, such as those of a memory-mapped file that several processes share."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from interreplay.transitions import Transitions, as_tensor
 
 
 class FixedStorage(Storage):
-    """The state of a `Storage` to draw from, which takes no further rows.
+    """A read-only `Storage`, made from a state.
 
-    On the processor its arrays are used where they lie: where these are maps of files, memory holds them once for all
-    processes. Its own state is their key alone.
+    On the CPU its arrays are not copied: memory-mapped arrays are in memory once for all processes. Its own state
+    contains the key only.
 
     Args:
-        state: What `Storage.state_dict` returned, with rows and no running episodes.
-        key: Of its contents.
-        name: What it is called in messages.
-        device: Torch device of the columns; another than the processor gets a copy.
+        state: Result of `Storage.state_dict`, with rows and without running episodes.
+        key: Key of the contents.
+        name: Name in messages.
+        device: Torch device of the columns; devices other than the CPU get a copy.
         gamma: Discount factor per step, for the ``discounts`` of ``storage[slots]``.
     """
 
@@ -32,8 +32,10 @@ class FixedStorage(Storage):
         self, state: dict[str, Any], key: str, name: str, device: str | torch.device = "cpu", gamma: float = 0.99
     ):
         super().__init__(int(state["written"]), device, gamma)
-        self.key, self.name, self.written = key, name, int(state["written"])
-        self._stacks = FrameStacks.of_state(state, self.capacity, self.device, shared=True)
+        self.key = key
+        self.name = name
+        self.written = int(state["written"])
+        self._stacks = FrameStacks.from_state(state, self.capacity, self.device, shared=True)
         self._chain = LinkedRows(self.capacity, columns_of_state(state), self.device)
         self._chain.records.rows = as_tensor(state["rows"]).to(self.device)
         self._chain.tails.records.rows = as_tensor(state["tails"]["rows"]).to(self.device)
@@ -43,17 +45,17 @@ class FixedStorage(Storage):
         raise ValueError(f"offline data {self.name} cannot be added to")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the key, by which `load_state_dict` knows the same rows."""
+        """Return the key of the rows."""
         return {"key": self.key, "written": self.written}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Check that a state is of the same rows.
+        """Check that a state has the same rows.
 
         Raises:
-            ValueError: When they are others.
+            ValueError: If it has other rows.
         """
         if state.get("key") != self.key:
             raise ValueError(
-                f"offline data {self.name} has the key {self.key}, {len(self):,} rows; the state is of the key "
-                f"{state.get('key')}, {int(state.get('written', 0)):,} rows: it was changed, or is another one"
+                f"offline data {self.name} has the key {self.key} and {len(self):,} rows, the state has the key "
+                f"{state.get('key')} and {int(state.get('written', 0)):,} rows; expected the same data"
             )

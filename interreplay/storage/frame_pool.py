@@ -1,7 +1,7 @@
-"""Stacks of frames, of which every frame is kept once.
+"""Stacks of frames, in which every frame is stored once.
 
-Frame stacking (Mnih et al. 2015) makes an observation of the last k images, so that each image comes up in k of them,
-and again in k next observations. Here a row holds the ids of its frames, and the frames lie beside the rows.
+With frame stacking (Mnih et al. 2015) an observation is the last k images, so that each image is part of k observations
+and k next observations. Here a row contains the numbers of its frames, and the frames are stored separately.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from torch import Tensor
 from interreplay.transitions import as_tensor
 
 START = 1024
-"""Frames that there is room for at first beside one per row."""
-
-
+"""Initial room for frames in addition to one per row."""
 LONGEST = 15
-"""Frames that a stack has at most: a longer side is one of an image, which may well be of one color at first."""
+"""Maximum number of frames of a stack; a longer axis is that of an image, whose first rows may be of one color."""
 
 
 def shared(obs: Tensor, next_obs: Tensor) -> bool:
-    """Return whether observations ``(n, k, H, W, ...)`` are stacks of bytes that all move on by one frame."""
+    """Return whether observations ``(n, k, H, W, ...)`` are stacks of bytes that all advance by one frame."""
     return (
         obs.dtype == torch.uint8
         and obs.ndim >= 4
@@ -34,92 +32,92 @@ def shared(obs: Tensor, next_obs: Tensor) -> bool:
 
 
 class FramePool:
-    """Frames by number, with how many rows and running episodes hold each.
+    """Frames by number, with the number of rows and running episodes that refer to each.
 
-    A stack is compared with the one that its episode ended with so far: as a rule it is the same, or it moved on by one
-    frame. Only others are searched frame by frame, and hashed.
-    Rows of any kind come back as they were; only where they share nothing do they take as much room as whole stacks.
+    A stack is compared with the newest one of its episode: usually it is the same one, or it advanced by one frame.
+    Other stacks are compared frame by frame. All rows are read as they were added; rows without common frames take as
+    much memory as whole stacks.
 
     Args:
         stack: Frames per observation k.
-        shape: Of one frame.
-        rows: Number of rows of the ring, each of which brings one frame as a rule.
+        shape: Shape of one frame.
+        rows: Number of rows of the ring; each usually adds one frame.
         device: Torch device.
     """
 
     def __init__(self, stack: int, shape: tuple[int, ...], rows: int, device: torch.device):
-        self.stack, self.shape, self.device = stack, tuple(shape), device
-        self._pixels = self._room(rows + START)
-        self._holders = [0] * len(self._pixels)  # a list is read and written in a fifth of an array's time
+        self.stack = stack
+        self.shape = tuple(shape)
+        self.device = device
+        self._pixels = self._zeros(rows + START)
+        self._holders = [0] * len(self._pixels)  # accessing a list takes a fifth of the time of an array
         self._free: list[int] = []
         self._top = 0
-        # Of each episode the write number of its newest row and the stack that it ended with, with its bytes while it
-        # goes on, without after a row that is done: a game may go on after one that ended it for the learner. Oldest
-        # rows first.
+        # For each episode, the write number of its newest row, and the bytes and numbers of its newest stack. The bytes
+        # are dropped after a row that is done; a game may continue after one that ended it for the learner. Oldest rows
+        # first.
         self._running: dict[int, tuple[int, bytearray | None, list[int]]] = {}
 
-    def _room(self, count: int) -> Tensor:
-        if self.device.type == "cpu":  # memory never written to is not taken
+    def _zeros(self, count: int) -> Tensor:
+        if self.device.type == "cpu":  # unused memory is not taken
             return torch.from_numpy(np.zeros((count, *self.shape), np.uint8))
         return torch.zeros((count, *self.shape), dtype=torch.uint8, device=self.device)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the frames in use and those that were."""
+        """Bytes of the frames in use and of free ones."""
         return self._top * int(np.prod(self.shape, dtype=np.int64))
 
     def put(self, obs: Tensor, next_obs: Tensor, episodes: list[int], done: list[bool], written: int) -> Any:
-        """Keep the frames of n rows.
+        """Store the frames of n rows.
 
         Args:
-            obs: Stacks ``(n, k, *shape)``.
-            next_obs: Likewise.
+            obs: Stacks before the steps ``(n, k, *shape)``.
+            next_obs: Stacks after the steps ``(n, k, *shape)``.
             episodes: Ids of the rows.
-            done: Whether a row ends its episode.
+            done: Whether each row ends its episode.
             written: Number of rows written before.
 
         Returns:
             Numbers ``(n, k)`` int32 of the frames of both.
         """
-        starts, ends = (np.ascontiguousarray(part.numpy(force=True)) for part in (obs, next_obs))
+        starts = np.ascontiguousarray(obs.numpy(force=True))
+        ends = np.ascontiguousarray(next_obs.numpy(force=True))
         frame_ids = np.empty((2, len(episodes), self.stack), np.int32)
         for row, episode in enumerate(episodes):
             frame_ids[0, row], frame_ids[1, row] = self.put_row(
                 starts[row], ends[row], episode, done[row], written + row
             )
-        numbers = torch.from_numpy(frame_ids)
-        return (numbers if self.device.type == "cpu" else numbers.to(self.device)).unbind()
+        return torch.from_numpy(frame_ids).to(self.device).unbind()
 
     def put_row(
         self, start: np.ndarray, end: np.ndarray, episode: int, done: bool, write: int
     ) -> tuple[list[int], list[int]]:
-        """Do what `put` does for one row, of stacks ``(k, *shape)`` that are contiguous in memory."""
-        pixels, last = self._ended_with(episode)
+        """Store the frames of one row, with contiguous stacks ``(k, *shape)``; see `put`."""
+        _, pixels, last = self._running.pop(episode, (-1, bytearray(), []))
+        if pixels is None:
+            pixels = bytearray(b"".join(self._pixels[number].numpy(force=True).tobytes() for number in last))
         now = last
-        if not pixels.startswith(start.data):  # the whole stack is another
-            now, pixels = self._known_or_new(start, pixels, last), bytearray(start.tobytes())
-        if pixels.endswith(end[:-1].data):  # it moved on by one
+        if not pixels.startswith(start.data):  # another stack
+            now = self._known_or_new(start, pixels, last)
+            pixels = bytearray(start.tobytes())
+        if pixels.endswith(end[:-1].data):  # it advanced by one
             then = [*now[1:], self._number(end[-1], pixels, now)]
         else:
             then = self._known_or_new(end, pixels, now)
-        np.frombuffer(pixels, np.uint8)[:] = end.reshape(-1)  # in place: new memory would take longer than the copy
-        if now is last:  # the row holds in its place what the episode held
-            self._hold(then + then)
-        else:
-            self._hold(now + then + then)  # by the row, and by the episode
+        np.frombuffer(pixels, np.uint8)[:] = end.reshape(-1)  # in place: allocating memory would take longer
+        held = then + then  # by the row and by the episode
+        if now is not last:
+            held = now + held
+        for number in held:
+            self._holders[number] += 1
+        if now is not last:
             self.drop(last)
         self._running[episode] = write, None if done else pixels, then
         return now, then
 
-    def _ended_with(self, episode: int) -> tuple[bytearray, list[int]]:
-        """Take away the stack that an episode ended with so far, its bytes and numbers, empty where there is none."""
-        _, pixels, ids = self._running.pop(episode, (-1, bytearray(), []))
-        if pixels is None:
-            pixels = bytearray(b"".join(self._pixels[number].numpy(force=True).tobytes() for number in ids))
-        return pixels, ids
-
     def _known_or_new(self, frames: np.ndarray, pixels: bytearray, ids: list[int]) -> list[int]:
-        """Return numbers of frames ``(k, *shape)``: of equal ones in a stack given by bytes and numbers, or new."""
+        """Return numbers of frames ``(k, *shape)``: those of equal frames in a known stack, or new ones."""
         found: dict[bytes, int] = {}
         names = [frame.tobytes() for frame in frames]
         for name, frame in zip(names, frames, strict=True):
@@ -128,38 +126,28 @@ class FramePool:
         return [found[name] for name in names]
 
     def _number(self, frame: np.ndarray, pixels: bytearray, ids: list[int]) -> int:
-        """Return the number of one frame likewise."""
+        """Return the number of one frame; see `_known_or_new`."""
         for place, number in enumerate(ids):
             if pixels.startswith(frame.data, place * frame.nbytes):
                 return number
-        return self._new(frame)
-
-    def _new(self, frame: np.ndarray) -> int:
         if self._free:
             number = self._free.pop()
         else:
-            number, self._top = self._top, self._top + 1
+            number = self._top
+            self._top += 1
             if number == len(self._pixels):
-                self._grow()
+                grown = self._zeros(2 * number)
+                grown[:number] = self._pixels
+                self._holders += [0] * number
+                self._pixels = grown
         if self.device.type == "cpu":
             self._pixels.numpy()[number] = frame
         else:
             self._pixels[number] = torch.from_numpy(frame)
         return number
 
-    def _grow(self) -> None:
-        pixels = self._room(2 * len(self._pixels))
-        pixels[: len(self._pixels)] = self._pixels
-        self._holders += [0] * len(self._pixels)
-        self._pixels = pixels
-
-    def _hold(self, frame_ids: list[int]) -> None:
-        holders = self._holders
-        for number in frame_ids:
-            holders[number] += 1
-
     def drop(self, frame_ids: list[int]) -> None:
-        """Let go of frames, named once for each row or episode that held one."""
+        """Release frames, each given once per row or episode that refers to it."""
         holders = self._holders
         for number in frame_ids:
             holders[number] -= 1
@@ -167,11 +155,11 @@ class FramePool:
                 self._free.append(number)
 
     def end(self, episode: int) -> None:
-        """Let go of what a running episode holds."""
+        """Release the frames of a running episode."""
         self.drop(self._running.pop(episode, (-1, None, []))[2])
 
     def forget_before(self, write: int) -> None:
-        """End the episodes of which no row is stored any more."""
+        """End the episodes without stored rows."""
         while self._running:
             episode = next(iter(self._running))
             if self._running[episode][0] >= write:
@@ -186,7 +174,7 @@ class FramePool:
     def get_both(self, starts: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
         """Return the stacks ``(n, k, *shape)`` before and after steps, of frame ids ``(n, k)``.
 
-        Where all moved on by one frame, the k + 1 frames of each step are read once, and both share their memory.
+        If all advanced by one frame, the k + 1 frames of each step are read once, and both share memory.
         """
         if not torch.equal(starts[:, 1:], ends[:, :-1]):
             return self.get(starts), self.get(ends)
@@ -194,7 +182,7 @@ class FramePool:
         return frames[:, :-1], frames[:, 1:]
 
     def state(self) -> dict[str, Any]:
-        """Return everything kept; the frames share memory."""
+        """Return the state; the frames share memory."""
         running = self._running.items()
         return {
             "stack": self.stack,
@@ -207,8 +195,8 @@ class FramePool:
         }
 
     @classmethod
-    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device, shared: bool = False) -> FramePool:
-        """Return the frames of a state; `shared` keeps those of the state in place of a copy, for reading alone."""
+    def from_state(cls, state: dict[str, Any], rows: int, device: torch.device, shared: bool = False) -> FramePool:
+        """Return the frames of a state; `shared` avoids a copy, for reading only."""
         pixels = as_tensor(state["pixels"])
         made = cls(int(state["stack"]), tuple(pixels.shape[1:]), max(rows, len(pixels)), device)
         made._top = len(pixels)

@@ -1,4 +1,4 @@
-"""The parts of observations that are stacks of frames, between the storage and its rows."""
+"""The parts of observations that are stacks of frames: their conversion between the storage and its rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from interreplay.transitions import Observation, Transitions, join_parts, observ
 
 
 class FrameStacks:
-    """`FramePool` of each part that is a stack of them; false where none is.
+    """A `FramePool` for each part that is a stack of frames; false if there is none.
 
-    Which parts are is seen by the first rows that are added. Rows of the chain have numbers of frames in their place.
+    The first rows determine which parts are. The rows of the chain contain numbers of frames instead.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class FrameStacks:
         return sum(frames.nbytes for frames in self.frames.values())
 
     def begin(self, transitions: Transitions, capacity: int, device: torch.device) -> Columns:
-        """Look at the first rows of a storage of `capacity` rows; returns the columns of its chain."""
+        """Inspect the first rows of a storage of `capacity` rows; return the columns of its chain."""
         ends = observation_parts(transitions.next_obs)
         for name, part in observation_parts(transitions.obs).items():
             if shared(part, ends[name]):
@@ -42,14 +42,15 @@ class FrameStacks:
         return columns_of(transitions) | numbers
 
     def append(self, chain: LinkedRows, transitions: Transitions, written: int) -> None:
-        """Write rows into the next slots of the chain, which do not reach beyond its end, with numbers for stacks.
+        """Write rows into the next slots of the chain, which do not extend beyond its end, with numbers for stacks.
 
         Args:
             chain: The rows.
-            transitions: n more, in the stored dtypes.
+            transitions: n rows in the stored dtypes.
             written: Number of rows written before.
         """
-        n, start = len(transitions), written % chain.capacity
+        n = len(transitions)
+        start = written % chain.capacity
         replaced = range(start, start + n) if written >= chain.capacity else range(0)
         if n == 1 and chain.records.in_numpy:  # in two thirds of the time
             row = {name: column.numpy(force=True) for name, column in transitions.columns().items()}
@@ -61,18 +62,22 @@ class FrameStacks:
         chain.append(numbered, written)
 
     def _number_row(self, row: dict[str, np.ndarray], written: int) -> None:
-        """Put numbers in the place of stacks, in the columns of one row."""
+        """Replace stacks by numbers in the columns of one row."""
         episode = int(row["episode"][0]) if "episode" in row else 0
         done = bool(row["terminated"][0] or row["truncated"][0])
         for name, frames in self.frames.items():
-            now, then = column_of(name), f"next_{column_of(name)}"
-            starts, ends = np.ascontiguousarray(row[now]), np.ascontiguousarray(row[then])
-            numbers = frames.put_row(starts[0], ends[0], episode, done, written)
-            row[now], row[then] = np.array([numbers], np.int32).swapaxes(0, 1)
+            now = column_of(name)
+            then = f"next_{now}"
+            start = np.ascontiguousarray(row[now])[0]
+            end = np.ascontiguousarray(row[then])[0]
+            row[now], row[then] = np.array([frames.put_row(start, end, episode, done, written)], np.int32).swapaxes(
+                0, 1
+            )
 
     def _numbered(self, transitions: Transitions, written: int) -> Transitions:
-        """Return rows with numbers in the place of stacks."""
-        starts, ends = observation_parts(transitions.obs), observation_parts(transitions.next_obs)
+        """Return rows with numbers instead of stacks."""
+        starts = observation_parts(transitions.obs)
+        ends = observation_parts(transitions.next_obs)
         episodes = [0] * len(transitions) if transitions.episode is None else transitions.episode.tolist()
         done = (transitions.terminated | transitions.truncated).tolist()
         for name, frames in self.frames.items():
@@ -80,14 +85,14 @@ class FrameStacks:
         return transitions.replace(obs=join_parts(starts), next_obs=join_parts(ends))
 
     def _release(self, chain: LinkedRows, replaced: range, before: int) -> None:
-        """Let go of the frames of rows that make room, and of episodes without a row from a write number on."""
+        """Release the frames of replaced rows, and of episodes without rows from write number `before` on."""
         for name, frames in self.frames.items():
             if replaced:
                 frames.drop(chain.numbers_of(replaced, column_of(name)))
             frames.forget_before(before)
 
     def end(self, episode: int) -> None:
-        """Forget an episode that nothing will continue."""
+        """End an episode that nothing will continue."""
         for frames in self.frames.values():
             frames.end(episode)
 
@@ -95,7 +100,8 @@ class FrameStacks:
         """Return rows as they were added."""
         if not self.frames:
             return rows
-        starts, ends = observation_parts(rows.obs), observation_parts(rows.next_obs)
+        starts = observation_parts(rows.obs)
+        ends = observation_parts(rows.next_obs)
         for name, frames in self.frames.items():
             starts[name], ends[name] = frames.get_both(starts[name], ends[name])
         return rows.replace(obs=join_parts(starts), next_obs=join_parts(ends))
@@ -104,27 +110,32 @@ class FrameStacks:
         """Return observations as they were added."""
         if not self.frames:
             return observation
-        parts = observation_parts(observation)
-        return join_parts({k: self.frames[k].get(v) if k in self.frames else v for k, v in parts.items()})
+        parts = dict(observation_parts(observation))
+        for name, frames in self.frames.items():
+            parts[name] = frames.get(parts[name])
+        return join_parts(parts)
 
     def restore_parts(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return columns of the chain by name, those of stacks as they were added."""
-        named = {column_of(name): frames for name, frames in self.frames.items()}
-        return {name: named[name].get(column) if name in named else column for name, column in columns.items()}
+        """Return columns of the chain by name, with stacks as they were added."""
+        restored = dict(columns)
+        for name, frames in self.frames.items():
+            if column_of(name) in restored:
+                restored[column_of(name)] = frames.get(restored[column_of(name)])
+        return restored
 
     def restored_columns(self, columns: Columns) -> Columns:
-        """Return what a row is made of, for those that add and read, where the chain has these columns."""
+        """Return the columns of rows as they are added and read, given the columns of the chain."""
         shapes = {column_of(name): ((f.stack, *f.shape), torch.uint8) for name, f in self.frames.items()}
         return columns | shapes
 
     def state(self) -> dict[str, Any]:
-        """Return the frames, as part of the storage's state."""
+        """Return the frames as part of the storage's state."""
         return {"frames": {name: frames.state() for name, frames in self.frames.items()}}
 
     @classmethod
-    def of_state(cls, state: dict[str, Any], rows: int, device: torch.device, shared: bool = False) -> FrameStacks:
-        """Return the stacks of a storage's state; `shared` as in `FramePool.of_state`."""
+    def from_state(cls, state: dict[str, Any], rows: int, device: torch.device, shared: bool = False) -> FrameStacks:
+        """Return the stacks of a storage's state; `shared` as in `FramePool.from_state`."""
         made = cls()
         for name, frames in state.get("frames", {}).items():
-            made.frames[name] = FramePool.of_state(frames, rows, device, shared)
+            made.frames[name] = FramePool.from_state(frames, rows, device, shared)
         return made

@@ -1,4 +1,4 @@
-"""Read views: whether rows of a storage come back as single steps or as n-step transitions."""
+"""Read views: reading the rows of a storage as single steps or as n-step transitions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from interreplay.transitions import Transitions, join_parts, observation_parts
 
 
 class ReadView(ABC):
-    """A way to read the rows of a storage; views of one kind and one setting are equal.
+    """A way to read the rows of a storage; views with equal settings are equal.
 
     Attributes:
-        n_step: Most steps that a row spans.
+        n_step: Maximum number of steps of a row.
         gamma: Discount factor per step.
     """
 
@@ -31,7 +31,7 @@ class ReadView(ABC):
         """Return the transitions in `slots`, int64 of any shape, with ``discounts``.
 
         Raises:
-            IndexError: When a slot is negative or beyond the capacity.
+            IndexError: If a slot is negative or beyond the capacity.
         """
 
     def read_with_neighbors(self, storage: Storage, slots: Tensor, others: Tensor) -> tuple[Transitions, Transitions]:
@@ -44,11 +44,11 @@ class ReadView(ABC):
 
     @abstractmethod
     def spans(self, storage: Storage, slots: Tensor) -> Tensor:
-        """Return the number of env steps ``(n,)``, 1 to `n_step`, that the rows in `slots` ``(n,)`` span now."""
+        """Return the current number of env steps ``(n,)``, 1 to `n_step`, of the rows in `slots` ``(n,)``."""
 
     @abstractmethod
     def mature(self, storage: Storage, slots: Tensor) -> Tensor:
-        """Return whether rows in `slots` ``(n,)`` are what they will stay, whatever is added: bool ``(n,)``."""
+        """Return which rows in `slots` ``(n,)`` cannot be changed by rows added later, bool ``(n,)``."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class OneStep(ReadView):
 
 @dataclass(frozen=True)
 class NStep(ReadView):
-    """n-step transitions, computed from the links between rows when these are read (Sutton & Barto 2018, §7.1).
+    """n-step transitions, computed from the links between rows at each read (Sutton & Barto 2018, section 7.1).
 
-    Each walks up to n − 1 links on and sums discounted rewards. A walk ends early at the end of its episode, at a
-    cut, and at the newest row; it then bootstraps from the last next_obs that it reached. `terminated` and `truncated`
-    are those of the last step, ``discounts`` γ^m·(1 − terminated) for the m steps taken.
+    Each transition follows up to n − 1 links and sums discounted rewards. It has fewer steps at the end of its episode,
+    at a gap, and at the newest row; its next_obs is then the last one reached. `terminated` and `truncated` are those
+    of the last step; ``discounts`` are γ^m·(1 − terminated) for m steps.
 
     Attributes:
         n_step: n.
@@ -102,34 +102,33 @@ class NStep(ReadView):
         check_discount(self.gamma)
 
     def read(self, storage: Storage, slots: Tensor) -> Transitions:
-        flat = slots if slots.dim() == 1 else slots.reshape(-1)
+        flat = slots.reshape(-1)
         storage.check_slots(flat)
-        rows = self._accumulated(storage, flat)
-        rows = rows.replace(obs=storage.restore_frames(rows.obs), next_obs=storage.restore_frames(rows.next_obs))
-        return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
-
-    def _accumulated(self, storage: Storage, slots: Tensor) -> Transitions:
-        """Return the transitions that begin with the rows in `slots` ``(n,)``; stacks are numbers of frames."""
-        rows = storage.read_records(slots, self.gamma)
-        last, rewards = slots.clone(), rows.rewards.clone()
+        rows = storage.read_records(flat, self.gamma)
+        last = flat.clone()
+        rewards = rows.rewards.clone()
         factor = torch.ones_like(rewards)
-        walking = torch.arange(len(slots), device=slots.device)
+        walking = torch.arange(len(flat), device=flat.device)
         for _ in range(self.n_step - 1):
             following = storage.successor(last[walking])
-            walking, following = walking[following >= 0], following[following >= 0]
+            walking = walking[following >= 0]
+            following = following[following >= 0]
             if not len(walking):
                 break
             last[walking] = following
             factor[walking] *= self.gamma
             rewards[walking] += factor[walking] * storage.column("rewards").index_select(0, following)
         end = storage.read_records(last, self.gamma)
-        return rows.replace(
+        next_obs = join_parts({name: part.contiguous() for name, part in observation_parts(end.next_obs).items()})
+        rows = rows.replace(
+            obs=storage.restore_frames(rows.obs),
             rewards=rewards,
-            next_obs=join_parts({k: v.contiguous() for k, v in observation_parts(end.next_obs).items()}),
+            next_obs=storage.restore_frames(next_obs),
             terminated=end.terminated,
             truncated=end.truncated,
             discounts=end.discounts * factor,
         )
+        return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
     def vectors(self, storage: Storage, slots: np.ndarray) -> np.ndarray:
         rows = self.read(storage, torch.from_numpy(slots).to(storage.device))
@@ -146,8 +145,9 @@ class NStep(ReadView):
         return ended | (steps >= self.n_step)
 
     def _walk(self, storage: Storage, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Return how many steps ``(n,)`` there are from the rows in `slots` ``(n,)`` on, and the last one's slots."""
-        steps, last = torch.ones_like(slots), slots
+        """Return the numbers of steps ``(n,)`` that begin with the rows in `slots` ``(n,)``, and their last slots."""
+        steps = torch.ones_like(slots)
+        last = slots
         for _ in range(self.n_step - 1):
             following = storage.successor(last)
             steps += following >= 0
@@ -159,7 +159,7 @@ def read_view(n_step: int, gamma: float) -> ReadView:
     """Return the view of n steps.
 
     Raises:
-        ValueError: When n is not an integer of 1 or more, or γ not a number from 0 to 1.
+        ValueError: If n is not an integer of 1 or more, or γ is not a number from 0 to 1.
     """
     check_discount(gamma)
     check_number("n_step", n_step, 1, whole=True)

@@ -1,4 +1,4 @@
-"""Storage: a ring of transitions that keeps each observation once."""
+"""Storage: a ring of transitions that stores each observation once."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ from interreplay.transitions import Observation, Transitions
 class Storage:
     """A ring of `capacity` transitions on a device.
 
-    The next observation of a row is the observation of the row that continues it, found through a link;
-    only where nothing continues a row (yet) is it kept apart. Slots are reused in the order of writing, so
-    the row with write number w lies in slot w mod capacity and is stored while w ≥ written − capacity: one
-    number tells both where a row is and whether it still exists.
+    The next observation of a row is the observation of the row that continues it, found through a link. It is stored
+    separately only if nothing continues the row (yet). Slots are reused in the order of writing: the row with write
+    number w is in slot w mod capacity and exists while w ≥ written − capacity.
 
-    A storage reads single steps; longer ones are the business of `interreplay.storage.read_views`.
+    A storage reads single steps; see `interreplay.storage.read_views` for longer ones.
 
     Args:
         capacity: Number of transitions, positive.
@@ -45,30 +44,32 @@ class Storage:
     def __init__(self, capacity: int, device: str | torch.device = "cpu", gamma: float = 0.99):
         check_number("capacity", capacity, 1, 2**31 - 1, whole=True)
         check_discount(gamma)
-        self.capacity, self.device, self.gamma = int(capacity), torch.device(device), float(gamma)
+        self.capacity = int(capacity)
+        self.device = torch.device(device)
+        self.gamma = float(gamma)
         self.written = 0
         self._chain: LinkedRows | None = None
         self._stacks = FrameStacks()
         self._signature: list[tuple[str, tuple[int, ...], torch.dtype]] = []
 
-    # -- what is stored ---------------------------------------------------------------------------
+    # -- Contents ----------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return min(self.written, self.capacity)
 
     @property
     def nbytes(self) -> int:
-        """Bytes taken by the columns; 0 before the first row is added."""
-        return self._chain.nbytes + self._stacks.nbytes if self._chain is not None else 0
+        """Bytes of the columns; 0 before the first row is added."""
+        return 0 if self._chain is None else self._chain.nbytes + self._stacks.nbytes
 
     @property
     def columns(self) -> Columns:
-        """What a stored row is made of; empty before the first row is added."""
-        return self._stacks.restored_columns(self._chain.columns) if self._chain is not None else {}
+        """Columns of a stored row; empty before the first row is added."""
+        return {} if self._chain is None else self._stacks.restored_columns(self._chain.columns)
 
     @staticmethod
     def nbytes_of(capacity: int, columns: Columns) -> int:
-        """Return bytes of `capacity` rows of these columns."""
+        """Return the bytes of `capacity` rows of these columns."""
         return capacity * RowTable(0, columns, torch.device("cpu")).width
 
     @property
@@ -82,21 +83,21 @@ class Storage:
         return self.chain.records
 
     def write_numbers(self, slots: Tensor) -> Tensor:
-        """Write numbers of the rows that lie in `slots` now, the shape of `slots`, int64."""
+        """Return the write numbers of the rows in `slots`, int64, in the shape of `slots`."""
         newest = self.written - 1
         return newest - torch.remainder(newest - slots, self.capacity)
 
     def successor(self, slots: Tensor) -> Tensor:
-        """Return slots of the rows that continue those in `slots` ``(n,)``, −1 where none does."""
+        """Return the slots of the rows that continue the rows in `slots` ``(n,)``; −1 for none."""
         return self.records.column("link").index_select(0, slots).long().clamp_(min=-1)
 
     @property
     def broken_links(self) -> int:
-        """Rows added without an episode id that did not continue the row before, though that one ended nothing."""
-        return self._chain.episodes.broken if self._chain is not None else 0
+        """Number of rows without an episode id that did not continue the previous row although it ended no episode."""
+        return 0 if self._chain is None else self._chain.episodes.broken
 
     def column(self, name: str) -> Tensor:
-        """Return a column of all slots ``(capacity, ...)``, named as in `Transitions.columns`; not to be written to."""
+        """Return a column of all slots ``(capacity, ...)``, named as in `Transitions.columns`; read-only."""
         return self.records.column(name)
 
     def features(self, slots: Tensor) -> Tensor:
@@ -107,61 +108,64 @@ class Storage:
         return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
 
     def restore_frames(self, observation: Observation) -> Observation:
-        """Return observations as they were added, from columns of the records: numbers of frames become stacks."""
+        """Return observations as they were added, from the columns of records: numbers of frames become stacks."""
         return self._stacks.restore_observation(observation)
 
     def next_observation_part(self, slots: Tensor, part: str) -> Tensor:
         """Return the named part of next_obs of the rows in `slots` ``(n,)``, one step on: ``(n, *shape)``."""
         links = self.records.column("link").index_select(0, slots)
-        return self.chain.observations(links, [name := column_of(part)])[name]
+        name = column_of(part)
+        return self.chain.observations(links, [name])[name]
 
-    # -- reading ----------------------------------------------------------------------------------
+    # -- Reading -----------------------------------------------------------------------------------
 
     def __getitem__(self, slots: Tensor) -> Transitions:
         """Return the single-step transitions in `slots`, int64 of any shape, with ``discounts``.
 
         Raises:
-            IndexError: When a slot is negative or beyond the capacity.
+            IndexError: If a slot is negative or beyond the capacity.
         """
         return self.read(slots, self.gamma)
 
     def read(self, slots: Tensor, gamma: float) -> Transitions:
-        """Return what `__getitem__` does, with discounts γ·(1 − terminated) of the γ given."""
-        flat = slots if slots.dim() == 1 else slots.reshape(-1)
+        """Return the transitions in `slots` as `__getitem__` does, with discounts γ·(1 − terminated) for another γ."""
+        flat = slots.reshape(-1)
         self.check_slots(flat)
         rows = self.read_records(flat, gamma)
-        rows = self._stacks.restore(rows) if self._stacks else rows
+        if self._stacks:
+            rows = self._stacks.restore(rows)
         return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
     def read_with_neighbors(self, slots: Tensor, others: Tensor, gamma: float) -> tuple[Transitions, Transitions]:
-        """Return `read` of slots ``(n,)`` and of others ``(n, k)``, for what one of these costs.
+        """Return `read` of slots ``(n,)`` and of others ``(n, k)``, in the time of one of them.
 
-        Of some hundred rows most of a read is the number of its calls, and every batch with neighbors needs both.
+        For a few hundred rows, most of the time of a read is the overhead of its calls.
         """
         if self._stacks:
             return self.read(slots, gamma), self.read(others, gamma)
-        n, both = len(slots), torch.cat([slots, others.reshape(-1)])
+        n = len(slots)
+        both = torch.cat([slots, others.reshape(-1)])
         self.check_slots(both)
         rows, following = self.chain.read(both)
         shape = tuple(others.shape) + rows.shape[1:]
-        beside = self.chain.transitions(rows[n:].reshape(shape), following[n:].reshape(shape), gamma)
-        return self.chain.transitions(rows[:n], following[:n], gamma), beside
+        neighbors = self.chain.transitions(rows[n:].reshape(shape), following[n:].reshape(shape), gamma)
+        return self.chain.transitions(rows[:n], following[:n], gamma), neighbors
 
     def read_records(self, slots: Tensor, gamma: float) -> Transitions:
-        """Return single steps in `slots` ``(n,)``, which are not checked; stacks are numbers of frames."""
+        """Return single steps in unchecked `slots` ``(n,)``, with numbers of frames instead of stacks."""
         return self.chain.transitions(*self.chain.read(slots), gamma)
 
     def check_slots(self, slots: Tensor) -> None:
-        """Raise IndexError when one of `slots` ``(n,)`` is negative or beyond the capacity; another device says so."""
-        if slots.device.type != "cpu":  # to look would be to wait
+        """Raise IndexError if one of `slots` ``(n,)`` is negative or beyond the capacity; on the CPU only."""
+        if slots.device.type != "cpu":  # a check would wait for the device
             return
         if slots.numpy().view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
             raise IndexError(f"slots are {int(slots.min())} to {int(slots.max())}; expected 0 to {self.capacity - 1}")
 
-    # -- writing ----------------------------------------------------------------------------------
+    # -- Writing -----------------------------------------------------------------------------------
 
     def add(self, transitions: Transitions) -> Tensor:
-        """Store transitions, the oldest rows making room.
+        """Store transitions in place of the oldest rows.
 
         Args:
             transitions: Columns of length n, at most `capacity`.
@@ -170,8 +174,8 @@ class Storage:
             Their slots ``(n,)`` int64.
 
         Raises:
-            NonFiniteError: When a column holds NaN or infinity; nothing is stored then.
-            ValueError: When there are more than `capacity` rows, or they are not made as those stored before.
+            NonFiniteError: If a column contains NaN or infinity; nothing is stored then.
+            ValueError: If there are more than `capacity` rows, or their columns differ from the stored ones.
         """
         if len(transitions) > self.capacity:
             raise ValueError(
@@ -180,7 +184,7 @@ class Storage:
         return self.write(self.cast(transitions)) if len(transitions) else self.next_replaced(0)
 
     def write(self, transitions: Transitions, slots: Tensor | None = None) -> Tensor:
-        """Store what `cast` returned, 1 to `capacity` rows; returns their slots ``(n,)``, which a caller may know."""
+        """Store 1 to `capacity` rows that `cast` returned; return their slots ``(n,)``, which the caller may pass."""
         n = len(transitions)
         if self._chain is None:
             columns = self._stacks.begin(transitions, self.capacity, self.device)
@@ -200,18 +204,19 @@ class Storage:
         return slots if room == n else slots % self.capacity
 
     def next_replaced(self, count: int) -> Tensor:
-        """Return the slots ``(m,)`` of the stored rows that the next `count` rows, at most `capacity`, will replace."""
-        first, last = max(self.written, self.capacity), self.written + count
+        """Return the slots ``(m,)`` of the rows that the next `count` rows, at most `capacity`, will replace."""
+        first = max(self.written, self.capacity)
+        last = self.written + count
         start = first % self.capacity
         slots = torch.arange(start, start + max(0, last - first), device=self.device)
         return slots if start + count <= self.capacity else slots % self.capacity
 
     def cast(self, transitions: Transitions) -> Transitions:
-        """Return the same transitions in the stored dtypes.
+        """Return transitions in the stored dtypes.
 
         Raises:
-            NonFiniteError: When a column holds NaN or infinity, or a number too large for the stored dtype.
-            ValueError: When their columns, shapes or dtypes are not those of the rows stored before.
+            NonFiniteError: If a column contains NaN or infinity, or a number too large for the stored dtype.
+            ValueError: If their columns, shapes or dtypes differ from those of stored rows.
         """
         columns = transitions.columns()
         if self._signature != signature(columns):
@@ -224,33 +229,37 @@ class Storage:
         """End running episodes that nothing will continue: their newest rows become truncated.
 
         Args:
-            episodes: Ids; those that are not running are passed over.
+            episodes: Ids; those that are not running are ignored.
         """
         for episode in episodes if self._chain is not None else ():
             self.chain.truncate(int(episode))
             self._stacks.end(int(episode))
 
-    # -- state ------------------------------------------------------------------------------------
+    # -- State -------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything stored; the arrays share memory with the storage."""
+        """Return the state; arrays share memory with the storage."""
         state: dict[str, Any] = {"written": self.written, "capacity": self.capacity}
-        return state | ({**self._chain.state(len(self)), **self._stacks.state()} if self._chain is not None else {})
+        if self._chain is not None:
+            state |= self._chain.state(len(self)) | self._stacks.state()
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state.
+        """Restore a state.
 
         Raises:
-            ValueError: When the state is that of another capacity or of other columns.
+            ValueError: If the state has another capacity or other columns.
         """
         if int(state["capacity"]) != self.capacity:
             raise ValueError(f"the state has capacity {state['capacity']}; this storage has {self.capacity}")
         columns = columns_of_state(state)
-        stacks = FrameStacks.of_state(state, self.capacity, self.device)
+        stacks = FrameStacks.from_state(state, self.capacity, self.device)
         if columns and self.columns not in ({}, stacks.restored_columns(columns)):
             raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
         self.written = int(state["written"])
-        self._chain, self._signature, self._stacks = None, [], stacks
+        self._chain = None
+        self._signature = []
+        self._stacks = stacks
         if columns:
             self._chain = LinkedRows(self.capacity, columns, self.device)
             self._chain.load(state)

@@ -1,9 +1,9 @@
-"""Records: a table with one contiguous run of bytes per row.
+"""A table with one contiguous run of bytes per row.
 
-A replay buffer reads rows at random places, so what a read costs is mostly the memory lines it touches. With all
-columns of a row side by side, one gather of 112 bytes per HalfCheetah row took 17 µs for 256 rows of 10⁶, and one
-gather per column 39 µs. On the CPU the table is also a structured numpy array over the same memory: its `take` needs
-7 µs for these rows where torch's `index_select` needs 13, and a column of it costs a tenth of a torch slice.
+A replay buffer reads random rows, so the cost of a read is mostly that of the cache lines it touches. With contiguous
+rows, one gather of 112 bytes per HalfCheetah row took 17 µs for 256 rows of 10⁶, one gather per column 39 µs. On the
+CPU the table is also a structured numpy array over the same memory: its `take` takes 7 µs for these rows, torch's
+`index_select` 13 µs, and a column takes a tenth of the time of a torch slice.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from torch import Tensor
 
 
 def shares_numpy(device: torch.device) -> bool:
-    """Return whether numpy can work in place on tensors of this device: it is quicker with a few hundred rows."""
+    """Return whether numpy can access tensors of this device; it is faster for a few hundred rows."""
     return device.type == "cpu"
 
 
 @dataclass(frozen=True)
 class Field:
-    """Where one column lies within a record.
+    """Position of one column within a record.
 
     Attributes:
         name: Column name.
-        shape: Shape of one row's value.
+        shape: Shape of the value.
         dtype: Torch dtype.
         start: First byte within the record; a multiple of the dtype's size.
     """
@@ -49,8 +49,9 @@ class Field:
         return torch.empty(0, dtype=self.dtype).numpy().dtype
 
     def view(self, rows: Tensor) -> Tensor:
-        """Return this column ``(..., *shape)`` of records seen as bytes ``(..., width)``."""
-        words, first = rows.view(self.dtype), self.start // self.dtype.itemsize
+        """Return this column ``(..., *shape)`` of records, given as bytes ``(..., width)``."""
+        words = rows.view(self.dtype)
+        first = self.start // self.dtype.itemsize
         if not self.shape:
             return words[..., first]
         return words[..., first : self.stop // self.dtype.itemsize].reshape(words.shape[:-1] + self.shape)
@@ -61,11 +62,11 @@ class RowTable:
 
     Args:
         size: Number of rows.
-        columns: ``{name: (shape of one row, dtype)}``, in the order in which they should lie in memory.
+        columns: ``{name: (shape of one row, dtype)}``, in the order of their memory layout.
         device: Torch device.
 
     Raises:
-        ValueError: When a dtype is none that numpy knows.
+        ValueError: If numpy does not have one of the dtypes.
     """
 
     def __init__(self, size: int, columns: dict[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device):
@@ -83,7 +84,7 @@ class RowTable:
     def _zeros(self, size: int) -> Tensor:
         if not shares_numpy(self.device):
             return torch.zeros(size, self.width, dtype=torch.uint8, device=self.device)
-        return torch.from_numpy(np.zeros((size, self.width), np.uint8))  # rows never written to take no memory
+        return torch.from_numpy(np.zeros((size, self.width), np.uint8))  # unused rows take no memory
 
     @property
     def rows(self) -> Tensor:
@@ -101,9 +102,7 @@ class RowTable:
         try:
             formats = [(f.numpy_dtype, f.shape) for f in fields]
         except TypeError as error:
-            raise ValueError(
-                f"columns are {[str(f.dtype) for f in fields]}; expected dtypes that numpy has, too"
-            ) from error
+            raise ValueError(f"columns are {[str(f.dtype) for f in fields]}; expected dtypes that numpy has") from error
         return np.dtype(
             {
                 "names": [f.name for f in fields],
@@ -114,7 +113,7 @@ class RowTable:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out arrays that are views, which are made again: pickle would copy them."""
+        """Leave out views, which pickle would copy."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_table", "_runs")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -133,23 +132,25 @@ class RowTable:
         return self.fields[name].view(self.rows) if self._table is None else torch.from_numpy(self._table[name])
 
     def take(self, index: Tensor, names: Iterable[str]) -> dict[str, Tensor]:
-        """Return columns by name of the rows at `index` ``(n,)`` int64; a copy in which a row still lies in one run."""
+        """Return a copy of columns of the rows at `index` ``(n,)`` int64, by name."""
         return self.columns(self.copy(index), names)
 
     def copy(self, index: Tensor) -> Any:
-        """Return the rows at `index` ``(n,)`` int64, whole; `columns` tells what is in them and in parts of them."""
-        return self.rows.index_select(0, index) if self._table is None else self._table.take(index.numpy())
+        """Return a copy of the records at `index` ``(n,)`` int64; `columns` returns their columns."""
+        if self._table is None:
+            return self.rows.index_select(0, index)
+        return self._table.take(index.numpy())
 
     def columns(self, rows: Any, names: Iterable[str]) -> dict[str, Tensor]:
-        """Return columns, by name, of copied `rows` ``(...)``, sharing their memory."""
+        """Return columns of copied `rows` ``(...)``, by name, sharing their memory."""
         if self._table is None:
             return {name: self.fields[name].view(rows) for name in names}
         return {name: torch.from_numpy(rows[name]) for name in names}
 
     def flat(self, index: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-        """Copy columns of the rows at `index` ``(n,)`` side by side, ``(n, D)`` in the widest of their dtypes.
+        """Return columns of the rows at `index` ``(n,)``, concatenated: ``(n, D)`` in the widest of their dtypes.
 
-        Columns that are neighbors in a table on the CPU come as they lie there: a single row in a third of the time.
+        Columns that are contiguous on the CPU are copied together: a single row takes a third of the time.
         """
         if names not in self._runs:
             self._runs[names] = self._run([self.fields[name] for name in names])
@@ -161,11 +162,13 @@ class RowTable:
         return torch.cat(flat, dim=1).numpy(force=True)
 
     def _run(self, fields: list[Field]) -> tuple[np.ndarray | None, slice]:
-        """Return the table in the dtype of `fields` and where these lie in it; None when they are no neighbors."""
-        first, last, size = fields[0], fields[-1], fields[0].dtype.itemsize
-        adjacent = all(a.stop == b.start and a.dtype == b.dtype for a, b in pairwise(fields))
-        table = self.rows.numpy().view(first.numpy_dtype) if adjacent and shares_numpy(self.device) else None
-        return table, slice(first.start // size, last.stop // size)
+        """Return the table in the dtype of `fields` and their position in it; None if they are not contiguous."""
+        dtype = fields[0].dtype
+        position = slice(fields[0].start // dtype.itemsize, fields[-1].stop // dtype.itemsize)
+        contiguous = all(a.stop == b.start and a.dtype == b.dtype for a, b in pairwise(fields))
+        if not contiguous or not shares_numpy(self.device):
+            return None, position
+        return self.rows.numpy().view(fields[0].numpy_dtype), position
 
     def write(self, start: int, values: dict[str, Tensor]) -> None:
         """Set columns of the rows from `start` on."""
@@ -180,16 +183,16 @@ class RowTable:
 
     @property
     def in_numpy(self) -> bool:
-        """Whether `array` and `set_row` can be used."""
+        """Whether `array` and `set_row` are available."""
         return self._table is not None
 
     def array(self, name: str) -> np.ndarray:
-        """Return a column ``(size, *shape)`` on the processor, sharing memory with the table."""
+        """Return a column ``(size, *shape)`` on the CPU, sharing memory with the table."""
         assert self._table is not None
         return self._table[name]
 
     def set_row(self, row: int, values: dict[str, np.ndarray]) -> None:
-        """Set columns of one row on the processor to values of length 1."""
+        """Set columns of one row on the CPU to values of length 1."""
         for name, value in values.items():
             self.array(name)[row] = value[0]
 
@@ -202,7 +205,7 @@ class RowTable:
                 self._table[name][index.numpy()] = value.numpy(force=True)
 
     def grow(self, size: int) -> None:
-        """Make room for `size` rows, keeping what is there."""
+        """Grow to `size` rows."""
         grown = self._zeros(size)
         grown[: len(self)] = self.rows
         self.rows = grown

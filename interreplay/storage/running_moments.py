@@ -1,4 +1,4 @@
-"""Mean and standard deviation of rows that come and go."""
+"""Mean and standard deviation of rows that are added and removed."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ import numpy as np
 
 
 class RunningMoments:
-    """Means and standard deviations of the rows that groups hold now, such as clusters, or all that are stored.
+    """Means and standard deviations of the current rows of groups, such as clusters, or of all stored rows.
 
-    Kept are sums and sums of squares, float64 and relative to an origin of each group, so that deviations much smaller
-    than the values come out right. An empty group is exactly zero. A row that came and went leaves no more behind than
-    the rounding of a sum with it; where rows are not counted anew now and then, `ExactMoments` keeps even that.
+    Sums and sums of squares are float64 and relative to an origin per group, so that deviations much smaller than the
+    values are accurate. The sums of an empty group are exactly zero. Adding and removing a row leaves a rounding error;
+    use `ExactMoments` if rows are never summed again from scratch.
 
     Args:
-        dims: Numbers D in a row.
+        dims: Length D of a row.
         groups: Number of groups G.
     """
 
     def __init__(self, dims: int, groups: int = 1):
         self.counts = np.zeros(groups, np.int64)
-        self.origin, self.sums, self.squares = (np.zeros((groups, dims)) for _ in range(3))
+        self.origin = np.zeros((groups, dims))
+        self.sums = np.zeros((groups, dims))
+        self.squares = np.zeros((groups, dims))
 
     def __len__(self) -> int:
         return len(self.counts)
 
     def grow(self, groups: int) -> None:
-        """Have `groups` groups; new ones are empty."""
+        """Grow to `groups` groups; new ones are empty."""
         more = groups - len(self)
         self.counts = np.pad(self.counts, (0, more))
         for name in ("origin", "sums", "squares"):
             setattr(self, name, np.pad(getattr(self, name), ((0, more), (0, 0))))
 
     def add(self, rows: np.ndarray, groups: np.ndarray | int = 0) -> None:
-        """Take in `rows` ``(n, D)``: all into one group, or each into its own of `groups` ``(n,)``."""
+        """Add `rows` ``(n, D)`` to one group, or each to its own of `groups` ``(n,)``."""
         self._change(rows, groups, 1)
 
     def remove(self, rows: np.ndarray, groups: np.ndarray | int = 0) -> None:
-        """Take `rows` ``(n, D)`` out again of where they were added."""
+        """Remove `rows` ``(n, D)`` from the groups that they were added to."""
         self._change(rows, groups, -1)
 
     def _change(self, rows: np.ndarray, groups: np.ndarray | int, sign: int) -> None:
-        if len(rows) == 1:  # the usual case by far, and quick
+        if len(rows) == 1:  # the usual case, and a fast one
             group = groups if isinstance(groups, int) else int(groups[0])
             shifted = rows[0] - self.origin[group]
             self._sum(group, sign, 1, shifted, shifted * shifted)
@@ -57,13 +59,12 @@ class RunningMoments:
             self._sum(touched, sign, counts, np.add.reduceat(shifted, first), np.add.reduceat(squared, first))
 
     def _sum(self, groups: Any, sign: int, counts: Any, sums: np.ndarray, squares: np.ndarray) -> None:
-        """Add to what `groups`, each once, hold, or with `sign` −1 subtract from it."""
+        """Add to the sums of `groups`, without repetition, or subtract from them if `sign` is −1."""
         self.counts[groups] += sign * counts
         change = np.add if sign > 0 else np.subtract
         if isinstance(groups, int):
-            held, squared = self.sums[groups], self.squares[groups]
-            change(held, sums, out=held)
-            change(squared, squares, out=squared)
+            change(self.sums[groups], sums, out=self.sums[groups])
+            change(self.squares[groups], squares, out=self.squares[groups])
             if not self.counts[groups]:
                 self._clear(groups)
         else:
@@ -72,16 +73,19 @@ class RunningMoments:
             self._clear(groups[self.counts[groups] == 0])
 
     def _clear(self, groups: np.ndarray | int) -> None:
-        self.counts[groups], self.sums[groups], self.squares[groups] = 0, 0.0, 0.0
+        self.counts[groups] = 0
+        self.sums[groups] = 0.0
+        self.squares[groups] = 0.0
 
     def _totals(self, groups: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return sums and sums of squares of `groups`."""
         return self.sums[groups], self.squares[groups]
 
     def clear(self, groups: np.ndarray) -> None:
-        """Clear `groups` ``(g,)``; sums are taken around what was their mean, or that of all rows, from here on."""
+        """Clear `groups` ``(g,)``; their new origins are their means, or the mean of all rows if they were empty."""
         sums, _ = self._totals(slice(None))
-        count, counts = int(self.counts.sum()), self.counts[groups][:, None]
+        count = int(self.counts.sum())
+        counts = self.counts[groups][:, None]
         if count:
             everything = (sums + self.origin * self.counts[:, None]).sum(0) / count
             means = self.origin[groups] + sums[groups] / np.maximum(counts, 1)
@@ -89,8 +93,9 @@ class RunningMoments:
         self._clear(groups)
 
     def move_origin(self, origin: np.ndarray, group: int = 0) -> None:
-        """Take the sums of a group relative to `origin` ``(D,)`` from here on; what it holds stays."""
-        count, offset = int(self.counts[group]), origin - self.origin[group]
+        """Change the origin of a group to `origin` ``(D,)``; its rows do not change."""
+        count = int(self.counts[group])
+        offset = origin - self.origin[group]
         self.squares[group] += count * offset * offset - 2.0 * offset * self.sums[group]
         self.sums[group] -= count * offset
         self.origin[group] = origin
@@ -104,44 +109,37 @@ class RunningMoments:
         return self.origin[groups] + offset, np.sqrt(variance)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything; the arrays share memory."""
+        """Return the state; arrays share memory."""
         return {name: getattr(self, name) for name in ("counts", "origin", "sums", "squares")}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
+        """Restore a state."""
         self.counts = np.array(state["counts"], np.int64)
         for name in ("origin", "sums", "squares"):
             setattr(self, name, np.array(state[name], np.float64))
 
 
 class ExactMoments(RunningMoments):
-    """`RunningMoments` that keep beside each sum what rounding took from it (Neumaier 1974).
+    """`RunningMoments` with the rounding error of each sum (Neumaier 1974).
 
-    Whatever came and went, outliers among it, leaves nothing behind. A change of one row takes twice the time.
+    Removed rows, outliers included, leave no error behind. A change of one row takes twice the time.
     """
 
     def __init__(self, dims: int, groups: int = 1):
         super().__init__(dims, groups)
-        self.lost = np.zeros((2, groups, dims))  # of sums, and of squares
+        self.lost = np.zeros((2, groups, dims))  # rounding errors of sums and of squares
 
     def grow(self, groups: int) -> None:
         self.lost = np.pad(self.lost, ((0, 0), (0, groups - len(self)), (0, 0)))
         super().grow(groups)
 
     def _sum(self, groups: Any, sign: int, counts: Any, sums: np.ndarray, squares: np.ndarray) -> None:
-        before = self.sums[groups].copy(), self.squares[groups].copy()
+        old_sums = self.sums[groups].copy()
+        old_squares = self.squares[groups].copy()
         super()._sum(groups, sign, counts, sums, squares)
-        for number, (held, old, more) in enumerate(
-            zip((self.sums, self.squares), before, (sign * sums, sign * squares), strict=True)
-        ):
-            new = held[groups]
-            taken = new - old  # Knuth's two-sum
-            self.lost[number, groups] += (old - (new - taken)) + (more - taken)
-        self._forget(groups)
-
-    def _forget(self, groups: Any) -> None:
-        """Keep nothing of groups that are empty."""
-        self.lost[:, groups] *= (self.counts[groups] > 0)[..., None]
+        self.lost[0, groups] += rounding_error(old_sums, sign * sums, self.sums[groups])
+        self.lost[1, groups] += rounding_error(old_squares, sign * squares, self.squares[groups])
+        self.lost[:, groups] *= (self.counts[groups] > 0)[..., None]  # an empty group is exactly zero
 
     def _clear(self, groups: np.ndarray | int) -> None:
         super()._clear(groups)
@@ -155,4 +153,10 @@ class ExactMoments(RunningMoments):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.lost = np.array(state.get("lost", np.zeros((2, *self.sums.shape))), np.float64)
+        self.lost = np.array(state["lost"], np.float64)
+
+
+def rounding_error(old: np.ndarray, change: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return the rounding error of the sum `new` = `old` + `change` (Knuth's two-sum)."""
+    added = new - old
+    return (old - (new - added)) + (change - added)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def copy_arrays(state: Any) -> Any:
-    """Return a copy of a state that shares no memory with it."""
+    """Return a deep copy of a state."""
     if isinstance(state, dict):
         return {key: copy_arrays(value) for key, value in state.items()}
     if isinstance(state, list | tuple):

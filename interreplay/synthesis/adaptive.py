@@ -1,4 +1,4 @@
-"""A mixing coefficient that keeps to the ends where the line between them leaves the dynamics."""
+"""Mixup with a learned temperature, which avoids blends that leave the dynamics."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ from interreplay.synthesis.mixup import Mixup
 from interreplay.transitions import Transitions, as_tensor, features, flat_parts
 
 LOWEST = 1e-3
-"""Of the temperature; Beta(.001, .001) is at one of the ends for all purposes."""
+"""Smallest temperature; Beta(.001, .001) is practically 0 or 1."""
 
 
 class AdaptiveMixup(Mixup):
-    """Mixup with λ ~ Beta(β, β) and a temperature β that is learned (Lin et al. 2021, arXiv:2011.14487).
+    """Mixup with λ ~ Beta(β, β) and a learned temperature β (Lin et al. 2021, arXiv:2011.14487).
 
-    A model f(s, a) → [s'; r] is fitted to both ends of every batch by the mean squared error. How far a blend leaves
-    the dynamics is d = mean over dimensions of (f(z_λ) − [λ f(z_i) + (1 − λ) f(z_j)])². β, 1 at first, follows the
-    gradient of mean(log β·(d − τ)) over the blended rows and is clamped to (0, 1]: d > τ lowers β, so that λ hugs the
-    ends; rows that stayed their anchors say nothing. One update of each per batch, after its rows were made.
+    A model f(s, a) → [s'; r] is fitted to both ends of every batch by the mean squared error. The distance of a blend
+    from the dynamics is d = mean over dimensions of (f(z_λ) − [λ f(z_i) + (1 − λ) f(z_j)])². β starts at 1, follows the
+    gradient of mean(log β·(d − τ)) over the blended rows and is clamped to (0, 1]: d > τ lowers β and moves λ towards
+    the ends. The model and β are updated once per batch, after its rows were made.
 
-    Numbers go into the model as they are stored. Its first weights come from `rng`. Everything learned is in the state.
+    The model's inputs are not normalized. Its initial weights are drawn from `rng`. The state contains everything that
+    is learned.
 
     Args:
         threshold: τ > 0, in squared units of [s'; r].
-        lr: Learning rate of the model and of β, both by Adam.
-        hiddens: Widths of the hidden layers of the model.
-        prob_interpolation: Probability with which a row is blended at all.
-        termination_fn: ``(s, a, s') -> (n,) bool``; see `Mixup`.
-        interp_decay: What that probability loses over the run.
+        lr: Learning rate of Adam for the model and for β.
+        hiddens: Widths of the model's hidden layers.
+        prob_interpolation: Probability with which a row is blended.
+        termination_fn: ``(s, a, s') -> (n,) bool``, or an environment's id; see `Blend`.
+        interp_decay: Decrease of that probability over the run.
 
     Raises:
-        ValueError: When an argument is out of range.
+        ValueError: If an argument is out of range.
     """
 
-    independent_rows = False  # what is learned from one batch shapes the next
+    independent_rows = False  # each batch changes the next one
 
     def __init__(
         self,
@@ -59,12 +60,14 @@ class AdaptiveMixup(Mixup):
         check_number("lr", lr, 0, above_low=True)
         self.beta = Beta(1.0)
         super().__init__(self.beta, prob_interpolation, termination_fn, interp_decay)
-        self.threshold, self.lr, self.hiddens = float(threshold), float(lr), tuple(hiddens)
+        self.threshold = float(threshold)
+        self.lr = float(lr)
+        self.hiddens = tuple(hiddens)
         self.fit: DynamicsModel | None = None
 
     @property
     def temperature(self) -> float:
-        """β now."""
+        """Current β."""
         return self.beta.alpha
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
@@ -72,22 +75,23 @@ class AdaptiveMixup(Mixup):
         mix = made.mix
         assert mix is not None
         partners = self.partners(neighbors)
-        ends, targets = (
-            [features(anchors).float(), features(partners).float()],
-            torch.cat([outcomes(anchors), outcomes(partners)]),
-        )
+        start = features(anchors).float()
+        end = features(partners).float()
+        targets = torch.cat([outcomes(anchors), outcomes(partners)])
         if self.fit is None:
-            sizes = [ends[0].shape[1], *self.hiddens, targets.shape[1]]
-            self.fit = DynamicsModel(sizes, self.lr, int(rng.integers(2**62)), targets.device)
-        blended = (mix < 1) & (ends[0] != ends[1]).any(dim=1)
-        distances = self.fit.learn(torch.cat(ends), targets, mix.float())[blended]
+            sizes = [start.shape[1], *self.hiddens, targets.shape[1]]
+            self.fit = DynamicsModel(sizes, self.lr, seed=int(rng.integers(2**62)), device=targets.device)
+        blended = (mix < 1) & (start != end).any(dim=1)
+        distances = self.fit.update(torch.cat([start, end]), targets, mix.float())[blended]
         if len(distances):
             self.beta.alpha = self.fit.update_temperature(float(distances.mean()) - self.threshold)
         return made
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict() | {"temperature": self.temperature}
-        return state | ({"fit": self.fit.state()} if self.fit is not None else {})
+        if self.fit is not None:
+            state["fit"] = self.fit.state()
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -99,52 +103,54 @@ class AdaptiveMixup(Mixup):
 
 
 class DynamicsModel:
-    """The model of the dynamics and the temperature, each with its Adam.
+    """The model of the dynamics and the temperature, each with its own Adam.
 
     Args:
-        sizes: Widths of the model from [s; a] to [s'; r].
+        sizes: Widths of the model's layers, from [s; a] to [s'; r].
         lr: Learning rate of both.
-        seed: Of the first weights.
+        seed: Seed of the initial weights.
         device: Torch device.
     """
 
     def __init__(self, sizes: Sequence[int], lr: float, seed: int = 0, device: torch.device | None = None):
-        self.sizes, self.lr = list(sizes), lr
-        with torch.random.fork_rng(devices=[]):  # the caller's generator stays as it was
+        self.sizes = list(sizes)
+        self.lr = lr
+        with torch.random.fork_rng(devices=[]):  # leaves the caller's generator unchanged
             torch.default_generator.manual_seed(seed)
             self.model = MLP(self.sizes).to(device)
         self.beta = nn.Parameter(torch.ones((), device=device))
-        self._optimize()
+        self._make_optimizers()
 
-    def _optimize(self) -> None:
+    def _make_optimizers(self) -> None:
         self.optimizers = [FastAdam(self.model.parameters(), self.lr), FastAdam([self.beta], self.lr)]
 
-    def learn(self, inputs: Tensor, targets: Tensor, mix: Tensor) -> Tensor:
-        """Step the model f.
+    def update(self, inputs: Tensor, targets: Tensor, mix: Tensor) -> Tensor:
+        """Take one gradient step of the model f.
 
         Args:
             inputs: z of n anchors, then of their n partners ``(2n, d)``.
-            targets: [s'; r] that these led to ``(2n, e)``.
+            targets: Their outcomes [s'; r] ``(2n, e)``.
             mix: λ ``(n,)``.
 
         Returns:
-            How far f, before the step, leaves the line between anchor and partner at λ, ``(n,)``.
+            Distances ``(n,)`` of f, before the step, at λ from the line between anchor and partner.
         """
         with torch.enable_grad():
-            given = self.model(inputs)
-            gradients = torch.autograd.grad(nn.functional.mse_loss(given, targets), list(self.model.parameters()))
+            predicted = self.model(inputs)
+            gradients = torch.autograd.grad(nn.functional.mse_loss(predicted, targets), list(self.model.parameters()))
         with torch.no_grad():
             share = mix.unsqueeze(1)
-            (mine, theirs), (here, there) = inputs.chunk(2), given.chunk(2)
-            between, straight = torch.lerp(theirs, mine, share), torch.lerp(there, here, share)
-            distances = (self.model(between) - straight).square().mean(dim=1)
+            start, end = inputs.chunk(2)
+            start_outcome, end_outcome = predicted.chunk(2)
+            line = torch.lerp(end_outcome, start_outcome, share)
+            distances = (self.model(torch.lerp(end, start, share)) - line).square().mean(dim=1)
         for parameter, gradient in zip(self.model.parameters(), gradients, strict=True):
             parameter.grad = gradient
         self.optimizers[0].apply()
         return distances
 
     def update_temperature(self, excess: float) -> float:
-        """Step β on mean(log β·(d − τ)), whose gradient is `excess` / β; the new β."""
+        """Take a step of β on mean(log β·(d − τ)) with gradient `excess` / β; return the new β."""
         self.beta.grad = torch.full_like(self.beta, excess) / self.beta.detach()
         self.optimizers[1].apply()
         with torch.no_grad():
@@ -155,22 +161,22 @@ class DynamicsModel:
         return [list(self.model.parameters()), [self.beta]]
 
     def state(self) -> dict[str, Any]:
-        """Return weights, β and what Adam remembers; arrays share memory."""
-        memories = []
+        """Return weights, β and the states of Adam; arrays share memory."""
+        weights = []
+        adam = []
         for optimizer, parameters in zip(self.optimizers, self._parameters(), strict=True):
-            kept = [optimizer.state.get(parameter, {}) for parameter in parameters]
-            memories.append([dict(entry) for entry in kept])
-        weights = [[parameter.data for parameter in group] for group in self._parameters()]
-        return {"sizes": self.sizes, "weights": weights, "adam": memories}
+            weights.append([parameter.data for parameter in parameters])
+            adam.append([dict(optimizer.state.get(parameter, {})) for parameter in parameters])
+        return {"sizes": self.sizes, "weights": weights, "adam": adam}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
-        for group, weights in zip(self._parameters(), state["weights"], strict=True):
-            for parameter, values in zip(group, weights, strict=True):
+        """Restore a state."""
+        for parameters, weights in zip(self._parameters(), state["weights"], strict=True):
+            for parameter, values in zip(parameters, weights, strict=True):
                 parameter.data = as_tensor(values).clone()
-        self._optimize()
-        for optimizer, parameters, kept in zip(self.optimizers, self._parameters(), state["adam"], strict=True):
-            for parameter, entry in zip(parameters, kept, strict=True):
+        self._make_optimizers()
+        for optimizer, parameters, entries in zip(self.optimizers, self._parameters(), state["adam"], strict=True):
+            for parameter, entry in zip(parameters, entries, strict=True):
                 if entry:
                     optimizer.state[parameter] = {name: as_tensor(value).clone() for name, value in entry.items()}
 

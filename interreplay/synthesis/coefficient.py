@@ -10,18 +10,18 @@ from interreplay.argument_checks import check_number
 
 
 class Coefficient(Protocol):
-    """Draws λ."""
+    """A distribution of λ."""
 
     def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Return λ ``(size,)`` between 0 and 1, one per row."""
+        """Return one λ between 0 and 1 per row ``(size,)``."""
         ...
 
 
 class Beta:
-    """λ ~ Beta(α, α), as mixup draws it (Zhang et al. 2018, arXiv:1710.09412).
+    """λ ~ Beta(α, α), as in mixup (Zhang et al. 2018, arXiv:1710.09412).
 
     Args:
-        alpha: α > 0. Small values hug 0 and 1, 1 is uniform, large ones hug ½.
+        alpha: α > 0. λ is close to 0 or 1 for small α, uniform for 1, and close to ½ for large α.
     """
 
     def __init__(self, alpha: float = 0.75):
@@ -33,7 +33,7 @@ class Beta:
 
 
 class Uniform:
-    """λ ~ U(0, 1), as SMOTE and LCER draw it."""
+    """λ ~ U(0, 1), as in SMOTE and LCER."""
 
     def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:
         return rng.random(size)

@@ -1,4 +1,4 @@
-"""Mixup: the line between an anchor and its neighbor."""
+"""Mixup: points on the line between an anchor and its neighbor."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ class Mixup(Blend):
 
     Args:
         coefficient: Distribution of λ; Beta(.75, .75) by default.
-        prob_interpolation: Probability with which a row is blended at all, else it is its anchor.
-        termination_fn: ``(s, a, s') -> (n,) bool`` tells which blends terminate; without it a row of which
-            either end is terminated reverts to its anchor.
-        interp_decay: What that probability loses over the run.
+        prob_interpolation: Probability with which a row is blended; otherwise it is its anchor.
+        termination_fn: ``(s, a, s') -> (n,) bool``, or an environment's id; see `Blend`.
+        interp_decay: Decrease of that probability over the run.
 
     Raises:
-        ValueError: When `prob_interpolation` is not a probability, or `interp_decay` is negative.
+        ValueError: If `prob_interpolation` is not a probability or `interp_decay` is negative.
     """
 
     def __init__(

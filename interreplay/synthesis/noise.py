@@ -1,4 +1,4 @@
-"""Noise: the stored rows, each number a little off."""
+"""Noise: stored rows with random perturbations."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from torch import Tensor
 from interreplay.argument_checks import check_number
 from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_without_numbers
-from interreplay.synthesis.moments import StoredSpread, parts
-from interreplay.transitions import Transitions, join_parts
+from interreplay.storage.read_views import OneStep
+from interreplay.storage.running_moments import ExactMoments
+from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
+from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
 
+SINGLE_STEPS = OneStep()
+
 
 class Noise(Synthesizer):
-    """x + σ·std(x)·ε for every number x of s, a, r and s' of every row, ε ~ N(0, 1) drawn for each.
+    """x + σ·std(x)·ε for every number x of s, a, r and s' of every row, ε ~ N(0, 1).
 
-    The baseline that interpolation has to beat, after the random perturbations of RAD (Laskin et al. 2020,
-    arXiv:2004.14990). std(x) is over the rows stored now, one step each also with n-step transitions. Actions are
-    clipped to their bounds; flags, discounts and choices, such as Discrete parts, stay. With σ = 0 the rows are the
-    stored ones bit for bit.
+    A baseline for interpolation, after the random perturbations of RAD (Laskin et al. 2020, arXiv:2004.14990). std(x)
+    is over the single steps that are stored, also with n-step transitions. Actions are clipped to their bounds. Flags,
+    discounts and discrete values do not change. With σ = 0 the rows are exactly the stored ones.
 
     Args:
         sigma: σ ≥ 0.
-        multiplicative: x·(1 + σε) instead, ε drawn for each number of every row.
-        action_low: Lowest action, a number or an array that broadcasts to ``(n, *action_shape)``; buffers of ours
-            keep actions scaled to [−1, 1].
+        multiplicative: x·(1 + σε) instead.
+        action_low: Lowest action, a number or an array that broadcasts to ``(n, *action_shape)``; buffers scale actions
+            to [−1, 1].
         action_high: Highest action.
 
     Raises:
-        ValueError: When σ is negative, or the lowest action is not below the highest.
+        ValueError: If σ is negative, or the lowest action is not below the highest.
     """
 
     uses_neighbors = False
@@ -53,61 +55,77 @@ class Noise(Synthesizer):
                 check_number(name, value)
         if not np.all(np.asarray(action_low) < np.asarray(action_high)):
             raise ValueError(f"action_low is {action_low}; expected less than action_high, {action_high}")
-        self.sigma, self.multiplicative = float(sigma), multiplicative
-        self.low, self.high = torch.as_tensor(action_low), torch.as_tensor(action_high)
-        self.moments = StoredSpread()
-
-    @property
-    def measures(self) -> bool:
-        """Whether the spread of the stored rows matters."""
-        return self.sigma > 0 and not self.multiplicative
+        self.sigma = float(sigma)
+        self.multiplicative = multiplicative
+        self.low = torch.as_tensor(action_low)
+        self.high = torch.as_tensor(action_high)
+        self.uses_std = self.sigma > 0 and not multiplicative
+        self.moments: ExactMoments | None = None
 
     def check(self, columns: Columns) -> None:
-        refuse_without_numbers(columns, "perturbed")
+        reject_without_floats(columns, "perturbed")
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
-        if self.measures:
-            self.moments.observe(storage, slots)
+        if not self.uses_std:
+            return
+        vectors = SINGLE_STEPS.vectors(storage, slots.numpy(force=True))
+        if self.moments is None:
+            self.moments = ExactMoments(vectors.shape[1])
+            self.moments.origin[0] = vectors[0]
+        self.moments.add(vectors)
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
-        if self.measures:
-            self.moments.evict(storage, slots)
+        if self.moments is not None:
+            self.moments.remove(SINGLE_STEPS.vectors(storage, slots.numpy(force=True)))
+
+    def std(self) -> Tensor:
+        """Return the standard deviation of each number in [s; a; r; s'] over the stored rows ``(D,)``, float64."""
+        assert self.moments is not None
+        return torch.from_numpy(self.moments.mean_and_std()[1])
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         if self.sigma == 0:
             return Synthesized(anchors)
-        columns = parts(anchors)
-        widths = [column.shape[1] for column in columns.values()]
+        observed = list(observation_parts(anchors.obs).values())
+        parts = [*observed, anchors.actions, anchors.rewards, *observation_parts(anchors.next_obs).values()]
+        widths = [part[:1].numel() for part in parts]
         noise = standard_normal((len(anchors), sum(widths)), rng, anchors.rewards.device)
-        noise *= (self.sigma * self.moments.std()).to(noise) if self.measures else self.sigma
-        pieces = zip(columns.items(), noise.split(widths, dim=1), strict=True)
-        numbers = [(name, x, e.to(x)) for (name, x), e in pieces if x.is_floating_point()]
-        made = {name: torch.addcmul(x, x, e) if self.multiplicative else x + e for name, x, e in numbers}
-        return Synthesized(self._rebuilt(anchors, columns | made))
-
-    def _rebuilt(self, anchors: Transitions, flat: dict[str, Tensor]) -> Transitions:
-        """Return `anchors` with the numbers of `flat`, as `parts` gave them."""
-
-        def observation(which: str, like: Any) -> Any:
-            if not isinstance(like, dict):
-                return flat[f"{which}."].reshape(like.shape)
-            return join_parts({name: flat[f"{which}.{name}"].reshape(part.shape) for name, part in like.items()})
-
-        actions = flat["actions"].reshape(anchors.actions.shape)
+        noise *= (self.sigma * self.std()).to(noise) if self.uses_std else self.sigma
+        made = []
+        for part, epsilon in zip(parts, noise.split(widths, dim=1), strict=True):
+            epsilon = epsilon.reshape(part.shape).to(part.dtype)
+            if not part.is_floating_point():
+                made.append(part)
+            elif self.multiplicative:
+                made.append(torch.addcmul(part, part, epsilon))
+            else:
+                made.append(part + epsilon)
+        m = len(observed)
+        actions = made[m]
         if actions.is_floating_point():
             actions = actions.clamp(self.low.to(actions), self.high.to(actions))
-        return anchors.replace(
-            obs=observation("obs", anchors.obs),
-            actions=actions,
-            rewards=flat["rewards"].reshape(anchors.rewards.shape),
-            next_obs=observation("next_obs", anchors.next_obs),
+
+        def observation(like: Observation, changed: list[Tensor]) -> Observation:
+            return join_parts(dict(zip(observation_parts(like), changed, strict=True)))
+
+        return Synthesized(
+            anchors.replace(
+                obs=observation(anchors.obs, made[:m]),
+                actions=actions,
+                rewards=made[m + 1],
+                next_obs=observation(anchors.next_obs, made[m + 2 :]),
+            )
         )
 
     def nbytes(self, capacity: int, features: int) -> int:
-        return StoredSpread.nbytes(features) if self.measures else 0
+        return 5 * 8 * (2 * features + 1) + 8 if self.uses_std else 0
 
     def state_dict(self) -> dict[str, Any]:
-        return self.moments.state_dict()
+        """Return everything needed to resume bit-exactly; arrays share memory."""
+        return {} if self.moments is None else self.moments.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.moments.load_state_dict(state)
+        self.moments = None
+        if state:
+            self.moments = ExactMoments(np.shape(state["origin"])[1])
+            self.moments.load_state_dict(state)

@@ -1,4 +1,4 @@
-"""Relabeling in hindsight: what was achieved becomes what was desired."""
+"""Hindsight relabeling: achieved goals become desired goals."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ from interreplay.part import GOALS, Context
 from interreplay.storage.columns import Columns, is_observation
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
-from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_integers
+from interreplay.synthesis.base import Synthesized, Synthesizer, reject_integers
 from interreplay.transitions import Transitions
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 GoalFn = Callable[[np.ndarray, np.ndarray, dict[str, Any]], Any]
-"""``(achieved, desired, info)``, of one row or of many, as gymnasium-robotics' `GoalEnv` defines it."""
+"""``(achieved, desired, info)`` of one row or of many, as in gymnasium-robotics' `GoalEnv`."""
 
 
 class Relabel(Synthesizer):
-    """A row's desired goal becomes the next achieved goal of a step of its episode, with probability k / (k + 1).
+    """Replaces a row's desired goal by a goal achieved in its episode, with probability k / (k + 1).
 
-    The reward and the termination of such a row are computed anew: the reward of a transition depends on where it led
-    and what was wanted there, compute_reward(s'.achieved_goal, s'.desired_goal) (Andrychowicz et al. 2017,
-    arXiv:1707.01495). All other rows stay as they were stored.
+    The reward of a relabeled row is recomputed as compute_reward(s'.achieved_goal, s'.desired_goal), and so is its
+    termination (Andrychowicz et al. 2017, arXiv:1707.01495). All other rows stay as they were stored.
 
-    With a `blend`, anchor and partners of a row are relabeled first, all or none, each with a step of its own
-    episode; then the blend is made; then the reward and the termination of blended rows are computed from the
-    blended goals. A reward is never blended.
+    With a `blend`, the anchor and the partners of a row are relabeled together or not at all, each with a step of its
+    own episode. Then they are blended, and the rewards and terminations of blended rows are computed from the blended
+    goals. Rewards are never blended.
 
     Args:
         k: Relabeled rows per row that keeps its goal; 0 relabels none.
-        compute_reward: The environment's, such as ``env.unwrapped.compute_reward``; ``info`` is ``{}``. May be
-            given later, with `connect`.
-        compute_terminated: The environment's; without it a row's termination stays as it was stored.
-        blend: Mixes the relabeled rows; None mixes nothing.
+        compute_reward: The environment's function, such as ``env.unwrapped.compute_reward``; ``info`` is ``{}``. It
+            can be set later with `connect`.
+        compute_terminated: The environment's function; without it, termination does not change.
+        blend: Blends the relabeled rows; None blends nothing.
 
     Raises:
-        ValueError: When k is negative, or the blend recomputes termination in another way.
+        ValueError: If k is negative, or the blend has its own termination function.
     """
 
     recomputes_rewards = True
@@ -55,31 +54,25 @@ class Relabel(Synthesizer):
     ):
         check_number("k", k, 0)
         if blend is not None and blend.recomputes_termination:
-            raise ValueError("the blend has a termination_fn; expected none, compute_terminated tells what terminates")
+            raise ValueError("the blend has a termination_fn; expected none, because compute_terminated is used")
         self.probability = k / (k + 1.0)
-        self.compute_reward, self.compute_terminated, self.blend = compute_reward, compute_terminated, blend
+        self.compute_reward = compute_reward
+        self.compute_terminated = compute_terminated
+        self.blend = blend
         self.uses_neighbors = k > 0 or blend is not None
 
     @property
     def wants_goal_functions(self) -> bool:  # type: ignore[override]
-        """Whether none were given at construction."""
         return self.compute_reward is None
 
-    def connect(self, context: Context) -> None:
-        """Take an environment's functions, unless others were given at construction."""
-        if self.compute_reward is None and context.compute_reward is not None:
-            self.compute_reward, self.compute_terminated = context.compute_reward, context.compute_terminated
-        if self.blend is not None:
-            self.blend.connect(context)
-
     def check(self, columns: Columns) -> None:
-        names = [f"obs.{ACHIEVED}", f"obs.{DESIRED}"]
-        if not all(name in columns for name in names):
+        achieved, desired = f"obs.{ACHIEVED}", f"obs.{DESIRED}"
+        if achieved not in columns or desired not in columns:
             given = ", ".join(filter(is_observation, columns))
             raise ValueError(f"hindsight needs Dict observations with {ACHIEVED} and {DESIRED}; got {given}")
-        refuse_integers({name: columns[name] for name in names}, "relabeled")
-        if columns[names[0]] != columns[names[1]]:
-            raise ValueError(f"{ACHIEVED} is {columns[names[0]]}, {DESIRED} {columns[names[1]]}; expected the same")
+        reject_integers({name: columns[name] for name in (achieved, desired)}, "relabeled")
+        if columns[achieved] != columns[desired]:
+            raise ValueError(f"{ACHIEVED} is {columns[achieved]}, {DESIRED} {columns[desired]}; expected the same")
         if self.blend is not None:
             self.blend.check(columns)
 
@@ -88,22 +81,24 @@ class Relabel(Synthesizer):
             return Synthesized(anchors)
         chosen = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(anchors.rewards.device)
         if GOALS not in neighbors.extras:
-            raise ValueError("there are no goals beside the neighbors; expected the neighborhood HindsightGoals")
+            raise ValueError("the neighbors have no goals; expected the neighborhood HindsightGoals")
         goals = neighbors.extras[GOALS]
         rows = self.with_recomputed_rewards(with_goals(anchors, goals[:, 0], chosen), chosen)
         if self.blend is None:
             return Synthesized(rows)
         chosen = chosen.unsqueeze(1).expand(goals.shape[0], goals.shape[1] - 1)
-        made = self.blend(rows, self.with_recomputed_rewards(with_goals(neighbors, goals[:, 1:], chosen), chosen), rng)
+        partners = self.with_recomputed_rewards(with_goals(neighbors, goals[:, 1:], chosen), chosen)
+        made = self.blend(rows, partners, rng)
         if made.mix is None:
             return made
         return Synthesized(self.with_recomputed_rewards(made.rows, made.mix < 1), made.mix)
 
     def with_recomputed_rewards(self, rows: Transitions, changed: Tensor) -> Transitions:
-        """Return `rows` ``(n, ...)`` or ``(n, m, ...)`` with rewards and termination anew where `changed`."""
+        """Return `rows` ``(n, ...)`` or ``(n, m, ...)`` with new rewards and terminations where `changed`."""
         if self.compute_reward is None:
-            raise ValueError("there is no compute_reward; pass the environment's, env.unwrapped.compute_reward")
-        shape, goals = rows.rewards.shape, []
+            raise ValueError("compute_reward is None; expected the environment's, env.unwrapped.compute_reward")
+        shape = rows.rewards.shape
+        goals = []
         for name in (ACHIEVED, DESIRED):
             part = rows.next_obs[name].numpy(force=True)
             goals.append(part.reshape(-1, *part.shape[len(shape) :]))
@@ -113,6 +108,14 @@ class Relabel(Synthesizer):
             return rows
         terminated = torch.from_numpy(each(self.compute_terminated, *goals)).to(changed.device, torch.bool).view(shape)
         return rows.replace(terminated=torch.where(changed, terminated, rows.terminated))
+
+    def connect(self, context: Context) -> None:
+        """Use the environment's functions unless others were given at construction."""
+        if self.compute_reward is None and context.compute_reward is not None:
+            self.compute_reward = context.compute_reward
+            self.compute_terminated = context.compute_terminated
+        if self.blend is not None:
+            self.blend.connect(context)
 
     def use_view(self, view: ReadView) -> None:
         super().use_view(view)
@@ -144,16 +147,18 @@ class Relabel(Synthesizer):
 
 
 def with_goals(rows: Transitions, goals: Tensor, chosen: Tensor) -> Transitions:
-    """Return `rows` whose desired goals, before and after, are `goals` where `chosen`, bool of the rows' shape."""
+    """Return `rows` with the desired `goals`, in s and s', where `chosen` (bool of the shape of the rows)."""
     choose = chosen.view(chosen.shape + (1,) * (goals.dim() - chosen.dim()))
-    before, after = (obs | {DESIRED: torch.where(choose, goals, obs[DESIRED])} for obs in (rows.obs, rows.next_obs))
-    return rows.replace(obs=before, next_obs=after)
+    return rows.replace(
+        obs=rows.obs | {DESIRED: torch.where(choose, goals, rows.obs[DESIRED])},
+        next_obs=rows.next_obs | {DESIRED: torch.where(choose, goals, rows.next_obs[DESIRED])},
+    )
 
 
 def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-    """Return values ``(n,)`` of `fn` for goals ``(n, ...)``, all at once where it can, else row by row.
+    """Return values ``(n,)`` of `fn` for goals ``(n, ...)``, in one call if possible, else row by row.
 
-    What takes rows one at a time is known by a value of another shape, or by an error, for many rows.
+    A function that accepts single rows only returns another shape or raises an error for many rows.
     """
     try:
         values = np.asarray(fn(achieved, desired, {}))
@@ -161,4 +166,4 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         values = np.empty(0)
     if values.shape == achieved.shape[:1]:
         return values
-    return np.array([fn(mine, wanted, {}) for mine, wanted in zip(achieved, desired, strict=True)])
+    return np.array([fn(one, goal, {}) for one, goal in zip(achieved, desired, strict=True)])

@@ -1,4 +1,4 @@
-"""State augmentation: the same transition, seen a little differently."""
+"""State augmentation: transitions with slightly changed states."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from interreplay.argument_checks import check_number
 from interreplay.part import standard_normal
-from interreplay.storage.columns import Columns, choice_columns, is_observation
-from interreplay.synthesis.base import Synthesized, Synthesizer, refuse_without_numbers
+from interreplay.storage.columns import Columns, discrete_columns, is_observation
+from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 Change = Callable[[Tensor, float, np.random.Generator], Tensor]
-"""States ``(n, m, d)``, the strength and the source of randomness to other states of that shape."""
+"""States ``(n, m, d)``, the strength and the source of randomness to changed states ``(n, m, d)``."""
 
 
 def gaussian(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
@@ -26,21 +26,24 @@ def gaussian(states: Tensor, strength: float, rng: np.random.Generator) -> Tenso
 
 def uniform(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     """Return s + ε, ε ~ U(−strength, strength) for every number."""
-    return states + strength * (2.0 * _tensor(rng.random(states.shape, dtype=np.float32), states) - 1.0)
+    drawn = torch.from_numpy(rng.random(states.shape, dtype=np.float32)).to(states)
+    return states + strength * (2.0 * drawn - 1.0)
 
 
 def scaling(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    """Return ε·s, one ε ~ U(1 − strength, 1 + strength) for all numbers of a state."""
-    return states * (1.0 + strength * (2.0 * _tensor(rng.random((*states.shape[:2], 1)), states) - 1.0))
+    """Return ε·s, with one ε ~ U(1 − strength, 1 + strength) per state."""
+    drawn = torch.from_numpy(rng.random((*states.shape[:2], 1))).to(states)
+    return states * (1.0 + strength * (2.0 * drawn - 1.0))
 
 
 def dropout(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    """Return s with one of its dimensions, drawn per state, set to 0."""
-    return states.scatter(2, _dimensions(states, rng), 0.0)
+    """Return s with one random dimension set to 0."""
+    dimension = rng.integers(0, states.shape[2], (*states.shape[:2], 1))
+    return states.scatter(2, torch.from_numpy(dimension).to(states.device), 0.0)
 
 
 def switch(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    """Return s with two of its dimensions, drawn per state, exchanged; with a single one as it is."""
+    """Return s with two random dimensions exchanged; unchanged if there is only one."""
     d = states.shape[2]
     if d == 1:
         return states
@@ -49,16 +52,8 @@ def switch(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     return states.scatter(2, pair, states.gather(2, pair.flip(2)))
 
 
-def _dimensions(states: Tensor, rng: np.random.Generator) -> Tensor:
-    return torch.from_numpy(rng.integers(0, states.shape[2], (*states.shape[:2], 1))).to(states.device)
-
-
-def _tensor(values: np.ndarray, like: Tensor) -> Tensor:
-    return torch.from_numpy(values).to(like)
-
-
 class Kind(NamedTuple):
-    """An augmentation of states on their own; None for the mixup of s with s'."""
+    """An augmentation of single states and its strength; `change` is None for the mixup of s with s'."""
 
     change: Change | None
     strength: float
@@ -75,27 +70,27 @@ KINDS = {
 
 
 class StateAugmentation(Synthesizer):
-    """Augmented states; actions, rewards and flags as they are (S4RL, Sinha et al. 2021, arXiv:2103.06326).
+    """Augmented states with unchanged actions, rewards and flags (S4RL, Sinha et al. 2021, arXiv:2103.06326).
 
-    * ``"mixup"``: s̃ = λs + (1 − λ)s', λ ~ Beta(.4, .4), one per row. s' stays: what follows it is not part of the
-      transition. A row that terminated stays as it is, its s' having no value to be near to.
-    * ``"gaussian"``: + N(0, (3·10⁻⁴)²), ``"uniform"``: + U(±3·10⁻⁴), for every number of s and of s';
-    * ``"scaling"``: times U(.8, 1.2), one for s and one for s';
-    * ``"dropout"``: one dimension becomes 0; ``"switch"``: two are exchanged; drawn apart for s and s'.
+    * ``"mixup"``: s̃ = λs + (1 − λ)s', with one λ ~ Beta(.4, .4) per row. s' does not change, because what follows it is
+      not part of the transition. Terminated rows do not change, because their s' has no value.
+    * ``"gaussian"``: s + N(0, (3·10⁻⁴)²); ``"uniform"``: s + U(±3·10⁻⁴); for every number of s and s'.
+    * ``"scaling"``: s times U(.8, 1.2), drawn separately for s and s'.
+    * ``"dropout"``: one dimension is set to 0; ``"switch"``: two are exchanged; drawn separately for s and s'.
 
-    Of a Dict observation each part is augmented so, with one λ for all; parts that are choices stay. With m views,
-    ``extras["views_obs"]`` and ``extras["views_next_obs"]`` hold all of them ``(n, m, ...)``, the first of which are
-    `obs` and `next_obs`; the parts of a Dict observation lie there side by side by name, float32 ``(n, m, d)``.
+    Each part of a Dict observation is augmented, with the same λ for all; discrete parts do not change. With m views,
+    ``extras["views_obs"]`` and ``extras["views_next_obs"]`` contain all of them ``(n, m, ...)``; the first views are
+    `obs` and `next_obs`. The parts of a Dict observation are concatenated there by name, float32 ``(n, m, d)``.
     Learners average Q-values and targets over the views.
 
     Args:
-        augmentation: One of the six.
+        augmentation: One of the six names.
         views: m ≥ 1.
-        strength: α of the Beta, the standard deviation, or the half-width of the uniform distribution, as given above
-            by default.
+        strength: α of the Beta distribution, the standard deviation, or the half-width of the uniform distribution;
+            the values above by default.
 
     Raises:
-        ValueError: When an argument is not one of those.
+        ValueError: If an argument is out of range.
     """
 
     uses_neighbors = False
@@ -106,71 +101,65 @@ class StateAugmentation(Synthesizer):
         check_number("views", views, 1, whole=True)
         if strength is not None:
             check_number("strength", strength, 0, above_low=augmentation == "mixup")
-        self.augmentation, self.views = augmentation, int(views)
-        self.change, self.strength = KINDS[augmentation]
-        if strength is not None:
-            self.strength = float(strength)
+        self.augmentation = augmentation
+        self.views = int(views)
+        self.change, default = KINDS[augmentation]
+        self.strength = default if strength is None else float(strength)
 
     def check(self, columns: Columns) -> None:
-        refuse_without_numbers(columns, "augmented", also=())
-        choices = [name for name in choice_columns(columns) if is_observation(name)]
-        if choices and self.views > 1:
-            raise ValueError(f"views is {self.views}; expected 1 where {choices[0]} is of {columns[choices[0]][1]}")
+        reject_without_floats(columns, "augmented", also=())
+        discrete = [name for name in discrete_columns(columns) if is_observation(name)]
+        if discrete and self.views > 1:
+            raise ValueError(f"views is {self.views}; expected 1, because {discrete[0]} is {columns[discrete[0]][1]}")
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
-        obs, next_obs = self._mixed(anchors, rng) if self.change is None else self._changed(anchors, rng)
-        rows = anchors.replace(obs=first(obs), next_obs=first(next_obs))
-        if self.views == 1:
-            return Synthesized(rows)
-        views = {"views_obs": wide(obs), "views_next_obs": wide(next_obs)}
-        return Synthesized(rows.replace(extras={**anchors.extras, **views}))
+        if self.change is None:
+            obs, next_obs = self._mixed(anchors, rng)
+        else:
+            obs = self._changed(anchors.obs, rng)
+            next_obs = self._changed(anchors.next_obs, rng)
+        rows = anchors.replace(obs=_first(obs), next_obs=_first(next_obs))
+        if self.views > 1:
+            views = {"views_obs": _flat_views(obs), "views_next_obs": _flat_views(next_obs)}
+            rows = rows.replace(extras={**anchors.extras, **views})
+        return Synthesized(rows)
 
-    def _changed(self, rows: Transitions, rng: np.random.Generator) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return views ``(n, m, ...)`` of the parts of s and of s', each changed on its own."""
-        change, m = self.change, self.views
-        assert change is not None
-
-        def views(obs: Observation) -> dict[str, Tensor]:
-            return {
-                name: change(_flat(_repeat(part, m)), self.strength, rng).view(len(part), m, *part.shape[1:])
-                if part.is_floating_point()
-                else _repeat(part, m)
-                for name, part in observation_parts(obs).items()
-            }
-
-        return views(rows.obs), views(rows.next_obs)
+    def _changed(self, obs: Observation, rng: np.random.Generator) -> dict[str, Tensor]:
+        """Return views ``(n, m, ...)`` of each part of observations."""
+        assert self.change is not None
+        found = {}
+        for name, part in observation_parts(obs).items():
+            views = self._repeated(part)
+            if part.is_floating_point():
+                flat = views.reshape(*views.shape[:2], -1)
+                views = self.change(flat, self.strength, rng).view(views.shape)
+            found[name] = views
+        return found
 
     def _mixed(self, rows: Transitions, rng: np.random.Generator) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return views ``(n, m, ...)`` of the parts of s, mixed with s', and of s'."""
         drawn = torch.from_numpy(rng.beta(self.strength, self.strength, (len(rows), self.views)))
         mix = drawn.to(rows.rewards).masked_fill_(rows.terminated.unsqueeze(1), 1.0)
-        ends = {name: _repeat(part, self.views) for name, part in observation_parts(rows.next_obs).items()}
-        mixed = {name: _repeat(part, self.views) for name, part in observation_parts(rows.obs).items()}
-        for name, part in observation_parts(rows.obs).items():
-            if not part.is_floating_point():
-                continue
-            share = mix.to(part).view(mix.shape + (1,) * (part.dim() - 1))
-            mixed[name] = torch.lerp(ends[name], mixed[name], share)
+        ends = {name: self._repeated(part) for name, part in observation_parts(rows.next_obs).items()}
+        mixed = {name: self._repeated(part) for name, part in observation_parts(rows.obs).items()}
+        for name, part in mixed.items():
+            if part.is_floating_point():
+                share = mix.to(part).view(mix.shape + (1,) * (part.dim() - 2))
+                mixed[name] = torch.lerp(ends[name], part, share)
         return mixed, ends
 
-
-def _repeat(part: Tensor, m: int) -> Tensor:
-    """Return ``(n, ...)`` as ``(n, m, ...)`` without a copy."""
-    return part.unsqueeze(1).expand(len(part), m, *part.shape[1:])
-
-
-def _flat(part: Tensor) -> Tensor:
-    """Return ``(n, m, ...)`` as ``(n, m, d)``."""
-    return part.reshape(*part.shape[:2], -1)
+    def _repeated(self, part: Tensor) -> Tensor:
+        """Return ``(n, ...)`` as ``(n, m, ...)`` without a copy."""
+        return part.unsqueeze(1).expand(len(part), self.views, *part.shape[1:])
 
 
-def first(views: dict[str, Tensor]) -> Observation:
-    """Return the first view of every row."""
+def _first(views: dict[str, Tensor]) -> Observation:
     return join_parts({name: part[:, 0] for name, part in views.items()})
 
 
-def wide(views: dict[str, Tensor]) -> Tensor:
-    """Return all views ``(n, m, ...)``; named parts side by side by name, float32 ``(n, m, d)``."""
+def _flat_views(views: dict[str, Tensor]) -> Tensor:
+    """Return all views ``(n, m, ...)``; named parts are concatenated by name, float32 ``(n, m, d)``."""
     if set(views) == {""}:
         return views[""]
-    return torch.cat([_flat(views[name]).float() for name in sorted(views)], dim=2)
+    parts = [views[name] for name in sorted(views)]
+    return torch.cat([part.reshape(*part.shape[:2], -1).float() for part in parts], dim=2)

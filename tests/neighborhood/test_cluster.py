@@ -1,4 +1,4 @@
-"""Clusters against everything recomputed from the rows stored now, and LCER's partners against their definition."""
+"""Clusters against a recomputation from the stored rows, and LCER's partners against their definition."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def check_lists(storage: Storage, clustering) -> None:
 def check_moments(storage: Storage, clustering, view: ReadView = OneStep(), tolerance: float = 1e-5) -> None:  # noqa: B008
     vectors, cluster = flat(stored(storage, view)), clustering.members.cluster[: len(storage)]
     counted = np.array([outcome_known(storage, slot, view.n_step) for slot in range(len(storage))])
-    assert len(clustering.moments) == 1, "followed, not counted anew"
+    assert len(clustering.moments) == 1, "updated, not recomputed"
     sums = clustering.moments_of(storage, view)
     for number in range(len(clustering.centers)):
         mine = vectors[counted & (cluster == number)]
@@ -93,7 +93,7 @@ PORTIONS = {"by one": [1] * 330, "by seven": [7] * 50, "more at once than is usu
 
 
 @pytest.mark.parametrize(("portions", "kind", "n_step"), by_turns(PORTIONS, KINDS, [1, 3]))
-def test_means_and_deviations_are_those_of_the_rows_stored_now(portions, kind, n_step):
+def test_means_and_deviations_are_those_of_the_stored_rows(portions, kind, n_step):
     part = ClusterCenter(n_clusters=12, refresh_every=25)
     states = fed(part, 200, PORTIONS[portions], n_step, **KINDS[kind])
     for step, (storage, clustering) in enumerate(states):
@@ -104,7 +104,7 @@ def test_means_and_deviations_are_those_of_the_rows_stored_now(portions, kind, n
     check_moments(storage, clustering, part.view)
 
 
-def test_deviations_much_smaller_than_the_values():
+def test_deviations_much_smaller_than_values():
     *_, (storage, clustering) = fed(ClusterCenter(12, 25), 200, [7] * 50, shift=1e4)
     vectors, cluster = flat(stored(storage)), clustering.members.cluster
     for number in np.unique(cluster):
@@ -125,7 +125,7 @@ def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
 
 @pytest.mark.parametrize("part", [ClusterCenter, ClusterMember])
 @pytest.mark.parametrize("portions", PORTIONS)
-def test_after_a_refresh_every_row_is_with_its_nearest_center(part, portions):
+def test_after_a_refresh_every_row_is_in_the_cluster_of_its_nearest_center(part, portions):
     refreshes = 0
     for storage, clustering in fed(part(12, 25), 200, PORTIONS[portions], envs=2):
         if clustering.refreshed == storage.written and len(storage) > 3:
@@ -150,8 +150,8 @@ def test_between_refreshes_new_rows_join_the_nearest_center():
     assert clustering.refreshed == 400
 
 
-def test_rows_take_turns_to_look_again_when_they_are_many(monkeypatch):
-    monkeypatch.setattr("interreplay.neighborhood.clusters.clustering.LOOKED", 100)
+def test_many_rows_are_reassigned_in_turn(monkeypatch):
+    monkeypatch.setattr("interreplay.neighborhood.clusters.clustering.REASSIGNED", 100)
     *_, (storage, clustering) = fed(ClusterCenter(20, 50), 1000, [10] * 400)
     check_lists(storage, clustering)
     check_moments(storage, clustering)
@@ -169,7 +169,7 @@ def blobs(rows: int, middles: list[float], seed: int = 0, spread: float = 0.01) 
 
 
 @pytest.mark.parametrize("variant", ["center", "member"])
-def test_what_was_overwritten_is_in_no_blend(variant):
+def test_overwritten_rows_are_in_no_blend(variant):
     buffer = LCER(capacity=60, variant=variant, n_clusters=4, refresh_every=1000, seed=0)
     buffer.add(blobs(60, [0.0, 10.0]))
     for row in range(60):
@@ -182,7 +182,7 @@ def test_what_was_overwritten_is_in_no_blend(variant):
     assert (buffer.neighborhood.clustering.members.cluster >= 0).all()
 
 
-def test_a_member_is_any_other_of_the_cluster_alike():
+def test_members_are_drawn_uniformly():
     storage, part = Storage(40), ClusterMember(n_clusters=5, refresh_every=10)
     for _ in range(9):
         feed(part, storage, make(10, seed=_, ends=0.0))
@@ -201,7 +201,7 @@ def test_a_member_is_any_other_of_the_cluster_alike():
 
 
 @pytest.mark.parametrize("variant", ["center", "member"])
-def test_a_lone_member_is_not_blended(variant):
+def test_the_only_member_of_a_cluster_is_not_blended(variant):
     buffer = LCER(capacity=60, variant=variant, n_clusters=25, refresh_every=10, seed=0)
     for seed in range(9):
         buffer.add(make(10, seed=seed, ends=0.0))
@@ -239,7 +239,7 @@ def test_statistics(variant):
     }
 
 
-def test_a_center_is_the_mean_with_a_hundredth_of_the_deviation():
+def test_a_center_is_the_mean_with_noise():
     part, storage = ClusterCenter(n_clusters=6, refresh_every=50), Storage(300)
     for seed in range(4):
         rows = make(100, seed=seed, ends=0.0)
@@ -257,7 +257,7 @@ def test_a_center_is_the_mean_with_a_hundredth_of_the_deviation():
         assert all(kstest(drawn[..., dim].ravel(), "norm").pvalue > 1e-5 for dim in range(len(mean)))
 
 
-def test_noise_is_zero_where_a_cluster_has_no_deviation_and_stops_at_the_bounds():
+def test_noise_is_zero_without_deviation_and_within_bounds():
     rng, never = np.random.default_rng(0), np.zeros(200, bool)
     obs = np.repeat(rng.normal(size=(200, 1)), 3, axis=1).astype(np.float32)
     obs[:, 2] = 7.0
@@ -273,8 +273,8 @@ def test_noise_is_zero_where_a_cluster_has_no_deviation_and_stops_at_the_bounds(
 
 
 @pytest.mark.parametrize(("drift", "worse"), [(0.0, 1.1), (0.01, 1.5)])
-def test_centers_are_about_as_good_as_if_they_had_been_found_anew(drift, worse):
-    """Against Lloyd's algorithm from k-means++; where rows wander off no center is left behind, nor is any at zero."""
+def test_centers_are_about_as_good_as_those_of_lloyds_algorithm(drift, worse):
+    """Against Lloyd's algorithm from k-means++; if rows drift, no center is left behind or stays at zero."""
     part, storage = ClusterMember(n_clusters=30, refresh_every=20), Storage(2000)
     for step in range(250):
         rows = make(20, seed=step, ids=False)
@@ -294,7 +294,7 @@ def mean_square(rows: np.ndarray, centers: np.ndarray) -> float:
     return float(((rows[:, None] - centers) ** 2).sum(2).min(1).mean())
 
 
-def test_there_are_never_more_clusters_than_half_the_rows():
+def test_the_number_of_clusters_is_at_most_half_the_rows():
     for storage, clustering in fed(ClusterCenter(n_clusters=1000), 100, [1] * 150):
         assert len(clustering.centers) <= max(1, len(storage) // 2)
     assert len(clustering.centers) > 30
@@ -302,7 +302,7 @@ def test_there_are_never_more_clusters_than_half_the_rows():
 
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("variant", ["center", "member"])
-def test_a_state_continues_bit_for_bit(variant, n_step):
+def test_a_restored_state_resumes_bit_exactly(variant, n_step):
     def new():
         return LCER(capacity=150, variant=variant, n_clusters=10, refresh_every=20, n_step=n_step, seed=0)
 
@@ -333,7 +333,7 @@ def on_segment(sample, anchors: Transitions, partners: np.ndarray) -> None:
     np.testing.assert_allclose(flat(sample.transitions), mix * flat(anchors) + (1 - mix) * partners, atol=1e-5)
 
 
-def test_member_blends_lie_between_anchor_and_partner():
+def test_member_blends_are_between_anchor_and_partner():
     buffer = blends_of(ClusterMember(10, 50))
     sample, cluster = buffer.sample(1000), buffer.neighborhood.clustering.members.cluster
     anchors, found = buffer.storage[sample.slots], sample.neighbor_slots.numpy()
@@ -345,7 +345,7 @@ def test_member_blends_lie_between_anchor_and_partner():
     on_segment(sample, anchors, partners)
 
 
-def test_center_blends_lie_between_anchor_and_mean():
+def test_center_blends_are_between_anchor_and_mean():
     buffer = blends_of(ClusterCenter(10, 50, noise=0.0))
     sample, cluster = buffer.sample(1000), buffer.neighborhood.clustering.members.cluster
     vectors = flat(stored(buffer.storage))
@@ -353,6 +353,11 @@ def test_center_blends_lie_between_anchor_and_mean():
     anchors = buffer.storage[sample.slots]
     on_segment(sample, anchors, means[sample.slots.numpy()])
     assert torch.equal(sample.mix == 1, anchors.terminated) and (sample.neighbor_slots == -1).all()
+    buffer = LCER(capacity=200, n_clusters=10, n_step=3, gamma=0.9, seed=0)
+    buffer.add(make(300))
+    sample = buffer.sample(256)
+    assert (sample.mix < 1).any()
+    assert torch.equal(sample.transitions.discounts, buffer.read(sample.slots).discounts)
 
 
 @pytest.mark.parametrize("variant", ["center", "member"])
@@ -377,20 +382,16 @@ def test_reduces_to_uniform_without_blending(variant):
         assert torch.equal(getattr(mine.transitions, name), getattr(theirs.transitions, name))
 
 
-def test_n_step_blends_keep_the_anchors_discounts():
-    buffer = LCER(capacity=200, n_clusters=10, n_step=3, gamma=0.9, seed=0)
-    buffer.add(make(300))
-    sample = buffer.sample(256)
-    assert (sample.mix < 1).any()
-    assert torch.equal(sample.transitions.discounts, buffer.read(sample.slots).discounts)
-
-
-def test_rows_that_were_not_observed_are_noticed():
+def test_missing_calls_raise_errors():
     part, storage = ClusterMember(), Storage(10)
     feed(part, storage, make(5))
     storage.add(stack(Episodes(seed=1).rows(1)))
     with pytest.raises(RuntimeError, match="6 rows were stored but 5 observed"):
         part.neighbor_slots(storage, torch.tensor([0]), np.random.default_rng(0))
+    part, storage = ClusterMember(), Storage(10)
+    feed(part, storage, make(10))
+    with pytest.raises(RuntimeError, match="call evict before each add"):
+        part.observe(storage, storage.add(make(1)))
 
 
 @pytest.mark.parametrize(
@@ -405,14 +406,11 @@ def test_rows_that_were_not_observed_are_noticed():
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         ClusterCenter(**arguments)
-
-
-def test_an_unknown_variant():
     with pytest.raises(ValueError, match="variant is 'mean'; expected one of 'center', 'member'"):
         LCER(variant="mean")
 
 
-def test_rows_with_goals_are_clustered_by_state_goal_and_action():
+def test_goals_are_clustered_by_state_goal_and_action():
     storage = Storage(100)
     goals = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
     storage.add(make(80, obs_shape=goals))
@@ -453,21 +451,21 @@ def check_means(buffer: ReplayBuffer) -> None:
         np.testing.assert_allclose(made[slot], expected, atol=1e-5)
 
 
-def test_moments_that_nobody_asks_for_are_not_kept():
+def test_unused_moments_are_dropped():
     buffer = LCER(capacity=100, n_clusters=5, seed=0)
     buffer.add(make(60))
     neighborhood = buffer.neighborhood
     assert list(neighborhood.clustering.moments) == [OneStep()]
     buffer.use_view(NStep(3, 0.9))
     buffer.sample(4)
-    assert list(neighborhood.clustering.moments) == [NStep(3, 0.9)], "single steps were never asked for"
+    assert list(neighborhood.clustering.moments) == [NStep(3, 0.9)], "single steps were never used"
     for n in range(2, 40):
         buffer.use_view(NStep(n, 0.9))
         buffer.sample(4)
     assert len(neighborhood.clustering.moments) == 8 and NStep(39, 0.9) in neighborhood.clustering.moments
 
 
-def test_a_state_continues_with_the_views_it_had():
+def test_a_restored_state_has_the_same_views():
     def new():
         return LCER(capacity=100, n_clusters=5, refresh_every=20, seed=0)
 
@@ -483,47 +481,3 @@ def test_a_state_continues_with_the_views_it_had():
         buffer.use_view(NStep(3, 0.9))
         buffer.add(rows)
     same_sample(one.sample(32), other.sample(32))
-
-
-@pytest.mark.parametrize("n_step", [1, 3])
-@pytest.mark.parametrize("variant", ["center", "member"])
-def test_states_of_earlier_versions_are_read(variant, n_step):
-    """They have copies of the oldest rows instead of what is gone, and moments of one view."""
-
-    def new():
-        return LCER(capacity=100, variant=variant, n_clusters=5, refresh_every=20, n_step=n_step, seed=0)
-
-    one, episodes = new(), Episodes(envs=2)
-    one.add(episodes.transitions(100))
-    oldest = OneStep().vectors(one.storage, np.arange(40))
-    for _ in range(3):
-        one.add(episodes.transitions(3))
-    state = copy.deepcopy(one.state_dict())
-    part = state["neighborhood"]
-    clustering, part["size"] = part["clustering"], part["size"] | {"n_step": n_step}
-    z = one.neighborhood.clustering.z
-    assert clustering["refreshed"] == 100 and np.array_equal(clustering.pop("gone"), oldest[:9, z])
-    moments = clustering.pop("moments")
-    clustering["oldest"] = {"first": 0, "vectors": oldest if variant == "center" else oldest[:, z]}
-    if variant == "center":
-        sums = moments[0]["sums"]
-        sums["shift"] = sums.pop("origin")
-        clustering["sums"] = sums
-        clustering |= {"settled": moments[0]["mature"]} if n_step > 1 else {}
-    other = new()
-    other.load_state_dict(state)
-    for _ in range(30):
-        rows = episodes.transitions(3)
-        for buffer in (one, other):
-            buffer.add(rows)
-    check_lists(other.storage, other.neighborhood.clustering)
-    if variant == "center":
-        check_moments(other.storage, other.neighborhood.clustering, other.view)
-    assert torch.equal(one.sample(32).slots, other.sample(32).slots)
-
-
-def test_rows_that_were_overwritten_unannounced_are_noticed():
-    part, storage = ClusterMember(), Storage(10)
-    feed(part, storage, make(10))
-    with pytest.raises(RuntimeError, match="call evict before each add"):
-        part.observe(storage, storage.add(make(1)))

@@ -1,4 +1,4 @@
-"""KNN against brute force: growth, wrap-around, drift of the scale, duplicates, uniform draws, states."""
+"""KNN against brute force: growth, wrapping, drift of the scale, duplicates, uniform draws, states."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def walks(n: int, d: int = 8, seed: int = 0) -> np.ndarray:
     return np.stack(rows)
 
 
-def test_no_neighbors_at_first_then_all_then_the_nearest():
+def test_no_neighbors_then_all_then_the_nearest():
     world = World(100, k=3, draw=None)
     world.add(normal(1))
     found = world.knn.gather(world.storage, torch.tensor([0]), world.rng)
@@ -129,7 +129,7 @@ def test_recall_with_many_cells(batch, cells):
 
 @pytest.mark.parametrize(
     ("capacity", "batch"),
-    [(50, 1), (700, 64), *(pytest.param(*few, marks=pytest.mark.slow) for few in ((250, 1), (7000, 350)))],
+    [(50, 1), (700, 64), (600, 600), *(pytest.param(*few, marks=pytest.mark.slow) for few in ((250, 1), (7000, 350)))],
 )
 def test_wrapping_the_ring_several_times(capacity, batch):
     world = World(capacity)
@@ -139,13 +139,6 @@ def test_wrapping_the_ring_several_times(capacity, batch):
         assert world.recall(sample=100) >= 0.96
         newest = (world.storage.written - 1 - np.arange(min(20, len(world.storage)))) % capacity
         assert world.recall(newest) >= 0.96
-
-
-def test_a_batch_as_large_as_the_ring():
-    world = World(600)
-    for seed in range(3):
-        world.add(normal(600, seed=seed), 600)
-        assert world.recall() >= 0.97
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -173,7 +166,7 @@ def test_scale_triples_in_a_large_ring(cells):
     assert world.recall() >= 0.96
 
 
-def test_one_row_that_changes_the_scale():
+def test_one_outlier_changes_the_scale():
     world = World(3000)
     world.add(normal(1000, d=5), 100)
     far = np.zeros((1, 5))
@@ -193,7 +186,7 @@ def test_duplicates_are_neighbors():
 
 
 @pytest.mark.parametrize("value", [0.0, 7.3, -1e6])
-def test_constant_dimensions_count_nothing(value):
+def test_constant_dimensions_are_ignored(value):
     world = World(1000)
     rows = normal(500)
     rows[:, 3] = value
@@ -212,7 +205,7 @@ def test_all_rows_equal():
     assert world.recall() == 1.0
 
 
-def test_an_overwritten_row_is_no_neighbor():
+def test_overwritten_rows_are_not_neighbors():
     world = World(64, k=10, draw=None)
     world.add(normal(64, d=3))
     marked = 50.0 + normal(64, d=3, seed=1)
@@ -243,27 +236,15 @@ def test_several_draws_do_not_repeat_and_are_uniform():
     assert all(len(set(row)) == 4 for row in drawn[:500].tolist())
     counts = np.unique(drawn, return_counts=True)[1]
     assert len(counts) == 10 and ((counts - 8000) ** 2 / 8000).sum() < 27.9
-
-
-def test_fewer_rows_than_draws():
-    world = World(10, k=5, draw=4)
-    world.add(normal(3))
-    drawn = world.knn.neighbor_slots(world.storage, torch.tensor([1]), world.rng)[0].tolist()
+    few = World(10, k=5, draw=4)
+    few.add(normal(3))
+    drawn = few.knn.neighbor_slots(few.storage, torch.tensor([1]), few.rng)[0].tolist()
     assert sorted(drawn) == [-1, -1, 0, 2]
-
-
-def test_two_runs_are_equal_bit_for_bit():
-    results = []
-    for _ in range(2):
-        world = World(500, k=6)
-        world.add(walks(1100), 7)
-        results.append(world.knn.neighbor_slots(world.storage, torch.arange(500), np.random.default_rng(3)))
-    assert torch.equal(*results)
 
 
 @pytest.mark.parametrize("exact", [200, 1 << 17])
 @pytest.mark.parametrize("rows", [1, 333, 2500, pytest.param(8100, marks=pytest.mark.slow)])
-def test_a_restored_run_continues_bit_for_bit(rows, exact, monkeypatch):
+def test_a_restored_state_resumes_bit_exactly(rows, exact, monkeypatch):
     monkeypatch.setattr(inverted_file, "EXACT", exact)
     data, more = walks(rows, seed=5), walks(200, seed=6)
     with unwritten_memory_holds(0x11):
@@ -284,7 +265,7 @@ def test_a_restored_run_continues_bit_for_bit(rows, exact, monkeypatch):
     same_state(world.knn.state_dict(), other.knn.state_dict())
 
 
-def test_rows_wait_until_one_of_them_is_drawn():
+def test_rows_are_pending_until_one_is_requested():
     world = World(8000)
     world.add(normal(4000), 4000)
     graph = world.knn.graph
@@ -297,7 +278,7 @@ def test_rows_wait_until_one_of_them_is_drawn():
     assert world.recall() >= 0.99
 
 
-def test_rows_do_not_wait_when_they_move_the_scale():
+def test_rows_that_move_the_scale_are_not_pending():
     world = World(8000)
     world.add(normal(4000), 4000)
     far = np.zeros((2, 8))
@@ -316,9 +297,7 @@ def test_one_cell_becomes_many_and_many_become_one(monkeypatch):
     world.add(rows[2000:3000], 100)
     assert not world.knn.graph.cells.whole and world.recall() >= 0.97
     state = copy_arrays({"storage": world.storage.state_dict(), "knn": world.knn.state_dict()})
-    monkeypatch.setattr(
-        inverted_file, "EXACT", 1 << 17
-    )  # as if cells had been made by a version that made them earlier
+    monkeypatch.setattr(inverted_file, "EXACT", 1 << 17)  # as in a state with cells for fewer rows
     world = World(10_000)
     world.storage.load_state_dict(state["storage"])
     world.knn.load_state_dict(state["knn"])
@@ -327,23 +306,7 @@ def test_one_cell_becomes_many_and_many_become_one(monkeypatch):
     assert world.knn.graph.cells.whole and world.recall() >= 0.97
 
 
-def test_a_state_from_before_rows_waited_outside_the_cells():
-    """There, rows not searched for were in the cells already, and no sum of their moves was kept."""
-    world = World(8000)
-    world.add(normal(4000), 4000)
-    world.add(normal(3, seed=1), 3)
-    world.knn.graph._take_in(world.storage)
-    state = copy_arrays(world.knn.state_dict())
-    del state["graph"]["moved"]
-    other = World(8000)
-    other.storage.load_state_dict(world.storage.state_dict())
-    other.knn.load_state_dict(state)
-    assert other.knn.graph.pending == [4000, 4001, 4002]
-    other.add(normal(40, seed=2), 7)
-    assert other.recall() >= 0.99 and len(other.knn.graph.cells.stored) + len(other.knn.graph.pending) >= 4043
-
-
-def test_the_state_shares_memory_and_holds_plain_values():
+def test_the_state_shares_memory():
     world = World(100)
     world.add(normal(50))
     graph = world.knn.state_dict()["graph"]
@@ -372,7 +335,7 @@ def test_bad_arguments(arguments):
 @pytest.mark.parametrize("k", [3, 20, 40])
 @pytest.mark.parametrize("adds_first", [True, False])
 @pytest.mark.parametrize("rows", [300, 700])
-def test_a_state_of_another_k_is_indexed_anew(k, adds_first, rows):
+def test_a_state_with_another_k_is_indexed_again(k, adds_first, rows):
     """As population-based training changes k; before and after the ring of 500 is full."""
     world, other = World(500, k=10), World(500, k=k)
     world.add(walks(rows), 50)
@@ -385,7 +348,7 @@ def test_a_state_of_another_k_is_indexed_anew(k, adds_first, rows):
     assert other.recall() >= 0.99
 
 
-def test_rows_that_were_not_observed_are_reported():
+def test_rows_that_were_not_observed_raise_an_error():
     world = World(100)
     world.add(normal(5))
     world.storage.add(transitions(normal(2)))

@@ -18,7 +18,7 @@ def test_deviation_of_what_is_stored(offset):
         if start % 700 == 0:
             scale.freeze()
     scale.remove(rows[:1000])
-    mean, std = scale.now()
+    mean, std = scale.current()
     kept = rows[1000:].astype(np.float64)
     assert np.allclose(mean, kept.mean(0)) and np.allclose(std, kept.std(0), rtol=1e-6, atol=0) and std[3] == 0
 

@@ -1,4 +1,4 @@
-"""The table of neighbors: keys sort by distance, overwritten rows vanish, lines keep every offer."""
+"""The neighbor table: keys sort by distance, overwritten rows are dropped, and every offer is considered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_keys_sort_by_distance():
     assert (np.argsort(packed) == np.argsort(squared, kind="stable")).all()
 
 
-def test_the_nearest_offers_stay_each_once():
+def test_the_nearest_offers_are_kept_without_repetition():
     t = table(written=8)
     t.merge(np.array([3]), keys((5, 1), (2, 2), (9, 4)))
     kept = t.merge(np.array([3]), keys((2, 2), (1, 5), (7, 6), (3, 7)))
@@ -34,7 +34,7 @@ def test_the_nearest_offers_stay_each_once():
     assert squared_of(kept).tolist() == [[1, 2, 3, 5]]
 
 
-def test_overwritten_rows_are_dead_and_make_room():
+def test_overwritten_rows_are_dropped():
     t = table(written=12)  # slots 0 and 1 were written twice: write numbers 0 and 1 are gone
     t.merge(np.array([5]), keys((1, 0), (2, 2), (3, 10), (4, 11)))
     assert t.slots_of(t.keys[5][:3]).tolist() == [2, 0, 1] and t.keys[5][3] == EMPTY
@@ -53,7 +53,7 @@ def test_write_numbers_beyond_32_bits():
     assert not table(written=2**32).live(np.full((1, 4), EMPTY)).any()
 
 
-def test_every_offer_gets_a_place_in_some_turn():
+def test_every_offer_is_in_a_line():
     rng = np.random.default_rng(0)
     groups, offers = rng.integers(0, 20, 500), rng.integers(0, 2**60, 500).astype(np.uint64)
     names, turns, lines = by_group(groups, offers, 8)

@@ -42,7 +42,7 @@ def test_arguments_and_refusals():
     assert by_name == {"type": "Mix", "sources": {"near": "NMER"}, "shares": {"near": 1.0}}
     with pytest.raises(ValueError, match="Mix takes no argument 'share'"):
         SACConfig().replay("Mix", sources={"near": "NMER"}, share={"near": 1.0})
-    with pytest.raises(ValueError, match="cannot be blended, and there is nothing else"):
+    with pytest.raises(ValueError, match="cannot be blended; expected floats among"):
         mixed(Mix({"near": "LCER"})).environment("FrozenLake-v1").build_algo()
 
 

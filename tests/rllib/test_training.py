@@ -250,7 +250,7 @@ def test_request_stop_ends_an_iteration_early_and_it_goes_on_later():
         (lambda c: c.training(actor_lr=-1).validate(), "actor_lr is -1"),
         (
             lambda c: c.replay("LCER").environment("FrozenLake-v1").build_algo(),
-            "cannot be blended, and there is nothing else",
+            "cannot be blended; expected floats among",
         ),
         (lambda c: config("CartPole-v1", trainer="TD3").build_algo(), "Discrete"),
     ],

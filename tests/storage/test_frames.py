@@ -1,4 +1,4 @@
-"""Stacks of frames against whole stacks: whatever was added is what comes back, and nothing is kept for longer."""
+"""Stacks of frames against whole stacks: rows are read as they were added, and frames are released in time."""
 
 import numpy as np
 import pytest
@@ -19,14 +19,12 @@ class Stacked:
     """Environments in turn whose observations are the last k frames, the first of an episode repeated."""
 
     def __init__(self, k=3, envs=2, seed=0, ends=0.15, ids=True, pictures=None):
-        self.pictures, self.rng, self.k, self.ends, self.ids, self.next_id = (
-            pictures,
-            np.random.default_rng(seed),
-            k,
-            ends,
-            ids,
-            envs,
-        )
+        self.pictures = pictures
+        self.rng = np.random.default_rng(seed)
+        self.k = k
+        self.ends = ends
+        self.ids = ids
+        self.next_id = envs
         self.running = [(env, np.stack([self.frame()] * k)) for env in range(envs)]
 
     def frame(self):
@@ -62,7 +60,7 @@ def without_ids(rows):
 @pytest.mark.parametrize("ids", [True, False])
 @pytest.mark.parametrize("pictures", [None, 3])
 @pytest.mark.parametrize(("k", "envs", "capacity"), [(2, 1, 7), (3, 2, 20), (4, 3, 64), (4, 2, 1)])
-def test_what_was_added_is_what_comes_back(k, envs, capacity, ids, pictures):
+def test_rows_are_read_as_they_were_added(k, envs, capacity, ids, pictures):
     episodes, storage, kept = Stacked(k, envs, pictures=pictures), Storage(capacity), {}
     for turn in range(40):
         rows = [episodes.row() for _ in range(int(episodes.rng.integers(1, min(capacity, 9) + 1)))]
@@ -86,26 +84,23 @@ def held(storage):
     return sum(holders > 0 for holders in frames._holders), len(images)
 
 
-def test_every_frame_is_kept_once_and_no_longer_than_needed():
+def test_every_frame_is_stored_once_and_released():
     episodes, storage = Stacked(4, 3), Storage(50)
     for _ in range(60):
         storage.add(stack([episodes.row() for _ in range(7)]))
     used, needed = held(storage)
     assert used == needed
     frames = storage._stacks.frames[""]
-    assert frames._top < 50 + 100  # numbers are used again
+    assert frames._top < 50 + 100  # numbers are reused
+    rows = storage[torch.arange(50)]
+    view = NStep(3)
+    last = storage.successor(storage.successor(torch.arange(50)).clamp(min=0))
+    for slot in range(50):
+        if int(view.spans(storage, torch.tensor([slot]))) == 3:
+            assert torch.equal(view.read(storage, torch.tensor([slot])).next_obs[0], rows.next_obs[last[slot]])
 
 
-def test_memory_of_a_row():
-    """A stack of 4 takes one frame and its numbers, not 4 frames, nor 8."""
-    episodes, storage = Stacked(4, 1, ends=0.005), Storage(400)
-    for _ in range(40):
-        storage.add(stack([episodes.row() for _ in range(10)]))
-    per_row = storage._stacks.nbytes / 400
-    assert per_row <= 1.1 * np.prod(SHAPE)
-
-
-def test_a_cut_episode_lets_go():
+def test_a_truncated_episode_releases_its_frames():
     episodes, storage = Stacked(3, 1, ends=0.0), Storage(5)
     storage.add(stack([episodes.row() for _ in range(5)]))
     storage.truncate_episodes([0])
@@ -114,7 +109,7 @@ def test_a_cut_episode_lets_go():
     assert used == needed
 
 
-def test_a_game_that_goes_on_after_a_done_row_shares_its_frames():
+def test_a_game_that_continues_after_a_done_row_shares_frames():
     """As after a lost life, which ends the episode for the learner; held no longer than the row is."""
     episodes, storage = Stacked(4, 1, ends=0.0), Storage(30)
     rows = [episodes.row() for _ in range(30)]
@@ -135,7 +130,7 @@ def test_a_game_that_goes_on_after_a_done_row_shares_its_frames():
         assert held(one)[0] == held(one)[1] == 30 + 4
 
 
-def test_a_step_is_read_as_one_stack_of_a_frame_more():
+def test_a_step_is_read_as_one_stack_with_one_more_frame():
     """Both observations share the memory of k + 1 frames, where all rows moved on by one; others are read apart."""
     episodes, storage = Stacked(4, 1), Storage(10)
     storage.add(stack(rows := [episodes.row() for _ in range(8)]))
@@ -150,14 +145,6 @@ def test_a_step_is_read_as_one_stack_of_a_frame_more():
     identical(without_ids(read), without_ids(stack([*rows, odd])))
 
 
-def test_n_step_rows_have_the_last_stack():
-    episodes = Stacked(3, 1, ends=0.0)
-    rows = [episodes.row() for _ in range(6)]
-    storage = Storage(10)
-    storage.add(stack(rows))
-    assert torch.equal(NStep(3).read(storage, torch.tensor([0])).next_obs[0], torch.from_numpy(rows[2]["next_obs"]))
-
-
 @pytest.mark.parametrize("recipe", [Uniform, PER, Attentive])
 def test_buffers_sample_whole_stacks(recipe):
     episodes, buffer = Stacked(3, 2), recipe(capacity=40, seed=0)
@@ -170,7 +157,7 @@ def test_buffers_sample_whole_stacks(recipe):
     identical(sample.transitions, again.transitions)
 
 
-def test_images_that_are_no_stacks_stay_as_they_are():
+def test_other_images_are_stored_as_they_are():
     episodes = Stacked(3, 1)
     rows = [episodes.row() for _ in range(3)]
     for row in rows:
@@ -185,17 +172,18 @@ def test_images_that_are_no_stacks_stay_as_they_are():
     identical(without_ids(odd[torch.arange(4)]), without_ids(stack(kept)))
 
 
-def test_a_picture_of_one_color_is_no_stack():
+def test_an_image_of_one_color_is_not_a_stack():
     """Its rows of pixels move on as frames would."""
     black = torch.zeros(3, 24, 24, 3, dtype=torch.uint8)
     assert not shared(black, black)
-    assert shared(black.movedim(-1, 1), black.movedim(-1, 1)), "nobody can tell; it comes back right"
+    assert shared(black.movedim(-1, 1), black.movedim(-1, 1)), "ambiguous, but read as it was added"
 
 
-def test_the_estimate_knows_that_frames_are_kept_once():
+def test_the_memory_estimate_counts_frames_once():
     env = find_environment("tests.rllib.spaces_envs:StackedLine-v0")
     assert env.stacks == ("",) and env.observation_space.shape == (3, 24, 24)
-    buffer, spaces = Uniform(capacity=1000), (env.observation_space, env.action_space)
+    buffer = Uniform(capacity=1000)
+    spaces = (env.observation_space, env.action_space)
     assert estimate(*spaces, buffer, env.stacks) == pytest.approx(1000 * 24 * 24, rel=0.1)
     assert estimate(*spaces, buffer) == pytest.approx(3000 * 24 * 24, rel=0.1)
     assert find_environment("tests.rllib.spaces_envs:ImageAndVectorLine-v0").stacks == ()

@@ -59,7 +59,7 @@ def test_naive_loop(kind, n, capacity):
             assert np.array_equal(found.actions[i].numpy(), stored[i]["actions"])
 
 
-def test_one_step_is_the_plain_storage():
+def test_one_step_reduces_to_the_storage():
     rows = make(50, envs=3)
     storage = Storage(40, gamma=GAMMA)
     storage.add(rows[:30])
@@ -86,7 +86,7 @@ def test_any_shape_of_slots():
     identical(view.read(storage, slots)[1], view.read(storage, slots[1]))
 
 
-def test_buffers_pass_n_step_on():
+def test_buffers_use_n_step():
     buffer = ReplayBuffer(50, n_step=4, gamma=GAMMA, seed=0)
     buffer.add(make(50, ends=0.0))
     sample = buffer.sample(64)
@@ -94,7 +94,7 @@ def test_buffers_pass_n_step_on():
     assert sample.transitions.discounts.min() == pytest.approx(GAMMA**4)
 
 
-def test_a_view_can_change_between_draws_and_what_is_stored_stays():
+def test_a_view_can_change_between_draws():
     buffer, plain = ReplayBuffer(50, gamma=GAMMA, seed=0), ReplayBuffer(50, n_step=4, gamma=GAMMA, seed=0)
     for one in (buffer, plain):
         one.add(make(50, ends=0.1))
@@ -152,7 +152,7 @@ def test_a_range_of_n_draws_one_n_per_batch_with_both_ends_and_resumes():
 
 
 @pytest.mark.parametrize("n_step", [(0, 3), (4, 2), (2, 3, 4), (1, 2.5), ("a", 3), []])
-def test_a_range_that_is_none_is_rejected(n_step):
+def test_invalid_ranges_are_rejected(n_step):
     with pytest.raises(
         ValueError, match="n_step is .*; expected an integer of 1 or more, or two, the smaller one first"
     ):

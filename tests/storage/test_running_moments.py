@@ -1,4 +1,4 @@
-"""Running moments against numpy on the rows that are held, whatever came and went before."""
+"""Running moments against numpy on the current rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check(moments: RunningMoments, held: dict[int, np.ndarray], rtol: float = 1e
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 @pytest.mark.parametrize("portion", [1, 40])
 @pytest.mark.parametrize("kind", [RunningMoments, ExactMoments])
-def test_groups_whose_rows_come_and_go(kind, portion, offset):
+def test_groups_with_added_and_removed_rows(kind, portion, offset):
     rng, moments = np.random.default_rng(portion), kind(3)
     moments.grow(4)
     moments.origin[:] = offset
@@ -46,7 +46,7 @@ def test_groups_whose_rows_come_and_go(kind, portion, offset):
         check(moments, {group: rows[groups == group].astype(np.float64) for group in range(4)}, 1e-5)
 
 
-def test_an_outlier_leaves_nothing_behind():
+def test_a_removed_outlier_leaves_no_error():
     rng, moments = np.random.default_rng(0), ExactMoments(2)
     kept = rng.normal(size=(50, 2)).astype(np.float32)
     moments.add(kept)
@@ -62,7 +62,7 @@ def test_an_outlier_leaves_nothing_behind():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [RunningMoments, ExactMoments])
-def test_a_million_updates_leave_nothing_behind(kind):
+def test_a_million_updates_leave_no_error(kind):
     rng, moments, size = np.random.default_rng(0), kind(4), 500
     rows = (1e3 + rng.normal(size=(size, 4)) * [1.0, 100.0, 1e-3, 1.0]).astype(np.float32)
     moments.origin[0] = rows[0]
@@ -85,7 +85,7 @@ def test_another_origin_changes_nothing():
 
 
 @pytest.mark.parametrize("kind", [RunningMoments, ExactMoments])
-def test_a_state_continues_bit_for_bit(kind):
+def test_a_restored_state_resumes_bit_exactly(kind):
     rng, one, other = np.random.default_rng(0), kind(3, 2), kind(3)
     one.add(rng.normal(size=(30, 3)), rng.integers(0, 2, 30))
     other.load_state_dict({name: array.copy() for name, array in one.state_dict().items()})

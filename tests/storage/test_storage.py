@@ -1,4 +1,4 @@
-"""Storage against a list of rows: whatever was added is what comes back, bit for bit."""
+"""Storage against a list of rows: rows are read exactly as they were added."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def without_ids(transitions: Transitions) -> Transitions:
 
 
 @pytest.mark.parametrize(("kind", "capacity", "numpy"), by_turns(KINDS, [1, 2, 7, 30], [True, False]))
-def test_what_was_added_is_what_comes_back(kind, capacity, numpy, monkeypatch):
+def test_rows_are_read_as_they_were_added(kind, capacity, numpy, monkeypatch):
     monkeypatch.setattr(row_table, "shares_numpy", lambda device: numpy)  # without numpy: as on other devices
     for seed in range(3):
         episodes, storage = Episodes(seed=seed, **KINDS[kind]), Storage(capacity)
@@ -80,24 +80,10 @@ def test_every_continued_row_is_linked(ids):
     assert (storage.successor(slots) >= 0).tolist() == expected
 
 
-def test_interleaved_rows_are_linked_by_episode():
-    storage = Storage(100)
-    storage.add(make(90, envs=3, ends=0.0))
-    slots = torch.arange(90)
-    found = storage[slots]
-    last = {int(e): i for i, e in enumerate(found.episode.tolist())}
-    following = {
-        i: next(j for j in range(i + 1, 90) if found.episode[j] == found.episode[i])
-        for i in range(90)
-        if i not in last.values()
-    }
-    assert storage.successor(slots).tolist() == [following.get(i, -1) for i in range(90)]
-
-
 @pytest.mark.parametrize("portion", [1, 3, 30])
 @pytest.mark.parametrize("ids", [True, False])
 @pytest.mark.parametrize("end", ["terminated", "truncated"])
-def test_nothing_continues_an_ended_row_even_if_the_next_one_begins_where_it_ended(end, ids, portion):
+def test_nothing_continues_an_ended_row(end, ids, portion):
     rows = Episodes(ends=0.0).rows(30)
     for row in rows[4::5]:
         row[end] = True
@@ -108,7 +94,7 @@ def test_nothing_continues_an_ended_row_even_if_the_next_one_begins_where_it_end
     assert ids or len(set(storage[torch.arange(30)].episode.tolist())) == 6
 
 
-def test_ids_given_for_rows_without_are_those_of_their_episodes():
+def test_rows_without_ids_get_those_of_their_episodes():
     rows = Episodes(ends=0.2).rows(60)
     storage = Storage(60)
     for start in range(0, 60, 7):
@@ -119,7 +105,7 @@ def test_ids_given_for_rows_without_are_those_of_their_episodes():
         assert (found[i] == found[j]) == (given[i] == given[j])
 
 
-def test_slots_are_those_of_a_ring_and_write_numbers_tell_what_is_stored():
+def test_slots_are_those_of_a_ring_and_write_numbers_identify_rows():
     storage = Storage(10)
     for start in range(0, 27, 3):
         assert storage.add(make(3, seed=start)).tolist() == [(start + i) % 10 for i in range(3)]
@@ -129,40 +115,21 @@ def test_slots_are_those_of_a_ring_and_write_numbers_tell_what_is_stored():
     assert torch.equal(storage.write_numbers(slots) % 10, slots)
 
 
-def test_indices_of_any_shape():
+def test_neither_added_nor_read_rows_share_memory_with_the_storage():
     storage = Storage(20)
-    storage.add(make(20, obs_shape={"a": (2,), "b": ()}))
-    slots = torch.tensor([[3, 1, 19], [0, 3, 7]])
+    rows = make(20, obs_shape={"a": (2,), "b": ()})
+    storage.add(rows)
+    slots = torch.arange(20).view(4, 5)
     found = storage[slots]
-    assert found.rewards.shape == (2, 3) and found.obs["a"].shape == (2, 3, 2) and found.obs["b"].shape == (2, 3)
+    expected = storage[slots]
+    assert found.rewards.shape == (4, 5) and found.obs["a"].shape == (4, 5, 2) and found.obs["b"].shape == (4, 5)
     identical(found[1], storage[slots[1]])
-
-
-@pytest.mark.parametrize("slot", [-1, 20, 10**9])
-def test_slots_that_do_not_exist_are_refused(slot):
-    storage = Storage(20)
-    storage.add(make(5))
-    with pytest.raises(IndexError):
-        storage[torch.tensor([0, slot])]
-
-
-def test_what_comes_back_does_not_share_memory_with_the_storage():
-    storage = Storage(20)
-    storage.add(make(20))
-    slots = torch.arange(20)
-    found, expected = storage[slots], storage[slots]
-    for column in found.columns().values():
+    for column in (*found.columns().values(), *rows.columns().values()):
         column.fill_(1)
     identical(storage[slots], expected)
-
-
-def test_what_was_added_may_be_changed_afterwards():
-    storage, rows = Storage(20), make(10)
-    storage.add(rows)
-    expected = storage[torch.arange(10)]
-    for column in rows.columns().values():
-        column.fill_(1)
-    identical(storage[torch.arange(10)], expected)
+    for slot in (-1, 20, 10**9):
+        with pytest.raises(IndexError):
+            storage[torch.tensor([0, slot])]
 
 
 def test_extras_are_kept():
@@ -176,22 +143,17 @@ def test_extras_are_kept():
     assert torch.equal(found["goal"], torch.from_numpy(extras["goal"][[5, 2]]))
 
 
-def test_discounts():
-    storage, rows = Storage(30, gamma=0.9), make(30, ends=0.3)
+def test_discounts_and_features():
+    storage = Storage(30, gamma=0.9)
+    rows = make(30, ends=0.3, obs_dtype=np.float64, action_shape=(2, 2))
     storage.add(rows)
-    expected = torch.where(rows.terminated, 0.0, 0.9)
-    assert torch.equal(storage[torch.arange(30)].discounts, expected)
-
-
-def test_features_are_state_and_action_side_by_side():
-    storage, rows = Storage(30), make(30, obs_dtype=np.float64, action_shape=(2, 2))
-    storage.add(rows)
-    slots = torch.tensor([4, 9])
-    expected = torch.cat([rows.obs[slots].float(), rows.actions[slots].flatten(1)], dim=1)
+    slots = torch.arange(30)
+    assert torch.equal(storage[slots].discounts, torch.where(rows.terminated, 0.0, 0.9))
+    expected = torch.cat([rows.obs.float(), rows.actions.flatten(1)], dim=1)
     assert torch.equal(storage.features(slots), expected) and expected.dtype == torch.float32
 
 
-def test_features_of_goals_are_state_desired_goal_and_action_side_by_side():
+def test_features_of_goals_are_state_desired_goal_and_action():
     shapes = {"observation": (3,), "desired_goal": (2,), "achieved_goal": (2,)}
     rows, storage = make(20, obs_shape=shapes), Storage(30)
     storage.add(rows)
@@ -203,7 +165,7 @@ def test_features_of_goals_are_state_desired_goal_and_action_side_by_side():
     assert fields["obs.desired_goal"].stop == fields["actions"].start
 
 
-def test_rows_continue_each_other_whatever_the_order_of_their_parts():
+def test_links_do_not_depend_on_the_order_of_parts():
     rows, storage = make(10, obs_shape={"b": (3,), "a": (2,)}, ends=0.0), Storage(30)
     turned = rows.replace(obs=dict(reversed(rows.obs.items())), next_obs=dict(reversed(rows.next_obs.items())))
     storage.add(rows[:5])
@@ -212,7 +174,7 @@ def test_rows_continue_each_other_whatever_the_order_of_their_parts():
     identical(storage[torch.arange(10)].replace(discounts=None), rows)
 
 
-def test_running_episodes_are_truncated_episodes_and_nothing_continues_them():
+def test_truncated_running_episodes_are_not_continued():
     episodes = Episodes(envs=3, ends=0.0)
     storage = Storage(50)
     storage.add(episodes.transitions(30))
@@ -238,7 +200,7 @@ OTHER_KINDS = {
 
 
 @pytest.mark.parametrize("message", OTHER_KINDS)
-def test_rows_of_another_kind_are_refused_and_nothing_changes(message):
+def test_rows_with_other_columns_are_rejected(message):
     storage, rows = Storage(20), make(5)
     storage.add(rows)
     with pytest.raises(ValueError, match=message):
@@ -246,23 +208,23 @@ def test_rows_of_another_kind_are_refused_and_nothing_changes(message):
     assert storage.written == 5
     storage.add(rows)
     assert len(storage) == 10
-
-
-def test_a_first_row_of_two_kinds_is_refused_and_another_kind_can_follow():
-    storage, rows = Storage(20), make(5)
+    with pytest.raises(ValueError, match="5 transitions do not fit into a capacity of 4"):
+        Storage(4).add(rows)
+    empty = Storage(20)
     with pytest.raises(ValueError, match="next_obs has shape"):
-        storage.add(rows.replace(next_obs=rows.next_obs[:, :2]))
-    assert len(storage) == 0
-    storage.add(make(5, obs_shape=(9,)))
+        empty.add(rows.replace(next_obs=rows.next_obs[:, :2]))
+    empty.add(make(5, obs_shape=(9,)))
 
 
-def test_integers_that_do_not_fit_are_refused():
+def test_integers_that_do_not_fit_are_rejected():
     storage, rows = Storage(20), make(5, obs_dtype=np.uint8)
     storage.add(rows)
     storage.add(rows.replace(obs=rows.obs.long(), next_obs=rows.next_obs.long()))
     identical(storage[torch.arange(5)], storage[torch.arange(5, 10)])
-    with pytest.raises(ValueError, match="obs holds 300"):
+    with pytest.raises(ValueError, match="obs contains 300"):
         storage.add(rows.replace(obs=torch.full_like(rows.obs, 300, dtype=torch.int64)))
+    with pytest.raises(ValueError, match="obs is torch.float32; stored rows are torch.uint8"):
+        storage.add(make(5))
 
 
 def test_narrower_and_wider_floats_become_the_stored_dtype():
@@ -272,13 +234,6 @@ def test_narrower_and_wider_floats_become_the_stored_dtype():
     found, given = storage[torch.arange(5, 10)], make(5, seed=1, obs_dtype=np.float64, action_dtype=np.float64)
     assert torch.equal(found.obs, given.obs.float()) and torch.equal(found.next_obs, given.next_obs.float())
     assert storage.successor(torch.arange(5, 9)).ge(0).sum() >= 2
-
-
-def test_floats_do_not_become_integers():
-    storage = Storage(20)
-    storage.add(make(5, obs_dtype=np.uint8))
-    with pytest.raises(ValueError, match="obs is torch.float32; stored rows are torch.uint8"):
-        storage.add(make(5))
 
 
 @pytest.mark.parametrize(
@@ -291,11 +246,6 @@ def test_bad_arguments(arguments):
         Storage(**({"capacity": 10} | arguments))
 
 
-def test_more_rows_than_the_capacity_are_refused():
-    with pytest.raises(ValueError, match="5 transitions do not fit into a capacity of 4"):
-        Storage(4).add(make(5))
-
-
 def test_memory_of_a_half_cheetah_row():
     storage = Storage(20_000)
     episodes = Episodes(ends=0.0005, **HALF_CHEETAH)
@@ -303,10 +253,7 @@ def test_memory_of_a_half_cheetah_row():
         storage.add(episodes.transitions(2_500))
     assert len(storage) == 20_000
     assert storage.nbytes / len(storage) <= 1.25 * (4 * 24 + 2)
-
-
-def test_tails_are_reused():
     storage, episodes = Storage(100), Episodes(envs=2, ends=0.2, gaps=0.2)
     for _ in range(100):
         storage.add(episodes.transitions(50))
-    assert storage.chain.tails.used <= 2 * 100
+    assert storage.chain.tails.used <= 2 * 100, "final observations are reused"

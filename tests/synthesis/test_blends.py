@@ -1,4 +1,4 @@
-"""Methods that mix an anchor with a neighbor: NaiveMixup, ContinuousTransition, KNNOutcome, and what they share."""
+"""Methods that blend an anchor with a neighbor: NMER, NaiveMixup, ContinuousTransition and KNNOutcome."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import torch
 from builders import identical, make, same_sample
 from scipy.stats import kstest
 
-from interreplay import ReplayBuffer
+from interreplay import ReplayBuffer, Transitions
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.selection import Prioritized
+from interreplay.synthesis import Mixup
+from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.coefficient import Uniform as UniformCoefficient
 from replay_buffers import NMER, ContinuousTransition, KNNOutcome, NaiveMixup, Uniform
 
 DICT = {"obs_shape": {"observation": (3,), "goal": (2,)}}
+KINDS = [{}, DICT, {"obs_dtype": np.float64}, {"action_shape": ()}, {"action_shape": (2, 2)}]
 BLENDING = {
     "naive": NaiveMixup,
     "fixed CT": lambda **arguments: ContinuousTransition(**({"alpha": 0.75} | arguments)),
@@ -32,34 +35,38 @@ def filled(recipe, rows: int = 300, kind: dict | None = None, **arguments) -> Re
     return buffer
 
 
-@pytest.mark.parametrize("kind", [{}, DICT, {"obs_dtype": np.float64}, {"action_shape": ()}])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", BLENDING)
-def test_rows_lie_between_anchor_and_partner(name, kind):
+def test_rows_are_between_anchor_and_partner(name, kind):
     buffer = filled(BLENDING[name], kind=kind)
     sample = buffer.sample(256)
     blended = sample.neighbor_slots >= 0
-    mix, rows = sample.mix[blended], sample.transitions[blended]
-    mine = buffer.storage[sample.slots[blended]].columns()
-    theirs = buffer.storage[sample.neighbor_slots[blended]].columns()
-    assert blended.sum() > 20 and ((mix >= 0) & (mix < 1)).all() and (sample.mix[~blended] == 1).all()
-    for column in rows.columns():
-        found = rows.columns()[column]
+    mix = sample.mix[blended]
+    anchors = buffer.storage[sample.slots[blended]].columns()
+    partners = buffer.storage[sample.neighbor_slots[blended]].columns()
+    assert 20 < blended.sum() < 256 and ((mix >= 0) & (mix < 1)).all() and (sample.mix[~blended] == 1).all()
+    for column, found in sample.transitions[blended].columns().items():
         if column.startswith(("obs", "next_obs", "actions", "rewards")):
             share = mix.double().reshape(-1, *[1] * (found.dim() - 1))
-            assert torch.allclose(found.double(), share * mine[column] + (1 - share) * theirs[column], atol=1e-5)
+            expected = share * anchors[column] + (1 - share) * partners[column]
+            assert torch.allclose(found.double(), expected, atol=1e-5), column
         else:
-            assert torch.equal(found, mine[column])
+            assert torch.equal(found, anchors[column]), column
     identical(sample.transitions[~blended], buffer.storage[sample.slots[~blended]])
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_terminated_ends_are_not_blended(name):
+def test_terminated_ends_are_not_blended_and_truncated_ones_are(name):
     buffer = filled(ALL[name])
+    truncated = False
     for _ in range(5):
         sample = buffer.sample(256)
         blended = sample.neighbor_slots >= 0
         for slots in (sample.slots[blended], sample.neighbor_slots[blended]):
-            assert not buffer.storage[slots].terminated.any()
+            ends = buffer.storage[slots]
+            assert not ends.terminated.any()
+            truncated |= bool(ends.truncated.any())
+    assert truncated
 
 
 @pytest.mark.parametrize("name", ["fixed CT", "adaptive CT"])
@@ -67,10 +74,20 @@ def test_the_partner_is_the_next_step_of_the_same_episode(name):
     buffer = filled(BLENDING[name])
     sample = buffer.sample(256)
     blended = sample.neighbor_slots >= 0
-    anchors, partners = buffer.storage[sample.slots[blended]], buffer.storage[sample.neighbor_slots[blended]]
+    anchors = buffer.storage[sample.slots[blended]]
+    partners = buffer.storage[sample.neighbor_slots[blended]]
     assert torch.equal(anchors.episode, partners.episode)
     assert torch.equal(anchors.next_obs, partners.obs)
     assert not (anchors.terminated | anchors.truncated).any()
+
+
+def test_the_first_of_several_neighbors_is_the_partner():
+    rows = make(40, ends=0.0)
+    anchors = rows[:10]
+    neighbors = rows[torch.arange(30).reshape(10, 3)]
+    made = Mixup(lambda size, rng: np.zeros(size))(anchors, neighbors, np.random.default_rng(0))
+    assert isinstance(made.rows, Transitions) and (made.mix == 0).all()
+    assert torch.equal(made.rows.obs, rows.obs[torch.arange(0, 30, 3)])
 
 
 @pytest.mark.parametrize("name", ["naive", "fixed CT"])
@@ -80,17 +97,14 @@ def test_distribution_of_lambda(name, alpha):
     samples = [buffer.sample(256) for _ in range(10)]
     mix = torch.cat([s.mix[s.neighbor_slots >= 0] for s in samples]).double().numpy()
     assert kstest(np.clip(mix, 1e-7, 1 - 1e-7), "beta", args=(alpha, alpha)).pvalue > 1e-4
-
-
-def test_uniform_coefficient():
     assert kstest(UniformCoefficient()(5000, np.random.default_rng(0)), "uniform").pvalue > 1e-4
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_probability_0_is_uniform_replay(name):
-    never, plain = filled(ALL[name], prob_interpolation=0.0), filled(Uniform)
-    one, other = never.sample(128), plain.sample(128)
-    assert torch.equal(one.slots, other.slots)
+    one = filled(ALL[name], prob_interpolation=0.0).sample(128)
+    other = filled(Uniform).sample(128)
+    assert torch.equal(one.slots, other.slots) and torch.equal(one.weights, other.weights)
     identical(one.transitions, other.transitions)
     assert (one.mix == 1).all() and (one.neighbor_slots == -1).all()
 
@@ -109,30 +123,71 @@ def test_the_probability_of_blending_decays(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_termination_of_blends_by_a_function(name):
+def test_termination_by_a_function(name):
     buffer = filled(ALL[name], termination_fn=lambda s, a, n: n[:, 0] > 0.5, gamma=0.9)
     sample = buffer.sample(500)
-    blended, rows = sample.neighbor_slots >= 0, sample.transitions
+    blended = sample.neighbor_slots >= 0
+    rows = sample.transitions
+    if name == "NMER":
+        assert buffer.storage[sample.slots[blended]].terminated.any(), "rows with terminated ends are blended"
     assert torch.equal(rows.terminated[blended], rows.next_obs[blended, 0] > 0.5)
     assert torch.equal(rows.terminated[~blended], buffer.storage[sample.slots[~blended]].terminated)
     assert torch.equal(rows.discounts, torch.where(rows.terminated, 0.0, 0.9))
 
 
+@pytest.mark.parametrize("termination_fn", [None, lambda s, a, n: torch.ones(len(a), dtype=torch.bool)])
+@pytest.mark.parametrize("recipe", [NMER, KNNOutcome])
+def test_a_single_row_does_not_change(recipe, termination_fn):
+    buffer = recipe(capacity=5, seed=0, termination_fn=termination_fn)
+    buffer.add(make(1, ends=0.0))
+    sample = buffer.sample(8)
+    identical(sample.transitions, buffer.storage[sample.slots])
+    assert (sample.neighbor_slots == -1).all() and (sample.mix == 1).all()
+
+
 @pytest.mark.parametrize("name", ALL)
-def test_errors_go_to_the_priorities_of_the_anchors(name):
+def test_errors_become_priorities_of_the_anchors(name):
     buffer = filled(ALL[name], selector=Prioritized())
     sample = buffer.sample(1)
     buffer.update(sample, np.array([7.0]))
     assert buffer.selector.priorities(sample.slots).tolist() == pytest.approx([7.0], abs=1e-4)
 
 
-@pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan")])
-def test_bad_decay(value):
-    with pytest.raises(ValueError, match=f"interp_decay is {value}"):
-        NaiveMixup(interp_decay=value)
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ({"obs_shape": (4, 4, 3), "obs_dtype": np.uint8}, "obs of torch.uint8 cannot be blended"),
+        (
+            {"obs_shape": (), "obs_dtype": np.int64, "action_shape": (), "action_dtype": np.int64},
+            "obs of torch.int64 and actions of torch.int64 cannot be blended",
+        ),
+        ({"obs_shape": {"camera": (2,)}, "obs_dtype": np.uint8}, "obs.camera of torch.uint8 cannot be blended"),
+    ],
+)
+def test_integers_are_rejected_by_name(kind, message):
+    buffer = NMER(capacity=20)
+    with pytest.raises(ValueError, match=message):
+        buffer.add(make(5, **kind))
+    assert len(buffer) == 0
+    buffer.add(make(5))
 
 
-# -- outcome --------------------------------------------------------------------------------------
+def test_bad_arguments():
+    for arguments, message in (
+        ({"prob_interpolation": -0.1}, "prob_interpolation is -0.1"),
+        ({"prob_interpolation": 1.1}, "prob_interpolation is 1.1"),
+        ({"interp_decay": -1.0}, "interp_decay is -1.0"),
+        ({"interp_decay": float("inf")}, "interp_decay is inf"),
+        ({"n_step": 3, "termination_fn": lambda s, a, n: a}, "n_step is 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            NMER(**arguments)
+    for alpha in (0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match=f"alpha is {alpha}"):
+            Beta(alpha)
+
+
+# -- Outcomes of neighbors ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [{}, DICT, {"obs_dtype": np.float64}])
@@ -141,33 +196,26 @@ def test_the_outcome_is_that_of_a_nearest_row(k, kind):
     buffer = filled(KNNOutcome, kind=kind, k=k)
     sample = buffer.sample(256)
     taken = sample.neighbor_slots >= 0
-    slots, found = sample.slots[taken], sample.neighbor_slots[taken]
+    slots = sample.slots[taken]
+    found = sample.neighbor_slots[taken]
     assert (nearest(buffer.storage, slots, k) == found[:, None]).any(1).all() and taken.sum() > 50
-    rows, mine, theirs = (
+    rows, own, other = (
         {name: column.double() for name, column in transitions.columns().items()}
         for transitions in (sample.transitions[taken], buffer.storage[slots], buffer.storage[found])
     )
-    assert torch.equal(rows["actions"], mine["actions"]) and torch.equal(rows["rewards"], theirs["rewards"])
+    assert torch.equal(rows["actions"], own["actions"]) and torch.equal(rows["rewards"], other["rewards"])
     for name in [name for name in rows if name.startswith("next_obs")]:
         start = name.removeprefix("next_")
-        assert torch.equal(rows[start], mine[start])
-        assert torch.allclose(rows[name], mine[start] + theirs[name] - theirs[start], atol=1e-5)
+        assert torch.equal(rows[start], own[start])
+        assert torch.allclose(rows[name], own[start] + other[name] - other[start], atol=1e-5)
     assert (sample.mix[taken] == 0).all() and (sample.mix[~taken] == 1).all()
     identical(sample.transitions[~taken], buffer.storage[sample.slots[~taken]])
 
 
-def test_a_row_alone_keeps_its_own_outcome_bit_for_bit():
-    buffer = KNNOutcome(capacity=5, seed=0)
-    buffer.add(make(1, ends=0.0))
-    sample = buffer.sample(8)
-    identical(sample.transitions, buffer.storage[sample.slots])
-    assert (sample.mix == 1).all()
-
-
-def test_the_discount_of_an_n_step_outcome_comes_with_it():
+def test_an_n_step_outcome_includes_its_discount():
     buffer = filled(KNNOutcome, n_step=3, gamma=0.9)
     sample = buffer.sample(256)
     taken = sample.neighbor_slots >= 0
-    theirs = buffer.read(sample.neighbor_slots[taken])
-    assert torch.equal(sample.transitions.discounts[taken], theirs.discounts)
-    assert torch.equal(sample.transitions.rewards[taken], theirs.rewards)
+    other = buffer.read(sample.neighbor_slots[taken])
+    assert torch.equal(sample.transitions.discounts[taken], other.discounts)
+    assert torch.equal(sample.transitions.rewards[taken], other.rewards)

@@ -1,4 +1,4 @@
-"""Rows predicted by Gaussian processes: what they are, what they fall back to, how often each neighbor is drawn."""
+"""Rows predicted by Gaussian processes: their values, their fallbacks, and the frequencies of partners."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def fixed(form=None, **arguments):
 
 
 @pytest.mark.parametrize("form", [Form("rq"), Form("matern", 1.5, True, "linear", True), Form("rbf", composite=True)])
-def test_rows_are_the_closed_form_at_the_blend(form):
+def test_rows_equal_the_closed_form_at_the_blend(form):
     anchors, neighbors = neighborhoods()
     synthesizer = fixed(form)
     made = synthesizer(anchors, neighbors, np.random.default_rng(3))
@@ -69,7 +69,7 @@ def numbers(rows, single=False):
     return z, y
 
 
-def test_the_coefficient_and_the_reverted_rows_are_those_of_mixup():
+def test_coefficients_and_reverted_rows_are_those_of_mixup():
     anchors, neighbors = neighborhoods(ends=0.3)
     made = fixed(coefficient=Beta(0.75))(anchors, neighbors, np.random.default_rng(5))
     plain = Mixup(Beta(0.75))(anchors, neighbors, np.random.default_rng(5))
@@ -80,15 +80,7 @@ def test_the_coefficient_and_the_reverted_rows_are_those_of_mixup():
         assert torch.equal(getattr(rows, name), getattr(anchors, name))
 
 
-def test_no_probability_is_the_stored_rows():
-    anchors, neighbors = neighborhoods()
-    made = fixed(prob_interpolation=0.0)(anchors, neighbors, np.random.default_rng(0))
-    rows, mix = made.rows, made.mix
-    identical(rows, anchors)
-    assert (mix == 1).all() and (made.variances == 0).all()
-
-
-def test_neighborhoods_that_cannot_be_factorized_become_the_plain_blend():
+def test_neighborhoods_that_cannot_be_factorized_become_linear_blends():
     anchors, neighbors = neighborhoods()
     synthesizer = fixed(weighted=True)
     synthesizer.schedule.current = synthesizer.schedule.current.map(lambda v: torch.full_like(v, torch.nan))
@@ -129,7 +121,7 @@ def test_degenerate_neighborhoods(precision, scaling):
         torch.testing.assert_close(rows.rewards[3], torch.tensor(1.0))
 
 
-def test_posterior_samples_have_the_posteriors_moments():
+def test_samples_have_the_moments_of_the_posterior():
     anchors, neighbors = neighborhoods(ends=0.0)
     repeat = 2000
     one = anchors.map(lambda c: c[:1].expand(repeat, *c.shape[1:]))
@@ -152,15 +144,12 @@ def test_posterior_samples_have_the_posteriors_moments():
     np.testing.assert_allclose(outcome.var(0), variance, rtol=0.15)
 
 
-def test_weights_come_only_where_they_are_asked_for():
+def test_weights_are_optional():
     anchors, neighbors = neighborhoods()
     assert fixed()(anchors, neighbors, np.random.default_rng(0)).row_weights is None
     weights = fixed(weighted=True)(anchors, neighbors, np.random.default_rng(0)).row_weights
     assert weights.shape == (N,) and weights.dtype == torch.float32 and weights.std() > 0
     assert float(weights.mean()) == pytest.approx(1.0, rel=1e-6)
-
-
-def test_composite_kernels_and_principal_components_exclude_each_other():
     with pytest.raises(ValueError, match="mixes states and actions"):
         GaussianProcess(Form(composite=True), Preparation(components=2))
 
@@ -206,7 +195,7 @@ def test_linear_dynamics_are_recovered(arguments):
     assert rmse < 0.01 * step, float(rmse / step)
 
 
-def test_dynamics_that_bend_are_met_better_than_on_the_line():
+def test_nonlinear_dynamics_are_predicted_better_than_by_a_linear_blend():
     rng = np.random.default_rng(0)
     states, actions = rng.uniform(-2, 2, (1_500, 2)), rng.uniform(-1, 1, (1_500, 1))
 
@@ -238,7 +227,7 @@ def test_partners_are_drawn_uniformly_from_the_k_nearest():
     assert chisquare(counts).pvalue > 1e-3
 
 
-def test_a_sample_tells_its_variances():
+def test_a_sample_has_variances():
     buffer = BIER(capacity=300, weighted_updates=True, seed=0)
     buffer.add(make(300, obs_shape={"observation": (3,), "goal": (2,)}))
     sample = buffer.sample(64)

@@ -40,7 +40,7 @@ def test_the_blend_is_the_nearest_point_on_any_segment():
             np.testing.assert_allclose(found[i, j], expected, atol=1e-3)
 
 
-def test_scores_are_those_of_rows_left_out():
+def test_scores_are_those_of_held_out_rows():
     z, y = points()
     form, schedule = Form("rbf", ard=True, per_target=True), MonteCarlo(how=Fit(1))
     schedule.current = random_hyper(form.over(D, A), 1, T)
@@ -65,14 +65,15 @@ def test_scores_are_those_of_rows_left_out():
 
 
 @pytest.mark.parametrize("schedule", [MonteCarlo(how=Fit(2)), Local(Fit(2))])
-def test_evaluating_changes_nothing(schedule):
+def test_evaluation_changes_nothing(schedule):
     before = schedule.state_dict()
     evaluate(Form(), schedule, Preparation(), *points(), A, 0.2)
     assert schedule.state_dict() == before
 
 
-def test_a_buffer_tells_its_scores_now_and_then_and_draws_the_same():
-    watched, alone = BIER(capacity=300, seed=0, holdout_split=0.2), BIER(capacity=300, seed=0)
+def test_a_buffer_reports_scores_and_draws_the_same_rows():
+    watched = BIER(capacity=300, seed=0, holdout_split=0.2)
+    alone = BIER(capacity=300, seed=0)
     for buffer in (watched, alone):
         buffer.synthesizer.schedule.how = Fit(3)
         buffer.add(make(300))

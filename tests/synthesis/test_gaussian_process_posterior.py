@@ -9,9 +9,9 @@ from builders import by_turns
 from naive_gp import predict, random_hyper
 
 from interreplay.synthesis.gaussian_process import Form, Hyperparameters, Preparation
+from interreplay.synthesis.gaussian_process.neighborhoods import principal_axes, scale_of
 from interreplay.synthesis.gaussian_process.posterior import factorize, posterior
-from interreplay.synthesis.gaussian_process.scaling import principal_axes, scale_of
-from interreplay.synthesis.gaussian_process.weights import likelihood_weights
+from interreplay.synthesis.gaussian_process.synthesizer import likelihood_weights
 
 N, M, D, T, Q = 3, 6, 5, 4, 2
 KERNELS = [("rbf", 2.5), ("matern", 0.5), ("matern", 1.5), ("matern", 2.5), ("rq", 2.5)]
@@ -37,7 +37,7 @@ def test_mean_and_variance_equal_the_closed_form(kernel, mean, per_target):
         assert not found.failed.any() and not found.retried
 
 
-def test_float32_is_as_close_as_it_can_be():
+def test_float32_is_accurate():
     x, y, queries = points()
     form = Form("rbf", ard=True, per_target=True).over(D, 2)
     hyper = random_hyper(form, N, T)
@@ -47,7 +47,7 @@ def test_float32_is_as_close_as_it_can_be():
     np.testing.assert_allclose(found.variance, variance, rtol=1e-3, atol=1e-4)
 
 
-def test_without_noise_the_data_are_met_and_far_away_is_the_prior():
+def test_without_noise_the_data_are_exact_and_far_points_have_the_prior():
     x, y, _ = (torch.from_numpy(v) for v in points())
     form = Form("rbf", ard=True, mean="constant").over(D, 2)
     hyper = random_hyper(form, 1, T)
@@ -60,7 +60,7 @@ def test_without_noise_the_data_are_met_and_far_away_is_the_prior():
     torch.testing.assert_close(away.variance, hyper.outputscale.expand(N, M, T).contiguous())
 
 
-def test_matrices_that_cannot_be_factorized_get_jitter_or_are_named():
+def test_singular_matrices_get_jitter_or_are_reported():
     matrices = torch.eye(4).repeat(3, 2, 1, 1)
     matrices[1, 0] = 1.0  # of rank 1
     matrices[2, 1] = torch.nan
@@ -71,7 +71,7 @@ def test_matrices_that_cannot_be_factorized_get_jitter_or_are_named():
     torch.testing.assert_close(factor[1, 0] @ factor[1, 0].T, matrices[1, 0], rtol=1e-3, atol=1e-3)
 
 
-def test_bad_forms_are_refused():
+def test_bad_forms_are_rejected():
     for arguments, text in (({"kernel": "rfb"}, "'rfb'"), ({"mean": "none"}, "'none'"), ({"nu": 2.0}, "2.0")):
         with pytest.raises(ValueError, match=f"is {text}; expected one of"):
             Form(**arguments)
@@ -104,7 +104,7 @@ def test_features_far_from_zero_keep_their_differences():
     torch.testing.assert_close(far.x, near.x, rtol=1e-4, atol=1e-4)
 
 
-def test_principal_axes_are_those_of_the_covariance():
+def test_principal_axes_are_eigenvectors_of_the_covariance():
     x = torch.from_numpy(points()[0])
     axes = principal_axes(x, 3)
     for i in range(N):
@@ -116,7 +116,7 @@ def test_principal_axes_are_those_of_the_covariance():
     assert (axes.gather(1, axes.abs().argmax(1, keepdim=True)) > 0).all()
 
 
-def test_all_principal_components_together_change_nothing_without_ard():
+def test_all_principal_components_change_nothing_without_ard():
     x, y, _ = (torch.from_numpy(v) for v in points())
     whole, turned = Preparation(precision="float64"), Preparation(components=D, precision="float64")
     form = Form("rbf").over(D, 2)
@@ -131,7 +131,7 @@ def test_all_principal_components_together_change_nothing_without_ard():
         torch.testing.assert_close(mine, theirs)
 
 
-def test_weights_are_those_of_the_definition():
+def test_weights_equal_their_definition():
     v = np.random.default_rng(0).exponential(size=(8, 3))
     g = np.exp(np.mean(-0.5 * np.log(2 * np.pi * v), axis=1))
     share = 1 / (1 + np.exp(-g))

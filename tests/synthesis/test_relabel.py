@@ -45,7 +45,7 @@ def futures(buffer, slot):
     return {tuple(goal) for goal in storage[later].next_obs["achieved_goal"].tolist()}
 
 
-def test_relabeled_rows_want_what_their_own_episode_achieved_later():
+def test_relabeled_rows_have_goals_achieved_later_in_their_episode():
     buffer = filled()
     relabeled = 0
     for _ in range(4):
@@ -73,14 +73,14 @@ def test_relabeled_rows_want_what_their_own_episode_achieved_later():
     assert 0 < int(rows.terminated.sum()) < 256 and len(rows.rewards.unique()) > 2
 
 
-def test_without_compute_terminated_termination_stays_as_it_was_stored():
+def test_without_compute_terminated_terminations_do_not_change():
     buffer = HER(capacity=300, seed=0, compute_reward=reward)
     buffer.add(make(300, envs=2, obs_shape=GOAL))
     sample = buffer.sample(256)
     assert torch.equal(sample.transitions.terminated, buffer.storage[sample.slots].terminated)
 
 
-def test_k_0_is_uniform_bit_for_bit():
+def test_k_0_is_uniform_replay():
     hindsight, uniform = HER(capacity=100, k=0, seed=3), Uniform(capacity=100, seed=3)
     for seed in range(3):
         for buffer in (hindsight, uniform):
@@ -103,7 +103,7 @@ def finals(buffer, slots):
 
 
 @pytest.mark.parametrize("neighborhood", [RandomNeighbor, lambda: KNN(k=5), Successor])
-def test_a_blend_has_blended_goals_of_both_episodes_and_the_reward_of_these(neighborhood):
+def test_a_blend_has_blended_goals_and_their_reward(neighborhood):
     buffer = filled(k=CERTAIN, strategy="final", neighborhood=neighborhood(), blend=Mixup())
     sample = buffer.sample(256)
     rows, mix, blended = sample.transitions, sample.mix, sample.mix < 1
@@ -120,7 +120,7 @@ def test_a_blend_has_blended_goals_of_both_episodes_and_the_reward_of_these(neig
     assert rows.terminated.tolist() == [terminated(a, d, {}) for a, d in zip(mine, wanted, strict=True)]
 
 
-def test_rows_with_an_end_that_is_terminated_for_its_new_goal_are_not_blended():
+def test_ends_terminated_for_their_new_goal_are_not_blended():
     buffer = filled(k=CERTAIN, strategy="final", neighborhood=RandomNeighbor(), blend=Mixup())
     sample = buffer.sample(256)
     for slots in (sample.slots, sample.neighbor_slots):
@@ -130,7 +130,7 @@ def test_rows_with_an_end_that_is_terminated_for_its_new_goal_are_not_blended():
     assert (sample.mix == 1).any()
 
 
-def test_rows_that_keep_their_goal_are_blended_with_goals_as_stored():
+def test_rows_that_keep_their_goals_are_blended():
     buffer = filled(k=0, neighborhood=RandomNeighbor())
     sample = buffer.sample(256)
     share = sample.mix.unsqueeze(1)
@@ -138,19 +138,11 @@ def test_rows_that_keep_their_goal_are_blended_with_goals_as_stored():
     torch.testing.assert_close(sample.transitions.obs["desired_goal"], share * ends[0] + (1 - share) * ends[1])
 
 
-def test_other_ways_to_mix():
+def test_other_blends():
     buffer = filled(k=CERTAIN, neighborhood=KNN(k=1), blend=NearestOutcome())
     rows = buffer.sample(256).transitions
     torch.testing.assert_close(rows.obs["desired_goal"], rows.next_obs["desired_goal"])
     assert np.array_equal(rows.rewards, reward(*(rows.next_obs[name].numpy() for name in list(GOAL)[:2]), {}))
-
-
-def test_distances_are_taken_in_state_desired_goal_and_action():
-    buffer = filled(neighborhood=KNN(k=5))
-    slots = torch.arange(50)
-    rows = buffer.storage[slots]
-    expected = torch.cat([rows.obs["desired_goal"], rows.obs["observation"], rows.actions], dim=1)
-    assert torch.equal(buffer.storage.features(slots), expected)
 
 
 class Broken:
@@ -173,21 +165,12 @@ def test_functions_of_one_row_are_called_row_by_row():
     assert torch.equal(rows.terminated, expected) and expected.any()
 
 
-def test_a_duplicate_by_pickle_draws_the_same():
+def test_a_pickled_copy_draws_the_same_rows():
     buffer = filled(neighborhood=RandomNeighbor())
     same_sample(pickle.loads(pickle.dumps(buffer)).sample(64), buffer.sample(64))
 
 
-def test_whatever_selects_may_select():
-    from interreplay.selection import Prioritized
-
-    buffer = filled(selector=Prioritized())
-    sample = buffer.sample(64)
-    buffer.update(sample, np.ones(64))
-    assert len(buffer.sample(64)) == 64
-
-
-def test_mistakes_are_named():
+def test_error_messages():
     with pytest.raises(ValueError, match=r"hindsight needs Dict observations with achieved_goal and .*; got obs$"):
         HER(compute_reward=reward).add(make(5))
     with pytest.raises(ValueError, match="achieved_goal is .* desired_goal .*; expected the same"):
@@ -200,7 +183,7 @@ def test_mistakes_are_named():
         buffer.sample(4)
     buffer = HER()
     buffer.add(make(5, obs_shape=GOAL))
-    with pytest.raises(ValueError, match=r"there is no compute_reward; pass .*env.unwrapped.compute_reward"):
+    with pytest.raises(ValueError, match=r"compute_reward is None; expected .*env.unwrapped.compute_reward"):
         buffer.sample(4)
     with pytest.raises(ValueError, match="k is -1"):
         HER(k=-1)
@@ -213,7 +196,7 @@ def test_mistakes_are_named():
         HER(neighborhood=RandomNeighbor(), blend=ends)
 
 
-def test_parts_can_be_put_together_by_hand():
+def test_parts_can_be_combined_directly():
     from interreplay.neighborhood import HindsightGoals
 
     relabel = Relabel(k=4)

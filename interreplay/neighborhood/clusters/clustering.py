@@ -1,27 +1,26 @@
-"""Clusters of everything stored, kept up to date while rows come and go."""
+"""Clusters of everything stored, updated while rows are added and overwritten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from interreplay.neighborhood.clusters.choice_moments import ChoiceMoments
-from interreplay.neighborhood.clusters.cluster_members import ClusterMembership
-from interreplay.neighborhood.clusters.cluster_moments import ClusterMoments
-from interreplay.neighborhood.clusters.minibatch_kmeans import MiniBatchKMeans
+from interreplay.neighborhood.clusters.centers import ClusterCenters
+from interreplay.neighborhood.clusters.membership import ClusterMembership
+from interreplay.neighborhood.clusters.moments import ClusterMoments, DiscreteMoments
 from interreplay.neighborhood.clusters.transition_vectors import feature_vectors
-from interreplay.neighborhood.clusters.view_moments import ViewMoments, known_as, parts
+from interreplay.neighborhood.clusters.view_moments import ViewMoments, chunks, vector_view
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
 
-BATCH = 4096  # rows of one step of mini-batch k-means
-DRAWN = 16  # rows that centers learn from for each row added
-LEARNED = 64  # and per center at most, in one refresh
-LOOKED = 1 << 16  # rows that look for their nearest center again in one refresh
-VIEWS = 8  # ways to read rows of which moments are kept at most
+BATCH = 4096  # rows per step of mini-batch k-means
+ROWS_PER_ADDED_ROW = 16  # rows that the steps of a refresh use, per added row
+ROWS_PER_CENTER = 64  # and at most per center
+REASSIGNED = 1 << 16  # rows that are reassigned in one refresh
+VIEWS = 8  # read views with moments, at most
 
 Reader = Callable[[Storage, np.ndarray], np.ndarray]
 """``(storage, slots (n,)) -> (n, D)``: rows as vectors."""
@@ -30,18 +29,22 @@ Reader = Callable[[Storage, np.ndarray], np.ndarray]
 class Clustering:
     """A partition of the stored rows by mini-batch k-means in standardized z = [s; a].
 
-    A row joins the cluster of its nearest center when it is stored and leaves it when it is overwritten. At a refresh
-    the scale becomes that of what is stored now, centers take some steps on random rows (each weighs as much as its
-    cluster has members, so that centers keep following), those that lost all members start again at rows far from any
-    center, and clusters in turn, 65,536 rows at least, have their rows look for the nearest center again.
+    A row joins the cluster of its nearest center when it is stored and leaves it when it is overwritten. A refresh
+
+    1. takes the scale of the rows that are stored now;
+    2. places centers without members on rows far from the other centers;
+    3. moves the centers by some steps on random rows, each center weighted by its number of members, so that centers
+       keep following the rows;
+    4. reassigns the rows of clusters in turn, at least 65,536 of them, to their nearest centers.
 
     Args:
         capacity: Number of slots.
-        z: Where the d features of z lie in a vector.
-        n_clusters: K; of fewer than 2K rows half their number.
-        refresh_every: Added rows between refreshes; with fewer than four times as many stored, a quarter of these.
-        read: Gives rows as vectors ``(n, D)``.
-        make_sums: Makes what keeps the moments of vectors per cluster; None where none are asked for.
+        z: Position of the d features z in a vector.
+        n_clusters: Number of clusters K; half the number of rows if fewer than 2K are stored.
+        refresh_every: Added rows between refreshes; a quarter of the stored rows while fewer than four times as many
+            are stored.
+        read: Returns rows as vectors ``(n, D)``.
+        make_sums: Makes the moments of vectors per cluster; None if no moments are needed.
     """
 
     def __init__(
@@ -51,163 +54,175 @@ class Clustering:
         n_clusters: int,
         refresh_every: int,
         read: Reader,
-        make_sums: Callable[[], ClusterMoments | ChoiceMoments] | None = None,
+        make_sums: Callable[[], ClusterMoments | DiscreteMoments] | None = None,
     ):
-        self.capacity, self.z, self.read, self.make_sums = capacity, z, read, make_sums
-        self.n_clusters, self.refresh_every = n_clusters, refresh_every
-        self.centers, self.members = MiniBatchKMeans(z.stop - z.start), ClusterMembership(capacity)
+        self.capacity = capacity
+        self.z = z
+        self.n_clusters = n_clusters
+        self.refresh_every = refresh_every
+        self.read = read
+        self.make_sums = make_sums
+        self.centers = ClusterCenters(z.stop - z.start)
+        self.members = ClusterMembership(capacity)
         self.moments: dict[ReadView, ViewMoments] = {}
-        self.gone: list[np.ndarray] = []  # z of the rows overwritten since the last refresh
-        self.written = self.refreshed = self.turn = 0  # rows seen, rows seen at the last refresh, next cluster
+        self.gone: list[np.ndarray] = []  # z of rows overwritten since the last refresh
+        self.written = 0  # rows seen
+        self.refreshed = 0  # rows seen at the last refresh
+        self.turn = 0  # next cluster whose rows are reassigned
 
     @property
     def count(self) -> int:
         return min(self.written, self.capacity)
 
-    # -- rows come and go -------------------------------------------------------------------------
+    # -- Rows are added and removed ----------------------------------------------------------------
 
-    def leave(self, storage: Storage, slots: Tensor) -> None:
-        """Take out the rows in `slots` ``(n,)``, which are about to be overwritten."""
+    def remove(self, storage: Storage, slots: Tensor) -> None:
+        """Remove the rows in `slots` ``(n,)``, which are about to be overwritten."""
         leaving = slots.numpy(force=True)
-        clusters, vectors = self.members.cluster[leaving], self.read(storage, leaving)
+        clusters = self.members.cluster[leaving]
+        vectors = self.read(storage, leaving)
         self.members.remove(leaving)
         self.gone.append(vectors[:, self.z])
         for moments in self.moments.values():
             moments.remove(storage, leaving, clusters, vectors)
 
     def add(self, storage: Storage, slots: Tensor) -> None:
-        """Take in the newest rows of `storage`, in `slots` ``(n,)``, which nothing is known of any more.
+        """Add the newest rows of `storage`, in `slots` ``(n,)``.
 
         Raises:
-            RuntimeError: When rows lay there that have not left.
+            RuntimeError: If the rows overwrote others that were not removed.
         """
-        added, first = slots.numpy(force=True), self.written == 0
+        added = slots.numpy(force=True)
         if self.members.cluster[added[0]] >= 0:
-            raise RuntimeError("rows were overwritten that had not left; call evict before each add")
+            raise RuntimeError("rows were overwritten without being evicted; call evict before each add")
         vectors = self.read(storage, added)
-        self.written = storage.written
-        if first:
+        if self.written == 0:
             self.centers.scale.center(vectors[0, self.z])
-        due = self.written - self.refreshed >= min(self.refresh_every, max(1, self.count // 4))
-        if due:
-            self._refresh(storage, everything=self._much_is_gone())
-        self._join(added, vectors, due)
-        for moments in self.moments.values():
-            moments.join(storage, added, self.members.cluster, vectors)
-
-    def _much_is_gone(self) -> bool:
-        """Return whether so many rows were overwritten since the last refresh that all should be looked at."""
-        return sum(map(len, self.gone)) > min(2 * self.refresh_every, self.refreshed, self.capacity)
-
-    def _join(self, slots: np.ndarray, vectors: np.ndarray, rebuild: bool) -> None:
-        """Put rows into the clusters of their nearest centers."""
+        self.written = storage.written
+        refresh = self.written - self.refreshed >= min(self.refresh_every, max(1, self.count // 4))
+        if refresh:
+            self._refresh(storage)
         clusters = self.centers.nearest(vectors[:, self.z])
-        if rebuild:
-            self.members.cluster[slots] = clusters
+        if refresh:
+            self.members.cluster[added] = clusters
             self.members.build(len(self.centers))
         else:
-            self.members.insert(slots, clusters)
+            self.members.insert(added, clusters)
+        for moments in self.moments.values():
+            moments.observe(storage, added, self.members.cluster, vectors)
 
-    def _vectors(self, storage: Storage, slots: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield slots and vectors, some at a time."""
-        for part in parts(slots):
-            yield part, self.read(storage, part)
+    # -- Moments -----------------------------------------------------------------------------------
 
-    def moments_of(self, storage: Storage, view: ReadView) -> ClusterMoments | ChoiceMoments:
-        """Return the moments of the clusters as `view` reads rows; all rows are read when it is a new one.
+    def moments_of(self, storage: Storage, view: ReadView) -> ClusterMoments | DiscreteMoments:
+        """Return the moments of the clusters as `view` reads rows; a new view reads all rows once.
 
-        They follow what is stored from then on, for the views asked for last; those never asked for go.
+        The moments of recently used views are kept up to date from then on.
         """
-        view = known_as(view)
+        view = vector_view(view)
         if view not in self.moments:
-            self.moments = {known: one for known, one in list(self.moments.items())[1 - VIEWS :] if one.asked}
+            recent = list(self.moments.items())[1 - VIEWS :]
+            self.moments = {known: moments for known, moments in recent if moments.used}
             self.follow(view).begin(storage, self.members.cluster, len(self.centers))
-        found = self.moments[view] = self.moments.pop(view)  # the last in order
-        found.asked = True
+        found = self.moments.pop(view)
+        self.moments[view] = found  # now the most recent one
+        found.used = True
         return found.sums
 
     def follow(self, view: ReadView) -> ViewMoments:
-        """Keep moments of what `view` reads from now on."""
+        """Keep moments of the rows as `view` reads them."""
         assert self.make_sums is not None
-        made = self.moments[known_as(view)] = ViewMoments(known_as(view), self.capacity, self.make_sums())
-        return made
+        view = vector_view(view)
+        self.moments[view] = ViewMoments(view, self.capacity, self.make_sums())
+        return self.moments[view]
 
-    # -- refresh ----------------------------------------------------------------------------------
+    # -- Refresh -----------------------------------------------------------------------------------
 
-    def _refresh(self, storage: Storage, everything: bool) -> None:
-        """Move the centers; `_join` puts the lists in order afterwards.
+    def _refresh(self, storage: Storage) -> None:
+        """Refresh scale, centers and assignments; `add` rebuilds the lists of members afterwards.
 
-        Args:
-            storage: The newest rows are in it, but in no cluster yet.
-            everything: Count all rows anew for scale and moments.
+        The newest rows are in the storage, but in no cluster yet.
         """
+        overwritten = sum(map(len, self.gone))
+        everything = overwritten > min(2 * self.refresh_every, self.refreshed, self.capacity)
         rng = np.random.default_rng([1, self.written])
         self._rescale(storage, everything)
         count = max(1, min(self.n_clusters, self.count // 2))
         weights = np.pad(self.members.size, (0, count - len(self.members.size))).astype(np.float64)
         empty = np.flatnonzero(weights == 0)
-        split = self._seed(storage, empty, rng)
-        weights[empty] = 1.0
+        split = empty
+        if len(empty):
+            rows = rng.choice(self.count, min(self.count, max(BATCH, 2 * len(empty))), replace=False)
+            chosen = rows[self.centers.seed(empty, feature_vectors(storage, rows), rng)]
+            home = self.members.cluster[chosen]
+            split = np.unique(home[home >= 0])
+            weights[empty] = 1.0
         size = min(BATCH, self.count)
-        rows = min(DRAWN * (self.written - self.refreshed), LEARNED * count)
-        for _ in range(-(-rows // size)):
-            self.centers.step(feature_vectors(storage, rng.integers(0, self.count, size)), weights)
+        rows_used = min(ROWS_PER_ADDED_ROW * (self.written - self.refreshed), ROWS_PER_CENTER * count)
+        self.centers.move(
+            weights,
+            batch=lambda: feature_vectors(storage, rng.integers(0, self.count, size)),
+            steps=-(-rows_used // size),
+        )
         self.refreshed = self.written
         for moments in self.moments.values():
             moments.sums.grow(count)
-        self._look_again(storage, split, everything)
+        self._reassign(storage, split, everything)
 
     def _rescale(self, storage: Storage, everything: bool) -> None:
-        """Let the scale be that of what is stored now: what came and went since the last refresh changes it."""
-        scale, came = self.centers.scale, np.arange(self.count)
+        """Take the scale of what is stored now, from all rows or from the rows added and removed since."""
+        scale = self.centers.scale
         if everything:
             scale.restart()
+            added = np.arange(self.count)
         else:
-            came = np.arange(self.refreshed, self.written) % self.capacity
+            added = np.arange(self.refreshed, self.written) % self.capacity
             if self.gone:
                 scale.remove(np.concatenate(self.gone))
-        for _, vectors in self._vectors(storage, came):
-            scale.add(vectors[:, self.z])
+        for chunk in chunks(added):
+            scale.add(self.read(storage, chunk)[:, self.z])
         self.gone = []
         scale.freeze()
         self.centers.rescale()
 
-    def _seed(self, storage: Storage, empty: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Start the centers `empty` at random rows; returns the clusters that these rows are in."""
-        if not len(empty):
-            return empty
-        rows = rng.choice(self.count, min(self.count, max(BATCH, 2 * len(empty))), replace=False)
-        chosen = rows[self.centers.seed(empty, feature_vectors(storage, rows), rng)]
-        home = self.members.cluster[chosen]
-        return np.unique(home[home >= 0])
-
-    def _look_again(self, storage: Storage, split: np.ndarray, everything: bool) -> None:
-        """Let the rows of clusters `split` and of those next in turn look for their nearest centers."""
+    def _reassign(self, storage: Storage, split: np.ndarray, everything: bool) -> None:
+        """Reassign the rows of all clusters, or of clusters `split` and the next ones in turn."""
         lists = len(self.members.size)
         turn = (self.turn + np.arange(lists)) % lists
-        enough = int(np.searchsorted(np.cumsum(self.members.size[turn]), LOOKED)) + 1
-        taken = lists if everything else min(enough, lists)
+        taken = lists
+        if not everything:
+            enough = int(np.searchsorted(np.cumsum(self.members.size[turn]), REASSIGNED)) + 1
+            taken = min(enough, lists)
         self.turn = (self.turn + taken) % lists
         clusters = np.union1d(turn[:taken], split)
         for moments in self.moments.values():
             moments.sums.clear(clusters)
-        for part, vectors in self._vectors(storage, self.members.of(clusters)):
+        for chunk in chunks(self.members.of(clusters)):
+            vectors = self.read(storage, chunk)
             nearest = self.centers.nearest(vectors[:, self.z])
-            self.members.cluster[part] = nearest
+            self.members.cluster[chunk] = nearest
             for moments in self.moments.values():
-                moments.add(storage, part, nearest, vectors)
+                moments.add(storage, chunk, nearest, vectors)
 
-    # -- state ------------------------------------------------------------------------------------
+    # -- State -------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything; large arrays share memory."""
-        state: dict[str, Any] = {name: getattr(self, name) for name in ("written", "refreshed", "turn")}
-        state |= {"centers": self.centers.state_dict(), "members": self.members.state_dict()}
-        gone = np.concatenate(self.gone) if self.gone else np.empty((0, self.z.stop - self.z.start), np.float32)
-        return state | {"gone": gone, "moments": [moments.state_dict() for moments in self.moments.values()]}
+        """Return everything needed to resume bit-exactly; large arrays share memory.
+
+        Mini-batch k-means has no state beyond this: it starts from the centers and the cluster sizes, and the random
+        rows of a refresh follow from `written`.
+        """
+        dims = self.z.stop - self.z.start
+        return {
+            "written": self.written,
+            "refreshed": self.refreshed,
+            "turn": self.turn,
+            "centers": self.centers.state_dict(),
+            "members": self.members.state_dict(),
+            "gone": np.concatenate(self.gone) if self.gone else np.empty((0, dims), np.float32),
+            "moments": [moments.state_dict() for moments in self.moments.values()],
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
         for name in ("written", "refreshed", "turn"):
             setattr(self, name, int(state[name]))
         self.centers.load_state_dict(state["centers"])
@@ -215,5 +230,5 @@ class Clustering:
         self.gone = [np.array(state["gone"])] if len(state["gone"]) else []
         for saved in state["moments"]:
             assert self.make_sums is not None
-            made = ViewMoments.of_state(saved, self.capacity, self.make_sums())
-            self.moments[made.view] = made
+            moments = ViewMoments.from_state(saved, self.capacity, self.make_sums())
+            self.moments[moments.view] = moments

@@ -1,4 +1,4 @@
-"""The moments of clusters as one read view gives them."""
+"""The moments of clusters as one read view reads the rows."""
 
 from __future__ import annotations
 
@@ -6,102 +6,133 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
-from interreplay.neighborhood.clusters.choice_moments import ChoiceMoments
-from interreplay.neighborhood.clusters.cluster_moments import ClusterMoments
-from interreplay.neighborhood.clusters.mature_rows import MatureRows
+from interreplay.neighborhood.clusters.moments import ClusterMoments, DiscreteMoments
 from interreplay.storage.read_views import OneStep, ReadView, read_view
 from interreplay.storage.ring import Storage
 
-PART = 1 << 14  # rows read at a time
+CHUNK = 1 << 14  # rows read at a time
+MAX_WAITING = 4096  # waiting rows; the oldest ones beyond that never mature
+
+
+class MatureRows:
+    """Rows whose n-step transitions are final: n − 1 rows have followed, or the episode has ended.
+
+    Args:
+        capacity: Number of slots.
+        view: How rows are read.
+    """
+
+    def __init__(self, capacity: int, view: ReadView):
+        self.view = view
+        self.slots = np.zeros(capacity, bool)  # whether each slot's row is mature
+        self.waiting = np.empty(0, np.int64)
+
+    def update(self, storage: Storage, added: np.ndarray) -> np.ndarray:
+        """Return the slots of rows that have just matured, after rows were added in slots `added` ``(n,)``."""
+        self.slots[added] = False
+        waiting = np.concatenate([self.waiting[~np.isin(self.waiting, added)], added])
+        mature = self.view.mature(storage, torch.from_numpy(waiting).to(storage.device)).numpy(force=True)
+        self.waiting = waiting[~mature][-MAX_WAITING:]
+        self.slots[waiting[mature]] = True
+        return waiting[mature]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"slots": self.slots, "waiting": self.waiting}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.slots = np.array(state["slots"], bool)
+        self.waiting = np.array(state["waiting"], np.int64)
 
 
 class ViewMoments:
-    """Means and deviations of [s; a; r; s'] per cluster, of the rows whose outcome is what it will stay.
+    """Means and deviations of [s; a; r; s'] per cluster, over the mature rows.
 
     Args:
         view: How rows are read.
         capacity: Number of slots.
-        sums: Of the clusters, still empty.
+        sums: Empty moments of the clusters.
     """
 
-    def __init__(self, view: ReadView, capacity: int, sums: ClusterMoments | ChoiceMoments):
-        self.view, self.asked, self.sums = view, False, sums
+    def __init__(self, view: ReadView, capacity: int, sums: ClusterMoments | DiscreteMoments):
+        self.view = view
+        self.used = False
+        self.sums = sums
         self.mature = MatureRows(capacity, view) if view.n_step > 1 else None
 
     def begin(self, storage: Storage, clusters: np.ndarray, count: int) -> None:
-        """Take in everything stored, in `count` clusters: those of each slot are `clusters` ``(capacity,)``."""
+        """Add everything stored, in `count` clusters; `clusters` ``(capacity,)`` are those of all slots."""
         self.sums.grow(count)
-        oldest = storage.written - len(storage)
-        slots = np.arange(oldest, storage.written) % storage.capacity
+        slots = np.arange(storage.written - len(storage), storage.written) % storage.capacity
         if self.mature is not None:
-            self.mature(storage, slots)
-        for number, part in enumerate(parts(slots)):
+            self.mature.update(storage, slots)
+        for number, chunk in enumerate(chunks(slots)):
             if number == 0:
-                self.sums.start_around(self.view.vectors(storage, part).mean(0, dtype=np.float64))
-            self.add(storage, part, clusters[part])
+                self.sums.start_around(self.view.vectors(storage, chunk).mean(0, dtype=np.float64))
+            self.add(storage, chunk, clusters[chunk])
 
-    def join(self, storage: Storage, added: np.ndarray, clusters: np.ndarray, vectors: np.ndarray) -> None:
-        """Take note of rows that were `added` ``(n,)``.
+    def observe(self, storage: Storage, added: np.ndarray, clusters: np.ndarray, vectors: np.ndarray) -> None:
+        """Add new rows, or rows that matured through them.
 
         Args:
-            storage: Where they lie.
-            added: Their slots.
-            clusters: Of each slot ``(capacity,)``.
-            vectors: Their single steps ``(n, D)``.
+            storage: The storage.
+            added: Slots of the new rows ``(n,)``.
+            clusters: Clusters of all slots ``(capacity,)``.
+            vectors: Single steps of the new rows ``(n, D)``.
         """
         if self.mature is None:
             self.sums.add(vectors, clusters[added])
             return
-        for part in parts(self.mature(storage, added)):
-            self.sums.add(self.view.vectors(storage, part), clusters[part])
+        for chunk in chunks(self.mature.update(storage, added)):
+            self.sums.add(self.view.vectors(storage, chunk), clusters[chunk])
 
     def add(self, storage: Storage, slots: np.ndarray, clusters: np.ndarray, vectors: np.ndarray | None = None) -> None:
-        """Count the rows in `slots` ``(n,)``, of `clusters` ``(n,)``; their single steps are `vectors`, if known."""
-        slots, clusters, vectors = self._known(storage, slots, clusters, vectors)
+        """Add the mature rows in `slots` ``(n,)`` to `clusters` ``(n,)``; `vectors` are their single steps if known."""
+        slots, clusters, vectors = self._mature(storage, slots, clusters, vectors)
         if len(slots):
             self.sums.add(vectors, clusters)
 
-    def remove(
-        self, storage: Storage, slots: np.ndarray, clusters: np.ndarray, vectors: np.ndarray | None = None
-    ) -> None:
-        """Count the rows in `slots` no more; arguments as in `add`."""
-        slots, clusters, vectors = self._known(storage, slots, clusters, vectors)
+    def remove(self, storage: Storage, slots: np.ndarray, clusters: np.ndarray, vectors: np.ndarray) -> None:
+        """Remove the mature rows in `slots`; the arguments are those of `add`."""
+        slots, clusters, vectors = self._mature(storage, slots, clusters, vectors)
         if len(slots):
             self.sums.remove(vectors, clusters)
 
-    def _known(
+    def _mature(
         self, storage: Storage, slots: np.ndarray, clusters: np.ndarray, vectors: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return slots, clusters and vectors of the rows that are counted."""
+        """Return slots, clusters and vectors of the mature rows."""
         if self.mature is None:
             return slots, clusters, self.view.vectors(storage, slots) if vectors is None else vectors
-        known = self.mature.slots[slots]
-        slots, clusters = slots[known], clusters[known]
-        return slots, clusters, self.view.vectors(storage, slots) if len(slots) else np.empty((0, 0))
+        mature = self.mature.slots[slots]
+        slots = slots[mature]
+        return slots, clusters[mature], self.view.vectors(storage, slots) if len(slots) else np.empty((0, 0))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything; large arrays share memory."""
+        """Return the state; large arrays share memory."""
         state = {"n_step": self.view.n_step, "gamma": self.view.gamma, "sums": self.sums.state_dict()}
-        return state | ({"mature": self.mature.state_dict()} if self.mature is not None else {})
+        if self.mature is not None:
+            state["mature"] = self.mature.state_dict()
+        return state
 
     @classmethod
-    def of_state(cls, state: dict[str, Any], capacity: int, sums: ClusterMoments | ChoiceMoments) -> ViewMoments:
+    def from_state(cls, state: dict[str, Any], capacity: int, sums: ClusterMoments | DiscreteMoments) -> ViewMoments:
         """Return the moments of a state."""
-        made = cls(known_as(read_view(int(state["n_step"]), float(state["gamma"]))), capacity, sums)
-        made.asked = True
+        made = cls(vector_view(read_view(int(state["n_step"]), float(state["gamma"]))), capacity, sums)
+        made.used = True
         made.sums.load_state_dict(state["sums"])
         if made.mature is not None:
             made.mature.load_state_dict(state["mature"])
         return made
 
 
-def known_as(view: ReadView) -> ReadView:
-    """Return the view that gives the same vectors for all of its kind: γ does not matter to single steps."""
+def vector_view(view: ReadView) -> ReadView:
+    """Return one view for all views that return the same vectors: γ does not matter to single steps."""
     return view if view.n_step > 1 else OneStep()
 
 
-def parts(slots: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield `slots` ``(n,)``, some at a time."""
-    for start in range(0, len(slots), PART):
-        yield slots[start : start + PART]
+def chunks(slots: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield `slots` ``(n,)`` in chunks."""
+    for start in range(0, len(slots), CHUNK):
+        yield slots[start : start + CHUNK]

@@ -1,4 +1,4 @@
-"""Exact nearest neighbors by brute force, on any device: the oracle, and the search on a GPU."""
+"""Exact nearest neighbors by brute force on any device: the search on a GPU, and the reference of tests."""
 
 from __future__ import annotations
 
@@ -11,57 +11,60 @@ from torch import Tensor
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
 
-CHUNK = 1 << 16  # rows that are compared at a time
+CHUNK = 1 << 16  # rows compared at a time
 
 
-def nearest(storage: Storage, slots: Tensor, k: int, choices: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """Return the k nearest rows of those in `slots` ``(n,)`` in z / std(z), nearest first, themselves excluded.
+def nearest(storage: Storage, slots: Tensor, k: int, discrete: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """Return the k nearest rows of the rows in `slots` ``(n,)`` in z / std(z), nearest first, without themselves.
 
-    Computes n·N distances as sums of squared differences without cancellation at the end: a product picks
-    the candidates, differences rank them.
+    A matrix product selects candidates; they are ranked by sums of squared differences, which do not cancel.
 
     Args:
-        storage: What to search.
-        slots: Of whom.
-        k: How many.
-        choices: Slots ``(n,)`` to choices ``(n, c)``; only rows with equal ones are neighbors.
+        storage: The rows to search.
+        slots: The rows to find neighbors of.
+        k: Number of neighbors.
+        discrete: Returns the discrete values ``(n, c)`` of slots ``(n,)``; only rows with equal values are neighbors.
 
     Returns:
-        Slots ``(n, k)`` int64, −1 where fewer than k other rows are stored.
+        Slots ``(n, k)`` int64; −1 if fewer than k other rows are stored.
     """
     weights, mean = _weights(storage)
-    queries = (storage.features(slots) - mean) * weights
-    slack = k + 8
-    best = queries.new_full((len(slots), 1), float("inf"))
+    infinity = float("inf")
+
+    def scaled(rows: Tensor) -> Tensor:
+        return (storage.features(rows) - mean) * weights
+
+    queries = scaled(slots)
+    best = queries.new_full((len(slots), 1), infinity)
     found = slots.new_full((len(slots), 1), -1)
     for rows in _chunks(storage):
-        vectors = (storage.features(rows) - mean) * weights
+        vectors = scaled(rows)
         distances = (vectors * vectors).sum(1) - 2.0 * queries @ vectors.T
-        distances.masked_fill_(rows == slots[:, None], float("inf"))
-        if choices is not None:
-            for mine, theirs in zip(choices(slots).T, choices(rows).T, strict=True):
-                distances.masked_fill_(mine[:, None] != theirs, float("inf"))
+        distances.masked_fill_(rows == slots[:, None], infinity)
+        if discrete is not None:
+            for own, other in zip(discrete(slots).T, discrete(rows).T, strict=True):
+                distances.masked_fill_(own[:, None] != other, infinity)
         best = torch.cat([best, distances], 1)
         found = torch.cat([found, rows.expand(len(slots), -1)], 1)
-        best, order = best.topk(min(slack, best.shape[1]), dim=1, largest=False)
+        best, order = best.topk(min(k + 8, best.shape[1]), dim=1, largest=False)
         found = found.gather(1, order).masked_fill_(best.isinf(), -1)
-    candidates = (storage.features(found.clamp(min=0).flatten()) - mean) * weights
-    exact = (
-        (candidates.view(*found.shape, -1) - queries[:, None]).square().sum(-1).masked_fill_(found < 0, float("inf"))
-    )
+    candidates = scaled(found.clamp(min=0).flatten()).view(*found.shape, -1)
+    exact = (candidates - queries[:, None]).square().sum(-1).masked_fill_(found < 0, infinity)
     found = found.gather(1, exact.argsort(dim=1, stable=True))[:, :k]
     return torch.nn.functional.pad(found, (0, k - found.shape[1]), value=-1)
 
 
 def _weights(storage: Storage) -> tuple[Tensor, Tensor]:
-    """Return 1 / std and mean ``(d,)``, float32, over all rows stored; weight 0 where a dimension is constant."""
-    first = storage.features(torch.zeros(1, dtype=torch.int64, device=storage.device))[0].double()
-    total, squares, count, shift = torch.zeros_like(first), torch.zeros_like(first), len(storage), first
+    """Return 1 / std and mean ``(d,)``, float32, over all stored rows; weight 0 for constant dimensions."""
+    shift = storage.features(torch.zeros(1, dtype=torch.int64, device=storage.device))[0].double()
+    total = torch.zeros_like(shift)
+    squares = torch.zeros_like(shift)
     for rows in _chunks(storage):
         z = storage.features(rows).double() - shift
-        total, squares = total + z.sum(0), squares + (z * z).sum(0)
-    mean = total / count
-    std = (squares / count - mean * mean).clamp(min=0).sqrt()
+        total = total + z.sum(0)
+        squares = squares + (z * z).sum(0)
+    mean = total / len(storage)
+    std = (squares / len(storage) - mean * mean).clamp(min=0).sqrt()
     weights = torch.where(std > 1e-9 * (mean + shift).abs(), 1.0 / std, torch.zeros_like(std))
     return weights.float(), (mean + shift).float()
 

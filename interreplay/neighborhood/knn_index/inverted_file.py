@@ -1,4 +1,4 @@
-"""An inverted-file index: rows grouped around k-means centers, searched by matrix products."""
+"""An inverted-file index: rows grouped around k-means centers and searched by matrix products."""
 
 from __future__ import annotations
 
@@ -6,35 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from interreplay.neighborhood.knn_index.kmeans import assign, centers_of, sweep_share
+from interreplay.neighborhood.kmeans import nearest_rows, partition
 
 PAGE = 64  # rows per page
 MAX_CELLS = 1024
-EXACT = 1 << 17  # rows below which all of them are searched: exact, and no dearer than cells for a few rows at a time
-FAR = 1e30  # squared length of what is not there
+EXACT = 1 << 17  # rows below which all are searched: exact, and as fast as cells for a few rows at a time
+FAR = 1e30  # squared length of empty places
+TRIALS = 160  # rows whose neighbors are searched exactly to measure recall
+NEAREST = 10
+
+ROW_ARRAYS = ("vectors", "slots", "reach")
+PAGE_ARRAYS = ("page_cell", "page_rank")
+CELL_ARRAYS = ("centers", "counts", "pages", "squares")
 
 
 def cells_for(count: int) -> int:
-    """Return how many cells suit `count` rows: √N, one (exact search) below 131,072 rows, at most 1024."""
+    """Return the number of cells for `count` rows: √N, at most 1024; one (exact search) below 131,072 rows."""
     return 1 if count < EXACT else min(int(round(count**0.5)), MAX_CELLS)
-
-
-def share_for(count: int) -> float:
-    """Return share of the 10 nearest rows that should lie in the cells visited; a search is cheap while rows are few.
-
-    What one search misses, the search for the other row of the pair mostly finds: lists end up better than this.
-    """
-    return 0.99 if count < 200_000 else 0.975
 
 
 class InvertedFile:
     """Scaled vectors in the cells of a k-means partition, in pages of 64 rows.
 
-    A search visits the nearest `probes` cells of a query; how many that takes for the wished recall is measured
-    on the rows themselves at each `build`. Each row has a *reach*, a squared distance: a search reports
-    every row that is near the query, and every row in whose reach the query lies. The latter are those whose
-    nearest neighbors change when the query is a new row: in 23 dimensions most of them are *not* among
-    the new row's own nearest.
+    A search visits the `probes` cells nearest to a query; `build` measures how many are required for the intended
+    recall. Each row has a *reach*, a squared distance: a search returns every row near the query, and every row with
+    the query in its reach. The nearest neighbors of the latter change if the query is a new row; in 23 dimensions most
+    of them are *not* among the new row's own nearest neighbors.
 
     Args:
         capacity: Number of slots.
@@ -42,66 +39,94 @@ class InvertedFile:
     """
 
     def __init__(self, capacity: int, dims: int):
-        self.capacity, self.dims = capacity, dims
+        self.capacity = capacity
+        self.dims = dims
         pages = -(-capacity // PAGE) + MAX_CELLS + 1
-        # allocated at once, touched only as rows come: [vector, squared length, 1] so that one product is a distance
+        # Allocated once, but only rows in use take memory. [vector, squared length, 1]: one product is a distance.
         self.vectors = np.empty((pages * PAGE, dims + 2), np.float32)
         self.slots = np.empty(pages * PAGE, np.int32)
         self.reach = np.empty(pages * PAGE, np.float32)
-        self.place = np.full(capacity, -1, np.int32)  # of each slot, among the above
+        self.place = np.full(capacity, -1, np.int32)  # place of each slot in these arrays
         self.page_cell = np.zeros(pages, np.int32)
         self.page_rank = np.zeros(pages, np.int32)
-        self.pages_used = 0
-        self.spare: list[int] = []
         self.restart(np.zeros((1, dims), np.float32))
 
     def restart(self, centers: np.ndarray) -> None:
-        """Begin without rows, with these `centers` ``(cells, d)``."""
+        """Remove all rows and use `centers` ``(cells, d)``."""
         self.place[:] = -1
-        self.pages_used, self.spare = 0, []
-        self.centers, self.probes = centers, len(centers)
+        self.pages_used = 0
+        self.spare: list[int] = []
+        self.probes = len(centers)
         self.counts = np.zeros(len(centers), np.int64)
         self.pages = np.full((len(centers), 4), -1, np.int32)
+        self.set_centers(centers)
+
+    def set_centers(self, centers: np.ndarray) -> None:
+        """Replace the centers of the cells, for example by the same ones in another scale."""
+        self.centers = centers
         self.squares = (centers * centers).sum(1)
 
-    def build(self, slots: np.ndarray, vectors: np.ndarray) -> None:
-        """Partition anew: `vectors` ``(n, d)`` of `slots` ``(n,)``; every reach becomes −1 (none)."""
-        count = cells_for(len(slots))
-        self.restart(centers_of(vectors, count))
-        cells = assign(vectors, self.centers)
-        order = np.argsort(cells, kind="stable")
-        ends = np.searchsorted(cells[order], np.arange(count + 1))
-        for cell in range(count):
-            self._fill(cell, slots, vectors, order[ends[cell] : ends[cell + 1]])
-        if count > 1:
-            self.probes = sweep_share(vectors, cells, self.centers, share_for(len(slots)))
+    @property
+    def whole(self) -> bool:
+        """Whether there is one cell, in which rows are contiguous."""
+        return len(self.centers) == 1
 
-    def _fill(self, cell: int, slots: np.ndarray, vectors: np.ndarray, members: np.ndarray) -> None:
-        for start in range(0, len(members), PAGE):
-            part = members[start : start + PAGE]
-            at = self._new_page(cell) * PAGE
-            rows = self.vectors[at : at + len(part)]
-            rows[:, : self.dims] = vectors[part]
-            rows[:, self.dims] = np.einsum("ij,ij->i", vectors[part], vectors[part])
-            self.slots[at : at + len(part)] = slots[part]
-            self.place[slots[part]] = np.arange(at, at + len(part))
-            self.counts[cell] += len(part)
+    @property
+    def stored(self) -> np.ndarray:
+        """Slots ``(n,)`` of the stored rows: in the order of a single cell, else ascending."""
+        if self.whole:
+            return self.slots[: int(self.counts[0])].astype(np.int64)
+        return np.flatnonzero(self.place >= 0)
+
+    def build(self, slots: np.ndarray, vectors: np.ndarray) -> None:
+        """Partition `vectors` ``(n, d)`` of `slots` ``(n,)``; every reach becomes −1 (none)."""
+        centers, cells = partition(vectors, cells_for(len(slots)))
+        self.restart(centers)
+        order = np.argsort(cells, kind="stable")
+        ends = np.searchsorted(cells[order], np.arange(len(centers) + 1))
+        for cell in range(len(centers)):
+            members = order[ends[cell] : ends[cell + 1]]
+            for start in range(0, len(members), PAGE):
+                rows = members[start : start + PAGE]
+                at = self._new_page(cell) * PAGE
+                self.slots[at : at + len(rows)] = slots[rows]
+                self.place[slots[rows]] = np.arange(at, at + len(rows))
+                self.counts[cell] += len(rows)
+        self.replace(slots, vectors)
+        if not self.whole:
+            self.probes = self._probes_for(vectors, cells)
+
+    def _probes_for(self, vectors: np.ndarray, cells: np.ndarray) -> int:
+        """Return how many cells a search must visit for the intended recall of the 10 nearest rows.
+
+        It is measured on 160 of the `vectors` ``(n, d)`` in `cells` ``(n,)``. What a search misses is mostly found by
+        the search for the other row of the pair: lists have a higher recall than this.
+        """
+        recall = 0.99 if len(vectors) < 200_000 else 0.975
+        queries = vectors[np.random.default_rng(len(vectors)).choice(len(vectors), TRIALS, replace=False)]
+        cells_of_nearest = cells[nearest_rows(vectors, queries, NEAREST + 1)]
+        distances = self.squares - 2.0 * (queries @ self.centers.T)
+        rank = np.argsort(np.argsort(distances, axis=1, kind="stable"), axis=1, kind="stable")
+        ranks = np.take_along_axis(rank, cells_of_nearest, 1)[:, 1:]  # without the query itself
+        return int(min(np.quantile(ranks, recall, method="higher") + 1, len(self.centers)))
 
     def _new_page(self, cell: int) -> int:
-        """Return a page without rows at the end of `cell`."""
+        """Append an empty page to `cell` and return it."""
         if self.spare:
             page = self.spare.pop()
         else:
-            page, self.pages_used = self.pages_used, self.pages_used + 1
+            page = self.pages_used
+            self.pages_used += 1
         rank = int(self.counts[cell]) // PAGE
         if rank == self.pages.shape[1]:
             self.pages = np.pad(self.pages, ((0, 0), (0, rank)), constant_values=-1)
         self.pages[cell, rank] = page
-        self.page_cell[page], self.page_rank[page] = cell, rank
-        self._blank(slice(page * PAGE, (page + 1) * PAGE))
+        self.page_cell[page] = cell
+        self.page_rank[page] = rank
+        self._clear(slice(page * PAGE, (page + 1) * PAGE))
         return page
 
-    def _blank(self, places: slice | int) -> None:
+    def _clear(self, places: slice | int) -> None:
         self.vectors[places, : self.dims] = 0.0
         self.vectors[places, self.dims] = FAR
         self.vectors[places, self.dims + 1] = 1.0
@@ -109,19 +134,22 @@ class InvertedFile:
         self.reach[places] = -1.0
 
     def insert(self, slot: int, vector: np.ndarray) -> None:
-        """Put one row ``(d,)`` into its cell; its reach is −1."""
-        cell = int((self.squares - 2.0 * (self.centers @ vector)).argmin()) if len(self.centers) > 1 else 0
+        """Insert one row ``(d,)`` into its cell; its reach is −1."""
+        cell = 0
+        if not self.whole:
+            cell = int((self.squares - 2.0 * (self.centers @ vector)).argmin())
         rank, within = divmod(int(self.counts[cell]), PAGE)
         page = self._new_page(cell) if within == 0 else int(self.pages[cell, rank])
         at = page * PAGE + within
         row = self.vectors[at]
         row[: self.dims] = vector
         row[self.dims] = np.dot(vector, vector)
-        self.slots[at], self.place[slot] = slot, at
+        self.slots[at] = slot
+        self.place[slot] = at
         self.counts[cell] += 1
 
     def extend(self, slots: np.ndarray, vectors: np.ndarray) -> None:
-        """Put rows `vectors` ``(n, d)`` into the cells of an index; their reaches are −1."""
+        """Insert rows `vectors` ``(n, d)``; their reaches are −1."""
         if not self.whole:
             for slot, vector in zip(slots.tolist(), vectors, strict=True):
                 self.insert(slot, vector)
@@ -130,67 +158,54 @@ class InvertedFile:
         stop = start + len(slots)
         for rank in range(-(-start // PAGE), -(-stop // PAGE)):
             self.counts[0] = rank * PAGE
-            self._new_page(0)  # pages of an only cell follow each other
+            self._new_page(0)  # the pages of a single cell are contiguous
         self.counts[0] = stop
-        self.vectors[start:stop, : self.dims] = vectors
-        self.vectors[start:stop, self.dims] = np.einsum("ij,ij->i", vectors, vectors)
-        self.slots[start:stop], self.place[slots] = slots, np.arange(start, stop)
+        self.slots[start:stop] = slots
+        self.place[slots] = np.arange(start, stop)
+        self.replace(slots, vectors)
 
     def remove(self, slot: int) -> None:
-        """Take one row out; the last row of its cell takes its place."""
+        """Remove one row; the last row of its cell takes its place."""
         at = int(self.place[slot])
         cell = int(self.page_cell[at // PAGE])
         rank, within = divmod(int(self.counts[cell]) - 1, PAGE)
         page = int(self.pages[cell, rank])
         last = page * PAGE + within
         moved = self.slots[last]
-        self.vectors[at], self.reach[at], self.slots[at] = self.vectors[last], self.reach[last], moved
+        self.vectors[at] = self.vectors[last]
+        self.reach[at] = self.reach[last]
+        self.slots[at] = moved
         self.place[moved] = at
-        self._blank(last)
+        self._clear(last)
         self.place[slot] = -1
         self.counts[cell] -= 1
         if within == 0:
             self.pages[cell, rank] = -1
             self.spare.append(page)
 
-    @property
-    def whole(self) -> bool:
-        """Whether there is one cell, in which rows lie side by side."""
-        return len(self.centers) == 1
-
     def rows(self, slots: np.ndarray) -> np.ndarray:
-        """Return vectors ``(n, d)`` of stored `slots` ``(n,)``."""
+        """Return the vectors ``(n, d)`` of `slots` ``(n,)``."""
         return self.vectors.take(self.place[slots], axis=0)[:, : self.dims]
 
     def replace(self, slots: np.ndarray, vectors: np.ndarray) -> None:
-        """Give `slots` ``(n,)`` other vectors ``(n, d)`` and leave them in their cells."""
+        """Replace the vectors ``(n, d)`` of `slots` ``(n,)``, which stay in their cells."""
         at = self.place[slots]
         self.vectors[at, : self.dims] = vectors
         self.vectors[at, self.dims] = np.einsum("ij,ij->i", vectors, vectors)
 
-    def move_centers(self, centers: np.ndarray) -> None:
-        """Move the centers of the same cells, seen in another scale: `centers` ``(cells, d)``."""
-        self.centers, self.squares = centers, (centers * centers).sum(1)
-
-    @property
-    def stored(self) -> np.ndarray:
-        """Slots ``(n,)`` of the rows in here: as they lie in an only cell, else ascending."""
-        if self.whole:
-            return self.slots[: int(self.counts[0])].astype(np.int64)
-        return np.flatnonzero(self.place >= 0)
-
     def state_dict(self) -> dict[str, Any]:
-        """Return everything; the large arrays share memory."""
+        """Return the state; the large arrays share memory."""
         used = self.pages_used * PAGE
-        state = {name: getattr(self, name)[:used] for name in ("vectors", "slots", "reach")}
-        state |= {name: getattr(self, name)[: self.pages_used] for name in ("page_cell", "page_rank")}
-        state |= {name: getattr(self, name) for name in ("place", "centers", "counts", "pages", "squares")}
+        state: dict[str, Any] = {name: getattr(self, name)[:used] for name in ROW_ARRAYS}
+        state |= {name: getattr(self, name)[: self.pages_used] for name in PAGE_ARRAYS}
+        state |= {name: getattr(self, name) for name in ("place", *CELL_ARRAYS)}
         return state | {"probes": self.probes, "pages_used": self.pages_used, "spare": np.array(self.spare, np.int64)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in ("vectors", "slots", "reach", "page_cell", "page_rank", "place"):
+        for name in (*ROW_ARRAYS, *PAGE_ARRAYS, "place"):
             getattr(self, name)[: len(state[name])] = np.asarray(state[name])
-        for name in ("centers", "counts", "pages", "squares"):
+        for name in CELL_ARRAYS:
             setattr(self, name, np.array(state[name]))
-        self.probes, self.pages_used = int(state["probes"]), int(state["pages_used"])
+        self.probes = int(state["probes"])
+        self.pages_used = int(state["pages_used"])
         self.spare = [int(page) for page in state["spare"]]

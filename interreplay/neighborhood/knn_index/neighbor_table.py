@@ -12,7 +12,7 @@ SHIFT = np.uint64(32)
 
 
 def pack(squared: np.ndarray, writes: np.ndarray) -> np.ndarray:
-    """Return keys of candidates: squared distance (float32 bits) above, write number modulo 2³² below; uint64.
+    """Return keys of candidates, uint64: the bits of the squared distance (float32), then the write number modulo 2³².
 
     Non-negative floats sort as their bits do, so keys sort by distance and one sort moves both.
     """
@@ -21,15 +21,15 @@ def pack(squared: np.ndarray, writes: np.ndarray) -> np.ndarray:
 
 
 def squared_of(keys: np.ndarray) -> np.ndarray:
-    """Return squared distances, float32, of `keys`; NaN where empty."""
+    """Return squared distances, float32, of `keys`; NaN for empty ones."""
     return (keys >> SHIFT).astype(np.uint32).view(np.float32)
 
 
 class NeighborTable:
-    """Per slot up to `width` candidates, nearest first, named by write number.
+    """Up to `width` candidates per slot, nearest first, identified by their write numbers.
 
-    A write number tells whether the row still exists: nothing has to be told when a row is overwritten.
-    The table does not know distances; it keeps what it is given.
+    A write number shows whether the row still exists, so that overwriting a row changes nothing here. The table does
+    not compute distances.
 
     Args:
         capacity: Number of slots.
@@ -37,8 +37,9 @@ class NeighborTable:
     """
 
     def __init__(self, capacity: int, width: int):
-        self.capacity, self.width = capacity, width
-        # Zeros and not `np.empty`: checkpoints hold rows without candidates, too. Unwritten rows take no memory.
+        self.capacity = capacity
+        self.width = width
+        # Zeros instead of `np.empty`, because checkpoints include rows without candidates. Unused rows take no memory.
         self.keys = np.zeros((capacity, width), np.uint64)
         self.written = 0  # rows ever stored
         self._upper = np.triu(np.ones((width, width), np.float32))
@@ -48,53 +49,55 @@ class NeighborTable:
         return min(self.written, self.capacity)
 
     def write_of(self, slots: np.ndarray) -> np.ndarray:
-        """Write numbers, int64, of the rows in `slots` now."""
+        """Return write numbers, int64, of the rows in `slots`."""
         newest = self.written - 1
         return newest - (newest - slots) % self.capacity
 
     def ages(self, keys: np.ndarray) -> np.ndarray:
-        """Return how many rows were written after the candidates, uint32; `count` or more: gone, or empty."""
-        # the low half of each key is read in place; an empty key has the bits of write number 2³² − 1
+        """Return how many rows were written after the candidates, uint32; at least `count` if overwritten or empty."""
+        # Reads the lower half of each key in place. An empty key has the bits of write number 2³² − 1.
         writes = keys.view(np.uint32)[..., 0::2] if keys.flags.c_contiguous else (keys & LOW).astype(np.uint32)
         return np.uint32((self.written - 1) & 0xFFFFFFFF) - writes
 
     def live(self, keys: np.ndarray) -> np.ndarray:
-        """Return which of `keys` ``(n, m)`` name a row that is stored now."""
+        """Return which of `keys` ``(n, m)`` identify a stored row."""
         return self._live(self.ages(keys), keys)
 
     def _live(self, ages: np.ndarray, keys: np.ndarray) -> np.ndarray:
         live = ages < np.uint32(self.count)
-        return live if self.written < 0xFFFFFFFF else live & (keys != EMPTY)  # before that, empty keys are too old
+        if self.written < 0xFFFFFFFF:  # empty keys are too old
+            return live
+        return live & (keys != EMPTY)
 
     def count_live(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ages of `keys` ``(n, width)``, and the number of live ones up to and with each, float32."""
+        """Return ages of `keys` ``(n, width)``, and the number of live ones up to and including each, float32."""
         ages = self.ages(keys)
-        # a product takes a third of the time of cumsum
+        # A product takes a third of the time of cumsum.
         return ages, self._live(ages, keys).astype(np.float32) @ self._upper
 
     def slots_of(self, keys: np.ndarray) -> np.ndarray:
         """Return slots, int64, of live `keys`."""
         if self.written <= self.capacity:
             return (keys & LOW).astype(np.int64)
-        return self.slots_aged(self.ages(keys))
+        return self.slots_of_age(self.ages(keys))
 
-    def slots_aged(self, ages: np.ndarray) -> np.ndarray:
-        """Return slots, int64, of stored rows after which `ages` rows were written."""
+    def slots_of_age(self, ages: np.ndarray) -> np.ndarray:
+        """Return slots, int64, of the rows after which `ages` rows were written."""
         return (self.written - 1 - ages.astype(np.int64)) % self.capacity
 
     def pick(self, slots: np.ndarray, columns: np.ndarray | int) -> np.ndarray:
-        """Return keys ``(n,)`` of candidate number `columns` ``(n,)`` of `slots` ``(n,)``."""
+        """Return the keys ``(n,)`` in `columns` ``(n,)`` of the candidates of `slots` ``(n,)``."""
         return self.keys.reshape(-1).take(slots * self.width + columns)
 
     def clear(self, slots: np.ndarray) -> None:
-        """Leave `slots` without candidates."""
+        """Remove the candidates of `slots`."""
         self.keys[slots] = EMPTY
 
     def merge(self, slots: np.ndarray, offers: np.ndarray) -> np.ndarray:
-        """Let `slots` ``(n,)``, each once, keep the nearest of what they have and of `offers` ``(n, m)``.
+        """Keep the nearest of the candidates of `slots` ``(n,)``, without repetition, and of `offers` ``(n, m)``.
 
         Returns:
-            Their candidates ``(n, width)``, live ones first, nearest first.
+            The candidates ``(n, width)``, live ones first, nearest first.
         """
         both = np.concatenate([self.keys.take(slots, axis=0), offers], axis=1)
         if self.written > self.capacity:
@@ -114,7 +117,7 @@ class NeighborTable:
         return kept
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the rows in use, sharing memory."""
+        """Return the state; the keys share memory."""
         return {"written": self.written, "keys": self.keys[: self.count]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -123,19 +126,20 @@ class NeighborTable:
 
 
 def by_group(groups: np.ndarray, keys: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return keys side by side: one line for each group, and another for every further `limit` of its keys.
+    """Return keys in one line per group, with another line for every further `limit` keys.
 
     Args:
         groups: Group of each key, int64 ``(m,)``.
-        keys: uint64 ``(m,)``.
-        limit: Columns of the result at most.
+        keys: Keys ``(m,)`` uint64.
+        limit: Maximum number of columns of the result.
 
     Returns:
-        Groups ``(lines,)``, turns ``(lines,)`` (0 for a group's first line, 1 for its second...; ascending, so
-        that the lines of one turn are together) and keys ``(lines, at most limit)``, padded with `EMPTY`.
+        Groups ``(lines,)``, turns ``(lines,)`` (0 for a group's first line, 1 for its second, and so on; ascending)
+        and keys ``(lines, at most limit)``, padded with `EMPTY`.
     """
     order = np.argsort(groups, kind="stable")
-    groups, keys = groups.take(order), keys.take(order)
+    groups = groups.take(order)
+    keys = keys.take(order)
     first = np.ones(len(groups), bool)
     np.not_equal(groups[1:], groups[:-1], out=first[1:])
     number = np.arange(len(groups))

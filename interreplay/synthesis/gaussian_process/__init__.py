@@ -1,4 +1,4 @@
-"""Gaussian processes over neighborhoods of transitions."""
+"""Gaussian processes over neighborhoods of transitions (BIER)."""
 
 from interreplay.synthesis.gaussian_process.fit import Fit
 from interreplay.synthesis.gaussian_process.holdout import HoldOut

@@ -21,17 +21,17 @@ METHODS = ("adam", "lbfgs")
 
 @dataclass(frozen=True)
 class Fit:
-    """How hyperparameters are fitted.
+    """Method and length of a fit.
 
     Attributes:
-        epochs: Steps at most.
-        method: ``"adam"``, or ``"lbfgs"`` with a strong Wolfe line search, which settles where it stops improving. That
-            may be at an extreme: the likelihood of a dozen points is flat. Give it priors.
+        epochs: Maximum number of steps.
+        method: ``"adam"``, or ``"lbfgs"`` with a strong Wolfe line search, which stops when the likelihood stops
+            improving. The likelihood of a dozen points is flat and its maximum may be extreme: use it with priors.
         lr: Learning rate of Adam.
-        priors: Gamma priors on the hyperparameters.
+        priors: Whether to use Gamma priors on the hyperparameters.
 
     Raises:
-        ValueError: When one of them is out of range.
+        ValueError: If an attribute is out of range.
     """
 
     epochs: int = 30
@@ -46,13 +46,13 @@ class Fit:
         check_number("lr", self.lr, 0, above_low=True)
 
 
-class Fitted(NamedTuple):
-    """What a fit found.
+class FitResult(NamedTuple):
+    """The result of a fit.
 
     Attributes:
-        hyper: b sets.
-        failures: How many of them ended in numbers that are none, and are the best that was seen before.
-        retried: Factorizations that needed jitter.
+        hyper: b sets of hyperparameters.
+        failures: Number of sets that became non-finite and were replaced by the best ones before.
+        retried: Number of factorizations that required jitter.
     """
 
     hyper: Hyperparameters
@@ -60,57 +60,60 @@ class Fitted(NamedTuple):
     retried: int
 
 
-def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spread: float = 1.0) -> Fitted:
-    """Maximize the marginal likelihood of each of b neighborhoods on its own.
+def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spread: float = 1.0) -> FitResult:
+    """Maximize the marginal likelihood of each of b neighborhoods separately.
 
-    In float64, whatever the precision of the points: line searches try extreme values.
+    Computes in float64 whatever the precision of the points, because line searches try extreme values.
 
     Args:
         how: Method and length.
-        form: Of the processes.
-        start: One set, where every fit starts.
+        form: Kernel and mean.
+        start: One set of initial hyperparameters for all fits.
         x: Scaled features ``(b, m, d)``.
         y: Scaled targets ``(b, m, T)``.
         spread: Standard deviation of a scaled feature, for the priors.
     """
     with (
         torch.enable_grad(),
-        torch.random.fork_rng(devices=[]),  # GPyTorch draws first values, which are overwritten
+        torch.random.fork_rng(devices=[]),  # GPyTorch draws initial values, which are overwritten
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", NumericalWarning)
         model = Model(form, x.double(), y.double(), how.priors, spread)
         model.write(start.map(Tensor.double))
         model.train()
-        best, failed = _climb(how, model)
+        best, failed = _maximize(how, model)
     found = model.read()
     good = found.finite() & (not failed)
-    first = best.as_dict()
-    chosen = {k: torch.where(good.view(-1, *[1] * (v.dim() - 1)), v, first[k]) for k, v in found.as_dict().items()}
-    hyper = Hyperparameters(**chosen).map(lambda value: value.to(x.dtype))
-    return Fitted(hyper, int((~good).sum()), len(caught))
+    fallback = best.as_dict()
+    chosen = {}
+    for name, value in found.as_dict().items():
+        finite = good.view(-1, *[1] * (value.dim() - 1))
+        chosen[name] = torch.where(finite, value, fallback[name]).to(x.dtype)
+    return FitResult(Hyperparameters(**chosen), int((~good).sum()), len(caught))
 
 
-def _climb(how: Fit, model: Model) -> tuple[Hyperparameters, bool]:
-    """Take the steps; returns the best hyperparameters seen, and whether the fit broke off."""
+def _maximize(how: Fit, model: Model) -> tuple[Hyperparameters, bool]:
+    """Take the steps; return the best hyperparameters and whether the fit failed."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    best, lowest = model.read(), math.inf
+    best = model.read()
+    lowest = math.inf
 
     def loss() -> Tensor:
         nonlocal best, lowest
         optimizer.zero_grad()
         value = -model.log_posterior()
         if value.item() < lowest:
-            best, lowest = model.read(), value.item()
+            best = model.read()
+            lowest = value.item()
         value.backward()
         return value
 
+    optimizer: torch.optim.Optimizer
     try:
         if how.method == "lbfgs":
-            optimizer: torch.optim.Optimizer = torch.optim.LBFGS(
-                parameters, max_iter=how.epochs, line_search_fn="strong_wolfe"
-            )
-            optimizer.step(loss)  # type: ignore[arg-type]
+            optimizer = torch.optim.LBFGS(parameters, max_iter=how.epochs, line_search_fn="strong_wolfe")
+            optimizer.step(loss)
             return best, False
         optimizer = torch.optim.Adam(parameters, lr=how.lr)
         for _ in range(how.epochs):

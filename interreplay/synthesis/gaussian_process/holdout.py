@@ -1,4 +1,4 @@
-"""How well rows left out of their neighborhoods are predicted: by the Gaussian processes, by the linear blend."""
+"""Prediction errors on held-out rows, of the Gaussian processes and of the linear blend."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from interreplay.synthesis.gaussian_process.schedule import Schedule
 
 @dataclass(frozen=True)
 class Scores:
-    """Errors on rows that were left out, per target [r; Δs], in the targets' own units.
+    """Errors on held-out rows per target [r; Δs], in the targets' own units.
 
     Attributes:
-        rmse: Root mean squared errors ``(T,)`` of ``"gp"``, ``"blend"`` and ``"mean"``, the mean of the rows kept.
+        rmse: Root mean squared errors ``(T,)`` of ``"gp"``, ``"blend"`` and ``"mean"`` (of the rows kept).
         nll: Mean negative log densities ``(T,)`` of ``"gp"`` and ``"blend"``, in nats.
     """
 
@@ -29,16 +29,17 @@ class Scores:
     nll: dict[str, Tensor]
 
     def numbers(self) -> dict[str, float]:
-        """Return all of them by name, and two summaries over the targets that vary.
+        """Return all scores by name, and two summaries over the targets that vary.
 
-        ``holdout_rmse_ratio`` is the geometric mean of the processes' RMSE as a share of the blend's;
-        ``holdout_nll_gain`` what the blend's negative log density has more, on average.
+        ``holdout_rmse_ratio`` is the geometric mean of the ratios of the processes' RMSE to the blend's;
+        ``holdout_nll_gain`` is the mean difference of the blend's negative log density and the processes'.
         """
         found = {}
         for kind, scores in (("rmse", self.rmse), ("nll", self.nll)):
             for method, values in scores.items():
                 for number, value in enumerate(values.tolist()):
-                    found[f"holdout_{kind}_{method}_{target_name(number)}"] = value
+                    target = "reward" if number == 0 else f"ds{number - 1}"
+                    found[f"holdout_{kind}_{method}_{target}"] = value
         varying = (self.rmse["blend"] > 0) & (self.rmse["gp"] > 0)
         if varying.any():
             ratio = (self.rmse["gp"][varying] / self.rmse["blend"][varying]).log().mean().exp()
@@ -47,49 +48,44 @@ class Scores:
         return found
 
 
-def target_name(number: int) -> str:
-    """Return the name of a target among [r; Δs]."""
-    return "reward" if number == 0 else f"ds{number - 1}"
-
-
 def evaluate(
     form: Form, schedule: Schedule, preparation: Preparation, z: Tensor, y: Tensor, actions: int, split: float
 ) -> Scores:
-    """Leave the last rows out of every neighborhood and predict them from the others.
+    """Predict the last rows of every neighborhood from the others.
 
-    The blend is given the best it could have: the point nearest to the row on any segment from the anchor to a row
-    that is kept, and the standard deviation, as a share of the neighborhood's, that fits its errors on this batch.
+    The blend predicts as well as it can: it uses the point nearest to the row on any segment from the anchor to a row
+    that is kept, and the standard deviation, relative to the neighborhood's, that fits its errors on this batch.
 
     Args:
         form: Kernel and mean.
-        schedule: Hyperparameters; nothing about it changes.
+        schedule: Hyperparameters; they do not change.
         preparation: Scaling.
         z: Features ``(n, m, d)``, the anchor first, the others in random order.
         y: Targets ``(n, m, T)``.
-        actions: How many of the features are actions.
-        split: Share of the rows to leave out, at least one and at most m − 2 of them.
+        actions: Number of features that are actions.
+        split: Share of the rows to hold out: at least one, at most m − 2 of them.
     """
     m = z.shape[1]
     kept = max(2, m - max(1, round(split * (m - 1))))
     batch = preparation(z[:, :kept], y[:, :kept])
     form = form.over(batch.x.shape[2], actions)
-    offsets = (z[:, kept:] - z[:, :1]).to(batch.x)
-    queries, truth = batch.place(offsets), y[:, kept:].to(batch.x)
+    queries = batch.place((z[:, kept:] - z[:, :1]).to(batch.x))
+    truth = y[:, kept:].to(batch.x)
     found = posterior(form, schedule.applied(form, batch), batch.x, batch.y, queries)
     width = batch.targets.width
-    error = {
-        "gp": batch.targets.undo(found.mean) - truth,
-        "blend": batch.targets.undo(nearest_blend(batch.x, batch.y, queries)) - truth,
-        "mean": batch.targets.center - truth,
-    }
     good = ~found.failed
-    error = {name: value[good].double() for name, value in error.items()}
+    predicted = {
+        "gp": batch.targets.undo(found.mean),
+        "blend": batch.targets.undo(nearest_blend(batch.x, batch.y, queries)),
+        "mean": batch.targets.center,
+    }
+    error = {name: (value - truth)[good].double() for name, value in predicted.items()}
     variance = ((found.variance + found.noise) * width.square())[good].double()
     share = (error["blend"] / width[good]).square().mean(dim=(0, 1), keepdim=True)
-    spread = (share * width[good].double().square()).expand_as(variance)
+    blend_variance = (share * width[good].double().square()).expand_as(variance)
     return Scores(
-        {name: value.square().mean(dim=(0, 1)).sqrt() for name, value in error.items()},
-        {"gp": _nll(error["gp"], variance), "blend": _nll(error["blend"], spread)},
+        rmse={name: value.square().mean(dim=(0, 1)).sqrt() for name, value in error.items()},
+        nll={"gp": _nll(error["gp"], variance), "blend": _nll(error["blend"], blend_variance)},
     )
 
 
@@ -99,53 +95,54 @@ def _nll(error: Tensor, variance: Tensor) -> Tensor:
 
 
 def nearest_blend(x: Tensor, y: Tensor, queries: Tensor) -> Tensor:
-    """Return targets ``(n, q, T)`` of the nearest points to `queries` ``(n, q, d)`` on segments from the first point.
+    """Return the targets ``(n, q, T)`` of the nearest points on segments from the first point.
 
     Args:
         x: Points ``(n, m, d)``.
         y: Their targets ``(n, m, T)``.
-        queries: Where to predict.
+        queries: Points to predict ``(n, q, d)``.
     """
     anchor = x[:, :1]
-    ends, wanted = x[:, 1:] - anchor, queries - anchor
+    ends = x[:, 1:] - anchor
+    offsets = queries - anchor
     length = ends.square().sum(2).unsqueeze(1)
-    share = (wanted @ ends.mT / length.clamp(min=torch.finfo(x.dtype).tiny)).clamp(0.0, 1.0)
-    away = (wanted.unsqueeze(2) - share.unsqueeze(3) * ends.unsqueeze(1)).square().sum(3)
-    chosen = away.argmin(dim=2, keepdim=True)
-    share = share.gather(2, chosen)
+    share = (offsets @ ends.mT / length.clamp(min=torch.finfo(x.dtype).tiny)).clamp(0.0, 1.0)
+    distance = (offsets.unsqueeze(2) - share.unsqueeze(3) * ends.unsqueeze(1)).square().sum(3)
+    chosen = distance.argmin(dim=2, keepdim=True)
     end = y[:, 1:].gather(1, chosen.expand(-1, -1, y.shape[2]))
-    return torch.lerp(y[:, :1].expand_as(end), end, share)
+    return torch.lerp(y[:, :1].expand_as(end), end, share.gather(2, chosen))
 
 
 class HoldOut:
-    """An evaluation once in so many batches.
+    """Evaluates predictions at a fixed interval of batches.
 
     Args:
-        split: Share of each neighborhood to leave out, above 0 and below 1.
+        split: Share of each neighborhood to hold out, above 0 and below 1.
         every: Batches between two evaluations.
 
     Raises:
-        ValueError: When one of them is out of range.
+        ValueError: If an argument is out of range.
     """
 
     def __init__(self, split: float = 0.2, every: int = 500):
         check_number("holdout_split", split, 0, 1, above_low=True, below_high=True)
         check_number("every", every, 1, whole=True)
-        self.split, self.every, self.batches = float(split), every, 0
+        self.split = float(split)
+        self.every = every
+        self.batches = 0
         self.latest: dict[str, float] = {}
 
     def __call__(
         self, form: Form, schedule: Schedule, preparation: Preparation, z: Tensor, y: Tensor, actions: int
     ) -> None:
-        """Look at a batch, if it is time."""
+        """Evaluate a batch if it is due."""
         if self.batches % self.every == 0 and z.shape[1] > 2:
             self.latest = evaluate(form, schedule, preparation, z, y, actions, self.split).numbers()
         self.batches += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
         return {"batches": self.batches, "latest": dict(self.latest)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
-        self.batches, self.latest = int(state["batches"]), dict(state["latest"])
+        self.batches = int(state["batches"])
+        self.latest = dict(state["latest"])

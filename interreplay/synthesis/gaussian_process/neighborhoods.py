@@ -1,17 +1,70 @@
-"""From transitions to what Gaussian processes work on: scaled features [s; a] and targets [r; Δs], and back."""
+"""Neighborhoods as Gaussian processes use them: scaled features [s; a] and targets [r; Δs]."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.synthesis.gaussian_process.scaling import SCALINGS, SPREAD, Scale, principal_axes, scale_of
 from interreplay.transitions import Transitions, flat_parts, join_parts, observation_parts
 
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
+SPREAD = {"standardize": 1.0, "minmax": 0.3, "none": 1.0}
+"""Scalings and the approximate standard deviation of a scaled feature, which initial length scales depend on."""
+
+
+class Scale(NamedTuple):
+    """An affine map per neighborhood and number: x → (x − center) / width.
+
+    Attributes:
+        center: ``(n, 1, d)``.
+        width: ``(n, 1, d)``; 1 for constant numbers.
+    """
+
+    center: Tensor
+    width: Tensor
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Return scaled points ``(n, m, d)``."""
+        return (x - self.center) / self.width
+
+    def undo(self, x: Tensor) -> Tensor:
+        """Return the inverse of `apply`."""
+        return torch.addcmul(self.center, x, self.width)
+
+
+def scale_of(x: Tensor, kind: str) -> Scale:
+    """Return the map for points ``(n, m, d)``: mean and standard deviation (dividing by m), or minimum and range.
+
+    Raises:
+        ValueError: If `kind` is unknown.
+    """
+    if kind not in SPREAD:
+        raise ValueError(f"scaling is {kind!r}; expected one of {', '.join(SPREAD)}")
+    if kind == "none":
+        return Scale(torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1]))
+    low, high = x.aminmax(dim=1, keepdim=True)
+    center = low
+    width = high - low
+    if kind == "standardize":
+        center = x.mean(dim=1, keepdim=True)
+        width = (x - center).square().mean(dim=1, keepdim=True).sqrt()
+    # The deviation of equal numbers is a rounding error, and that of tiny numbers may round to 0.
+    return Scale(center, torch.where((high > low) & (width > 0), width, 1.0))
+
+
+def principal_axes(x: Tensor, components: int) -> Tensor:
+    """Return the `components` directions ``(n, d, c)`` of largest variance of points ``(n, m, d)``, unit vectors.
+
+    The largest number of each is positive, so that equal points give equal axes.
+    """
+    centered = x - x.mean(dim=1, keepdim=True)
+    axes = torch.linalg.svd(centered, full_matrices=x.shape[1] < components).Vh[:, :components].mT
+    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
+    return axes * torch.where(largest < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -19,12 +72,12 @@ class Neighborhoods:
     """n neighborhoods of m points, the anchor first.
 
     Attributes:
-        x: Features ``(n, m, c)``, scaled; c is d, or the number of principal components.
+        x: Scaled features ``(n, m, c)``; c is d, or the number of principal components.
         y: Targets ``(n, m, T)``, scaled to mean 0 and standard deviation 1 within each neighborhood.
-        targets: How targets were scaled.
-        features: How features were scaled, after the anchor's were taken away.
+        targets: Scale of the targets.
+        features: Scale of the features relative to the anchor.
         axes: Principal axes ``(n, d, c)`` or None.
-        spread: Standard deviation of a scaled feature, roughly.
+        spread: Approximate standard deviation of a scaled feature.
     """
 
     x: Tensor
@@ -35,22 +88,22 @@ class Neighborhoods:
     spread: float
 
     def place(self, offsets: Tensor) -> Tensor:
-        """Return points ``(n, q, d)``, given relative to the anchors, among the features: ``(n, q, c)``."""
+        """Return the scaled features ``(n, q, c)`` of points relative to the anchors ``(n, q, d)``."""
         scaled = self.features.apply(offsets)
         return scaled if self.axes is None else scaled @ self.axes
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """How neighborhoods are scaled.
+    """Scaling of neighborhoods.
 
     Attributes:
-        scaling: Of features within each neighborhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
-        components: Principal components to keep of the scaled features, or None for the features themselves.
+        scaling: Scaling of features within each neighborhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
+        components: Number of principal components of the scaled features, or None for the features themselves.
         precision: ``"float32"`` or ``"float64"``.
 
     Raises:
-        ValueError: When one of them is none of those.
+        ValueError: If an attribute is out of range.
     """
 
     scaling: str = "standardize"
@@ -58,38 +111,39 @@ class Preparation:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        if self.scaling not in SCALINGS:
-            raise ValueError(f"scaling is {self.scaling!r}; expected one of {', '.join(SCALINGS)}")
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision is {self.precision!r}; expected one of {', '.join(PRECISIONS)}")
+        for name, accepted in (("scaling", SPREAD), ("precision", PRECISIONS)):
+            if getattr(self, name) not in accepted:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {', '.join(accepted)}")
         if self.components is not None:
             check_number("pca_components", self.components, 1, whole=True)
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of all numbers."""
         return PRECISIONS[self.precision]
 
     def __call__(self, z: Tensor, y: Tensor) -> Neighborhoods:
         """Scale points with features z ``(n, m, d)`` and targets y ``(n, m, T)``, the anchor first."""
-        offsets = (z - z[:, :1]).to(self.dtype)  # in the rows' precision, for what is far from 0
-        targets, features = scale_of(y.to(self.dtype), "standardize"), scale_of(offsets, self.scaling)
-        x, axes = features.apply(offsets), None
+        offsets = (z - z[:, :1]).to(self.dtype)  # subtracted in the rows' precision, for values far from 0
+        y = y.to(self.dtype)
+        targets = scale_of(y, "standardize")
+        features = scale_of(offsets, self.scaling)
+        x = features.apply(offsets)
+        axes = None
         if self.components is not None:
             axes = principal_axes(x, min(self.components, x.shape[2]))
             x = x @ axes
-        return Neighborhoods(x, targets.apply(y.to(self.dtype)), targets, features, axes, SPREAD[self.scaling])
+        return Neighborhoods(x, targets.apply(y), targets, features, axes, SPREAD[self.scaling])
 
 
 def inputs_of(rows: Transitions) -> Tensor:
-    """Return z = [s; a] of rows ``(n, ...)`` or ``(n, m, ...)``, ``(n, d)`` or ``(n, m, d)``; without choices."""
+    """Return z = [s; a] ``(..., d)`` of rows ``(n, ...)`` or ``(n, m, ...)``, without discrete values."""
     lead = rows.rewards.dim()
     parts = [*flat_parts(rows.obs, lead), *flat_parts(rows.actions, lead)]
     return torch.cat([part for part in parts if part.is_floating_point()], dim=-1)
 
 
 def targets_of(rows: Transitions) -> Tensor:
-    """Return the targets y = [r; Δs] of rows ``(n, ...)`` or ``(n, m, ...)``; choices in s are none."""
+    """Return the targets y = [r; Δs] of rows ``(n, ...)`` or ``(n, m, ...)``, without discrete values."""
     lead = rows.rewards.dim()
     ends = zip(flat_parts(rows.next_obs, lead), flat_parts(rows.obs, lead), strict=True)
     changes = [end - start for end, start in ends if start.is_floating_point()]
@@ -100,11 +154,10 @@ def targets_of(rows: Transitions) -> Tensor:
 def with_outcome(rows: Transitions, y: Tensor) -> Transitions:
     """Return `rows` ``(n, ...)`` with the reward and the change of state in y = [r; Δs] ``(n, T)``.
 
-    Choices in s' stay those of `rows`.
+    Discrete values of s' do not change.
     """
     parts = {name: part for name, part in observation_parts(rows.obs).items() if part.is_floating_point()}
-    widths = [part[0].numel() for part in parts.values()]
-    changes = y[:, 1:].split(widths, dim=1)
+    changes = y[:, 1:].split([part[0].numel() for part in parts.values()], dim=1)
     moved = dict(observation_parts(rows.next_obs))
     for (name, part), change in zip(parts.items(), changes, strict=True):
         moved[name] = part + change.reshape(part.shape).to(part)

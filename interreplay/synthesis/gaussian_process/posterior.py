@@ -14,18 +14,18 @@ from torch import Tensor
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters, covariance
 
 JITTERS = (1e-6, 1e-5, 1e-4)
-"""Added to the diagonal of a matrix that could not be factorized, in turn, as shares of its mean diagonal."""
+"""Values to add, one after another, to the diagonal of a singular matrix, as shares of its mean diagonal."""
 
 
 class Posterior(NamedTuple):
-    """What n neighborhoods say about T targets at q points each.
+    """Predictions of T targets at q points for each of n neighborhoods.
 
     Attributes:
         mean: ``(n, q, T)``.
-        variance: Of the function without the noise, ``(n, q, T)``, at least 0.
-        noise: σ_n² of each target, ``(n or 1, 1, T or 1)``.
-        failed: Neighborhoods ``(n,)`` whose matrix could not be factorized; their numbers mean nothing.
-        retried: How many matrices needed jitter.
+        variance: Variance of the function without the noise ``(n, q, T)``, at least 0.
+        noise: σ_n² of each target ``(n or 1, 1, T or 1)``.
+        failed: Neighborhoods ``(n,)`` whose matrix could not be factorized; their predictions are meaningless.
+        retried: Number of matrices that required jitter.
     """
 
     mean: Tensor
@@ -36,16 +36,18 @@ class Posterior(NamedTuple):
 
 
 def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries: Tensor) -> Posterior:
-    """Condition on m points per neighborhood and predict at q more.
+    """Condition on m points per neighborhood and predict at q others.
 
     Args:
-        form: Of the processes.
+        form: Form of the processes.
         hyper: One set per neighborhood, or one for all.
         x: Features ``(n, m, d)``.
         y: Targets ``(n, m, T)``.
         queries: ``(n, q, d)``.
     """
-    (n, m, d), q, targets = x.shape, queries.shape[1], y.shape[2]
+    n, m, d = x.shape
+    q = queries.shape[1]
+    targets = y.shape[2]
     rows, columns = _pairs(m, x.device)
     among = (x.index_select(1, rows) - x.index_select(1, columns)).square_()
     across = (x.unsqueeze(2) - queries.unsqueeze(1)).square_().view(n, m * q, d)
@@ -59,24 +61,31 @@ def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries:
     residual = (y - prior_mean(hyper, x)).view(n, m, groups, targets // groups).transpose(1, 2)
     cross = kernel[..., len(rows) :].reshape(n, groups, m, q)
     solved = torch.linalg.solve_triangular(factor, torch.cat([cross, residual], dim=3), upper=False)
-    to_query, to_data = solved[..., :q], solved[..., q:]
+    to_query = solved[..., :q]
+    to_data = solved[..., q:]
     mean = (to_query.mT @ to_data).transpose(1, 2).reshape(n, q, targets) + prior_mean(hyper, queries)
     variance = (scale - to_query.square().sum(2)).clamp_(min=0.0).mT.expand(n, q, -1)
-    return Posterior(mean, variance.expand(n, q, targets), hyper.noise.unsqueeze(1), failed, retried)
+    return Posterior(
+        mean=mean,
+        variance=variance.expand(n, q, targets),
+        noise=hyper.noise.unsqueeze(1),
+        failed=failed,
+        retried=retried,
+    )
 
 
 def prior_mean(hyper: Hyperparameters, x: Tensor) -> Tensor:
-    """Return μ of points ``(n, m, d)``, ``(n, m, T)`` or broadcasting to it."""
+    """Return the prior mean of points ``(n, m, d)``, ``(n, m, T)`` or broadcasting to it."""
     constant = hyper.constant.unsqueeze(1)
     return constant if hyper.slope is None else constant + x @ hyper.slope.mT
 
 
 def factorize(matrices: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Return Cholesky factors of n·G matrices ``(n, G, m, m)``, of which the lower triangles are read.
+    """Return Cholesky factors of matrices ``(n, G, m, m)``; only their lower triangles are read.
 
     Returns:
-        The factors, which of the n failed in spite of the jitter ``(n,)``, and how many of the matrices needed some.
-        A matrix that failed has the identity for its factor.
+        The factors, which of the n failed despite jitter ``(n,)``, and the number of matrices that required jitter. The
+        factor of a failed matrix is the identity.
     """
     factor, info = torch.linalg.cholesky_ex(matrices)
     bad = info != 0

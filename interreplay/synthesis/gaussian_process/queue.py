@@ -1,4 +1,4 @@
-"""Outcomes predicted ahead of time: a neighborhood that is factorized once serves several batches."""
+"""Outcomes predicted in advance: a neighborhood that is factorized once serves several batches."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
+from interreplay.neighborhood.discrete_columns import GOLDEN, mix_bits
 from interreplay.synthesis.gaussian_process.synthesizer import GaussianProcess
 
 if TYPE_CHECKING:
@@ -18,50 +19,55 @@ ARRAYS = ("owner", "key", "left", "partner", "share", "outcome", "variance")
 
 
 class QueuedGaussianProcess(GaussianProcess):
-    """A `GaussianProcess` that keeps a ring of ready outcomes for stored rows.
+    """A `GaussianProcess` that keeps predicted outcomes of stored rows.
 
-    When a neighborhood has to be predicted, `depth` queries are predicted at once: the one of this batch, and others
-    on lines to neighbors drawn uniformly, λ drawn as ever. Later batches with the same anchor use these up, as long as
-    the anchor and all its neighbors are the same rows and hyperparameters were not fitted again. Slot i of the buffer
-    has ring i mod `rings`; with fewer rings than rows, rows that share one displace each other's outcomes.
+    For each neighborhood to predict, `depth` outcomes are predicted at once: one for this batch, and others with
+    uniformly drawn neighbors and λ as usual. Later batches with the same anchor use them, as long as the anchor and all
+    its neighbors are the same rows and hyperparameters were not fitted again. Slot i of the buffer uses ring i mod
+    `rings`; rows that share a ring replace each other's outcomes.
 
-    Saves where predictions are dear (a fit per neighborhood); with shared hyperparameters looking them up costs about
-    what it saves. Takes at most ``rings·(18 + (depth − 1)·(12 + 8·T))`` bytes, T = 1 + d_s: 111 MB for 100,000 rings of
-    8 for HalfCheetah.
+    This saves time if predictions are expensive (a fit per neighborhood). With shared hyperparameters, the lookup costs
+    about as much as it saves. The memory is at most ``rings·(18 + (depth − 1)·(12 + 8·T))`` bytes with T = 1 + d_s: 111
+    MB for 100,000 rings of 8 for HalfCheetah.
 
     Args:
-        depth: Outcomes predicted at once, 2 or more.
-        rings: Number of rings, whatever the capacity of the buffer.
-        **settings: As `GaussianProcess` takes them.
+        depth: Number of outcomes predicted at once, at least 2.
+        rings: Number of rings.
+        **settings: Arguments of `GaussianProcess`.
 
     Raises:
-        ValueError: When `depth` or `rings` is out of range.
+        ValueError: If `depth` or `rings` is out of range.
     """
 
     def __init__(self, depth: int = 8, rings: int = 100_000, **settings: Any):
         super().__init__(**settings)
         check_number("queue", depth, 2, whole=True)
         check_number("queue_rings", rings, 1, whole=True)
-        self.depth, self.rings = int(depth), int(rings)
-        self.owner, self.key = np.full(rings, -1, np.int64), np.zeros(rings, np.int64)
-        self.left, self.partner = np.zeros(rings, np.int16), np.zeros((rings, 0), np.int64)
-        self.share = np.zeros((rings, 0), np.float32)
-        self.outcome = self.variance = np.zeros((rings, 0, 0), np.float32)
-        self.fits = self.used = 0
+        self.depth = int(depth)
+        self.rings = int(rings)
+        self.owner = np.full(rings, -1, np.int64)  # write number of the anchor
+        self.key = np.zeros(rings, np.int64)  # fingerprint of its neighbors
+        self.left = np.zeros(rings, np.int16)  # number of outcomes left
+        self.fits = 0
+        self.used = 0
+        self._allocate(0, 0)
 
-    @staticmethod
-    def bytes_of(depth: int, rings: int, targets: int) -> int:
-        """Return bytes that all rings take for rows with T targets."""
-        return rings * (8 + 8 + 2 + depth * (8 + 4 + 8 * targets))
+    def _allocate(self, ready: int, targets: int) -> None:
+        self.partner = np.zeros((self.rings, ready), np.int64)
+        self.share = np.zeros((self.rings, ready), np.float32)
+        self.outcome = np.zeros((self.rings, ready, targets), np.float32)
+        self.variance = np.zeros((self.rings, ready, targets), np.float32)
 
     def nbytes(self, capacity: int, features: int) -> int:
-        return self.bytes_of(self.depth - 1, self.rings, features)  # at least one feature is an action
+        """Return the bytes of all rings, for as many targets as features (at least one feature is an action)."""
+        return self.rings * (8 + 8 + 2 + (self.depth - 1) * (8 + 4 + 8 * features))
 
     def arrange(self, storage: Storage, slots: Tensor, neighbors: Tensor) -> Tensor:
-        """Put the partner of a ready outcome first, and remember which rows have one."""
+        """Put the partner of a predicted outcome first, and record which rows have one."""
         if self.schedule.shared and (self.schedule.due() or self.fits != self.schedule.fits):
             self.left[:] = 0
-        found, written = neighbors.numpy(force=True), storage.write_numbers(slots).numpy(force=True)
+        found = neighbors.numpy(force=True)
+        written = storage.write_numbers(slots).numpy(force=True)
         members = storage.write_numbers(neighbors.clamp(min=0)).numpy(force=True)
         key = fingerprint(np.where(found >= 0, members, -1))
         ring = slots.numpy(force=True) % self.rings
@@ -89,72 +95,63 @@ class QueuedGaussianProcess(GaussianProcess):
         self, z: Tensor, y: Tensor, actions: int, offset: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
         ring, place, hit, written, key, found = self._batch
-        targets, miss = y.shape[2], np.flatnonzero(~hit)
-        self._allocate(targets)
-        outcome, variances = (torch.empty(len(z), targets, dtype=self.preparation.dtype, device=z.device) for _ in "01")
+        targets = y.shape[2]
+        if self.outcome.shape[1:] != (self.depth - 1, targets):
+            self._allocate(self.depth - 1, targets)
+        outcome = torch.empty(len(z), targets, dtype=self.preparation.dtype, device=z.device)
+        variances = torch.empty_like(outcome)
         failed = torch.zeros(len(z), dtype=torch.bool, device=z.device)
-        if hit.any():
-            at = torch.from_numpy(np.flatnonzero(hit)).to(z.device)
-            outcome[at] = torch.from_numpy(self.outcome[ring[hit], place[hit]]).to(outcome)
-            variances[at] = torch.from_numpy(self.variance[ring[hit], place[hit]]).to(variances)
-            self.used += len(at)
+        known = torch.from_numpy(np.flatnonzero(hit)).to(z.device)
+        outcome[known] = torch.from_numpy(self.outcome[ring[hit], place[hit]]).to(outcome)
+        variances[known] = torch.from_numpy(self.variance[ring[hit], place[hit]]).to(variances)
+        self.used += len(known)
+        miss = np.flatnonzero(~hit)
         if not len(miss):
-            self.schedule.passed()
+            self.schedule.skip()
             return outcome, variances, failed
+        shape = (len(miss), self.depth - 1)
+        available = np.maximum((found[miss] >= 0).sum(1), 1)[:, None]  # missing neighbors are last
+        column = (rng.random(shape) * available).astype(np.int64)
+        share = self.coefficient(shape[0] * shape[1], rng).reshape(shape)
         index = torch.from_numpy(miss).to(z.device)
-        column, share = self._draw(found[miss], rng)
         ends = z[index[:, None], 1 + torch.from_numpy(column).to(z.device)] - z[index, :1]
-        more = ends * torch.from_numpy(1.0 - share).to(z).unsqueeze(2)
-        queries = torch.cat([offset[index].unsqueeze(1), more], dim=1)
-        made, spread, bad = self.predict(z[index], y[index], actions, queries, rng)
-        outcome[index], variances[index], failed[index] = made[:, 0], spread[:, 0], bad
+        later = ends * torch.from_numpy(1.0 - share).to(z).unsqueeze(2)
+        queries = torch.cat([offset[index].unsqueeze(1), later], dim=1)
+        predicted, spread, bad = self.predict(z[index], y[index], actions, queries, rng)
+        outcome[index] = predicted[:, 0]
+        variances[index] = spread[:, 0]
+        failed[index] = bad
         self.fits = self.schedule.fits
-        rings, partner = ring[miss], np.take_along_axis(found[miss], column, axis=1)
-        self.owner[rings], self.key[rings] = written[miss], key[miss]
-        self.partner[rings], self.share[rings] = partner, share
-        self.outcome[rings] = made[:, 1:].numpy(force=True)
+        rings = ring[miss]
+        partner = np.take_along_axis(found[miss], column, axis=1)
+        self.owner[rings] = written[miss]
+        self.key[rings] = key[miss]
+        self.partner[rings] = partner
+        self.share[rings] = share
+        self.outcome[rings] = predicted[:, 1:].numpy(force=True)
         self.variance[rings] = spread[:, 1:].numpy(force=True)
         self.left[rings] = np.where(bad.numpy(force=True) | (partner < 0).any(1), 0, self.depth - 1)
         return outcome, variances, failed
-
-    def _draw(self, found: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return columns of neighbors and λ ``(n, depth − 1)`` for outcomes to come."""
-        shape = (len(found), self.depth - 1)
-        there = np.maximum((found >= 0).sum(1), 1)[:, None]  # missing neighbors come last
-        column = (rng.random(shape) * there).astype(np.int64)
-        return column, self.coefficient(shape[0] * shape[1], rng).reshape(shape)
-
-    def _allocate(self, targets: int) -> None:
-        """Make room, once the number of targets is known."""
-        ready = self.depth - 1
-        if self.outcome.shape[1:] != (ready, targets):
-            self.partner, self.share = (
-                np.zeros((self.rings, ready), np.int64),
-                np.zeros((self.rings, ready), np.float32),
-            )
-            self.outcome, self.variance = (np.zeros((self.rings, ready, targets), np.float32) for _ in "01")
 
     def statistics(self) -> dict[str, float]:
         rows = self.counts["rows"] + self.used
         return {**super().statistics(), "gp_ready_share": self.used / max(1, rows)}
 
     def state_dict(self) -> dict[str, Any]:
-        queue = {name: getattr(self, name) for name in ARRAYS} | {"fits": self.fits, "used": self.used}
+        queue = {name: getattr(self, name) for name in (*ARRAYS, "fits", "used")}
         return {**super().state_dict(), "queue": queue}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         queue = state["queue"]
         if len(queue["owner"]) != self.rings:
-            raise ValueError(f"the state has {len(queue['owner'])} rings; this queue has {self.rings}")
+            raise ValueError(f"the state has {len(queue['owner'])} rings; expected {self.rings}")
         for name in ARRAYS:
             setattr(self, name, np.array(queue[name]))
-        self.fits, self.used = int(queue["fits"]), int(queue["used"])
+        self.fits = int(queue["fits"])
+        self.used = int(queue["used"])
 
 
 def fingerprint(members: np.ndarray) -> np.ndarray:
-    """Return numbers ``(n,)`` int64 of sets of write numbers ``(n, k)``, whatever their order (splitmix64, summed)."""
-    mixed = members.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (mixed ^ (mixed >> np.uint64(31))).sum(axis=1, dtype=np.uint64).view(np.int64)
+    """Return hashes ``(n,)`` int64 of sets of write numbers ``(n, k)``, independent of their order."""
+    return mix_bits(members.astype(np.uint64) + GOLDEN).sum(axis=1, dtype=np.uint64).view(np.int64)

@@ -1,4 +1,4 @@
-"""When hyperparameters are fitted, and on what: each neighborhood, a few of them, or random rows."""
+"""Schedules of fits: when hyperparameters are fitted, and to which rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from interreplay.argument_checks import check_number
 from interreplay.storage.read_views import ReadView
-from interreplay.synthesis.gaussian_process.fit import Fit, Fitted, fit
+from interreplay.synthesis.gaussian_process.fit import Fit, FitResult, fit
 from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
 from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, inputs_of, targets_of
 from interreplay.transitions import as_tensor
@@ -22,85 +22,83 @@ COUNTS = ("batches", "fits", "failures", "retried")
 
 
 class Schedule(ABC):
-    """Hyperparameters for one batch after the other.
+    """Provides hyperparameters for one batch after another.
 
     Args:
         how: Method and length of a fit.
-        warm_start: A fit starts at what the last one found; at `Hyperparameters.initial` without.
+        warm_start: Whether a fit starts at the result of the previous one instead of `Hyperparameters.initial`.
 
     Attributes:
-        current: What the last fit found, its mean over neighborhoods where there were several; None before.
-        shared: Whether all neighborhoods have the same; a fit then outdates what was predicted before.
-        batches: Batches seen.
-        fits: Fits begun.
-        failures: Sets of hyperparameters whose fit broke off or ended in numbers that are none.
-        retried: Factorizations within fits that needed jitter.
+        current: Result of the last fit, its mean if several neighborhoods were fitted; None before the first fit.
+        shared: Whether all neighborhoods have the same hyperparameters; a fit then outdates earlier predictions.
+        batches: Number of batches.
+        fits: Number of fits.
+        failures: Number of sets of hyperparameters whose fit failed or became non-finite.
+        retried: Number of factorizations within fits that required jitter.
     """
 
     shared = True
 
     def __init__(self, how: Fit | None = None, warm_start: bool = True):
-        self.how, self.warm_start = how if how is not None else Fit(), warm_start
+        self.how = how if how is not None else Fit()
+        self.warm_start = warm_start
         self.current: Hyperparameters | None = None
-        self.batches = self.fits = self.failures = self.retried = 0
+        self.batches = 0
+        self.fits = 0
+        self.failures = 0
+        self.retried = 0
 
     @abstractmethod
     def due(self) -> bool:
-        """Return whether the next batch brings a fit."""
+        """Return whether the next batch requires a fit."""
 
     @abstractmethod
-    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
-        """Return a fit, begun at `start`, with this batch at hand."""
+    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> FitResult:
+        """Return a fit that starts at `start`, given the current batch."""
 
     def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator, view: ReadView) -> None:
-        """Look at what is stored, before each batch."""
+        """Read what is stored, before each batch."""
         return
 
     def __call__(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
         """Return hyperparameters for a batch: one set per neighborhood, or one for all."""
         found = self.current
         if found is None or self.due():
-            found = self._fit(form, batch)
+            result = self.fitted(form, batch, self._start(form, batch))
+            self.fits += 1
+            self.failures += result.failures
+            self.retried += result.retried
+            self.current = result.hyper.average()
+            found = self.current if self.shared else result.hyper
         self.batches += 1
         return found
 
     def applied(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        """Return hyperparameters for neighborhoods beside the run: nothing changes by asking."""
-        return self._initial(form, batch) if self.current is None else self.current.map(lambda value: value.to(batch.x))
+        """Return hyperparameters for neighborhoods outside the run, without changing anything."""
+        return self._current(form, batch)
 
     def _start(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        """Return where a fit starts."""
-        return Schedule.applied(self, form, batch) if self.warm_start else self._initial(form, batch)
+        return self._current(form, batch) if self.warm_start else self._initial(form, batch)
+
+    def _current(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
+        if self.current is None:
+            return self._initial(form, batch)
+        return self.current.map(lambda value: value.to(batch.x))
 
     def _initial(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
         x = batch.x
-        return Hyperparameters.initial(form, batch.y.shape[2], batch.spread, x.dtype, x.device)
+        return Hyperparameters.initial(form, batch.y.shape[2], batch.spread, dtype=x.dtype, device=x.device)
 
-    def passed(self) -> None:
-        """Take note of a batch for which nothing had to be predicted."""
+    def skip(self) -> None:
+        """Count a batch that required no prediction."""
         self.batches += 1
 
-    def _fit(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        found = self.fitted(form, batch, self._start(form, batch))
-        self.fits += 1
-        self.failures += found.failures
-        self.retried += found.retried
-        self.current = found.hyper.average()
-        return self.used(found.hyper)
-
-    def used(self, found: Hyperparameters) -> Hyperparameters:
-        """Return what the batch that brought the fit is made with."""
-        assert self.current is not None
-        return self.current
-
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
-        return {name: getattr(self, name) for name in COUNTS} | {
-            "current": {} if self.current is None else self.current.as_dict()
-        }
+        """Return everything needed to resume bit-exactly."""
+        current = {} if self.current is None else self.current.as_dict()
+        return {name: getattr(self, name) for name in COUNTS} | {"current": current}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
         for name in COUNTS:
             setattr(self, name, int(state[name]))
         current = {name: as_tensor(value).clone() for name, value in state["current"].items()}
@@ -108,7 +106,7 @@ class Schedule(ABC):
 
 
 class Local(Schedule):
-    """A fit of each neighborhood of each batch on its own. A warm start is the mean of the batch before."""
+    """Fits each neighborhood of each batch separately; a warm start is the mean of the previous batch."""
 
     shared = False
 
@@ -118,28 +116,30 @@ class Local(Schedule):
     def due(self) -> bool:
         return True
 
-    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
+    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> FitResult:
         return fit(self.how, form, start, batch.x, batch.y, batch.spread)
-
-    def used(self, found: Hyperparameters) -> Hyperparameters:
-        return found
 
     def applied(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
         return self.fitted(form, batch, self._start(form, batch)).hyper
 
 
 class Global(Schedule):
-    """One set for all neighborhoods, fitted again every so many batches.
+    """One set for all neighborhoods, fitted at a fixed interval.
 
     Args:
-        every: Batches between two fits, the batches of updates.
+        count: Number of neighborhoods or rows to fit to.
+        every: Batches of updates between two fits.
         how: Method and length of a fit.
-        warm_start: A fit starts at what the last one found.
+        warm_start: Whether a fit starts at the result of the previous one.
     """
 
-    def __init__(self, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
+    smallest = 1
+
+    def __init__(self, count: int, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
         check_number("retrain_interval", every, 1, whole=True)
+        check_number("train_size", count, self.smallest, whole=True)
         super().__init__(how, warm_start)
+        self.count = count
         self.every = every
 
     def due(self) -> bool:
@@ -147,38 +147,25 @@ class Global(Schedule):
 
 
 class MonteCarlo(Global):
-    """The mean over the fits of m neighborhoods of the batch at hand, as the selector drew them.
-
-    Args:
-        count: m.
-        every: Batches between two fits.
-        how: Method and length of a fit.
-        warm_start: A fit starts at what the last one found.
-    """
+    """The mean over the fits of the first `count` neighborhoods of the current batch."""
 
     def __init__(self, count: int = 32, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
-        check_number("train_size", count, 1, whole=True)
-        super().__init__(every, how, warm_start)
-        self.count = count
+        super().__init__(count, every, how, warm_start)
 
-    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
+    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> FitResult:
         return fit(self.how, form, start, batch.x[: self.count], batch.y[: self.count], batch.spread)
 
 
 class RandomRows(Global):
-    """One fit on rows drawn uniformly from all that are stored, scaled by their own spread.
+    """One fit to `count` rows, drawn uniformly from all stored rows and scaled by their own spread.
 
-    Args:
-        count: Rows; a fit takes time in proportion to their cube.
-        every: Batches between two fits.
-        how: Method and length of a fit.
-        warm_start: A fit starts at what the last one found.
+    The time of a fit is proportional to the cube of `count`.
     """
 
+    smallest = 2
+
     def __init__(self, count: int = 256, every: int = 1000, how: Fit | None = None, warm_start: bool = True):
-        check_number("train_size", count, 2, whole=True)
-        super().__init__(every, how, warm_start)
-        self.count = count
+        super().__init__(count, every, how, warm_start)
         self.rows: Neighborhoods | None = None
 
     def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator, view: ReadView) -> None:
@@ -188,10 +175,11 @@ class RandomRows(Global):
         rows = view.read(storage, torch.from_numpy(slots).to(storage.device))
         self.rows = preparation(inputs_of(rows).unsqueeze(0), targets_of(rows).unsqueeze(0))
 
-    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> Fitted:
-        rows, self.rows = self.rows, None
+    def fitted(self, form: Form, batch: Neighborhoods, start: Hyperparameters) -> FitResult:
+        rows = self.rows
+        self.rows = None
         if rows is None:
-            raise RuntimeError("no rows were observed; call observe before a batch that brings a fit")
+            raise RuntimeError("no rows were observed; call observe before a batch that requires a fit")
         return fit(self.how, form, start, rows.x, rows.y, rows.spread)
 
 
@@ -204,12 +192,12 @@ def schedule_named(name: str, how: Fit, count: int | None, every: int, warm_star
     Args:
         name: ``"monte_carlo"``, ``"rows"`` or ``"local"``.
         how: Method and length of a fit.
-        count: Neighborhoods or rows of a fit; 32 or 256 for None.
+        count: Number of neighborhoods or rows to fit to; None for 32 or 256.
         every: Batches between two fits of shared hyperparameters.
-        warm_start: A fit starts at what the last one found.
+        warm_start: Whether a fit starts at the result of the previous one.
 
     Raises:
-        ValueError: When the name is none of those, or a number is out of range.
+        ValueError: If the name is unknown or a number is out of range.
     """
     if name not in SCHEDULES:
         raise ValueError(f"hyperparameters is {name!r}; expected one of {', '.join(SCHEDULES)}")
@@ -218,8 +206,3 @@ def schedule_named(name: str, how: Fit, count: int | None, every: int, warm_star
     if name == "rows":
         return RandomRows(256 if count is None else count, every, how, warm_start)
     return MonteCarlo(32 if count is None else count, every, how, warm_start)
-
-
-def means(hyper: Hyperparameters) -> dict[str, float]:
-    """Return means of the hyperparameters by name, for diagnostics."""
-    return {name: float(value.mean()) for name, value in hyper.as_dict().items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,7 @@ from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.kernels import Form
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, inputs_of, targets_of, with_outcome
 from interreplay.synthesis.gaussian_process.posterior import posterior
-from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule, means
-from interreplay.synthesis.gaussian_process.weights import likelihood_weights
+from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule
 from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 class GaussianProcess(Blend):
-    """(s_q, a_q, μ_r(z_q), s_q + μ_Δs(z_q)) at z_q = λz_i + (1 − λ)z_c, c the first of the neighbors of i.
+    """(s_q, a_q, μ_r(z_q), s_q + μ_Δs(z_q)) at z_q = λz_i + (1 − λ)z_c, where c is the first neighbor of i.
 
     One exact Gaussian process per target (the reward and each number of Δs = s' − s) is conditioned on the anchor and
-    all its neighbors; a neighborhood that draws its k neighbors in random order, as ``KNN(k, draw=k)`` does, makes
-    c uniform. A row whose query falls on its anchor is the anchor, and so are rows that `Blend` reverts. A
-    neighborhood whose matrix cannot be factorized becomes the plain blend of i and c, and is counted. Neighbors are of
-    the anchor's choices; those in s' are not predicted, and where they are not c's the row is its anchor.
+    all its neighbors. If neighbors are in random order, as those of ``KNN(k, draw=k)`` are, c is uniform. A row is its
+    anchor if z_q is z_i or `Blend` reverts it. If the matrix of a neighborhood cannot be factorized, the row is the
+    linear blend of i and c, and it is counted. Neighbors have the anchor's discrete values; discrete values of s' are
+    not predicted, and the row is its anchor if they differ from c's.
 
     Args:
         form: Kernel and mean.
         preparation: Scaling, principal components and precision.
-        schedule: Where hyperparameters come from; the mean of fits of 32 neighborhoods every 1,000 batches by default.
+        schedule: Source of hyperparameters; by default the mean of fits of 32 neighborhoods every 1,000 batches.
         coefficient: Distribution of λ; Beta(.75, .75) by default.
-        sample_posterior: Outcomes are drawn from the posterior of the function; its mean without.
-        weighted: The batch comes with likelihood weights.
-        holdout: Evaluates predictions of rows that are left out, now and then; None for never.
-        prob_interpolation: Probability with which a row is mixed at all.
-        termination_fn: As `Blend` takes it.
-        interp_decay: As `Blend` takes it.
+        sample_posterior: Whether outcomes are drawn from the posterior of the function instead of taking its mean.
+        weighted: Whether rows get likelihood weights.
+        holdout: Evaluates predictions of held-out rows; None for no evaluation.
+        prob_interpolation: Probability with which a row is blended.
+        termination_fn: See `Blend`.
+        interp_decay: See `Blend`.
 
     Raises:
-        ValueError: When an argument is out of range, or principal components are to be split into states and actions.
+        ValueError: If an argument is out of range, or principal components are combined with a composite kernel.
     """
 
     independent_rows = False  # weights have mean 1 in a batch, and schedules count batches
@@ -69,11 +69,12 @@ class GaussianProcess(Blend):
         self.preparation = preparation if preparation is not None else Preparation()
         self.schedule = schedule if schedule is not None else MonteCarlo()
         self.coefficient = coefficient if coefficient is not None else Beta()
-        self.sample_posterior, self.weighted = sample_posterior, weighted
-        if self.form.composite and self.preparation.components is not None:
-            raise ValueError("composite is True with pca_components; a principal component mixes states and actions")
+        self.sample_posterior = sample_posterior
+        self.weighted = weighted
         self.holdout = holdout
         self.counts = {"rows": 0, "failed": 0, "retried": 0}
+        if self.form.composite and self.preparation.components is not None:
+            raise ValueError("composite is True with pca_components; a principal component mixes states and actions")
 
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
         self.schedule.observe(storage, self.preparation, rng, self.view)
@@ -91,10 +92,8 @@ class GaussianProcess(Blend):
         outcome, variances, failed = self.outcomes(z, y, actions, offset, rng)
         if self.holdout is not None:
             self.holdout(self.form, self.schedule, self.preparation, z, y, actions)
-        made = blended.where(failed, with_outcome(blended, outcome))
-        rows = anchors.where(mix >= 1, made)
-        # Nothing is predicted where a row is its anchor.
-        variances = variances.masked_fill((mix >= 1).unsqueeze(1), 0.0)
+        rows = anchors.where(mix >= 1, blended.where(failed, with_outcome(blended, outcome)))
+        variances = variances.masked_fill((mix >= 1).unsqueeze(1), 0.0)  # nothing is predicted for an anchor
         weights = likelihood_weights(variances).float() if self.weighted else None
         return Synthesized(self.with_termination(rows, anchors, mix), mix, variances, weights)
 
@@ -105,7 +104,7 @@ class GaussianProcess(Blend):
     def outcomes(
         self, z: Tensor, y: Tensor, actions: int, offset: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what `predict` gives at one query per neighborhood, at `offset` ``(n, d)`` from the anchor."""
+        """Return the results of `predict` for one query per neighborhood, at `offset` ``(n, d)`` from the anchor."""
         outcome, variances, failed = self.predict(z, y, actions, offset.unsqueeze(1), rng)
         return outcome.squeeze(1), variances.squeeze(1), failed
 
@@ -117,7 +116,7 @@ class GaussianProcess(Blend):
         Args:
             z: Features ``(n, m, d)``, the anchor first.
             y: Targets ``(n, m, T)``.
-            actions: How many of the features are actions.
+            actions: Number of features that are actions.
             offsets: Queries relative to the anchors ``(n, q, d)``.
             rng: Source of all randomness.
         """
@@ -125,38 +124,39 @@ class GaussianProcess(Blend):
         form = self.form.over(batch.x.shape[2], actions)
         queries = batch.place(offsets.to(batch.x))
         found = posterior(form, self.schedule(form, batch), batch.x, batch.y, queries)
-        mean, variance = found.mean, found.variance
+        mean = found.mean
         if self.sample_posterior:
-            mean = mean + variance.sqrt() * standard_normal(mean.shape, rng, mean.device).to(mean)
+            mean = mean + found.variance.sqrt() * standard_normal(mean.shape, rng, mean.device).to(mean)
         outcome = batch.targets.undo(mean)
-        variances = (variance + found.noise) * batch.targets.width.square()
+        neighborhood_variance = batch.targets.width.square()
+        variances = (found.variance + found.noise) * neighborhood_variance
         failed = found.failed | ~(outcome.isfinite() & variances.isfinite()).flatten(1).all(1)
-        # Nothing was learned of the outcome there: as uncertain as the targets of the neighborhood are spread.
-        variances = torch.where(failed[:, None, None], batch.targets.width.square(), variances)
-        self._count(len(failed), int(failed.sum()), found.retried)
+        variances = torch.where(failed[:, None, None], neighborhood_variance, variances)
+        self.counts["rows"] += len(failed)
+        self.counts["failed"] += int(failed.sum())
+        self.counts["retried"] += found.retried
         return outcome, variances, failed
 
-    def _count(self, rows: int, failed: int, retried: int) -> None:
-        for name, more in (("rows", rows), ("failed", failed), ("retried", retried)):
-            self.counts[name] += more
-
     def statistics(self) -> dict[str, float]:
-        """Return shares of failed neighborhoods and of jittered matrices, counts of fits, mean hyperparameters."""
-        rows = max(1, self.counts["rows"])
+        """Return shares of failed neighborhoods, counts of fits and retried factorizations, and hyperparameters."""
         found = {
-            "gp_failed_share": self.counts["failed"] / rows,
+            "gp_failed_share": self.counts["failed"] / max(1, self.counts["rows"]),
             "gp_retried": float(self.counts["retried"] + self.schedule.retried),
             "gp_fits": float(self.schedule.fits),
             "gp_fit_failures": float(self.schedule.failures),
         }
-        current = self.schedule.current
-        hyper = {} if current is None else means(current)
-        found |= {f"gp_{name}": hyper[name] for name in ("lengthscale", "outputscale", "noise") if name in hyper}
-        return found | (self.holdout.latest if self.holdout is not None else {})
+        if self.schedule.current is not None:
+            for name in ("lengthscale", "outputscale", "noise"):
+                found[f"gp_{name}"] = float(getattr(self.schedule.current, name).mean())
+        if self.holdout is not None:
+            found |= self.holdout.latest
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         state = {**super().state_dict(), "schedule": self.schedule.state_dict(), "counts": dict(self.counts)}
-        return state | ({"holdout": self.holdout.state_dict()} if self.holdout is not None else {})
+        if self.holdout is not None:
+            state["holdout"] = self.holdout.state_dict()
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -164,3 +164,18 @@ class GaussianProcess(Blend):
         self.counts = {name: int(value) for name, value in state["counts"].items()}
         if self.holdout is not None and "holdout" in state:
             self.holdout.load_state_dict(state["holdout"])
+
+
+def likelihood_weights(variances: Tensor) -> Tensor:
+    """Return weights w = n·σ(g)/Σσ(g) ``(n,)`` with mean 1, where log g = mean over targets of −½ log(2πv).
+
+    g is the geometric mean of the predictive densities at their means. σ(g) is between ½ and 1, so that no row counts
+    more than twice as much as another. Variances of 0 (a row that is its anchor) and infinity are accepted.
+
+    Args:
+        variances: v ``(n, T)``, at least 0.
+    """
+    bounded = variances.double().clamp(1e-200, 1e200)
+    log_density = (-0.5 * torch.log(2.0 * math.pi * bounded)).mean(dim=1)
+    share = torch.sigmoid(log_density.exp())
+    return (share * (len(share) / share.sum())).to(variances.dtype)

@@ -1,4 +1,4 @@
-"""Records: columns of all kinds side by side in one run of bytes per row."""
+"""The row table: columns of all kinds in one contiguous run of bytes per row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_columns_of_all_kinds_and_orders(order):
         assert torch.equal(found[name], column[index])
 
 
-def test_growing_keeps_what_is_there():
+def test_growing_keeps_rows():
     kinds = columns([3, 4])
     records, given = RowTable(5, kinds, torch.device("cpu")), values(kinds, 5)
     records.write(0, given)
@@ -61,7 +61,7 @@ def test_rows_are_padded_to_their_widest_word_only():
 
 
 @pytest.mark.parametrize("names", [("a",), ("a", "b"), ("b", "c"), ("a", "d"), ("c", "a"), ("a", "b", "c")])
-def test_columns_side_by_side(names):
+def test_flat_columns(names):
     """Neighbors of one dtype, others, and in another order than they lie; also after growing and pickling."""
     columns = {"e": ((), torch.int64), "a": ((3,), torch.float32), "b": ((2, 2), torch.float32)}
     columns |= {"c": ((), torch.float64), "d": ((), torch.float32)}

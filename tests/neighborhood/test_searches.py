@@ -1,14 +1,13 @@
-"""Cells and their search against brute force, with rows that come and go."""
+"""Searches of the inverted file against brute force, with rows that are added and removed."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from interreplay.neighborhood.knn_index import exact_search, inverted_file
-from interreplay.neighborhood.knn_index.cell_search import Search
-from interreplay.neighborhood.knn_index.exact_search import ExactSearch
+from interreplay.neighborhood.knn_index import inverted_file, searches
 from interreplay.neighborhood.knn_index.inverted_file import InvertedFile
+from interreplay.neighborhood.knn_index.searches import CellSearch, ExactSearch
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +25,13 @@ def filled(n: int, d: int = 5, seed: int = 0) -> tuple[InvertedFile, np.ndarray]
 
 def pairs(cells: InvertedFile, slots: np.ndarray, radius: float) -> set[tuple[int, int]]:
     known = np.full(len(slots), radius, np.float32)
-    query, places, _ = Search(cells, slots, 10, known, len(cells.centers)).run()
+    query, places, _ = CellSearch(cells, slots, 10, known, len(cells.centers)).run()
     return set(zip(query.tolist(), cells.slots[places].tolist(), strict=True))
 
 
 @pytest.mark.parametrize("n", [1, 65, 500, 7000])
 @pytest.mark.parametrize("queries", [1, 40])
-def test_a_search_of_all_cells_finds_what_is_near_and_in_whose_reach_it_lies(n, queries):
+def test_a_search_of_all_cells_finds_near_rows_and_rows_in_reach(n, queries):
     cells, vectors = filled(n)
     slots = np.random.default_rng(1).choice(n, min(n, queries), replace=False)
     far = np.arange(n)[:: max(n // 7, 1)]
@@ -48,9 +47,9 @@ def test_a_search_of_all_cells_finds_what_is_near_and_in_whose_reach_it_lies(n, 
 @pytest.mark.parametrize("n", [1, 20, 65, 5000])
 @pytest.mark.parametrize("queries", [1, 70])
 @pytest.mark.parametrize("at_a_time", [128, 1 << 14])
-def test_exact_search_finds_what_is_near_and_in_whose_reach_it_lies(n, queries, at_a_time, monkeypatch):
-    monkeypatch.setattr(exact_search, "SAMPLE", at_a_time)
-    monkeypatch.setattr(exact_search, "ROWS", at_a_time)
+def test_exact_search_finds_near_rows_and_rows_in_reach(n, queries, at_a_time, monkeypatch):
+    monkeypatch.setattr(searches, "SAMPLE", at_a_time)
+    monkeypatch.setattr(searches, "ROWS", at_a_time)
     cells, vectors = filled(n)
     slots = np.random.default_rng(1).choice(n, min(n, queries), replace=False)
     far = np.arange(n)[:: max(n // 7, 1)]
@@ -70,14 +69,14 @@ def test_exact_search_finds_what_is_near_and_in_whose_reach_it_lies(n, queries, 
 
 @pytest.mark.parametrize("m", [7, 1023, 1024, 1700, 5 * 512])
 @pytest.mark.parametrize("levels", [3, 50, 10**6])
-def test_ranked_is_the_distance_in_that_place_when_sorted(m, levels):
+def test_ranked_equals_sorting(m, levels):
     distances = np.random.default_rng(m).integers(0, levels, (4, m)).astype(np.float32)  # few levels: many are equal
     for rank in (0, 5, 127, 128):
         if rank < m:
-            assert (exact_search.ranked(distances, rank) == np.sort(distances, axis=1)[:, rank]).all()
+            assert (searches.ranked(distances, rank) == np.sort(distances, axis=1)[:, rank]).all()
 
 
-def test_exact_search_goes_on_with_rows_that_come_and_go():
+def test_exact_search_with_added_and_removed_rows():
     cells, vectors = filled(1000)
     more = np.random.default_rng(3).normal(size=(400, 5)).astype(np.float32)
     for slot in range(0, 900, 3):
@@ -96,7 +95,7 @@ def test_exact_search_goes_on_with_rows_that_come_and_go():
         assert np.allclose(np.sort(squared[query == number])[:10], exact[:10], rtol=1e-4)
 
 
-def test_rows_come_and_go():
+def test_rows_are_added_and_removed():
     cells, vectors = filled(7000, d=3)
     rng, stored = np.random.default_rng(0), dict(enumerate(vectors))
     for slot in rng.permutation(14_000)[:9000].tolist():
@@ -115,20 +114,20 @@ def test_rows_come_and_go():
     assert pairs(cells, names[:20], 0.05) == set(zip(row.tolist(), names[column].tolist(), strict=True))
 
 
-def test_the_probes_chosen_find_the_wished_share():
+def test_the_probes_reach_the_intended_recall():
     cells, vectors = filled(8000, d=6)
     assert 1 < cells.probes < len(cells.centers) / 2
     slots = np.arange(300)
     squared = ((vectors[slots, None] - vectors[None]) ** 2).sum(-1)
     squared[slots, slots] = np.inf
     tenth = np.sort(squared, axis=1)[:, 9].astype(np.float32)
-    query, _, found = Search(cells, slots, 10, tenth * np.float32(1 + 1e-5), cells.probes).run()
+    query, _, found = CellSearch(cells, slots, 10, tenth * np.float32(1 + 1e-5), cells.probes).run()
     assert 0.97 * 3000 <= len(query) <= 3000
 
 
 def test_a_radius_is_never_too_small():
     cells, vectors = filled(7000)
-    search = Search(cells, np.arange(50), 32, np.full(50, np.nan), 3)
+    search = CellSearch(cells, np.arange(50), 32, np.full(50, np.nan), 3)
     truth = np.sort(((vectors[:50, None] - vectors[None]) ** 2).sum(-1), axis=1)[:, 32]
     assert (search.radius >= truth * (1 - 1e-5)).all()
 
@@ -136,11 +135,11 @@ def test_a_radius_is_never_too_small():
 def test_thousands_of_duplicates_are_capped():
     cells = InvertedFile(20_000, 4)
     cells.build(np.arange(9000), np.ones((9000, 4), np.float32))
-    query, _, squared = Search(cells, np.arange(3), 32, np.full(3, np.nan), len(cells.centers)).run()
+    query, _, squared = CellSearch(cells, np.arange(3), 32, np.full(3, np.nan), len(cells.centers)).run()
     assert (squared == 0).all() and 3 * 32 <= len(query) < 9000
 
 
-def test_a_state_is_what_it_was():
+def test_a_restored_state_is_equal():
     cells, _ = filled(7000)
     for slot in range(0, 3000, 2):
         cells.remove(slot)

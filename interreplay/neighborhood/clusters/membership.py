@@ -1,4 +1,4 @@
-"""Which rows are in which cluster, with random access to the members of each."""
+"""The members of each cluster, with random access."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from typing import Any
 import numpy as np
 
 SPARE = 8  # a cluster of m members gets room for m·(1 + 1/8) + 8
-MANY = 1024  # rows at once from which on it is quicker to put all lists in order
+MANY = 1024  # number of rows from which rebuilding all lists is faster
+ARRAYS = ("size", "room", "start", "pool")
 
 
 class ClusterMembership:
-    """Lists of slots, one per cluster, side by side in one array.
+    """One list of slots per cluster, next to each other in one array.
 
-    Each list has some room to grow; one that outgrows it moves to the end. A row is added or removed in constant time
-    (the last of the list takes its place), and any member is one read away. `build` puts all lists in order again.
+    Each list has some room to grow; a list that outgrows it moves to the end. Adding or removing a row and reading any
+    member take constant time. `build` puts all lists in order again.
 
     Args:
         capacity: Number of slots.
     """
 
     def __init__(self, capacity: int):
-        self.cluster = np.full(capacity, -1, np.int32)  # of each slot, −1 for none
-        self.place = np.zeros(capacity, np.int32)  # of each slot in its list
+        self.cluster = np.full(capacity, -1, np.int32)  # cluster of each slot, −1 for none
+        self.place = np.zeros(capacity, np.int32)  # place of each slot in its list
         self.build(1)
 
     def build(self, count: int) -> None:
-        """Make lists of `count` clusters from `cluster`, slots ascending."""
+        """Build the lists of `count` clusters from `cluster`, in the order of the slots."""
         slots = np.flatnonzero(self.cluster >= 0)
         clusters = self.cluster[slots]
         order = np.argsort(clusters.astype(np.uint16) if count <= 1 << 16 else clusters, kind="stable")
-        slots, clusters = slots[order], clusters[order]
+        slots = slots[order]
+        clusters = clusters[order]
         self.size = np.bincount(clusters, minlength=count)
         self.room = self.size + self.size // 8 + SPARE
         ends = np.cumsum(self.room)
-        self.start, self.end = ends - self.room, int(ends[-1])
+        self.start = ends - self.room
+        self.end = int(ends[-1])
         self.pool = np.zeros(self.end + self.end // 8, np.int32)
         rank = np.arange(len(slots)) - np.repeat(np.cumsum(self.size) - self.size, self.size)
         self.pool[self.start[clusters] + rank] = slots
         self.place[slots] = rank
 
     def insert(self, slots: np.ndarray, clusters: np.ndarray) -> None:
-        """Put the rows in `slots` ``(n,)`` into `clusters` ``(n,)``."""
+        """Add the rows in `slots` ``(n,)`` to `clusters` ``(n,)``."""
         if len(slots) > MANY:
             self.cluster[slots] = clusters
             self.build(len(self.size))
@@ -49,38 +52,47 @@ class ClusterMembership:
         for slot, cluster in zip(slots.tolist(), clusters.tolist(), strict=True):
             size = int(self.size[cluster])
             if size == self.room[cluster]:
-                self._move(cluster, size)
+                self._move_to_end(cluster, size)
             self.pool[self.start[cluster] + size] = slot
-            self.cluster[slot], self.place[slot], self.size[cluster] = cluster, size, size + 1
+            self.cluster[slot] = cluster
+            self.place[slot] = size
+            self.size[cluster] = size + 1
 
-    def _move(self, cluster: int, size: int) -> None:
-        room, start = 2 * size + SPARE, int(self.start[cluster])
+    def _move_to_end(self, cluster: int, size: int) -> None:
+        room = 2 * size + SPARE
+        start = int(self.start[cluster])
         if self.end + room > len(self.pool):
             self.pool = np.concatenate([self.pool, np.zeros(room + self.end // 8, np.int32)])
         self.pool[self.end : self.end + size] = self.pool[start : start + size]
-        self.start[cluster], self.room[cluster], self.end = self.end, room, self.end + room
+        self.start[cluster] = self.end
+        self.room[cluster] = room
+        self.end += room
 
     def remove(self, slots: np.ndarray) -> None:
-        """Take the rows in `slots` ``(n,)`` out of their clusters."""
+        """Remove the rows in `slots` ``(n,)`` from their clusters."""
         if len(slots) > MANY:
             self.cluster[slots] = -1
             self.build(len(self.size))
             return
         for slot in slots.tolist():
             cluster = self.cluster[slot]
-            start, last = self.start[cluster], self.size[cluster] - 1
-            moved, at = self.pool[start + last], self.place[slot]
-            self.pool[start + at], self.place[moved] = moved, at
-            self.size[cluster], self.cluster[slot] = last, -1
+            start = self.start[cluster]
+            last = self.size[cluster] - 1
+            place = self.place[slot]
+            moved = self.pool[start + last]  # takes the place of the removed row
+            self.pool[start + place] = moved
+            self.place[moved] = place
+            self.size[cluster] = last
+            self.cluster[slot] = -1
 
     def of(self, clusters: np.ndarray) -> np.ndarray:
-        """Return slots of all members of `clusters` ``(c,)``, one cluster after the other, int64."""
+        """Return the slots of all members of `clusters` ``(c,)``, one cluster after another, int64."""
         size = self.size[clusters]
         rank = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
         return self.pool[np.repeat(self.start[clusters], size) + rank].astype(np.int64)
 
     def others(self, slots: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return a random other member of the cluster of each of `slots` ``(n,)``, int64; −1 where there is none."""
+        """Draw another member of the cluster of each of `slots` ``(n,)``, int64; −1 if there is none."""
         clusters = self.cluster.take(slots)
         rest = self.size.take(clusters) - 1
         chosen = (rng.random(len(slots)) * rest).astype(np.int64)
@@ -91,14 +103,14 @@ class ClusterMembership:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything, of slots only those with a row, which are the first ones; the arrays share memory."""
+        """Return the state, with the slots in use only, which are the first ones; arrays share memory."""
         used = int(self.size.sum())
-        lists = {name: getattr(self, name) for name in ("size", "room", "start", "pool", "end")}
-        return lists | {"cluster": self.cluster[:used], "place": self.place[:used]}
+        state: dict[str, Any] = {name: getattr(self, name) for name in ARRAYS}
+        return state | {"end": self.end, "cluster": self.cluster[:used], "place": self.place[:used]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state; no row is in a cluster so far."""
-        for name in ("size", "room", "start", "pool"):
+        """Restore a state; no row may be in a cluster yet."""
+        for name in ARRAYS:
             setattr(self, name, np.array(state[name]))
         for name in ("cluster", "place"):
             getattr(self, name)[: len(state[name])] = np.asarray(state[name])

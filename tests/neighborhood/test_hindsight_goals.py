@@ -1,4 +1,4 @@
-"""Future: steps of the own episode, against a naive scan of everything that was ever added."""
+"""Hindsight goals against a naive scan of everything that was ever added."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class World:
 
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
-def test_steps_are_those_of_a_naive_scan_at_any_moment(strategy, envs):
+def test_steps_equal_those_of_a_naive_scan(strategy, envs):
     world, future, rng = World(envs=envs), HindsightGoals(strategy), np.random.default_rng(0)
     for n in (1, 5, 30, 40, 7, 200, 1, 33):  # 200 go round the ring three times between two looks at it
         world.add(n)
@@ -73,7 +73,7 @@ def test_every_step_has_the_same_probability(strategy):
     assert chisquare([np.sum(drawn == s) for s in legal]).pvalue > 1e-4
 
 
-def test_a_storage_that_was_followed_from_the_start_and_one_seen_late_say_the_same():
+def test_trajectories_do_not_depend_on_when_they_begin():
     world, early = World(envs=3, ends=0.03), HindsightGoals()
     for _ in range(40):
         world.add(9)
@@ -86,7 +86,7 @@ def test_a_storage_that_was_followed_from_the_start_and_one_seen_late_say_the_sa
         assert torch.equal(duplicate.steps(world.storage, slots, np.random.default_rng(2)), one)
 
 
-def test_an_episode_that_never_ends_takes_no_more_room_than_the_ring():
+def test_an_endless_episode_takes_no_more_room_than_the_ring():
     world, future, rng = World(capacity=20, ends=0.0), HindsightGoals("episode"), np.random.default_rng(0)
     for n in (15, 300, 13, 15, 15, 15, 15, 15):
         world.add(n)
@@ -100,16 +100,16 @@ def test_an_episode_that_never_ends_takes_no_more_room_than_the_ring():
     assert future.trajectories.used < 200
 
 
-def test_what_is_over_is_forgotten():
+def test_ended_episodes_are_dropped():
     world, future = World(capacity=20, envs=4), HindsightGoals()
-    for episode in range(200):  # cut without a word, as a failing environment does
+    for episode in range(200):  # interrupted without an end, as by a failing environment
         world.episodes.running[0] = (10_000 + episode, world.episodes.running[0][1])
         world.add(5)
         future.steps(world.storage, torch.arange(len(world.storage)), np.random.default_rng(0))
     assert len(future.trajectories.running) <= 20 and future.trajectories.used < 1000
 
 
-def test_an_id_that_is_used_again_is_another_episode():
+def test_a_reused_id_is_another_episode():
     rows = make(6, obs_shape=GOAL, ends=0.0)
     rows = rows.replace(episode=torch.zeros(6, dtype=torch.int64), truncated=torch.arange(6) == 2)
     storage = Storage(10)
@@ -118,7 +118,7 @@ def test_an_id_that_is_used_again_is_another_episode():
     assert steps.tolist() == [2, 2, 2, 5, 5, 5]
 
 
-def test_rows_without_ids_are_told_apart_by_their_observations():
+def test_rows_without_ids_are_separated_by_their_observations():
     rows = make(40, obs_shape=GOAL, ids=False, ends=0.2)
     storage = Storage(64)
     storage.add(rows)
@@ -131,7 +131,7 @@ def test_rows_without_ids_are_told_apart_by_their_observations():
     assert steps == expected[::-1]
 
 
-def test_goals_are_what_was_achieved_after_the_step():
+def test_goals_are_achieved_after_the_step():
     world, future = World(envs=2), HindsightGoals("final")
     world.add(100)
     slots = torch.tensor([0, 7, 7, 33])
@@ -143,8 +143,8 @@ def test_goals_are_what_was_achieved_after_the_step():
         assert np.array_equal(alone.extras[GOALS][row, 0], expected)
 
 
-class Made(Neighborhood):
-    """Two partners each: the anchor shifted, which is no stored row, and one that is missing."""
+class SyntheticPartners(Neighborhood):
+    """Two partners per anchor: a synthetic one and a missing one."""
 
     def gather(self, storage, slots, rng):
         rows = storage[slots.unsqueeze(1).expand(-1, 2)]
@@ -152,7 +152,7 @@ class Made(Neighborhood):
         return Neighbors(found, rows.replace(rewards=rows.rewards + 1))
 
 
-def test_partners_get_goals_of_their_own_episodes_or_else_the_anchors():
+def test_partners_get_goals_of_their_own_episodes_or_the_anchors():
     world, slots = World(envs=3), torch.arange(60)
     world.add(200)
     finals = {s: world.legal(s, "final").pop() for s in range(60)}
@@ -162,12 +162,12 @@ def test_partners_get_goals_of_their_own_episodes_or_else_the_anchors():
     goals = found.extras[GOALS]
     for slot, partner in enumerate(found.slots[:, 0].tolist()):
         assert torch.equal(goals[slot], achieved[[finals[slot], finals[partner]]])
-    found = HindsightGoals("final", Made()).gather(world.storage, slots, np.random.default_rng(0))
+    found = HindsightGoals("final", SyntheticPartners()).gather(world.storage, slots, np.random.default_rng(0))
     assert found.slots[0].tolist() == [-2, -1] and found.extras[GOALS].shape == (60, 3, 2)
     for slot in range(60):
         assert torch.equal(found.extras[GOALS][slot], achieved[[finals[slot]] * 3])
 
 
-def test_an_unknown_strategy_is_refused():
+def test_an_unknown_strategy_is_rejected():
     with pytest.raises(ValueError, match="strategy is 'past'; expected one of 'future', 'final', 'episode'"):
         HindsightGoals("past")

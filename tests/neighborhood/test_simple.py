@@ -1,4 +1,4 @@
-"""Anyone and Successor: legal partners, and all of them."""
+"""RandomNeighbor and Successor: legal partners, and all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stored(rows: int, capacity: int, **kind) -> Storage:
 
 
 @pytest.mark.parametrize("rows", [2, 3, 10, 25])
-def test_anyone_is_any_other_row_alike(rows):
+def test_every_other_row_has_the_same_probability(rows):
     storage = stored(rows, 10)
     n = min(rows, 10)
     slots = torch.arange(n).repeat(2000)
@@ -34,13 +34,13 @@ def test_anyone_is_any_other_row_alike(rows):
     assert (counts > 0).all()
 
 
-def test_nobody_is_there():
+def test_a_single_row_has_no_neighbor():
     storage = stored(1, 10)
     neighbors = RandomNeighbor().gather(storage, torch.zeros(4, dtype=torch.int64), np.random.default_rng(0))
     found = neighbors.slots
     assert neighbors.rows is None, "the buffer reads them"
     assert (found == -1).all()
-    assert (neighbors.stored_slots(torch.zeros(4, dtype=torch.int64)) == 0).all(), "itself in its place"
+    assert (neighbors.stored_slots(torch.zeros(4, dtype=torch.int64)) == 0).all(), "the anchor instead"
 
 
 @pytest.mark.parametrize(("rows", "capacity"), [(40, 100), (333, 100)])

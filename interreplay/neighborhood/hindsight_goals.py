@@ -1,4 +1,4 @@
-"""Future: what an anchor's episode achieved, for hindsight to aim at."""
+"""Hindsight goals: goals that the anchor's episode achieved."""
 
 from __future__ import annotations
 
@@ -21,22 +21,20 @@ LAST = np.nextafter(1.0, 0.0)
 
 
 class HindsightGoals(Neighborhood):
-    """The achieved goal of one step of a row's own episode, after that step.
+    """The achieved goal after one step of the anchor's own episode.
 
-    ``"future"``: of the row's own step or a later one, each with the same probability; ``"final"``: of the episode's
-    last; ``"episode"``: of any (Andrychowicz et al. 2017, §3.3 and §4.5, arXiv:1707.01495). Only what is stored
-    counts, of a running episode what there is so far.
+    The step is, uniformly, the anchor's own or a later one (``"future"``), the episode's last one (``"final"``), or
+    any one (``"episode"``); Andrychowicz et al. 2017, sections 3.3 and 4.5, arXiv:1707.01495. Only stored steps count.
 
-    Neighbors are the m partners of a row that another neighborhood gathers, with the goals beside them; a partner that
-    is no stored row has no episode and is given the anchor's goal, and so is a missing one. Without another
-    neighborhood there are goals alone.
+    With `partners`, the neighbors are the m partners that this neighborhood gathers, together with goals for the
+    anchor and for each partner. Missing and synthetic partners have no episode and get the anchor's goal.
 
     Args:
         strategy: ``"future"``, ``"final"`` or ``"episode"``.
-        partners: Gathers what anchors are blended with; None where nothing is blended.
+        partners: Gathers the rows that anchors are blended with. None blends nothing.
 
     Raises:
-        ValueError: When the strategy is none of these.
+        ValueError: If the strategy is unknown.
     """
 
     follows_episodes = True
@@ -44,11 +42,12 @@ class HindsightGoals(Neighborhood):
     def __init__(self, strategy: str = "future", partners: Neighborhood | None = None):
         if strategy not in STRATEGIES:
             raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(map(repr, STRATEGIES))}")
-        self.strategy, self.partners = strategy, partners
+        self.strategy = strategy
+        self.partners = partners
         self.trajectories = Trajectories()
 
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
-        """Return the partners, m per row, with ``extras[GOALS]`` ``(n, 1 + m, d)``; m is 0 without partners."""
+        """Return m partners per row, with ``extras[GOALS]`` ``(n, 1 + m, d)``; m is 0 without partners."""
         if self.partners is None:
             goals = self.goals(storage, slots, rng).unsqueeze(1)
             return Neighbors(slots.new_empty(len(slots), 0), extras={GOALS: goals})
@@ -60,16 +59,17 @@ class HindsightGoals(Neighborhood):
         return replace(found, extras={**found.extras, GOALS: goals})
 
     def goals(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        """Return what the episodes of the rows in `slots` ``(n,)`` achieved, ``(n, d)``."""
+        """Return goals ``(n, d)`` that the episodes of the rows in `slots` ``(n,)`` achieved."""
         return storage.next_observation_part(self.steps(storage, slots, rng), "achieved_goal")
 
     def steps(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        """Return slots ``(n,)`` of the steps drawn for the rows in `slots` ``(n,)``, by the strategy."""
+        """Return slots ``(n,)`` of the steps that the strategy draws for the rows in `slots` ``(n,)``."""
         self.trajectories.follow(storage)
         draws = np.full(len(slots), LAST) if self.strategy == "final" else rng.random(len(slots))
-        return torch.from_numpy(self.trajectories.rows(slots, draws, past=self.strategy == "episode")).to(slots.device)
+        found = self.trajectories.rows(slots, draws, past=self.strategy == "episode")
+        return torch.from_numpy(found).to(slots.device)
 
-    # -- a part's other duties: trajectories follow from what is stored, partners may have some ---
+    # -- The trajectories follow from what is stored; everything else is passed on to the partners ---
 
     def check(self, columns: Columns) -> None:
         if self.partners is not None:
@@ -97,12 +97,14 @@ class HindsightGoals(Neighborhood):
             self.partners.anneal(progress)
 
     def statistics(self) -> dict[str, float]:
-        """Return what the partners' neighborhood says of itself, for diagnostics."""
         return {} if self.partners is None else self.partners.statistics()
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Return bytes beside a full storage: of rows block, place and slot in a half-empty block; and the partners."""
-        return 24 * capacity + (self.partners.nbytes(capacity, features) if self.partners is not None else 0)
+        """Return the bytes of the trajectories, with half-empty blocks, and of the partners."""
+        trajectories = 24 * capacity
+        if self.partners is None:
+            return trajectories
+        return trajectories + self.partners.nbytes(capacity, features)
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.partners is None else {"partners": self.partners.state_dict()}

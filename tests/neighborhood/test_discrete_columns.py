@@ -1,4 +1,4 @@
-"""Where parts of rows are choices: neighbors within the choice by brute force, and no blend across choices."""
+"""Rows with discrete columns: neighbors with equal values by brute force, and no blends of other rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 import replay_buffers
 from interreplay import Transitions
 from interreplay.neighborhood import KNN, ClusterCenter, RandomNeighbor
-from interreplay.neighborhood.choices import Choices
+from interreplay.neighborhood.discrete_columns import DiscreteColumns
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.storage.ring import Storage
 from interreplay.storage.state_copies import copy_arrays
@@ -35,7 +35,7 @@ def rows(n: int, seed: int = 0, *, actions: str = "box", far: float = 1.0, choic
     )
 
 
-def choices_of(batch: Transitions, *, after: bool = True) -> np.ndarray:
+def discrete_values(batch: Transitions, *, after: bool = True) -> np.ndarray:
     """The choices of rows ``(n, c)``, written down one by one."""
     observations = [batch.obs, batch.next_obs] if after else [batch.obs]
     parts = [obs[name].numpy().reshape(len(batch), -1) for obs in observations for name in ("mode", "flags")]
@@ -44,7 +44,7 @@ def choices_of(batch: Transitions, *, after: bool = True) -> np.ndarray:
     return np.concatenate(parts, 1)
 
 
-def without_and_with_one_choice(given: Transitions) -> dict[str, Transitions]:
+def without_and_with_one_value(given: Transitions) -> dict[str, Transitions]:
     """The numbers of rows alone, and beside a choice that is the same in all of them."""
     n = len(given)
     same = {"mode": torch.zeros(n, dtype=torch.int64), "flags": torch.zeros(n, 2, dtype=torch.int8)}
@@ -58,14 +58,14 @@ def by_brute_force(storage: Storage, slot: int, k: int) -> set[int]:
     z = storage.features(torch.arange(len(storage))).double().numpy()
     std = z.std(0)
     z = z[:, std > 1e-9] / std[std > 1e-9]
-    choices = choices_of(stored, after=False)
+    choices = discrete_values(stored, after=False)
     fitting = [i for i in range(len(storage)) if i != slot and (choices[i] == choices[slot]).all()]
     return set(sorted(fitting, key=lambda i: float(((z[i] - z[slot]) ** 2).sum()))[:k])
 
 
 @pytest.mark.parametrize("actions", ["box", "discrete"])
 @pytest.mark.parametrize("far", [1.0, pytest.param(30.0, marks=pytest.mark.slow)])
-def test_neighbors_are_those_of_brute_force_within_the_choice(actions, far):
+def test_neighbors_equal_those_of_brute_force(actions, far):
     storage, knn = Storage(700), KNN(k=4, draw=None)
     given = rows(1_000, actions=actions, far=far)  # the ring is full from the 700th on
     for start in range(0, 1_000, 10):
@@ -82,12 +82,12 @@ def test_neighbors_are_those_of_brute_force_within_the_choice(actions, far):
         assert len(got) == len(wanted)
         right, total = right + len(got & wanted), total + len(wanted)
     assert total > 400 and right / total > 0.99
-    exact = nearest(storage, slots, 4, Choices(storage).reader(storage))
+    exact = nearest(storage, slots, 4, DiscreteColumns(storage).reader(storage))
     wanted = [by_brute_force(storage, slot, 4) for slot in slots.tolist()]
     assert [{one for one in near if one >= 0} for near in exact.tolist()] == wanted
 
 
-def test_a_choice_of_few_rows_has_these_alone_as_neighbors():
+def test_values_of_few_rows():
     storage, knn = Storage(400), KNN(k=10)
     given = rows(400)
     mode = torch.zeros(400, dtype=torch.int64)
@@ -98,10 +98,10 @@ def test_a_choice_of_few_rows_has_these_alone_as_neighbors():
     assert {int(found[0]) for found in drawn} == {77, 300} and {int(found[1]) for found in drawn} == {-1}
 
 
-def test_anyone_is_anyone_of_the_choice():
+def test_random_neighbors_have_equal_values():
     storage = Storage(300)
     storage.add(rows(300))
-    choices = choices_of(storage[torch.arange(300)], after=False)
+    choices = discrete_values(storage[torch.arange(300)], after=False)
     slots, rng = torch.arange(300), np.random.default_rng(0)
     drawn = torch.cat([RandomNeighbor().neighbor_slots(storage, slots, rng) for _ in range(200)], dim=1).numpy()
     for slot in range(300):
@@ -113,7 +113,7 @@ def test_anyone_is_anyone_of_the_choice():
     assert len(counts) == fitting + 1 and counts.std() < 1.3 * np.sqrt(counts.mean())
 
 
-def test_a_kernel_for_actions_does_without_where_these_are_choices():
+def test_composite_kernels_ignore_discrete_actions():
     buffer = replay_buffers.BIER(capacity=300, seed=0, composite=True)
     buffer.add(rows(300, actions="discrete", choices=2))
     sample = buffer.sample(64)
@@ -122,7 +122,7 @@ def test_a_kernel_for_actions_does_without_where_these_are_choices():
 
 @pytest.mark.parametrize("actions", ["box", "discrete"])
 @pytest.mark.parametrize("name", BLENDING)
-def test_nothing_is_blended_across_choices(name, actions):
+def test_rows_with_other_values_are_not_blended(name, actions):
     buffer = getattr(replay_buffers, name)(capacity=500, seed=0)
     buffer.add(rows(900, actions=actions, choices=2))
     blended = 0
@@ -131,9 +131,9 @@ def test_nothing_is_blended_across_choices(name, actions):
         mixed = sample.neighbor_slots >= 0
         anchors, partners = buffer.storage[sample.slots[mixed]], buffer.storage[sample.neighbor_slots[mixed]]
         after = name != "KNNOutcome"  # what happens to a row is there what happened to its neighbor
-        assert np.array_equal(choices_of(anchors, after=after), choices_of(partners, after=after))
+        assert np.array_equal(discrete_values(anchors, after=after), discrete_values(partners, after=after))
         made = sample.transitions[mixed]
-        assert np.array_equal(choices_of(made, after=after), choices_of(anchors, after=after))
+        assert np.array_equal(discrete_values(made, after=after), discrete_values(anchors, after=after))
         assert not torch.equal(made.obs["arm"], anchors.obs["arm"]) or name == "KNNOutcome" or not len(made)
         blended += int(mixed.sum())
         kept = sample.transitions[~mixed]
@@ -141,7 +141,7 @@ def test_nothing_is_blended_across_choices(name, actions):
     assert blended > 20
 
 
-def test_a_blend_is_the_line_between_both_numbers():
+def test_blends_of_floats_are_linear():
     buffer = replay_buffers.NMER(capacity=500, seed=1)
     buffer.add(rows(500, choices=2))
     sample = buffer.sample(256)
@@ -154,14 +154,14 @@ def test_a_blend_is_the_line_between_both_numbers():
     torch.testing.assert_close(sample.transitions.actions[mixed], share * one.actions + (1 - share) * other.actions)
 
 
-def test_rows_without_choices_are_searched_as_before():
+def test_rows_without_discrete_columns_have_no_codes():
     storage, knn = Storage(200), KNN(k=3)
     given = rows(200)
     knn.observe(storage, storage.add(given.replace(obs=given.obs["arm"], next_obs=given.next_obs["arm"])))
     assert knn.graph.cells.dims == 5 and knn.graph.scale.free == slice(0, 5)
 
 
-def test_a_state_continues_with_the_same_batches():
+def test_a_restored_state_resumes_bit_exactly():
     one, other = (replay_buffers.NMER(capacity=300, seed=seed) for seed in (0, 1))
     one.add(rows(400))
     one.sample(32)
@@ -173,10 +173,10 @@ def test_a_state_continues_with_the_same_batches():
     assert torch.equal(first.transitions.obs["arm"], second.transitions.obs["arm"])
 
 
-def test_processes_predict_numbers_as_if_there_were_no_choices():
+def test_gaussian_processes_ignore_discrete_columns():
     """With one choice for all rows, outcomes are those of the numbers alone."""
     given, made = rows(300), {}
-    for name, stored in without_and_with_one_choice(given).items():
+    for name, stored in without_and_with_one_value(given).items():
         buffer = replay_buffers.BIER(capacity=300, seed=0, precision="float64")
         buffer.add(stored)
         made[name] = buffer.sample(128)
@@ -198,7 +198,7 @@ def lcer(seed=0, **more):
 @pytest.mark.slow
 @pytest.mark.parametrize("actions", ["discrete", "box"])
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_a_mean_is_that_of_the_members_with_the_same_choices(actions, n_step):
+def test_a_mean_is_that_of_members_with_equal_values(actions, n_step):
     """Rows come and go, clusters move; each mean is compared with that of the rows picked out one by one."""
     buffer, given = lcer(n_step=n_step), rows(1_000, actions=actions, choices=2)
     partner, rng, lone = ClusterCenter(8, 50, noise=0.0), np.random.default_rng(0), 0
@@ -211,7 +211,7 @@ def test_a_mean_is_that_of_the_members_with_the_same_choices(actions, n_step):
         slots = torch.arange(len(buffer))
         gathered = partner.gather(buffer.storage, slots, rng)
         stored = buffer.view.read(buffer.storage, slots)
-        clusters, choices = partner.clustering.members.cluster[: len(buffer)], choices_of(stored)
+        clusters, choices = partner.clustering.members.cluster[: len(buffer)], discrete_values(stored)
         known = buffer.view.mature(buffer.storage, slots).numpy()
         for slot in range(len(buffer)):
             same = np.flatnonzero(known & (clusters == clusters[slot]) & (choices == choices[slot]).all(1))
@@ -232,9 +232,9 @@ def test_a_mean_is_that_of_the_members_with_the_same_choices(actions, n_step):
     assert lone > 20
 
 
-def test_a_mean_of_one_choice_is_the_mean_without_choices():
+def test_a_mean_with_one_value_is_the_mean_without_discrete_columns():
     given, made = rows(600), {}
-    for name, stored in without_and_with_one_choice(given).items():
+    for name, stored in without_and_with_one_value(given).items():
         buffer = lcer()
         buffer.neighborhood.noise = 0.0
         for start in range(0, 600, 20):
@@ -246,7 +246,7 @@ def test_a_mean_of_one_choice_is_the_mean_without_choices():
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-def test_a_state_of_means_continues_with_the_same_batches():
+def test_a_restored_state_of_means_resumes_bit_exactly():
     one, other = lcer(0), lcer(1)
     one.add(rows(500))
     other.load_state_dict(copy_arrays(one.state_dict()))
@@ -260,12 +260,12 @@ def test_a_state_of_means_continues_with_the_same_batches():
 
 @pytest.mark.parametrize("actions", ["box", "discrete"])
 @pytest.mark.parametrize("name", ["Noise", "S4RL"])
-def test_changes_of_numbers_leave_choices_as_they_are(name, actions):
+def test_perturbations_do_not_change_discrete_columns(name, actions):
     buffer = getattr(replay_buffers, name)(capacity=300, seed=0)
     buffer.add(rows(300, actions=actions))
     sample = buffer.sample(64)
     stored, made = buffer.storage[sample.slots], sample.transitions
-    assert np.array_equal(choices_of(made), choices_of(stored))
+    assert np.array_equal(discrete_values(made), discrete_values(stored))
     assert not torch.equal(made.obs["arm"], stored.obs["arm"])
     assert torch.equal(made.actions, stored.actions) == (name == "S4RL" or actions == "discrete")
 
@@ -275,18 +275,18 @@ def test_changes_of_numbers_leave_choices_as_they_are(name, actions):
     [
         (
             lambda: replay_buffers.S4RL(capacity=50),
-            "obs.flags of torch.int8 .*cannot be augmented, and there is nothing",
+            "obs.flags of torch.int8 .*cannot be augmented; expected floats",
         ),
-        (lambda: replay_buffers.Noise(capacity=50), "actions of torch.int64 cannot be perturbed, and there is nothing"),
+        (lambda: replay_buffers.Noise(capacity=50), "actions of torch.int64 cannot be perturbed; expected floats"),
     ],
 )
-def test_choices_alone_are_refused(buffer, message):
+def test_rows_without_floats_are_rejected(buffer, message):
     given = rows(40, actions="discrete")
     choices = [{name: part for name, part in obs.items() if name != "arm"} for obs in (given.obs, given.next_obs)]
     with pytest.raises(ValueError, match=message):
         buffer().add(given.replace(obs=choices[0], next_obs=choices[1]))
 
 
-def test_views_of_states_with_choices_are_refused():
-    with pytest.raises(ValueError, match="views is 2; expected 1 where obs.mode is of torch.int64"):
+def test_views_of_discrete_columns_are_rejected():
+    with pytest.raises(ValueError, match="views is 2; expected 1, because obs.mode is torch.int64"):
         replay_buffers.S4RL(capacity=50, views=2).add(rows(40))

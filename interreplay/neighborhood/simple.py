@@ -1,0 +1,78 @@
+"""Neighborhoods without an index: none, random rows, and the next step of the episode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.neighborhood.base import NO_NEIGHBOR, Neighborhood
+from interreplay.neighborhood.discrete_columns import DiscreteColumns
+
+if TYPE_CHECKING:
+    from interreplay.storage.ring import Storage
+
+ROUNDS = 16
+"""Rejection rounds before the rows with the anchor's discrete values are listed."""
+
+
+class NoNeighbors(Neighborhood):
+    """No row has a neighbor; for methods that do not blend."""
+
+    def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
+        return torch.full((len(slots), 1), NO_NEIGHBOR, dtype=torch.int64, device=slots.device)
+
+
+class RandomNeighbor(Neighborhood):
+    """One other stored row per anchor, drawn uniformly; never the anchor itself.
+
+    If rows have discrete columns, the neighbor has the same discrete values as the anchor. A row without
+    another such row has no neighbor.
+    """
+
+    def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
+        discrete = DiscreteColumns(storage, count=False)
+        if not discrete.names:
+            return self._draw(storage, slots, rng)
+        found = torch.full_like(slots, NO_NEIGHBOR).unsqueeze(1)
+        if len(storage) == 1:
+            return found
+        remaining = torch.arange(len(slots), device=slots.device)
+        for _ in range(ROUNDS):
+            drawn = self._draw(storage, slots[remaining], rng)
+            same = discrete.same(storage, slots[remaining], drawn).squeeze(1)
+            found[remaining[same]] = drawn[same]
+            remaining = remaining[~same]
+            if not len(remaining):
+                return found
+        stored_keys = discrete.keys(storage, torch.arange(len(storage), device=slots.device))
+        anchor_keys = discrete.keys(storage, slots[remaining])
+        for row, key in zip(remaining.tolist(), anchor_keys, strict=True):
+            members = np.flatnonzero(stored_keys == key)
+            members = members[members != int(slots[row])]
+            if len(members):
+                found[row] = int(rng.choice(members))
+        return found
+
+    def _draw(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
+        others = len(storage) - 1
+        if others == 0:
+            return torch.full_like(slots, NO_NEIGHBOR).unsqueeze(1)
+        drawn = torch.from_numpy(rng.integers(0, others, len(slots))).to(slots.device)
+        drawn += drawn >= slots  # skip the anchor
+        return drawn.unsqueeze(1)
+
+
+class Successor(Neighborhood):
+    """The next step of the anchor's episode.
+
+    It is found through the links between rows, so that interleaved environments and the seam of the ring do not
+    matter. The last step of an episode has no successor, and neither has the newest step of a running episode.
+    """
+
+    follows_episodes = True
+
+    def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
+        return storage.successor(slots).unsqueeze(1)
