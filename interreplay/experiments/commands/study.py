@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from interreplay.errors import UsageError
@@ -19,7 +18,8 @@ from interreplay.experiments.commands.train import asked_list
 from interreplay.experiments.flags.config_files import completed
 from interreplay.experiments.flags.original_flags import RENAMED
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser, program
-from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
+from interreplay.experiments.flags.replay_flags import methods_with
+from interreplay.experiments.flags.run_flags import CATALOGUE, COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.process.machine import chosen_device, own_gpus
@@ -62,12 +62,19 @@ def make_parser() -> FlagParser:
     parser = FlagParser(
         STUDY_GROUPS | settings,
         elsewhere=RENAMED | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
+        hint=argument_hint,
         common=[*COMMON, *(flag.name for flags in STUDY_GROUPS.values() for flag in flags)],
         usage="%(prog)s [FLAGS] [STUDY.yaml]",
         description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
     return parser
+
+
+def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
+    """Return how to set an argument of a replay method that was given as a flag, "" for other words."""
+    methods = methods_with(name, CATALOGUE)
+    return f"use --buffers '{methods[-1]}{{{name}: {value or 'VALUE'}}}' to set {name}" if methods else ""
 
 
 def act(given: Mapping[str, Any]) -> int:
@@ -163,9 +170,10 @@ def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float 
         run: One of its runs.
         gpus: That there are for the run; those of the study for None.
     """
-    settings: SimpleNamespace = settings_for(run.given())
-    settings.device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
-    return vars(settings) | {"threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
+    settings = settings_for(run.given())
+    device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
+    how = {"device": device, "threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
+    return vars(settings) | how
 
 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:

@@ -48,7 +48,7 @@ class Configuration:
     settings: Mapping[str, Any]
     places: Mapping[str, str]
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Return a line that says which files were used, and what they set."""
         others = f" over {', '.join(self.files[:-1])}" if self.files[1:] else ""
         settings = {name: value for name, value in self.settings.items() if name not in ARGUMENTS}
@@ -70,12 +70,12 @@ def _speaks_of(message: str, name: str, value: Any) -> bool:
 
 
 @contextmanager
-def origins_named(given: Mapping[str, Any]) -> Iterator[None]:
-    """Add to a refusal which file said the setting that is refused."""
+def origins_named(configuration: Configuration | None) -> Iterator[None]:
+    """Add the file that contains a rejected setting to the error."""
     try:
         yield
     except UsageError as error:
-        found = given[CONFIG].origin(str(error)) if CONFIG in given else ""
+        found = configuration.origin(str(error)) if configuration else ""
         raise UsageError(f"{error}; {found}") if found else error from error.__cause__
 
 

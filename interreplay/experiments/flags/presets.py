@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from typing import Any
 import yaml
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.flags.replay_flags import names_method, replay_for
 from interreplay.experiments.flags.values import written
 from interreplay.learning.algorithms_table import ALGORITHMS, built_in, is_algorithm
 
@@ -200,25 +199,9 @@ def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Cal
     return values
 
 
-def with_method(preset: Preset, trainer: str) -> Preset:
-    """Return a preset with the replay method of an algorithm, where it names none itself."""
+def method_of(preset: Preset, trainer: str) -> tuple[str | None, Mapping[str, Any]]:
+    """Return a preset's replay method and its arguments, or the algorithm's own; None means the default method."""
     row = ALGORITHMS[trainer]
-    return (
-        preset
-        if preset.buffer or not row.buffer_args
-        else replace(preset, buffer=row.buffer, buffer_args=row.buffer_args)
-    )
-
-
-def replay(preset: Preset, given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Return flags and preset about replay: the preset's method where no flag names one, its arguments with that.
-
-    Arguments, result and errors are those of `replay_for`.
-    """
-    if preset.buffer is None:
-        return replay_for(given, catalogue)
-    asked = replay_for(given if names_method(given) else {**given, "buffer": preset.buffer}, catalogue)
-    own = replay_for({"buffer": preset.buffer, "buffer_arg": list(preset.buffer_args.items())}, catalogue)
-    if asked["buffer"] == preset.buffer:
-        asked["buffer_args"] = own["buffer_args"] | asked["buffer_args"]
-    return asked
+    if preset.buffer or not row.buffer_args:
+        return preset.buffer, preset.buffer_args
+    return row.buffer, row.buffer_args

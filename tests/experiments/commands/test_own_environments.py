@@ -23,7 +23,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.study_checks import check
-from interreplay.experiments.flags.environment_flags import environment_config
+from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.studies.grid import typed
