@@ -162,7 +162,7 @@ def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, tr
     assert main(["--resume", str(folder), "--updates", "120", "--offline-data", str(tmp_path / "elsewhere")]) == 0
     capsys.readouterr()
     assert main(["--resume", str(folder), "--total_env_steps", "500"]) == 2
-    assert "of a run without env steps; --updates N goes on" in capsys.readouterr().err
+    assert "of a run without env steps; --updates N continues it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Many runs: a grid from a study file or from flags, several at a time. ``--help`` lists the flags."""
+"""A study: a grid of runs from a study file or from flags, several at a time. ``--help`` lists the flags."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from interreplay.runs.run_folder import check_name
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
-"""Flags that say what to run."""
+"""Flags that define the runs."""
 LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda settings: found(settings).name)
 
 
@@ -49,14 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0 when all runs are finished, 1 when some failed for good, 2 after an error in what was asked
-        for, 75 after SIGTERM with everything saved (the same command resumes), 130 after Ctrl-C.
+        The exit code: 0 if all runs are finished, 1 if some failed permanently, 2 after a usage error, 75 after
+        SIGTERM with everything saved (the same command resumes), 130 after Ctrl-C.
     """
     return make_parser().run(act, argv)
 
 
 def make_parser() -> FlagParser:
-    """Make the parser of the study's own flags and those of ``custom_training`` that it does not state otherwise."""
+    """Return the parser of the study's own flags and those of ``custom_training`` that apply to every run."""
     settings = {title: tuple(flag for flag in flags if flag.in_study is None) for title, flags in GROUPS.items()}
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
@@ -78,18 +78,18 @@ def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
 
 
 def act(given: Mapping[str, Any]) -> int:
-    """Do what the flags ask for; return the exit code."""
+    """Run the command; return the exit code."""
     if listed := asked_list(given):
         print(listed)
         return 0
     resumed = "resume" in given
     if not WHAT & given.keys():
         raise UsageError(
-            "there is nothing to run; expected a study file, or --buffers, --envs and the like, such as: "
+            "nothing to run; expected a study file, or flags such as --buffers and --envs, for example: "
             f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists the flags)"
         )
     if resumed and (more := sorted(WHAT & given.keys() - {"resume"})):
-        raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")
+        raise UsageError(f"--resume reads the study from its folder; leave out {', '.join(more)}")
     study, folder = (read_back if resumed else read_new)(given)
     study = replace(
         study, execution=Execution(**asdict(study.execution) | {k: given[k] for k in EXECUTION if k in given})
@@ -121,22 +121,22 @@ def act(given: Mapping[str, Any]) -> int:
 
 
 def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
-    """Return the study in the folder that ``--resume`` names."""
+    """Return the study in the folder of ``--resume``."""
     folder = StudyFolder.at(given["resume"], "--resume")
     return folder.read(), folder
 
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
-    """Return the study that a file, an inputs file or flags describe."""
+    """Return the study of a study file, an inputs file or flags."""
     settings = {name: given[name] for name, flag in FLAGS.items() if name in given and flag.in_study is None}
     if "inputs" in given:
         parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
         runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
         contents: dict[str, Any] = {}
         if more := sorted({"study", *GRID} & given.keys() | settings.keys()):
-            raise UsageError(f"--inputs says what to run; put {', '.join(more)} into the file, or leave it out")
+            raise UsageError(f"--inputs defines the runs; put {', '.join(more)} into the file, or leave it out")
         if "output_dir" not in given and len(set(folders)) > 1:
-            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; say one with --output_dir")
+            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
         home = Path(folders[0]) if folders else Path("results")
     else:
         contents = study_file.read(Path(given["study"]), FILE_KEYS) if "study" in given else {}
@@ -157,18 +157,18 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings from flags as a study file would have them."""
+    """Return settings from flags in the form of a study file."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
 def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float | None = None) -> dict[str, Any]:
-    """Return a run's settings, as ``custom_training`` would have them, with threads and device as it is given here.
+    """Return a run's settings as for ``custom_training``, with the threads and the device of the study.
 
     Args:
         study: The study.
         folder: Its folder.
         run: One of its runs.
-        gpus: That there are for the run; those of the study for None.
+        gpus: GPUs of the run; the study's GPUs per trial if None.
     """
     settings = settings_for(run.given())
     device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
@@ -177,7 +177,7 @@ def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float 
 
 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:
-    """Run one run here; return the exit code."""
+    """Execute one run in this process; return the exit code."""
     run = study.runs[number]
     from interreplay.experiments.tune.single_run import run_single
 
@@ -191,7 +191,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
 
 
 def run_all(study: Study, folder: StudyFolder, address: str) -> int:
-    """Run what is not finished yet through Ray Tune, then print the table; return the exit code."""
+    """Execute the unfinished runs with Ray Tune, then print the table; return the exit code."""
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
     print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.place}", flush=True)
@@ -223,23 +223,23 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     study = with_draws(study, folder, LANGUAGE)
     rows, table = results_table.write(folder, study.runs)
     where = f"{folder.place}/{results_table.TABLE}"
-    print(f"\n{results_table.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")
+    print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")
     if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
         print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
-        print(f"the first: {results_table.as_command(best)}")
+        print(f"command of the best: {results_table.as_command(best)}")
     failed = [row for row in rows if row["state"] == FAILED]
     if failed:
-        lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
+        lines = [("failed", "tries", "reason"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
         print(f"\n{results_table.aligned(lines, width=WIDTH)}")
     left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
     timed_out = any(row["state"] == INTERRUPTED for row in rows)
     again = f"{program()} --resume {shlex.quote(folder.place)}"
     if left:
-        print(f"{left} of {len(rows)} runs are left; go on with: {again}", flush=True)
+        print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)
     elif failed:
-        print(f"{len(failed)} of {len(rows)} runs failed; try them again with: {again}", flush=True)
+        print(f"{len(failed)} of {len(rows)} runs failed; retry them with: {again}", flush=True)
     if left and (code or (timed_out and not failed)):
         return code or RESUMABLE  # --max_time ends runs without a signal
     return int(bool(failed or left))

@@ -1,4 +1,4 @@
-"""The main job: flags, an RLlib configuration, training, and a report. ``--help`` lists the flags."""
+"""Train an agent: flags, RLlib configuration, training and summary. ``--help`` lists the flags."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def act(given: Mapping[str, Any]) -> int:
-    """Do what the flags ask for; return the exit code."""
+    """Run the command; return the exit code."""
     if listed := asked_list(given):
         print(listed)
         return 0
@@ -136,7 +136,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
 
 def run_name(settings: SimpleNamespace) -> str:
-    """Return the beginning of the run folder's name: algorithm, environment, replay method, its parts, preset, seed."""
+    """Return the prefix of the run folder's name: algorithm, environment, replay method and parts, preset, seed."""
     method = [short(settings.buffer)]
     parts = (value for value in settings.buffer_args.values() if isinstance(value, Mapping) and "type" in value)
     method += [short(str(part["type"])) for part in parts]
@@ -154,7 +154,7 @@ def train(
     hang_timeout: float = 0.0,
     result: dict[str, Any] | None = None,
 ) -> int:
-    """Train to the end or to a signal, with results and checkpoints on disk.
+    """Train to the end or until a signal, writing results and checkpoints.
 
     Args:
         algo: The algorithm, new or restored.

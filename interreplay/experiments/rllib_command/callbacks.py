@@ -1,4 +1,4 @@
-"""What `rllib train` does between Ray Tune's steps: a table of progress, and saving where a signal asks for it."""
+"""Callbacks of `rllib train` in Ray Tune: a table of progress, and saving on signals."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 class ProgressTable(tune.Callback):
-    """A line for each trial's newest result, every few seconds.
+    """Prints a line for each trial's newest result, every few seconds.
 
     Args:
-        say: Takes a line.
-        seconds: Between two lines of a trial.
+        say: Receives a line.
+        seconds: Seconds between two lines of a trial.
     """
 
     def __init__(self, say: Callable[[str], object], seconds: float = SECONDS_BETWEEN_LINES):
-        self._say, self._seconds = say, seconds
+        self._say = say
+        self._seconds = seconds
         self._last: dict[str, float] = {}
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
-        now, before = time.monotonic(), self._last.get(trial.trial_id)
+        now = time.monotonic()
+        before = self._last.get(trial.trial_id)
         if before is not None and now - before < self._seconds and not result.get("done"):
             return
         if not self._last:
@@ -38,10 +40,10 @@ class ProgressTable(tune.Callback):
         self._say(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {shown:>10} {seconds:>8}")
 
 
-class SavesOnSignal(tune.Callback):
-    """Saves every running trial after the iteration in hand, then goes on or ends Tune's run so that it can be resumed.
+class SaveOnSignal(tune.Callback):
+    """Saves every running trial after its current iteration, then continues or ends Tune's run resumably.
 
-    Tune's own answer to a signal is to end without saving; what it would do then is done here once all is saved.
+    Tune's own signal handler ends without saving; it is called here once everything is saved.
     """
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class SavesOnSignal(tune.Callback):
         self.save()
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        if self._end is None:  # Tune has just put its handler there, in the place of what saves
+        if self._end is None:  # Tune has just replaced the handler that saves
             self._end = signal.signal(signal.SIGUSR1, lambda number, frame: self.save())
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:

@@ -175,7 +175,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             "device": str(self.learner._device),
             "spaces": self.single_spaces,
         }
-        ready = vars(config).pop("ready_source", ReadySource())  # no setting: neither copied nor stored
+        ready = config.__dict__.pop("ready_source", ReadySource())  # no setting: neither copied nor stored
         rows = ready.take()
         if rows is None:
             arguments = dict(config.replay_buffer_config)

@@ -124,7 +124,7 @@ def test_no_improvement_ends_the_run_and_a_resumed_run_counts_on(tmp_path):
 
 def test_time_ends_a_run_like_a_signal_and_counts_for_each_process(clock, tmp_path, capsys):
     assert train(tmp_path, "--max_time", "3m") == 75
-    assert "--max_time 3m is over; go on with: " in capsys.readouterr().out
+    assert "--max_time 3m has elapsed; continue with: " in capsys.readouterr().out
     first = max(steps(tmp_path))
     assert 100 <= first < 200
     assert custom_training.main(["--resume", str(the_run(tmp_path))]) == 75
