@@ -10,12 +10,12 @@ import argparse
 import difflib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.values import boolean, whole
+from interreplay.experiments.flags.values import boolean, number, whole
 from interreplay.experiments.process import outcome
 from interreplay.unrolls import schema
 
@@ -122,7 +122,7 @@ def act(words: Sequence[str]) -> int:
     if "load_model_url" not in given:
         raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
     if mode == "test":
-        shown = ["--render"] if _yes(given, "render") and "render" in given else []
+        shown = ["--render"] if _read(given, "render", boolean) and "render" in given else []
         return evaluate.main([given["load_model_url"], "--episodes", _value(given, "test_episode_count"), *shown])
     changeable = ("environment_max_steps", "max_time", "stop_at_return", "stop_without_improvement")
     kept = sorted(given.keys() - {"op_mode", "load_model_url", *changeable} - IGNORED)
@@ -185,12 +185,12 @@ def translated(given: Mapping[str, str]) -> list[str]:
         "trainer": "IMPALA",
         "lr": _schedule(given),
         "replay_parameters": json.dumps(_replay(given)),
-        "num_envs_per_worker": str(_whole(given, "worker_count") * _whole(given, "envs_per_worker")),
+        "num_envs_per_worker": str(_read(given, "worker_count", whole(1)) * _read(given, "envs_per_worker", whole(1))),
         "optimizer": {"rmsprop": "RMSprop", "adam": "Adam"}.get(optimizer := _value(given, "optimizer"), optimizer),
-        "policy_cloning": ".05" if _yes(given, "use_policy_cloning_loss") else "0",
-        "value_cloning": ".005" if _yes(given, "use_value_cloning_loss") else "0",
+        "policy_cloning": ".05" if _read(given, "use_policy_cloning_loss", boolean) else "0",
+        "value_cloning": ".005" if _read(given, "use_value_cloning_loss", boolean) else "0",
     }
-    if _yes(given, "use_kl_mask"):
+    if _read(given, "use_kl_mask", boolean):
         values |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
     words = [f"--{name}={value}" for name, value in values.items() if value is not None]
     env = _value(given, "env")
@@ -202,18 +202,18 @@ def translated(given: Mapping[str, str]) -> list[str]:
 def _schedule(given: Mapping[str, str]) -> str:
     """Return learning rates by env step: (lr − end)·(1 − k/K)² + end after k of K updates, in `PIECES` pieces."""
     shares = {entry["type"]: float(entry["share"]) for entry in _replay(given)}
-    fresh = shares["queue"] * _whole(given, "batch_size")
-    steps = _whole(given, "lr_scheduler_steps") * fresh * _whole(given, "r_f_steps")
-    start = _number(given, "lr")
-    end = _number(given, "lr_end_value")
+    fresh = shares["queue"] * _read(given, "batch_size", whole(1))
+    steps = _read(given, "lr_scheduler_steps", whole(1)) * fresh * _read(given, "r_f_steps", whole(1))
+    start = _read(given, "lr", number())
+    end = _read(given, "lr_end_value", number())
     done = [piece / PIECES for piece in range(PIECES + 1)]
     return ",".join(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}" for share in done)
 
 
 def _replay(given: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the sources of batches; stores are used once they are filled to a minimum share."""
-    size = _whole(given, "batch_size")
-    least = _number(given, "training_fill_in_factor")
+    size = _read(given, "batch_size", whole(1))
+    least = _read(given, "training_fill_in_factor", number())
     entries = schema.read(_value(given, "replay_parameters"), size)
     return [entry if entry["type"] == "queue" else {**entry, "fill_in": least} for entry in entries]
 
@@ -222,7 +222,7 @@ def _game_arguments(given: Mapping[str, str]) -> list[str]:
     method = _value(given, "reward_clipping_method")
     if method not in CLIPPINGS:
         raise UsageError(f"--reward_clipping_method={method}; expected one of {', '.join(CLIPPINGS)}")
-    clipping = CLIPPINGS[method] if _yes(given, "clip_rewards") else "none"
+    clipping = CLIPPINGS[method] if _read(given, "clip_rewards", boolean) else "none"
     return [f"reward_clipping={clipping}", *(f"{ours}={given[name]}" for name, ours in GAMES.items() if name in given)]
 
 
@@ -230,23 +230,10 @@ def _value(given: Mapping[str, str], name: str) -> str:
     return given.get(name, DEFAULTS[name]) or ""
 
 
-def _yes(given: Mapping[str, str], name: str) -> bool:
+def _read(given: Mapping[str, str], name: str, reader: Callable[[str], Any]) -> Any:
+    """Return a flag's value as read by `reader`."""
     try:
-        return boolean(_value(given, name))
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"--{name} {error}") from None
-
-
-def _number(given: Mapping[str, str], name: str) -> float:
-    try:
-        return float(_value(given, name))
-    except ValueError:
-        raise UsageError(f"--{name}={given[name]}: expected a number") from None
-
-
-def _whole(given: Mapping[str, str], name: str) -> int:
-    try:
-        return whole(1)(_value(given, name))
+        return reader(_value(given, name))
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"--{name} {error}") from None
 

@@ -200,10 +200,10 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         from interreplay.experiments.tune import run_study
         from interreplay.experiments.tune.hyperparameter_search import scheduler as make_scheduler
 
-        say = functools.partial(print, flush=True)
+        report = functools.partial(print, flush=True)
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         searcher = sequential(study, folder, LANGUAGE, lambda run: settings_of(study, folder, run))
-        execution = run_study.start(address, study.execution, jobs, say)
+        execution = run_study.start(address, study.execution, jobs, report)
         curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, sys.stdout)

@@ -34,7 +34,7 @@ def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: Setting
     one_by_one = given.get("searcher") == TPE
     if search is None:
         if one_by_one:
-            raise UsageError(f"--searcher {TPE} requires --search, the settings to be searched")
+            raise UsageError(f"--searcher {TPE} needs --search, the settings to be searched")
         return runs
     if not isinstance(search, dict) or not search:
         raise UsageError(f"search {search!r}: expected a mapping such as {{k: randint(3,30)}}")

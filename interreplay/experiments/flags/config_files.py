@@ -229,8 +229,8 @@ def folder() -> Path:
     if (root / "setup.cfg").is_file():
         return root / "configs"
     recorded = (Path(str(file.locate())) for file in importlib.metadata.files("interreplay") or ())
-    beside = (root / "share/interreplay/configs").glob("*/base.yaml")  # after pip install --target
-    bases = (path for path in (*recorded, *beside) if path.match("share/interreplay/configs/*/base.yaml"))
+    installed = (root / "share/interreplay/configs").glob("*/base.yaml")  # after pip install --target
+    bases = (path for path in (*recorded, *installed) if path.match("share/interreplay/configs/*/base.yaml"))
     return next((path.resolve().parents[1] for path in bases if path.is_file()), root / "configs")
 
 

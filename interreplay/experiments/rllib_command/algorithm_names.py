@@ -21,7 +21,7 @@ WITH_OUR_BUFFERS = {DQNConfig: StockDQNConfig, SACConfig: StockSACConfig}
 STOCK = "-stock"
 
 
-def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmConfig:
+def config_for(run: str, env: str, report: Callable[[str], object]) -> AlgorithmConfig:
     """Return the default configuration of an algorithm for an environment.
 
     Names such as ``SAC`` mean our algorithms; ``SAC-stock`` is RLlib's.
@@ -29,12 +29,12 @@ def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmCon
     Args:
         run: A name, such as ``"SAC"``, ``"PPO"`` or ``"SAC-stock"``.
         env: A Gymnasium id, retired versions included, or a name registered with Ray Tune.
-        say: Receives a line about the replacement of a retired version.
+        report: Receives a line about the replacement of a retired version.
 
     Raises:
         UsageError: The algorithm or environment is unknown; with the nearest name.
     """
-    name, space = _environment(env, say)
+    name, space = _environment(env, report)
     stock = run.removesuffix(STOCK)
     if is_algorithm(run):
         if space is not None:
@@ -62,11 +62,11 @@ def names() -> list[str]:
     ]
 
 
-def _environment(env: str, say: Callable[[str], object]) -> tuple[str, Any]:
+def _environment(env: str, report: Callable[[str], object]) -> tuple[str, Any]:
     """Return the name to train with and the action space, None if it is unknown before the environment is made."""
     if _global_registry.contains(ENV_CREATOR, env):
         return env, None
     found = find_environment(env)
     if found.note:
-        say(found.note)
+        report(found.note)
     return found.name, found.action_space

@@ -16,12 +16,12 @@ class ProgressTable(tune.Callback):
     """Prints a line for each trial's newest result, every few seconds.
 
     Args:
-        say: Receives a line.
+        report: Receives a line.
         seconds: Seconds between two lines of a trial.
     """
 
-    def __init__(self, say: Callable[[str], object], seconds: float = SECONDS_BETWEEN_LINES):
-        self._say = say
+    def __init__(self, report: Callable[[str], object], seconds: float = SECONDS_BETWEEN_LINES):
+        self._report = report
         self._seconds = seconds
         self._last: dict[str, float] = {}
 
@@ -31,13 +31,13 @@ class ProgressTable(tune.Callback):
         if before is not None and now - before < self._seconds and not result.get("done"):
             return
         if not self._last:
-            self._say(f"{'trial':<40} {'iteration':>9} {'env steps':>12} {'return':>10} {'seconds':>8}")
+            self._report(f"{'trial':<40} {'iteration':>9} {'env steps':>12} {'return':>10} {'seconds':>8}")
         self._last[trial.trial_id] = now
         reached = (result.get("env_runners") or {}).get("episode_return_mean", float("nan"))
         shown = "-" if reached != reached else f"{reached:,.1f}"
         steps = int(result.get("num_env_steps_sampled_lifetime", 0))
         seconds = f"{result.get('time_total_s', 0):,.0f}"
-        self._say(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {shown:>10} {seconds:>8}")
+        self._report(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {shown:>10} {seconds:>8}")
 
 
 class SaveOnSignal(tune.Callback):

@@ -84,7 +84,7 @@ class Experiment:
         self,
         local_dir: Path,
         verbose: int = 0,
-        say: Callable[[str], object] = str,
+        report: Callable[[str], object] = str,
         callbacks: Sequence[tune.Callback] = (),
     ) -> tune.Tuner:
         """Return the `Tuner`, ready to `fit`.
@@ -92,10 +92,10 @@ class Experiment:
         Args:
             local_dir: Folder in which the experiment's folder is created.
             verbose: Verbosity of Tune.
-            say: Receives a line about the replacement of a retired environment.
+            report: Receives a line about the replacement of a retired environment.
             callbacks: Callbacks of Tune.
         """
-        config = configured(config_for(self.run, self.env, say), self.config)
+        config = configured(config_for(self.run, self.env, report), self.config)
         run_config = tune.RunConfig(
             name=self.name,
             storage_path=str(local_dir.absolute()),

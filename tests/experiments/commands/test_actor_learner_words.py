@@ -76,7 +76,7 @@ def test_stores_wait_until_they_are_filled_to_its_share():
         ("--lrr=1", "unknown flag --lrr; did you mean --lr?"),
         ("lr=1", "unknown flag lr"),
         ("--lr", "--lr: expected a value"),
-        ("--lr=fast", "--lr=fast: expected a number"),
+        ("--lr=fast", "--lr must be a number, got 'fast'"),
         ("--op_mode=tain", "expected one of train, test, train_w_load"),
         ("--op_mode=test", "needs --load_model_url"),
         ("--op_mode=train_w_load --load_model_url=x --lr=1", "--lr: a resumed run keeps its settings"),

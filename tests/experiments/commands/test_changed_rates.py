@@ -68,10 +68,11 @@ def custom_training_code(words):
 def test_a_device_that_is_chosen_by_itself(gpus, device, monkeypatch, tmp_path):
     monkeypatch.setattr(preparation, "own_gpus", lambda: gpus)
     monkeypatch.setattr(preparation, "check_device", lambda device: None)
+    monkeypatch.setattr(preparation, "source_for", lambda *args: None)
     monkeypatch.setattr(preparation, "check_memory", lambda *args: "")
     monkeypatch.setattr(preparation, "check_networks", lambda *args: None)
     given = make_parser().given([*LINE.split(), "--device", "auto", "--output_dir", str(tmp_path)])
-    settings, _ = preparation.prepared(given, [], None)
+    settings = preparation.prepared(given, [], None).settings
     assert settings.device == device and machine.chosen_device("cpu", gpus) == "cpu"
     saved = vars(settings)
     assert settings_resumed(saved, {"device": "auto"}).device == device  # where it was before

@@ -153,7 +153,7 @@ def test_every_flag_is_a_key(name, folder):
         ("{gama: 1}", ["configuration a.yaml: unknown key 'gama'; did you mean gamma?"]),
         ("{batch_size: 1}", ["unknown key 'batch_size'; use --train_batch_size"]),
         ("{framework: tf}", ["a.yaml: 'framework' of the original work: it is always torch"]),
-        ("{environments: {}}", ["'environments' belongs into a preset; use --preset"]),
+        ("{environments: {}}", ["'environments' is a key of presets; use --preset"]),
         ("{resume: x}", ["resume is not a setting of a run; give it as --resume on the command line"]),
         ("{best: true}", ["best is not a setting of a run"]),
         ("{config: b.yaml}", ["config is not a setting of a run"]),

@@ -100,7 +100,7 @@ def test_a_return_that_is_reached_ends_the_run_well(tmp_path, capsys):
     assert train(tmp_path, "--stop_at_return", "-5") == 0
     assert steps(tmp_path) == [50]
     assert rows(tmp_path)[-1]["stop_reason"] == "evaluation return 0.0 reached --stop_at_return -5"
-    assert "ended before 500 steps: evaluation return 0.0 reached --stop_at_return -5" in capsys.readouterr().out
+    assert "stopped before 500 steps: evaluation return 0.0 reached --stop_at_return -5" in capsys.readouterr().out
     assert custom_training.main(["--resume", str(the_run(tmp_path))]) == 0
     assert steps(tmp_path) == [50]
     assert custom_training.main(["--resume", str(the_run(tmp_path)), "--stop_at_return", "5"]) == 0

@@ -207,7 +207,7 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
         ("\n0 Pendulum-v1 True A 1 out SAC\n0 Pendulum-v1 True A 1 out SAC\n", "2 runs are called"),
         (
             "\n0 Pendulum-v1 True A 1 a SAC\n1 Pendulum-v1 True A 1 b SAC\n",
-            "names 2 folders; say one with --output_dir",
+            "names 2 folders; choose one with --output_dir",
         ),
         ("--gamma .9\n", "the grid is empty"),
         ("--seed '\n", "line 1: No closing quotation"),
