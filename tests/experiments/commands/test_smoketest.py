@@ -66,7 +66,7 @@ def test_a_missing_package(package):
 
 def test_a_version_outside_the_range(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.0")
-    with pytest.raises(smoketest.Failure, match=r"1.0 is installed, .*>=2.4.* is needed") as caught:
+    with pytest.raises(smoketest.Failure, match=r"1.0 is installed, .*>=2.4.* is required") as caught:
         smoketest.package("torch >=2.4,<3")
     assert 'pip install "torch >=2.4,<3"' in caught.value.fix
 

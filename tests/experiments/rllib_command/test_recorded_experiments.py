@@ -1,4 +1,4 @@
-"""What an experiment of the command `rllib` was begun with, when it goes on."""
+"""The record of an experiment of the command `rllib`, and what --resume rejects."""
 
 from __future__ import annotations
 
