@@ -101,4 +101,5 @@ def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **argumen
     check_arguments(recipe, arguments)
     taken = inspect.signature(recipe).parameters
     accepted = {name: value for name, value in (defaults or {}).items() if name in taken}
-    return recipe(**accepted | make_parts(arguments))
+    mappings = {name: value for name, value in arguments.items() if isinstance(value, Mapping)}
+    return recipe(**accepted | arguments | make_parts(mappings))

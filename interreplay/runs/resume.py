@@ -90,22 +90,25 @@ def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -
     raise CheckpointError("no usable checkpoint: " + "; ".join(reasons))
 
 
-def note_changed_rates(settings: SimpleNamespace, checkpoint: Path, steps: int, say: Callable[[str], Any]) -> None:
-    """Note in a run's settings the learning rates that it does not have of its checkpoint, as ``rate_changes``.
+def changed_rates(
+    settings: SimpleNamespace, checkpoint: Path, steps: int, report: Callable[[str], Any]
+) -> dict[str, Any]:
+    """Return ``rate_changes``, a setting that records changed learning rates; {} if there are none.
 
     Args:
-        settings: Of the resumed run.
-        checkpoint: That was restored.
+        settings: Settings of the resumed run.
+        checkpoint: The restored checkpoint.
         steps: Its environment steps.
-        say: Told what changed, in a line.
+        report: Receives a line about the changes.
     """
     saved = read_settings(checkpoint)
     names = [name for name in saved if name.endswith("lr") and getattr(settings, name, None) != saved[name]]
-    if names:
-        changes = {name: [saved[name], getattr(settings, name)] for name in names}
-        settings.rate_changes = [*saved.get("rate_changes", []), {"env_steps": steps, **changes}]
-        told = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
-        say(f"{told} from {steps:,} steps on")
+    if not names:
+        return {}
+    changes = {name: [saved[name], getattr(settings, name)] for name in names}
+    listed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
+    report(f"{listed} from step {steps:,} on")
+    return {"rate_changes": [*saved.get("rate_changes", []), {"env_steps": steps, **changes}]}
 
 
 def reopen(home: Path, checkpoint: Path, steps: int, total: int, say: Callable[[str], Any]) -> RunFolder:

@@ -122,7 +122,7 @@ def test_none_is_kept_where_none_is_wanted(tmp_path, capsys):
     assert evaluate.main([str(run / "checkpoint_00000200"), "--best"]) == 2
     assert custom_training.main([*LINE.split(), "--best"]) == 2
     said = capsys.readouterr().err
-    assert "is not the folder of a run" in said and "--best is about a run that is resumed; give --resume" in said
+    assert "is not the folder of a run" in said and "--best requires --resume RUN" in said
 
 
 def test_files_are_shared_with_the_newest_where_both_are_of_now(tmp_path, scored):

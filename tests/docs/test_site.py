@@ -15,8 +15,7 @@ import pytest
 from browser import SCHEMES, address_of, chromium, needs_chromium, watched
 
 from argument_parser import GROUPS
-from interreplay.experiments.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
-from interreplay.experiments.flags.original_flags import REMOVED
+from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS, REMOVED
 from replay_buffers import __all__ as METHODS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -137,7 +137,7 @@ def test_a_command_with_recorded_rows_and_its_resume(name, tmp_path, method, cap
     minari_dataset(episodes(6, 30, seed=50))
     assert main(["--resume", str(folder), "--total_env_steps", "160"]) == 2
     error = capsys.readouterr().err
-    assert "is not what the run began with: its key is" in error and error.count("\n") == 1
+    assert "has changed since the run began: its key is" in error and error.count("\n") == 1
     shutil.rmtree(tmp_path / "minari")
     assert main(["--resume", str(folder), "--total_env_steps", "160"]) == 2
     assert "is not on this machine" in capsys.readouterr().err
@@ -162,7 +162,7 @@ def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, tr
     assert main(["--resume", str(folder), "--updates", "120", "--offline-data", str(tmp_path / "elsewhere")]) == 0
     capsys.readouterr()
     assert main(["--resume", str(folder), "--total_env_steps", "500"]) == 2
-    assert "of a run without env steps; --updates N goes on" in capsys.readouterr().err
+    assert "of a run without env steps; --updates N continues it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Would runs on this node of a cluster step into a known trap? Each check says what it found, or how to mend it."""
+"""Would runs on this node of a cluster step into a known trap? Each check says what it found, or how to fix it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOCKET = "ray/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store"
 
 
 def checks(scripts: Path, results: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield the checks in the order in which to mend.
+    """Yield the checks in the order in which to fix problems.
 
     Args:
         scripts: The folder ``cluster_deployment``.
@@ -191,7 +191,5 @@ def two_at_once(scripts: Path) -> str:
     for process, (out, err) in zip(started, results, strict=True):
         if process.returncode or b"7" not in out:
             last = (err.decode(errors="replace").strip().splitlines() or ["no reason given"])[-1]
-            raise NodeProblem(
-                f"one of them ended with exit code {process.returncode}: {last}", "mend what failed above"
-            )
+            raise NodeProblem(f"one of them ended with exit code {process.returncode}: {last}", "fix what failed above")
     return "both run a task"

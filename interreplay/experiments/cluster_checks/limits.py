@@ -15,11 +15,11 @@ NEEDED = {"memory": 1.5e9, "shared memory": 80e6, "threads": 2_000, "files": 4_0
 
 
 class NodeProblem(Exception):
-    """What would go wrong, and how to mend it."""
+    """What would go wrong, and how to fix it."""
 
-    def __init__(self, problem: str, mend: str):
+    def __init__(self, problem: str, fix: str):
         super().__init__(problem)
-        self.mend = mend
+        self.fix = fix
 
 
 def cpus() -> str:

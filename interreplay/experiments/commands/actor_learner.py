@@ -1,7 +1,7 @@
-"""The command line of an actor-learner platform (V-trace with elite and attentive replay): its words, in ours.
+"""The command line of an actor-learner platform (V-trace with elite and attentive replay), translated to ours.
 
 ``main.py --op_mode=train --env=PongNoFrameskip-v4 --r_f_steps=10 ...`` is ``custom_training.py --trainer IMPALA ...``,
-``train_w_load`` is ``--resume``, ``test`` is ``interreplay evaluate``. What is not said has that platform's default.
+``train_w_load`` is ``--resume``, ``test`` is ``interreplay evaluate``. Other settings have that platform's defaults.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import argparse
 import difflib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.values import boolean, whole
+from interreplay.experiments.flags.values import boolean, number, whole
 from interreplay.experiments.process import outcome
 from interreplay.unrolls import schema
 
 PIECES = 16
-"""Straight pieces that a falling learning rate is made of."""
+"""Linear pieces that approximate a decreasing learning rate."""
 MODES = ("train", "test", "train_w_load")
 REPLAY = '[{"type":"queue","capacity":1,"sample_ratio":0.5},{"type":"standard","capacity":1000,"sample_ratio":0.5}]'
 
@@ -40,9 +40,9 @@ SAME = {
     "c_const": ("vtrace_pg_rho", "1"),
     "feature_out_layer_size": ("hiddens", "512"),
 }
-"""Its flags, ours that mean the same, and its defaults; ``c_const`` bounds ratios of the policy gradient there.
+"""The platform's flags, our equivalents, and its defaults; ``c_const`` bounds ratios of the policy gradient there.
 
-Flags that end a run early are ours."""
+The flags that stop a run early are ours."""
 
 GAMES = {
     "skipped_frames": "frameskip",
@@ -72,10 +72,10 @@ OTHERS = {
     "replay_parameters": REPLAY,
     "training_fill_in_factor": ".2",
 }
-"""Its flags that are translated with others, and their defaults."""
+"""Flags whose translation depends on other flags, and their defaults."""
 
 DEFAULTS = {name: default for name, (_, default) in SAME.items()} | OTHERS
-"""What each flag is where it is not given."""
+"""Default of every flag."""
 
 FIXED = {
     "learner_thread_count": ("1", "there is one learner"),
@@ -83,20 +83,20 @@ FIXED = {
     "grayscaling_frames": ("True", "frames are gray"),
     "frame_scale_resolution": ("84,84", "frames have 84 x 84 pixels"),
 }
-"""Its flags of which one value means the same here, and why."""
+"""Flags that support a single value here, and why."""
 
-PASSED_OVER = {
+IGNORED = {
     *("load_optimizer_save", "save_model_period", "debug", "reproducible", "actions_count", "observation_shape"),
     *("multiprocessing_backend", "shared_queue_size", "replay_writer_queue_size", "discarding_strategy", "caching"),
     *("use_replay_compression", "lz4_compression_level", "caching_threads", "cache_sample_size", "avg_buff_size"),
     *("cache_output_buffer_size", "verbose_worker_out_int", "verbose_learner_out_int", "basic_verbose"),
     *("worker_verbose", "background_save", "use_additional_scaling_FC_layer"),
 }
-"""Its flags about how it works inside, which change nothing here."""
+"""Flags about the platform's implementation, which are ignored."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the platform's words ask for.
+    """Run the command of the platform.
 
     Args:
         argv: The command line without the program's name; by default this process's own.
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def act(words: Sequence[str]) -> int:
-    """Train, go on, or test; return the exit code."""
+    """Train, resume or test; return the exit code."""
     if not words or {"-h", "--help"} & set(words):
         print(usage())
         return 0 if words else 2
@@ -122,12 +122,12 @@ def act(words: Sequence[str]) -> int:
     if "load_model_url" not in given:
         raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
     if mode == "test":
-        shown = ["--render"] if _yes(given, "render") and "render" in given else []
+        shown = ["--render"] if _read(given, "render", boolean) and "render" in given else []
         return evaluate.main([given["load_model_url"], "--episodes", _value(given, "test_episode_count"), *shown])
     changeable = ("environment_max_steps", "max_time", "stop_at_return", "stop_without_improvement")
-    kept = sorted(given.keys() - {"op_mode", "load_model_url", *changeable} - PASSED_OVER)
+    kept = sorted(given.keys() - {"op_mode", "load_model_url", *changeable} - IGNORED)
     if kept:
-        raise UsageError(f"--{kept[0]}: a run that goes on keeps its settings; leave it out")
+        raise UsageError(f"--{kept[0]}: a resumed run keeps its settings; leave it out")
     changes = [f"--{SAME[name][0]}={given[name]}" for name in changeable if name in given]
     return train.main(["--resume", given["load_model_url"], *changes])
 
@@ -135,9 +135,7 @@ def act(words: Sequence[str]) -> int:
 def usage() -> str:
     """Return the flags with the platform's defaults."""
     lines = [f"  --{name}" + ("" if default is None else f"={default}") for name, default in sorted(DEFAULTS.items())]
-    games = (
-        f"of Atari games: {', '.join(f'--{name}' for name in GAMES)}; docs/migration.md says what all of them are here"
-    )
+    games = f"of Atari games: {', '.join(f'--{name}' for name in GAMES)}; docs/migration.md lists their equivalents"
     return "\n".join([f"usage: main.py --op_mode={'|'.join(MODES)} --FLAG=VALUE ...", "", *lines, "", games])
 
 
@@ -145,17 +143,19 @@ def read(words: Sequence[str]) -> dict[str, str]:
     """Return the platform's flags by name.
 
     Raises:
-        UsageError: It has no such flag, or there is no value.
+        UsageError: A flag is unknown or has no value.
     """
-    known = sorted({*SAME, *GAMES, *OTHERS, *FIXED, *PASSED_OVER})
-    found, rest = dict[str, str](), list(words)
+    known = sorted({*SAME, *GAMES, *OTHERS, *FIXED, *IGNORED})
+    found: dict[str, str] = {}
+    rest = list(words)
     while rest:
         word = rest.pop(0)
         name, equals, text = word.removeprefix("--").partition("=")
         name = name if name in known else name.replace("-", "_")
         if not word.startswith("--") or name not in known:
-            near = "".join(f"did you mean --{found}? " for found in difflib.get_close_matches(name, known, n=1))
-            raise UsageError(f"unknown flag {word.partition('=')[0]}; {near}docs/migration.md has them all")
+            close = difflib.get_close_matches(name, known, n=1)
+            near = f"did you mean --{close[0]}? " if close else ""
+            raise UsageError(f"unknown flag {word.partition('=')[0]}; {near}docs/migration.md lists all flags")
         if not equals and not rest:
             raise UsageError(f"--{name}: expected a value")
         found[name] = text if equals else rest.pop(0)
@@ -166,7 +166,7 @@ def read(words: Sequence[str]) -> dict[str, str]:
 
 
 def _is(text: str, value: str) -> bool:
-    """Return whether a flag's text says a value: 1.0 is 1, (84, 84) is 84,84."""
+    """Return whether a flag's text equals a value: 1.0 is 1, (84, 84) is 84,84."""
     plain = text.replace(" ", "").strip("()[]").lower()
     try:
         return float(plain) == float(value)
@@ -175,54 +175,54 @@ def _is(text: str, value: str) -> bool:
 
 
 def translated(given: Mapping[str, str]) -> list[str]:
-    """Return the flags of `interreplay.experiments.commands.train` for the platform's.
+    """Translate the platform's flags to those of `interreplay.experiments.commands.train`.
 
     Raises:
-        UsageError: A value is none that its flag takes.
+        UsageError: A value is invalid.
     """
     values = {ours: given.get(name, default) for name, (ours, default) in SAME.items()}
     values |= {
         "trainer": "IMPALA",
         "lr": _schedule(given),
         "replay_parameters": json.dumps(_replay(given)),
-        "num_envs_per_worker": str(_whole(given, "worker_count") * _whole(given, "envs_per_worker")),
+        "num_envs_per_worker": str(_read(given, "worker_count", whole(1)) * _read(given, "envs_per_worker", whole(1))),
         "optimizer": {"rmsprop": "RMSprop", "adam": "Adam"}.get(optimizer := _value(given, "optimizer"), optimizer),
-        "policy_cloning": ".05" if _yes(given, "use_policy_cloning_loss") else "0",
-        "value_cloning": ".005" if _yes(given, "use_value_cloning_loss") else "0",
+        "policy_cloning": ".05" if _read(given, "use_policy_cloning_loss", boolean) else "0",
+        "value_cloning": ".005" if _read(given, "use_value_cloning_loss", boolean) else "0",
     }
-    if _yes(given, "use_kl_mask"):
+    if _read(given, "use_kl_mask", boolean):
         values |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
     words = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    return words + (["--env_args", *_of_games(given)] if _atari(given) else [])
+    env = _value(given, "env")
+    if "NoFrameskip" in env or env.startswith("ALE/"):
+        words += ["--env_args", *_game_arguments(given)]
+    return words
 
 
 def _schedule(given: Mapping[str, str]) -> str:
-    """Return learning rates by env step: (lr − end)·(1 − k/K)² + end after k of K updates, in `PIECES` lines."""
+    """Return learning rates by env step: (lr − end)·(1 − k/K)² + end after k of K updates, in `PIECES` pieces."""
     shares = {entry["type"]: float(entry["share"]) for entry in _replay(given)}
-    fresh = shares["queue"] * _whole(given, "batch_size")
-    steps = _whole(given, "lr_scheduler_steps") * fresh * _whole(given, "r_f_steps")
-    start, end = (_number(given, name) for name in ("lr", "lr_end_value"))
+    fresh = shares["queue"] * _read(given, "batch_size", whole(1))
+    steps = _read(given, "lr_scheduler_steps", whole(1)) * fresh * _read(given, "r_f_steps", whole(1))
+    start = _read(given, "lr", number())
+    end = _read(given, "lr_end_value", number())
     done = [piece / PIECES for piece in range(PIECES + 1)]
     return ",".join(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}" for share in done)
 
 
 def _replay(given: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the sources of batches; stores give none before they are filled to a share."""
-    size, least = _whole(given, "batch_size"), _number(given, "training_fill_in_factor")
+    """Return the sources of batches; stores are used once they are filled to a minimum share."""
+    size = _read(given, "batch_size", whole(1))
+    least = _read(given, "training_fill_in_factor", number())
     entries = schema.read(_value(given, "replay_parameters"), size)
     return [entry if entry["type"] == "queue" else {**entry, "fill_in": least} for entry in entries]
 
 
-def _atari(given: Mapping[str, str]) -> bool:
-    env = _value(given, "env")
-    return "NoFrameskip" in env or env.startswith("ALE/")
-
-
-def _of_games(given: Mapping[str, str]) -> list[str]:
+def _game_arguments(given: Mapping[str, str]) -> list[str]:
     method = _value(given, "reward_clipping_method")
     if method not in CLIPPINGS:
         raise UsageError(f"--reward_clipping_method={method}; expected one of {', '.join(CLIPPINGS)}")
-    clipping = CLIPPINGS[method] if _yes(given, "clip_rewards") else "none"
+    clipping = CLIPPINGS[method] if _read(given, "clip_rewards", boolean) else "none"
     return [f"reward_clipping={clipping}", *(f"{ours}={given[name]}" for name, ours in GAMES.items() if name in given)]
 
 
@@ -230,23 +230,10 @@ def _value(given: Mapping[str, str], name: str) -> str:
     return given.get(name, DEFAULTS[name]) or ""
 
 
-def _yes(given: Mapping[str, str], name: str) -> bool:
+def _read(given: Mapping[str, str], name: str, reader: Callable[[str], Any]) -> Any:
+    """Return a flag's value as read by `reader`."""
     try:
-        return boolean(_value(given, name))
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"--{name} {error}") from None
-
-
-def _number(given: Mapping[str, str], name: str) -> float:
-    try:
-        return float(_value(given, name))
-    except ValueError:
-        raise UsageError(f"--{name}={given[name]}: expected a number") from None
-
-
-def _whole(given: Mapping[str, str], name: str) -> int:
-    try:
-        return whole(1)(_value(given, name))
+        return reader(_value(given, name))
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"--{name} {error}") from None
 

@@ -89,14 +89,14 @@ def failure(check: Callable[[], object]) -> str | None:
 
 
 def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
-    """Return what is checked, after making one of it.
+    """Return the subject of the checks, after creating one instance.
 
     Args:
         name: ``module:Class``.
-        arguments: Of the class.
+        arguments: Arguments of the class.
 
     Raises:
-        UsageError: There is no such class, or it cannot be made with these arguments.
+        UsageError: The class does not exist, or cannot be created with these arguments.
     """
     found = own_class(name, (*KINDS.values(), ReplayBuffer), "class")
     buffer_name = name

@@ -1,4 +1,4 @@
-"""Watch a trained policy: returns, success rates, a window, a video, a dataset. ``--help`` lists the flags."""
+"""Evaluate a trained policy: returns, success rates, a window, a video, a dataset. ``--help`` lists the flags."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interreplay.experiments.flags.reading import OneLineParser
 
 def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
-    parser = OneLineParser(description="Let a trained policy act, without exploring.", allow_abbrev=False)
+    parser = OneLineParser(description="Evaluate a trained policy, without exploration.", allow_abbrev=False)
     add_evaluate_flags(parser)
     return parser
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0, 1 when the environment failed, 2 after an error that the user can mend, 130 after Ctrl-C.
+        The exit code: 0, 1 when the environment failed, 2 after an error that the user can fix, 130 after Ctrl-C.
     """
     return make_parser().run(act, argv, stopped="stopped")
 
@@ -35,9 +35,7 @@ def act(given: argparse.Namespace) -> int:
     check_evaluate(given)
     if given.video:
         choose_working_backend()
-    from interreplay.experiments.evaluation.evaluate import (
-        evaluate,  # imports Ray: only after what is refused without it
-    )
+    from interreplay.experiments.evaluation.evaluate import evaluate  # imports Ray, so after the checks
 
     evaluate(given, print)
     return 0

@@ -16,15 +16,20 @@ OBSERVATIONS = 1000
 def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
     parser = OneLineParser(
-        description="Write the policy of a checkpoint as a file: observations in, actions out, both as the environment "
-        "has them; the best actions, without exploring.",
+        description="Write the policy of a checkpoint as a file that maps observations of the environment to its best "
+        "actions, without exploration.",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint of ours, or the folder of a run: its newest")
+    add(
+        "checkpoint",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="a checkpoint of this package, or the folder of a run",
+    )
     add("--to", type=Path, required=True, metavar="FILE", help="policy.onnx, or policy.pt2 for PyTorch")
-    add("--best", action="store_true", help="the best checkpoint of a run, not its newest")
-    text = f"compare the file with the policy on so many observations (default: {OBSERVATIONS})"
+    add("--best", action="store_true", help="use the best checkpoint of a run, not its newest")
+    text = f"number of observations on which file and policy are compared (default: {OBSERVATIONS})"
     add("--observations", type=whole(1), default=OBSERVATIONS, metavar="N", help=text)
     return parser
 
@@ -36,14 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0, 1 when the file acts differently from the policy, 2 after an error that the user can mend.
+        The exit code: 0, 1 when the file acts differently from the policy, 2 after an error that the user can fix.
     """
     return make_parser().run(act, argv, stopped="stopped")
 
 
 def act(given: argparse.Namespace) -> int:
     """Export and compare; return the exit code."""
-    from interreplay.acting.export import check_target, export, signature  # imports PyTorch: --help needs none
+    from interreplay.acting.export import check_target, export, signature  # imports PyTorch, which --help does not need
     from interreplay.acting.stored_policy import load_policy
 
     check_target(given.to)

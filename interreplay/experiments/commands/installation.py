@@ -1,4 +1,4 @@
-"""What this package needs, and whether the Python that runs has it; imports the standard library only."""
+"""Required packages, and whether this Python has them; imports the standard library only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-"""The clone of the repository, where this is one."""
-MODULES = {"pyyaml": "yaml"}  # of packages that are imported by another name
+"""The clone of the repository, if this is one."""
+MODULES = {"pyyaml": "yaml"}  # names by which packages are imported
 
 
 def requirements() -> list[str]:
-    """Return what setup.cfg asks for, or the installed package's own record of it."""
+    """Return the requirements in setup.cfg, or in the metadata of the installed package."""
     config = configparser.ConfigParser()
     if config.read(ROOT / "setup.cfg"):
         return [line for line in config["options"]["install_requires"].splitlines() if line and line[0] != "#"]
@@ -41,26 +41,26 @@ def _found(module: str) -> bool:
 
 
 def check_installation(script: str, reports_itself: bool = False) -> None:
-    """End the process with one line where this Python lacks what a script needs.
+    """Exit with one line if this Python lacks packages that a script requires.
 
     Args:
-        script: The script's file; a virtual environment of `make install` lies beside it.
-        reports_itself: The script says what is missing: end only where the environment beside it would have it.
+        script: The script's file; the virtual environment of `make install` is next to it.
+        reports_itself: Whether the script reports missing packages; exit only if that environment has them.
 
     Raises:
         SystemExit: With exit code 2.
     """
     place = Path(script).resolve()
-    beside = place.parent / ".venv"
-    other = (beside / "bin" / "python").exists() and beside.resolve() != Path(sys.prefix).resolve()
+    environment = place.parent / ".venv"
+    other = (environment / "bin" / "python").exists() and environment.resolve() != Path(sys.prefix).resolve()
     if (reports_itself and not other) or not (names := missing()):
         return
     lacks = f"{sys.executable} has no {', '.join(names)}"
     if other:
         here = Path() if place.parent == Path.cwd().resolve() else place.parent
         venv = here / ".venv" / "bin"
-        mend = f"source {venv / 'activate'} first, or call {venv / 'python'} {here / place.name}"
+        fix = f"source {venv / 'activate'} first, or call {venv / 'python'} {here / place.name}"
     else:
-        mend = "make install sets up .venv, which is then activated with: source .venv/bin/activate"
-    sys.stderr.write(f"{place.name}: error: {lacks}; {mend}\n")
+        fix = "make install sets up .venv, which is then activated with: source .venv/bin/activate"
+    sys.stderr.write(f"{place.name}: error: {lacks}; {fix}\n")
     raise SystemExit(2)

@@ -1,4 +1,4 @@
-"""The command `interreplay`: one name for what the package does, each part imported when it is asked for."""
+"""The command `interreplay`, whose subcommands are imported when they are used."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from interreplay.experiments.process.signals import before_anything_is_to_save
 
 COMMANDS = {
     "train": ("interreplay.experiments.commands.train", "train an agent with a replay method"),
-    "evaluate": ("interreplay.experiments.commands.evaluate", "let a trained policy act: returns, video, dataset"),
-    "export": ("interreplay.experiments.commands.export", "a trained policy as a file: ONNX, or PyTorch's pt2"),
-    "study": ("interreplay.experiments.commands.study", "many runs at once, on one machine or many"),
-    "report": ("interreplay.experiments.report.__main__", "figures and tables from the results of runs"),
+    "evaluate": ("interreplay.experiments.commands.evaluate", "evaluate a trained policy: returns, video, dataset"),
+    "export": ("interreplay.experiments.commands.export", "write a trained policy as ONNX or PyTorch's pt2"),
+    "study": ("interreplay.experiments.commands.study", "run a grid of runs, on one machine or many"),
+    "report": ("interreplay.experiments.report.__main__", "draw figures and tables from the results of runs"),
     "check": ("interreplay.experiments.commands.check", "check a replay method of your own against the contract"),
-    "smoketest": ("interreplay.experiments.commands.smoketest", "is this installation sound?"),
+    "smoketest": ("interreplay.experiments.commands.smoketest", "check this installation"),
 }
-"""Modules with a function ``main(argv)`` that returns an exit code, and what they are for."""
+"""Modules with a function ``main(argv)`` that returns an exit code, and their purposes."""
 NEEDS = {"report": ("matplotlib", "pandas")}
-"""What commands need that is not always installed, here the extra ``analysis``; it is looked for, not imported."""
+"""Optional packages that commands require; they are searched for, not imported."""
 OLD_NAMES = {"cluster": "study"}
-"""Commands by names that they had, which go on working; nothing lists them."""
+"""Previous names of commands, which still work but are not listed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Hand the rest of the command line to a part.
+    """Run a subcommand.
 
     Args:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The part's exit code; 2 for an unknown one.
+        The subcommand's exit code; 2 for an unknown subcommand.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] == "--version":
         sys.stdout.write(f"interreplay {__version__}\n")
         return 0
-    name, *rest = OLD_NAMES.get(words[0], words[0]), *words[1:]
+    name = OLD_NAMES.get(words[0], words[0])
+    rest = words[1:]
     if name not in available():
         sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, available())}\n")
         return 2
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def command() -> int:
     """Run the console script `interreplay`."""
     if sys.argv[1:2] in (["train"], ["study"], ["cluster"]):
-        before_anything_is_to_save()  # what they import takes seconds
+        before_anything_is_to_save()  # their imports take seconds
     return main()
 
 
@@ -64,11 +65,11 @@ def train() -> int:
 
 
 def study() -> int:
-    """Run the console script `interreplay-study`, and `interreplay-cluster`, as it was called before."""
+    """Run the console scripts `interreplay-study` and `interreplay-cluster`."""
     return _at_once("study")
 
 
-cluster = study  # by which the script of an older installation calls it
+cluster = study  # called by `cluster_run.py` and `interreplay-cluster`
 
 
 def actor_learner() -> int:
@@ -89,16 +90,16 @@ def _at_once(name: str) -> int:
 
 
 def available() -> dict[str, str]:
-    """Return the parts that are installed, and what they are for."""
-    return {name: text for name, (_, text) in COMMANDS.items() if all(map(_exists, NEEDS.get(name, ())))}
+    """Return the subcommands whose packages are installed, and their purposes."""
+    found = {}
+    for name, (_, purpose) in COMMANDS.items():
+        if all(importlib.util.find_spec(package) for package in NEEDS.get(name, ())):
+            found[name] = purpose
+    return found
 
 
 def usage() -> str:
-    """Return how to call it."""
-    last = "interreplay COMMAND --help tells its flags, interreplay --version the version."
+    """Return the usage message."""
+    last = "interreplay COMMAND --help prints its flags, interreplay --version the version."
     lines = [f"  {name:<10} {text}" for name, text in available().items()]
     return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", last])
-
-
-def _exists(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None

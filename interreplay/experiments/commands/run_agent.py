@@ -1,7 +1,7 @@
-"""The command line of RLcycle, a collection of agents whose settings are Hydra's: its words, in ours.
+"""The command line of RLcycle, a collection of agents with Hydra settings, translated to ours.
 
 ``configs=atari/rainbow_dqn configs.hyper_params.batch_size=64`` is ``--config atari/rainbow_dqn train_batch_size=64``.
-All other words and flags are those of `interreplay.experiments.commands.train`.
+All other words and flags are passed to `interreplay.experiments.commands.train`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from interreplay.experiments.process import outcome
 from interreplay.learning.algorithms_table import VARIANTS
 
 DEFAULT = "atari/rainbow_dqn"
-"""What RLcycle trains where nothing is said."""
+"""Default configuration of RLcycle."""
 HYPER, MODEL, EXPERIMENT = "configs.hyper_params.", "configs.model.", "configs.experiment_info."
 
 SETTINGS = {
@@ -60,38 +60,38 @@ SETTINGS = {
     f"{EXPERIMENT}test_num": "evaluation_num_episodes",
     f"{EXPERIMENT}num_workers": "num_workers",
 }
-"""RLcycle's settings, and the flags that mean the same."""
+"""RLcycle's settings and the equivalent flags."""
 
 INSTEAD = {
     f"{HYPER}per_beta_total_steps": "beta rises over the whole run; leave it out",
     f"{HYPER}q_reg_coeff": "there is no penalty on values; leave it out",
-    f"{HYPER}actor_gradient_clip": "gradients of actors are not clipped; leave it out",
-    f"{HYPER}critic_gradient_clip": "gradients of critics are not clipped; leave it out",
+    f"{HYPER}actor_gradient_clip": "actor gradients are not clipped; leave it out",
+    f"{HYPER}critic_gradient_clip": "critic gradients are not clipped; leave it out",
     f"{HYPER}max_exploratory_steps": "actions are random until learning starts, at learning_starts=",
     f"{HYPER}noise_mu": "noise has mean 0; leave it out",
-    f"{MODEL}class": "the algorithm says it, trainer=",
+    f"{MODEL}class": "the algorithm determines it, trainer=",
     f"{MODEL}params.model_cfg.v_min": "give both ends, as value_range=-10,10",
     f"{MODEL}params.model_cfg.v_max": "give both ends, as value_range=-10,10",
-    f"{MODEL}params.model_cfg.use_conv": "the observations say it, or encoder=",
-    f"{EXPERIMENT}agent": "the algorithm says it, trainer=",
-    f"{EXPERIMENT}learner": "the algorithm says it, trainer=",
-    f"{EXPERIMENT}loss": "the algorithm says it, trainer=",
-    f"{EXPERIMENT}action_selector": "the algorithm says it, trainer=",
-    f"{EXPERIMENT}experiment_name": "runs are named by what they are; output_dir= says where they go",
-    f"{EXPERIMENT}env.is_atari": "the environment says it; leave it out",
-    f"{EXPERIMENT}env.is_discrete": "the environment says it; leave it out",
-    f"{EXPERIMENT}env.frame_stack": "the environment says it; leave it out",
+    f"{MODEL}params.model_cfg.use_conv": "the observations determine it, or encoder=",
+    f"{EXPERIMENT}agent": "the algorithm determines it, trainer=",
+    f"{EXPERIMENT}learner": "the algorithm determines it, trainer=",
+    f"{EXPERIMENT}loss": "the algorithm determines it, trainer=",
+    f"{EXPERIMENT}action_selector": "the algorithm determines it, trainer=",
+    f"{EXPERIMENT}experiment_name": "runs are named by their settings; output_dir= sets their folder",
+    f"{EXPERIMENT}env.is_atari": "the environment determines it; leave it out",
+    f"{EXPERIMENT}env.is_discrete": "the environment determines it; leave it out",
+    f"{EXPERIMENT}env.frame_stack": "the environment determines it; leave it out",
     f"{EXPERIMENT}log_wandb": "name a project, with wandb=",
     f"{EXPERIMENT}total_num_episodes": "runs are counted in env steps, total_env_steps=",
-    f"{EXPERIMENT}test_interval": "evaluations come every so many iterations, evaluation_interval=",
+    f"{EXPERIMENT}test_interval": "evaluations are counted in iterations, evaluation_interval=",
     f"{EXPERIMENT}render_train": "interreplay evaluate RUN --video FILE shows a trained policy",
     f"{EXPERIMENT}render_test": "interreplay evaluate RUN --video FILE shows a trained policy",
 }
-"""RLcycle's settings that are none here, and what to do."""
+"""RLcycle's settings without equivalent, and what to do instead."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train as RLcycle's words ask for.
+    """Train with RLcycle's settings.
 
     Args:
         argv: The command line without the program's name; by default this process's own.
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def usage(prog: str) -> str:
-    """Return how to call it."""
+    """Return the usage message."""
     lines = [
         f"usage: {prog} configs=NAME [configs.hyper_params.KEY=VALUE ...] [KEY=VALUE ...] [FLAGS]",
         "",
@@ -120,10 +120,10 @@ def usage(prog: str) -> str:
 
 
 def translated(words: Sequence[str]) -> list[str]:
-    """Return RLcycle's words as flags and ``key=value`` words, all others as they are.
+    """Translate RLcycle's words to flags and words ``key=value``; leave all others unchanged.
 
     Raises:
-        UsageError: RLcycle has no such setting, or it has no counterpart; RLcycle itself reads the first as None.
+        UsageError: A setting is unknown, or has no equivalent.
     """
     asked = [word.partition("=")[2] for word in words if word.startswith("configs=")]
     if len(asked) > 1:
@@ -146,20 +146,20 @@ def _setting(word: str, of_values: bool) -> list[str]:
     if key not in SETTINGS or not equals:
         raise UsageError(_unknown(key) if equals else f"{word}: expected a value, as in {word}=1")
     try:
-        return [f"{SETTINGS[key]}={_converted(key, text)}", *_beside(key, text, of_values)]
+        return [f"{SETTINGS[key]}={_converted(key, text)}", *_implied(key, text, of_values)]
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"{key} {error}") from None
 
 
 def _converted(key: str, text: str) -> str:
-    """Return a value as it is called here."""
+    """Return a value in our terms."""
     if key == f"{HYPER}use_per":
         return "PER" if boolean(text) else "Uniform"
     return str(1 / whole(1)(text)) if key == f"{HYPER}train_freq" else text
 
 
-def _beside(key: str, text: str, of_values: bool) -> list[str]:
-    """Return what has to be said beside a setting: RLcycle updates by steps, and moves targets at every update."""
+def _implied(key: str, text: str, of_values: bool) -> list[str]:
+    """Return further settings that a setting implies: RLcycle updates targets at every update."""
     if key == f"{HYPER}train_freq":
         return [f"rollout_fragment_length={text}"]
     return ["target_update_period=1"] if key == f"{HYPER}tau" and of_values else []

@@ -1,7 +1,7 @@
-"""What `cluster_deployment/submit.py` asks before it submits: how many runs a study has, and whether the job fits them.
+"""The check of `cluster_deployment/submit.py` before it submits: how many runs a study has, and whether they fit.
 
 ``python -m interreplay.experiments.commands.slurm_request JOB STUDY.yaml [flags of cluster_run]`` prints the number of
-runs, and on standard error what in the job does not fit them. JOB is what is asked of Slurm, as a mapping in JSON.
+runs, and on standard error the requests that do not fit them. JOB holds the requests to Slurm, as a JSON mapping.
 """
 
 from __future__ import annotations
@@ -12,34 +12,32 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from types import SimpleNamespace
 
 from interreplay.errors import InterreplayError
 from interreplay.experiments.commands.preparation import replay_bytes
 from interreplay.experiments.commands.study import make_parser, read_new
-from interreplay.experiments.commands.study_checks import check, found
-from interreplay.experiments.flags.replay_flags import replay_arguments
+from interreplay.experiments.commands.study_checks import check, found, online_source
 from interreplay.experiments.flags.study_flags import EXECUTION
-from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.flags.training_flags import RunSettings, settings_for
 from interreplay.experiments.studies.study import Execution, Study
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 PROCESS_BYTES = 0.7e9
-"""Of a run beside its replay buffer, as SAC takes on HalfCheetah-v5; env runners take as much each."""
+"""Memory of a run without its replay buffer, measured with SAC on HalfCheetah-v5; each env runner takes as much."""
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of Slurm, for a node of a concurrent job or for a task of an array.
+    """The request to Slurm for a node of a concurrent job or a task of an array.
 
     Attributes:
-        array: Whether it is a task of an array, which does one run.
+        array: Whether it is a task of an array, which executes one run.
         cpus: CPUs.
-        gpus: As in ``--gpus``, "" for none.
-        mem: As in ``--mem``, "" for the site's default.
+        gpus: Value of ``--gpus``, or "".
+        mem: Value of ``--mem``, "" for the site's default.
         nodes: Nodes of a concurrent job.
-        runs: The runs of an array, as in ``--runs``; "" for all.
+        runs: Runs of an array, the value of ``--runs``; "" for all.
     """
 
     array: bool
@@ -50,12 +48,12 @@ class Job:
     runs: str = ""
 
     def bytes(self) -> float:
-        """Return memory, infinite where nothing is said of it or all of the node is asked for."""
+        """Return the requested memory, infinite if there is no limit."""
         match = re.fullmatch(r"(\d+)([KMGT]?)", self.mem)
         return int(match[1]) * UNITS[match[2] or "M"] if match and int(match[1]) else float("inf")
 
     def numbers(self, count: int) -> list[int]:
-        """Return the numbers of the runs to do, of a study of `count` runs."""
+        """Return the numbers of the runs to execute in a study of `count` runs."""
         if not self.runs:
             return list(range(count))
         chosen: set[int] = set()
@@ -66,7 +64,7 @@ class Job:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the number of runs; returns 0, or 2 after a line that says why the study cannot be run."""
+    """Print the number of runs; return 0, or 2 after a line about why the study cannot run."""
     job, *words = sys.argv[1:] if argv is None else argv
     try:
         given = make_parser().given(words)
@@ -86,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def mentions(study: Study, job: Job) -> Iterator[str]:
-    """Yield lines about what in a job does not fit the runs of a study."""
+    """Yield lines about requests of a job that do not fit the runs of a study."""
     settings = [settings_for(run.given()) for run in study.runs]
     yield from _about_gpus(study.execution, job, {each.device for each in settings} - {"cpu"})
     cpus = study.execution.cpus_per_trial + max(each.num_workers for each in settings)
@@ -111,8 +109,11 @@ def _about_cpus(execution: Execution, job: Job, cpus: int) -> Iterator[str]:
         yield f"--cpus {job.cpus} are too few: {needs}; ask for --cpus {cpus}"
 
 
-def _about_memory(study: Study, job: Job, settings: Sequence[SimpleNamespace], cpus: int) -> Iterator[str]:
-    kinds = {(each.env, each.buffer, each.buffer_size, repr(replay_arguments(each))): each for each in settings}
+def _about_memory(study: Study, job: Job, settings: Sequence[RunSettings], cpus: int) -> Iterator[str]:
+    kinds = {}
+    for each in settings:
+        method = (each.buffer_args, each.prioritized, each.credit_both)
+        kinds[each.env, each.buffer, each.buffer_size, repr(method)] = each
     largest = max(map(buffer_bytes, kinds.values()))
     most = study.execution.max_concurrent or len(study.runs)
     runs = 1 if job.array else max(1, min(most, len(study.runs), job.nodes * job.cpus // cpus) // job.nodes)
@@ -121,19 +122,20 @@ def _about_memory(study: Study, job: Job, settings: Sequence[SimpleNamespace], c
     if need > job.bytes():
         at_once = f", {runs} runs at a time on a node" if runs > 1 else ""
         sizes = f"{largest / 1e9:.2g} GB when full and a process about {PROCESS_BYTES / 1e9:.1f} GB{at_once}"
-        mend = f"ask for --mem {math.ceil(need / 2**30)}G, or use a smaller --buffer_size"
-        yield f"--mem {job.mem} is too little: the largest replay buffer takes {sizes}; {mend}"
+        fix = f"ask for --mem {math.ceil(need / 2**30)}G, or use a smaller --buffer_size"
+        yield f"--mem {job.mem} is too little: the largest replay buffer takes {sizes}; {fix}"
 
 
-def buffer_bytes(settings: SimpleNamespace) -> int:
-    """Return bytes of memory that the replay buffer of a run takes when it is full, 0 on another device.
+def buffer_bytes(settings: RunSettings) -> int:
+    """Return bytes of memory of a run's full replay buffer, 0 if it is stored on a GPU.
 
     Raises:
-        UsageError: It cannot be made, or there is no such environment.
+        UsageError: The buffer or the environment cannot be made.
     """
     if settings.device == "cuda" and not ALGORITHMS[settings.trainer].unrolls:
         return 0
-    return replay_bytes(settings, found(settings))
+    environment = found(settings)
+    return replay_bytes(settings, environment, online_source(settings, environment))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Is this installation sound? ``python smoketest.py`` says so in under a minute, and how to mend what is not.
+"""Check the installation in under a minute and explain how to fix it: ``python smoketest.py``.
 
-``python smoketest.py --cluster`` asks instead whether runs on this node of a cluster would step into a known trap.
+``python smoketest.py --cluster`` instead checks this node of a cluster for known problems.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
 
 
 class Failure(Exception):
-    """A check that failed, and how to mend it."""
+    """A failed check, and how to fix it."""
 
-    def __init__(self, problem: str, mend: str):
+    def __init__(self, problem: str, fix: str):
         super().__init__(problem)
-        self.mend = mend
+        self.fix = fix
 
 
 def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
     description = __doc__.splitlines()[0].replace("``", "")
     parser = OneLineParser(prog="smoketest.py", description=description, allow_abbrev=False)
-    parser.add_argument("--cluster", action="store_true", help="check this node of a cluster; best inside of a job")
+    parser.add_argument("--cluster", action="store_true", help="check this node of a cluster, preferably inside a job")
     parser.add_argument(
         "--output_dir",
         "--output-dir",
@@ -42,7 +42,7 @@ def make_parser() -> OneLineParser:
         "--results-dir",
         metavar="DIR",
         default="results",
-        help="where results will go (%(default)s)",
+        help="folder of results (default: %(default)s)",
     )
     return parser
 
@@ -51,15 +51,17 @@ def main(argv: Sequence[str] = ()) -> int:
     """Run all checks, one line each; return the exit code."""
     args = make_parser().parse_args(argv)
     warnings.simplefilter("ignore")
-    start, failed = time.monotonic(), 0
+    start = time.monotonic()
+    failed = 0
     for name, check in cluster_checks(Path(args.output_dir)) if args.cluster else checks():
         try:
             line = f"ok    {name}: {check()}"
-        except Exception as error:  # whatever is broken is to be reported, and the other checks are to run
-            problem = str(error) if hasattr(error, "mend") else f"{type(error).__name__}: {first_line(error)}"
-            line, failed = f"FAIL  {name}: {problem}\n      mend: {hint(error)}", failed + 1
+        except Exception as error:  # every problem is reported, and the other checks still run
+            failed += 1
+            problem = str(error) if hasattr(error, "fix") else f"{type(error).__name__}: {first_line(error)}"
+            line = f"FAIL  {name}: {problem}\n      fix: {hint(error)}"
         print(line, flush=True)
-    verdict = f"{failed} checks failed; mend the first one first" if failed else "all is well"
+    verdict = f"{failed} checks failed; fix the first one first" if failed else "all checks passed"
     print(f"{verdict} ({time.monotonic() - start:.0f} s)")
     return int(failed > 0)
 
@@ -82,13 +84,13 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
 def catalogue() -> dict[str, Any]:
     """Return the replay methods by name."""
-    from interreplay.buffer.catalogue import methods  # imports PyTorch, which may be what is broken
+    from interreplay.buffer.catalogue import methods  # imports PyTorch, which may be broken
 
     return methods()
 
 
 def cluster_checks(results: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield the checks of this node; ``results`` is where results will go."""
+    """Yield the checks of this node; ``results`` is the folder of results."""
     try:
         from interreplay.experiments.cluster_checks import checks as node
     except Exception as error:
@@ -99,32 +101,32 @@ def cluster_checks(results: Path) -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def raise_again(error: Exception) -> str:
-    """Return a check that fails with an error from before."""
+    """Fail with an earlier error."""
     raise error
 
 
 def python_version() -> str:
     """Check that Python is new enough."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < (3, 10):  # noqa: UP036 - an older one may run this file
+    if sys.version_info < (3, 10):  # noqa: UP036 - an older Python may run this file
         raise Failure(f"{version} is older than 3.10", "make clean install PYTHON=python3.11")
     return version
 
 
 def package(requirement: str) -> str:
-    """Check that a package is there, in a version that will do, and can be imported."""
+    """Check that a package is installed in an accepted version, and can be imported."""
     name = distribution(requirement)
-    mend = f'{sys.executable} -m pip install "{requirement}"'
+    fix = f'{sys.executable} -m pip install "{requirement}"'
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        raise Failure("not installed", mend) from None
+        raise Failure("not installed", fix) from None
     try:
         accepted = importlib.import_module("packaging.requirements").Requirement(requirement).specifier
     except ImportError:
-        accepted = None  # without packaging, versions are shown but not judged
+        accepted = None  # without packaging, versions are shown but not checked
     if accepted is not None and version.split("+")[0] not in accepted:
-        raise Failure(f"{version} is installed, {accepted} is needed", mend)
+        raise Failure(f"{version} is installed, {accepted} is required", fix)
     try:
         importlib.import_module(MODULES.get(name, name))
     except Exception as error:
@@ -135,7 +137,7 @@ def package(requirement: str) -> str:
 
 
 def mujoco_steps() -> str:
-    """Check that a MuJoCo environment can be made and stepped."""
+    """Check that a MuJoCo environment can be created and stepped."""
     env = importlib.import_module("gymnasium").make(ENV)
     env.reset(seed=0)
     for _ in range(10):
@@ -145,20 +147,25 @@ def mujoco_steps() -> str:
 
 
 def buffer_samples(name: str) -> str:
-    """Check that a replay method takes transitions and gives finite ones back."""
-    np, interreplay = importlib.import_module("numpy"), importlib.import_module("interreplay")
+    """Check that a replay method stores transitions and returns finite ones."""
+    np = importlib.import_module("numpy")
+    interreplay = importlib.import_module("interreplay")
     part = importlib.import_module("interreplay.part")
-    rng, n = np.random.default_rng(0), 300
+    rng = np.random.default_rng(0)
+    n = 300
     ends = np.arange(1, n + 1) % 50 == 0
     obs = rng.normal(size=(n + 1, 4)).astype(np.float32)
     rows = {"actions": rng.uniform(-1, 1, (n, 2)).astype(np.float32), "rewards": rng.normal(size=n).astype(np.float32)}
-    arguments, before, after = {}, obs[:-1], obs[1:]
+    arguments = {}
+    before = obs[:-1]
+    after = obs[1:]
     if name == "HER":  # learns from goals only
         arguments = {"compute_reward": lambda achieved, desired, info: -abs(achieved - desired).sum(axis=-1)}
-        before, after = with_goals(before), with_goals(after)
+        before = with_goals(before)
+        after = with_goals(after)
     recipe = catalogue()[name]
     buffer = recipe(capacity=1_000, seed=0, **arguments)
-    buffer.connect(part.Context(score=sizes_of_rewards))  # LaBER draws by what an algorithm scores
+    buffer.connect(part.Context(score=sizes_of_rewards))  # LaBER draws by scores of an algorithm
     buffer.add(
         interreplay.Transitions(obs=before, next_obs=after, terminated=ends, truncated=np.zeros(n, bool), **rows)
     )
@@ -169,22 +176,23 @@ def buffer_samples(name: str) -> str:
 
 
 def sizes_of_rewards(rows: Any, names: Collection[str]) -> dict[str, Any]:
-    """Return scores ``(n,)`` of `rows`, by any names, for methods that want those of an algorithm."""
+    """Return scores ``(n,)`` of `rows` under any names, for methods that request an algorithm's scores."""
     return {name: rows.rewards.abs() for name in names}
 
 
 def with_goals(obs: Any) -> dict[str, Any]:
-    """Return observations of which two numbers are what is achieved, and two what is wanted."""
+    """Return observations with the first two numbers as achieved goal and the next two as desired goal."""
     return {"observation": obs, "achieved_goal": obs[:, :2], "desired_goal": obs[:, 2:]}
 
 
 def training() -> str:
-    """Check that SAC trains for 600 steps, and a checkpoint brings it back."""
+    """Check that SAC trains for 600 steps and is restored from a checkpoint."""
     importlib.import_module("interreplay.rllib.ray_session").prepare_host(threads=1, workers=0)
     config = importlib.import_module("interreplay.rllib").SACConfig().environment(ENV).replay("NMER", capacity=10_000)
     config.training(num_steps_sampled_before_learning_starts=200, train_batch_size_per_learner=64, hiddens=(64, 64))
     config.reporting(min_sample_timesteps_per_iteration=600).debugging(seed=0)
-    algo, copy = config.build_algo(), config.build_algo()
+    algo = config.build_algo()
+    copy = config.build_algo()
     with tempfile.TemporaryDirectory() as folder:
         algo.train()
         algo.save_to_path(f"{folder}/checkpoint")
@@ -203,12 +211,12 @@ def first_line(error: BaseException) -> str:
 
 
 def hint(error: BaseException) -> str:
-    """Return what to do about an error: what it says of that itself, or a guess."""
-    if hasattr(error, "mend"):
-        return str(error.mend)
+    """Return how to fix an error: its own advice, or a guess."""
+    if hasattr(error, "fix"):
+        return str(error.fix)
     if isinstance(error, ImportError) and error.name:
         return f"{sys.executable} -m pip install {error.name.split('.')[0]}   (or: make install)"
-    return "mend what failed above; if nothing did: make clean install"
+    return "fix the failures above; if there are none: make clean install"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Many runs: a grid from a study file or from flags, several at a time. ``--help`` lists the flags."""
+"""A study: a grid of runs from a study file or from flags, several at a time. ``--help`` lists the flags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from interreplay.errors import UsageError
@@ -19,7 +18,8 @@ from interreplay.experiments.commands.train import asked_list
 from interreplay.experiments.flags.config_files import completed
 from interreplay.experiments.flags.original_flags import RENAMED
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser, program
-from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
+from interreplay.experiments.flags.replay_flags import methods_with
+from interreplay.experiments.flags.run_flags import CATALOGUE, COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.process.machine import chosen_device, own_gpus
@@ -38,7 +38,7 @@ from interreplay.runs.run_folder import check_name
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
-"""Flags that say what to run."""
+"""Flags that define the runs."""
 LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda settings: found(settings).name)
 
 
@@ -49,19 +49,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0 when all runs are finished, 1 when some failed for good, 2 after an error in what was asked
-        for, 75 after SIGTERM with everything saved (the same command resumes), 130 after Ctrl-C.
+        The exit code: 0 if all runs are finished, 1 if some failed permanently, 2 after a usage error, 75 after
+        SIGTERM with everything saved (the same command resumes), 130 after Ctrl-C.
     """
     return make_parser().run(act, argv)
 
 
 def make_parser() -> FlagParser:
-    """Make the parser of the study's own flags and those of ``custom_training`` that it does not state otherwise."""
+    """Return the parser of the study's own flags and those of ``custom_training`` that apply to every run."""
     settings = {title: tuple(flag for flag in flags if flag.in_study is None) for title, flags in GROUPS.items()}
     settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
     parser = FlagParser(
         STUDY_GROUPS | settings,
         elsewhere=RENAMED | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
+        hint=argument_hint,
         common=[*COMMON, *(flag.name for flags in STUDY_GROUPS.values() for flag in flags)],
         usage="%(prog)s [FLAGS] [STUDY.yaml]",
         description="Many runs of custom_training.py: buffers x environments x seeds.",
@@ -70,19 +71,25 @@ def make_parser() -> FlagParser:
     return parser
 
 
+def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
+    """Return how to set an argument of a replay method that was given as a flag, "" for other words."""
+    methods = methods_with(name, CATALOGUE)
+    return f"use --buffers '{methods[-1]}{{{name}: {value or 'VALUE'}}}' to set {name}" if methods else ""
+
+
 def act(given: Mapping[str, Any]) -> int:
-    """Do what the flags ask for; return the exit code."""
+    """Run the command; return the exit code."""
     if listed := asked_list(given):
         print(listed)
         return 0
     resumed = "resume" in given
     if not WHAT & given.keys():
         raise UsageError(
-            "there is nothing to run; expected a study file, or --buffers, --envs and the like, such as: "
+            "nothing to run; expected a study file, or flags such as --buffers and --envs, for example: "
             f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists the flags)"
         )
     if resumed and (more := sorted(WHAT & given.keys() - {"resume"})):
-        raise UsageError(f"--resume takes the study from its folder; leave out {', '.join(more)}")
+        raise UsageError(f"--resume reads the study from its folder; leave out {', '.join(more)}")
     study, folder = (read_back if resumed else read_new)(given)
     study = replace(
         study, execution=Execution(**asdict(study.execution) | {k: given[k] for k in EXECUTION if k in given})
@@ -114,22 +121,22 @@ def act(given: Mapping[str, Any]) -> int:
 
 
 def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
-    """Return the study in the folder that ``--resume`` names."""
+    """Return the study in the folder of ``--resume``."""
     folder = StudyFolder.at(given["resume"], "--resume")
     return folder.read(), folder
 
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
-    """Return the study that a file, an inputs file or flags describe."""
+    """Return the study of a study file, an inputs file or flags."""
     settings = {name: given[name] for name, flag in FLAGS.items() if name in given and flag.in_study is None}
     if "inputs" in given:
         parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
         runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
         contents: dict[str, Any] = {}
         if more := sorted({"study", *GRID} & given.keys() | settings.keys()):
-            raise UsageError(f"--inputs says what to run; put {', '.join(more)} into the file, or leave it out")
+            raise UsageError(f"--inputs defines the runs; put {', '.join(more)} into the file, or leave it out")
         if "output_dir" not in given and len(set(folders)) > 1:
-            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; say one with --output_dir")
+            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
         home = Path(folders[0]) if folders else Path("results")
     else:
         contents = study_file.read(Path(given["study"]), FILE_KEYS) if "study" in given else {}
@@ -150,26 +157,27 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings from flags as a study file would have them."""
+    """Return settings from flags in the form of a study file."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
 def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float | None = None) -> dict[str, Any]:
-    """Return a run's settings, as ``custom_training`` would have them, with threads and device as it is given here.
+    """Return a run's settings as for ``custom_training``, with the threads and the device of the study.
 
     Args:
         study: The study.
         folder: Its folder.
         run: One of its runs.
-        gpus: That there are for the run; those of the study for None.
+        gpus: GPUs of the run; the study's GPUs per trial if None.
     """
-    settings: SimpleNamespace = settings_for(run.given())
-    settings.device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
-    return vars(settings) | {"threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
+    settings = settings_for(run.given())
+    device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
+    how = {"device": device, "threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
+    return vars(settings) | how
 
 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:
-    """Run one run here; return the exit code."""
+    """Execute one run in this process; return the exit code."""
     run = study.runs[number]
     from interreplay.experiments.tune.single_run import run_single
 
@@ -183,7 +191,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
 
 
 def run_all(study: Study, folder: StudyFolder, address: str) -> int:
-    """Run what is not finished yet through Ray Tune, then print the table; return the exit code."""
+    """Execute the unfinished runs with Ray Tune, then print the table; return the exit code."""
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
     print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.place}", flush=True)
@@ -192,10 +200,10 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         from interreplay.experiments.tune import run_study
         from interreplay.experiments.tune.hyperparameter_search import scheduler as make_scheduler
 
-        say = functools.partial(print, flush=True)
+        report = functools.partial(print, flush=True)
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         searcher = sequential(study, folder, LANGUAGE, lambda run: settings_of(study, folder, run))
-        execution = run_study.start(address, study.execution, jobs, say)
+        execution = run_study.start(address, study.execution, jobs, report)
         curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, sys.stdout)
@@ -215,23 +223,23 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     study = with_draws(study, folder, LANGUAGE)
     rows, table = results_table.write(folder, study.runs)
     where = f"{folder.place}/{results_table.TABLE}"
-    print(f"\n{results_table.as_text(table)}\nin brackets a 95 % bootstrap interval over seeds; the same in {where}")
+    print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")
     if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
         print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
-        print(f"the first: {results_table.as_command(best)}")
+        print(f"command of the best: {results_table.as_command(best)}")
     failed = [row for row in rows if row["state"] == FAILED]
     if failed:
-        lines = [("failed", "tries", "why"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
+        lines = [("failed", "tries", "reason"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
         print(f"\n{results_table.aligned(lines, width=WIDTH)}")
     left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
     timed_out = any(row["state"] == INTERRUPTED for row in rows)
     again = f"{program()} --resume {shlex.quote(folder.place)}"
     if left:
-        print(f"{left} of {len(rows)} runs are left; go on with: {again}", flush=True)
+        print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)
     elif failed:
-        print(f"{len(failed)} of {len(rows)} runs failed; try them again with: {again}", flush=True)
+        print(f"{len(failed)} of {len(rows)} runs failed; retry them with: {again}", flush=True)
     if left and (code or (timed_out and not failed)):
         return code or RESUMABLE  # --max_time ends runs without a signal
     return int(bool(failed or left))

@@ -9,11 +9,17 @@ from typing import Any
 
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import RefusedRuns, UsageError
+from interreplay.experience import RowSource
 from interreplay.experience.offline_data import open_rows
-from interreplay.experiments.commands.preparation import check_memory, check_networks, replay_bytes
-from interreplay.experiments.flags.environment_flags import environment_of
+from interreplay.experiments.commands.preparation import (
+    check_memory,
+    check_networks,
+    environment_of,
+    replay_bytes,
+    source_for,
+)
 from interreplay.experiments.flags.offline_flags import check_recorded
-from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.flags.training_flags import RunSettings, settings_for
 from interreplay.experiments.process.machine import (
     check_device,
     check_room,
@@ -23,24 +29,23 @@ from interreplay.experiments.process.machine import (
     own_gpus,
 )
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study, cpus_per_run
-from interreplay.learning.algorithms_table import check_actions
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 
-PLAIN = str([{}, [], 1])
 find = functools.lru_cache(maxsize=None)(find_environment)
 
 
 def check(study: Study, numbers: Iterable[int], here: bool, memory: bool = True, files: bool = True) -> None:
-    """Make the environment and the empty replay method of each kind of run, and find the runs that cannot start.
+    """Make the environment and the empty replay buffer of each kind of run, and find the runs that cannot start.
 
     Args:
         study: The study.
         numbers: The runs to check.
-        here: Whether the runs are to run on this machine, with its GPUs.
+        here: Whether they run on this machine, with its GPUs.
         memory: Whether their machine has as much memory as this one.
-        files: Whether they will see the files that this machine sees.
+        files: Whether they can read this machine's files.
 
     Raises:
-        RefusedRuns: With each reason, and the runs that it applies to.
+        RefusedRuns: With each reason and the runs that it applies to.
     """
     reasons: dict[int, str] = {}
     by_kind: dict[str, str] = {}
@@ -56,41 +61,47 @@ def check(study: Study, numbers: Iterable[int], here: bool, memory: bool = True,
 
 
 def _reason(run: PlannedRun, execution: Execution, here: bool, memory: bool, files: bool) -> str:
-    """Return why a run cannot start, "" where it can; arguments as for `check`."""
+    """Return why a run cannot start, or ""; arguments as for `check`."""
     try:
         settings = settings_for(run.given())
-        settings.device = chosen_device(settings.device, execution.gpus_per_trial)
+        device = chosen_device(settings.device, execution.gpus_per_trial)
         if here:
-            check_device(settings.device)
+            check_device(device)
         elif not own_gpus():
-            settings.device = "cpu"  # the machine with the GPU is another one
+            device = "cpu"  # another machine has the GPU
+        settings = settings.replaced(device=device)
         environment = found(settings)
-        spaces = environment.observation_space, environment.action_space
         check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
-        if files:
+        if files and settings.offline_data is not None:
+            spaces = (environment.observation_space, environment.action_space)
             check_recorded(settings, functools.partial(open_rows, spaces=spaces))
+        source = online_source(settings, environment)
         if memory:
             check_networks(settings, environment)
-            check_memory(settings, environment)
+            check_memory(settings, environment, source)
         else:
-            replay_bytes(settings, environment)
+            replay_bytes(settings, environment, source)
     except UsageError as error:
         return str(error)
     return ""
 
 
-def around(settings: SimpleNamespace) -> str:
-    """Return what an environment is made with, and what is around it, as text."""
-    return str([settings.env_args, list(settings.wrapper), settings.frame_stack])
+def online_source(settings: RunSettings, environment: Environment) -> RowSource | None:
+    """Build the replay method of a run on the CPU, without recorded rows; None for unrolls."""
+    if ALGORITHMS[settings.trainer].unrolls:
+        return None
+    return source_for(settings.replaced(device="cpu", offline_data=None), environment)
 
 
 def found(settings: SimpleNamespace) -> Environment:
-    """Return the environment of a run; a plain one is made once."""
-    return find(settings.env) if around(settings) == PLAIN else environment_of(vars(settings))
+    """Return the environment of a run; environments without arguments and wrappers are made only once."""
+    if settings.env_args or settings.wrapper or settings.frame_stack > 1:
+        return environment_of(settings)
+    return find(settings.env)
 
 
 def without_updates(study: Study) -> str:
-    """Return a line about the runs that end before learning begins, "" where there are none."""
+    """Return a line about the runs that end before learning begins, "" if there are none."""
     settings = [settings_for(run.given()) for run in study.runs]
     idle = [each for each in settings if each.learning_starts >= each.total_env_steps]
     if not idle:
@@ -104,16 +115,16 @@ def without_updates(study: Study) -> str:
 
 
 def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:
-    """Refuse runs that would wait for CPUs or GPUs that this machine lacks.
+    """Reject runs that would wait for CPUs or GPUs that this machine lacks.
 
     Args:
-        execution: How the runs are to be carried out.
-        settings: Of every run.
-        alone: Whether a run has a process for itself, as with ``--run``.
+        execution: How the runs are executed.
+        settings: Settings of every run.
+        alone: Whether a single run is executed, as with ``--run``.
     """
     for each in settings:
         check_workers(each["num_workers"])
     if not alone:
         cpus = cpus_per_run(execution, settings)
-        most = max(own_cpus(), execution.max_concurrent * cpus)  # who says how many at a time may ask for more
+        most = max(own_cpus(), execution.max_concurrent * cpus)  # an explicit max_concurrent may exceed the CPUs
         check_room(cpus, execution.gpus_per_trial, most, own_gpus())

@@ -1,4 +1,4 @@
-"""Searches in studies: which runs they are, what was drawn for them, and who draws for those that are left."""
+"""Searches in studies: their runs, the drawn settings, and the search that draws the remaining ones."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ Job = tuple[Path, dict[str, Any]]
 
 
 def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
-    """Return the runs, those that take searched settings as often as there are draws.
+    """Return the runs; runs that accept searched settings are repeated for every draw.
 
     Args:
-        runs: The study's.
+        runs: The runs of the study.
         given: ``search``, ``num_samples`` and ``searcher``.
-        resolver: What flags mean.
+        resolver: Resolves flags to settings.
 
     Raises:
-        UsageError: The search is none, or of another kind of study.
+        UsageError: The search is invalid or does not fit the study.
     """
-    search, one_by_one = given["search"], given.get("searcher") == TPE
+    search = given["search"]
+    one_by_one = given.get("searcher") == TPE
     if search is None:
         if one_by_one:
             raise UsageError(f"--searcher {TPE} needs --search, the settings to be searched")
@@ -53,25 +54,25 @@ def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: Setting
 
 
 def check_search(study: Study, given: Mapping[str, Any]) -> None:
-    """Refuse a search that cannot be carried out.
+    """Reject a search that cannot be executed.
 
     Raises:
-        UsageError: Naming the flag.
+        UsageError: With the flag.
     """
     how = study.execution
     if how.searcher == TPE or how.scheduler == "median":
         require_optuna(how)
     if "run" in given and how.searcher == TPE:
-        raise UsageError(f"--run {given['run']}: --searcher {TPE} decides one run after another; leave --run out")
+        raise UsageError(f"--run {given['run']}: --searcher {TPE} draws one run after another; leave --run out")
     if how.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {how.scheduler} compares returns, so it takes one environment only")
 
 
 def require_optuna(execution: Execution) -> None:
-    """Refuse what needs Optuna where it is not installed.
+    """Reject an execution that requires Optuna if it is not installed.
 
     Raises:
-        UsageError: Naming the flag.
+        UsageError: With the flag.
     """
     if importlib.util.find_spec("optuna") is None:
         word = f"--searcher {TPE}" if execution.searcher == TPE else f"--scheduler {execution.scheduler}"
@@ -79,7 +80,7 @@ def require_optuna(execution: Execution) -> None:
 
 
 def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) -> Study:
-    """Return a study with the values that its runs have by now, where one is decided after another."""
+    """Return a study with the values drawn so far, if they are drawn one after another."""
     if study.execution.searcher != TPE:
         return study
     drawn = [folder.trial(run).drawn() for run in study.runs]
@@ -93,12 +94,12 @@ def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) ->
 def sequential(
     study: Study, folder: StudyFolder, resolver: SettingsResolver, settings_of: Callable[[PlannedRun], dict[str, Any]]
 ) -> Any:
-    """Return who draws for the runs that are left, told what became of the others; None where all was drawn before.
+    """Return the search that draws the remaining runs, given the previous results; None if all were drawn before.
 
     Args:
-        study: The study, as it was planned.
+        study: The study as planned.
         folder: Its folder.
-        resolver: What flags mean.
+        resolver: Resolves flags to settings.
         settings_of: Returns the settings of a run.
     """
     if study.execution.searcher != TPE:
@@ -123,6 +124,6 @@ def sequential(
 
 
 def last_return(path: Path) -> float:
-    """Return the newest return of a run, NaN where it has none."""
+    """Return the newest return of a run, NaN if there is none."""
     values: Sequence[tuple[int, float]] = curve(path)
     return values[-1][1] if values else float("nan")

@@ -1,4 +1,4 @@
-"""The main job: flags, an RLlib configuration, training, and a report. ``--help`` lists the flags."""
+"""Train an agent: flags, RLlib configuration, training and summary. ``--help`` lists the flags."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from interreplay.errors import (
 from interreplay.experiments.commands.preparation import prepared
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.config_files import origins_named
-from interreplay.experiments.flags.part_flags import short
 from interreplay.experiments.flags.reading import program
-from interreplay.experiments.flags.replay_flags import list_buffers
+from interreplay.experiments.flags.replay_flags import list_buffers, short
 from interreplay.experiments.flags.run_flags import CATALOGUE, DEFAULTS
 from interreplay.experiments.flags.training_flags import make_parser
 from interreplay.experiments.process import outcome
@@ -40,14 +39,14 @@ from interreplay.experiments.studies.trial_folder import STATUS
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.checkpoints.best import best_of, inside
 from interreplay.runs.folder_lock import held
-from interreplay.runs.resume import note_changed_rates, reopen, restore, run_folder_of, unwritten
+from interreplay.runs.resume import changed_rates, reopen, restore, run_folder_of, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
 
 if TYPE_CHECKING:
     from interreplay.experiments.training.train_loop import Training
 
 PATIENCE = 10.0
-"""Seconds to wait for another process that holds the run, such as one that is just saving and ending."""
+"""Seconds to wait for another process that has locked the run, such as one that is saving and exiting."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,41 +56,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0, 1 when the run failed, 2 after an error that the user can mend, 75 after SIGTERM, 130 after
+        The exit code: 0, 1 when the run failed, 2 after an error that the user can fix, 75 after SIGTERM, 130 after
         Ctrl-C.
     """
     return make_parser().run(act, argv)
 
 
 def act(given: Mapping[str, Any]) -> int:
-    """Do what the flags ask for; return the exit code."""
+    """Run the command; return the exit code."""
     if listed := asked_list(given):
         print(listed)
         return 0
     if "resume" not in given:
         if given.get("best"):
-            raise UsageError("--best is about a run that is resumed; give --resume RUN, too")
+            raise UsageError("--best requires --resume RUN")
         return run(given, [], None)
     home = run_folder_of(chosen_checkpoints(given)[0], given.get("output_dir"))
     if home is None:
         return run(given, chosen_checkpoints(given), None)
     if (home / STATUS).exists():
         raise UsageError(
-            f"{home} is a run of the study {home.parent}; go on with: "
-            f"cluster_run.py --resume {shlex.quote(str(home.parent))}; --output_dir makes a run of its own of it"
+            f"{home} is a run of the study {home.parent}; continue it with: "
+            f"cluster_run.py --resume {shlex.quote(str(home.parent))}; --output_dir starts a separate run from it"
         )
     ensure_writable(home)
     with held(home, "a run", PATIENCE):
-        return run(given, chosen_checkpoints(given), home)  # as they are now that nobody else works there
+        return run(given, chosen_checkpoints(given), home)  # read again now that the folder is locked
 
 
 def chosen_checkpoints(given: Mapping[str, Any]) -> list[Path]:
-    """Return the checkpoints that ``--resume`` may start from, the best first; one alone with ``--best``."""
+    """Return the checkpoints that ``--resume`` may start from, the preferred one first."""
     return [best_of(given["resume"])] if given.get("best") else find_checkpoints(given["resume"])
 
 
 def asked_list(given: Mapping[str, Any]) -> str:
-    """Return the list that a flag asks for, "" where none does."""
+    """Return the list that a flag requests, or ""."""
     if given.get("list_buffers"):
         return list_buffers(CATALOGUE)
     return presets.listed() if given.get("list_presets") else ""
@@ -102,29 +101,30 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
     Args:
         given: Flags and their values.
-        checkpoints: Those to resume from, the best first; none begins a run.
-        home: The run's folder, held by this process; None for a new one.
+        checkpoints: Checkpoints to resume from, the preferred one first; empty for a new run.
+        home: The run's folder, locked by this process; None for a new one.
 
     Returns:
         The exit code.
     """
-    with origins_named(given):
-        settings, lines = prepared(given, checkpoints, home)
-    print("\n".join(folded(line, sys.stdout) for line in lines if line), flush=True)
+    with origins_named(given.get("config")):
+        ready = prepared(given, checkpoints, home)
+    settings = ready.settings
+    print("\n".join(folded(line, sys.stdout) for line in ready.lines), flush=True)
 
-    # Ray takes seconds to import: only after what can be refused without it.
+    # Importing Ray takes seconds, so it follows everything that can be rejected without it.
     from interreplay.experiments.training.build import build
     from interreplay.experiments.training.trackers import trackers
     from interreplay.rllib import ray_session
 
     ray_session.prepare_host(settings.threads, settings.num_workers)
     logs = trackers(settings.wandb, settings.mlflow, resume="allow")
-    algo = build(ALGORITHMS[settings.trainer].config, settings)
+    algo = build(ALGORITHMS[settings.trainer].config, settings, ready.source)
     timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
     try:
         checkpoint = restore(algo, checkpoints, print) if checkpoints else None
         if checkpoint:
-            note_changed_rates(settings, checkpoint, algo.env_steps, print)
+            settings = settings.replaced(**changed_rates(settings, checkpoint, algo.env_steps, print))
         if home and checkpoint:
             folder = reopen(home, checkpoint, algo.env_steps, settings.total_env_steps, print)
             return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
@@ -136,7 +136,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
 
 def run_name(settings: SimpleNamespace) -> str:
-    """Return the beginning of the run folder's name: algorithm, environment, replay method, its parts, preset, seed."""
+    """Return the prefix of the run folder's name: algorithm, environment, replay method and parts, preset, seed."""
     method = [short(settings.buffer)]
     parts = (value for value in settings.buffer_args.values() if isinstance(value, Mapping) and "type" in value)
     method += [short(str(part["type"])) for part in parts]
@@ -154,15 +154,15 @@ def train(
     hang_timeout: float = 0.0,
     result: dict[str, Any] | None = None,
 ) -> int:
-    """Train to the end or to a signal, with results and checkpoints on disk.
+    """Train to the end or until a signal, writing results and checkpoints.
 
     Args:
         algo: The algorithm, new or restored.
-        settings: The run's.
-        folder: The run's, held by this process.
+        settings: The settings of the run.
+        folder: The folder of the run, locked by this process.
         trackers: Further loggers.
-        hang_timeout: Seconds without a sign of life after which the process ends itself; 0 for never.
-        result: A row of results that a full disk kept out of the run's files.
+        hang_timeout: Seconds without progress after which the process exits; 0 disables.
+        result: A row of results that a full disk prevented from being written.
 
     Returns:
         The exit code.
@@ -171,11 +171,14 @@ def train(
     from interreplay.experiments.training.trackers import offline_runs
     from interreplay.experiments.training.train_loop import Training
 
-    if told := describe_updates(algo, settings):
-        print(told, flush=True)
-    again = f"go on with: {program()} --resume {shlex.quote(str(folder.path))}"
-    alone = getattr(settings, "updates", None) is not None
-    unit, warm_up = ("updates", 0) if alone else ("steps", getattr(settings, "learning_starts", 0))
+    if updates := describe_updates(algo, settings):
+        print(updates, flush=True)
+    again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
+    unit = "steps"
+    warm_up = getattr(settings, "learning_starts", 0)
+    if getattr(settings, "updates", None) is not None:
+        unit = "updates"
+        warm_up = 0
     reporter = Reporter(
         settings.total_env_steps,
         algo.env_steps,
@@ -202,44 +205,42 @@ def train(
         reporter.close()
     summary = reporter.summary(algo.env_steps, max(folder.returns(evaluations=True), default=math.nan))
     print(colored(summary, GREEN, sys.stdout) if training.complete else summary)
-    print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}{best_told(folder)}")
+    best = "".join(f", best {path.name}" for path in inside(folder.path)[-1:])
+    print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}{best}")
     if settings.wandb and (line := offline_runs(folder.path)):
         print(line)
     if training.complete:
         if training.stop_reason:
-            print(f"ended before {settings.total_env_steps:,} {unit}: {training.stop_reason}")
+            print(f"stopped before {settings.total_env_steps:,} {unit}: {training.stop_reason}")
         return 0
     if training.timed_out:
-        print(f"--max_time {settings.max_time} is over; {again}")
+        print(f"--max_time {settings.max_time} has elapsed; {again}")
         return RESUMABLE
     print(f"stopped early; {again}")
     return interrupts.exit_code
 
 
-def best_told(folder: RunFolder) -> str:
-    """Return which checkpoint is the best, for the end of a line; "" where none is kept."""
-    return "".join(f", best {path.name}" for path in inside(folder.path)[-1:])
-
-
 def rescue(error: BaseException, training: Training, again: str) -> None:
-    """Save what an error left whole, and raise what says so in one line in its place; a bug keeps its traceback.
+    """Save what is intact after an error, and raise a one-line error in its place; a bug keeps its traceback.
 
     Args:
         error: What ended the training.
-        training: Of which run.
+        training: The training that it ended.
         again: How to resume it.
 
     Raises:
-        UsageError: After values that are not finite.
-        RunFailure: After an error of the environment, where a runner was lost, or where training diverged.
+        UsageError: After non-finite values.
+        RunFailure: After an error of the environment, the loss of a runner, or diverged training.
     """
-    if isinstance(error, NonFiniteError):  # the checkpoint may stand right before the same error
+    if isinstance(error, NonFiniteError):  # the checkpoint may be right before the same error
         raise UsageError(f"{error}; {training.rescue()}") from error
     if isinstance(error, UsageError):
         return
-    logging.getLogger("ray").setLevel(logging.CRITICAL)  # of what can no longer be ended; the reason is said below
+    logging.getLogger("ray").setLevel(
+        logging.CRITICAL
+    )  # about runners that no longer respond; the reason is reported below
     report = training.folder.path / "error.txt"
-    with contextlib.suppress(OSError):  # of a full disk
+    with contextlib.suppress(OSError):  # a full disk
         report.write_text("".join(traceback.format_exception(error)))
     if isinstance(error, TrainingDiverged):  # a resumed run would diverge again
         raise RunFailure(f"{error}; {training.last_checkpoint()}; {report} holds the traceback") from error

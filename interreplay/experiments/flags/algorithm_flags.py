@@ -1,4 +1,4 @@
-"""The flags of the algorithms' and the loop's settings, made from the dataclasses that state them."""
+"""The flags of the algorithms' and the loop's settings, generated from their dataclasses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from interreplay.learning.settings import ReplaySettings
 
 
 def _flags() -> dict[str, Flag]:
-    """Return a flag for each setting of any algorithm; its help names each algorithm's default, and which have it."""
+    """Return a flag for each setting of any algorithm; its help lists its algorithms and their defaults."""
     having: dict[str, list[str]] = {}
     for name, algorithm in ALGORITHMS.items():
         for found in fields(algorithm.settings):
             if found.name in _LOOP:
-                continue  # a default of its own for a flag of the loop
+                continue  # only another default for a flag of the loop
             having.setdefault(found.name, []).append(name)
     made = {}
     for name, owners in having.items():
@@ -44,39 +44,39 @@ def _default(name: str, owners: list[str]) -> str:
 
 
 def _owners(names: list[str]) -> str:
-    """Return some algorithms, all of DQN's variants in one word."""
+    """Return a list of algorithms in words, with DQN's variants summarized."""
     if {*names} >= VARIANTS:
         last = max(place for place, name in enumerate(names) if name in VARIANTS)
-        told = [name if place != last else "DQN with its variants" for place, name in enumerate(names)]
-        names = [name for name in told if name not in VARIANTS]
+        others = [name for name in names[last + 1 :] if name not in VARIANTS]
+        names = [*(name for name in names[:last] if name not in VARIANTS), "DQN with its variants", *others]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _shown(value: Any) -> str:
-    return (
-        ",".join(map(str, value)) if isinstance(value, tuple) else str(value).lower() if value is None else str(value)
-    )
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)
 
 
 _LOOP = {found.name: found for found in fields(ReplaySettings)}
 ALGORITHM_FLAGS = _flags()
 RATES = frozenset(name for name in ALGORITHM_FLAGS if name.endswith("lr"))
-"""Learning rates, which a resumed run may change on purpose."""
+"""Learning rates, which a resumed run may change."""
 REPLAY_PARAMETERS = Flag(
     "replay_parameters",
     sources,
     None,
-    f"what {', '.join(UNROLLS)} replay, as JSON by the original platform's schema or by ours, such as "
+    f"unrolls that {', '.join(UNROLLS)} replay, as JSON in the original platform's schema or ours, such as "
     '[{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 1000, "share": 0.5}]',
     scope="method",
     in_study="buffers",
 )
 TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
-"""Configuration in `interreplay.rllib` of each algorithm that ``--trainer`` names."""
+"""Configuration class in `interreplay.rllib` of each algorithm of ``--trainer``."""
 
 
 def loop_flag(name: str, **options: Any) -> Flag:
-    """Return the flag of a setting of the loop; `options` are attributes of the flag that differ from the field's."""
+    """Return the flag of a setting of the loop; `options` override the attributes of the flag."""
     found = _LOOP[name]
     others = [f"{owner}: {a.defaults[name]}" for owner, a in ALGORITHMS.items() if name in a.defaults]
     text = found.metadata["help"] + (f" ({', '.join(others)})" if others else "")
@@ -85,14 +85,14 @@ def loop_flag(name: str, **options: Any) -> Flag:
 
 
 def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
-    """Return the settings of an algorithm where no flag says another.
+    """Return the default settings of an algorithm, after checking the given flags.
 
     Args:
         given: Flags and values that were given.
         trainer: The algorithm.
 
     Raises:
-        UsageError: A flag of another algorithm, or of another kind of exploration.
+        UsageError: A flag belongs to another algorithm or another kind of exploration.
     """
     own = ALGORITHMS[trainer].defaults
     for name in ALGORITHM_FLAGS:

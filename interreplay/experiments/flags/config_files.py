@@ -1,8 +1,8 @@
-"""Configuration files: the settings of one run by the names of its flags, over those of other files.
+"""Configuration files: the settings of one run by the names of its flags, based on other files.
 
-A file holds flags and values, and may name other files under ``defaults``: later ones replace what earlier ones say,
-the file replaces them all, words ``key=value`` on the command line replace the file, and flags replace everything.
-Where one of these names another replay method, what was said about the one before is left behind.
+A file holds flags and values, and can list other files under ``defaults``. Later files override earlier ones, the file
+overrides its defaults, words ``key=value`` on the command line override the file, and flags override everything.
+A layer that names another replay method discards the arguments of the previous method.
 """
 
 from __future__ import annotations
@@ -30,57 +30,59 @@ ARGUMENTS = tuple(name for name, metavar in METAVARS.items() if metavar == PAIR 
 """Flags whose values are arguments by name: mappings in a file, merged one by one."""
 NAMES = ALIASES | {"buffer_args": "buffer_arg", "env_arg": "env_args"}
 INVOKED = frozenset(name for name, flag in FLAGS.items() if flag.scope == "invocation" and not flag.changeable)
-"""Flags that are said where the program is started and nowhere else."""
+"""Flags of the command line that files cannot contain."""
 SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a configuration file contributes to a run.
+    """The contribution of a configuration file to a run.
 
     Attributes:
-        files: Those that were read, as they are shown, the one that was asked for last.
-        settings: Its flags and values that neither words nor flags on the line replaced.
-        places: Where each of these was said.
+        files: The files that were read, as shown to the user; the requested one is the last.
+        settings: Flags and values of the files that the command line does not override.
+        places: The file that contains each of them.
     """
 
     files: tuple[str, ...]
     settings: Mapping[str, Any]
     places: Mapping[str, str]
 
-    def told(self) -> str:
-        """Return a line that says which files were used, and what they set."""
+    def described(self) -> str:
+        """Return a line with the files and the settings from them."""
         others = f" over {', '.join(self.files[:-1])}" if self.files[1:] else ""
         settings = {name: value for name, value in self.settings.items() if name not in ARGUMENTS}
-        pairs = [(flag, *pair) for flag in ARGUMENTS for pair in dict(self.settings.get(flag, ())).items()]
-        arguments = [f"--{flag} {name}={value}" for flag, name, value in pairs]
+        arguments = []
+        for flag in ARGUMENTS:
+            for name, value in dict(self.settings.get(flag, ())).items():
+                arguments.append(f"--{flag} {name}={value}")
         return f"configuration {self.files[-1]}{others}: {' '.join([presets.shown(settings), *arguments])}".strip()
 
     def origin(self, message: str) -> str:
-        """Return where the settings come from that a message speaks of, "" where it speaks of none."""
-        named = [name for name, value in self.settings.items() if _speaks_of(message, name, value)]
+        """Return the files that contain the settings named in a message, or ""."""
+        named = [name for name, value in self.settings.items() if _mentions(message, name, value)]
         return ", ".join(f"{name} is from {self.places[name]}" for name in named)
 
 
-def _speaks_of(message: str, name: str, value: Any) -> bool:
+def _mentions(message: str, name: str, value: Any) -> bool:
     message = message.partition("accepted:")[0]
-    flag = name if "_" in name else f"(--|with ){name}"  # "buffer" alone is a word like any other
+    flag = name if "_" in name else f"(--|with ){name}"  # "buffer" alone is an ordinary word
     patterns = [flag, re.escape(value)] if name in ("trainer", "env", "buffer", "preset") else [flag]
     return any(re.search(rf"(?<!\w){pattern}(?!\w)", message) for pattern in patterns)
 
 
 @contextmanager
-def origins_named(given: Mapping[str, Any]) -> Iterator[None]:
-    """Add to a refusal which file said the setting that is refused."""
+def origins_named(configuration: Configuration | None) -> Iterator[None]:
+    """Add the file that contains a rejected setting to the error."""
     try:
         yield
     except UsageError as error:
-        found = given[CONFIG].origin(str(error)) if CONFIG in given else ""
+        found = configuration.origin(str(error)) if configuration else ""
         raise UsageError(f"{error}; {found}") if found else error from error.__cause__
 
 
 def completed(flags: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """Return the flags of a command line with what a configuration file and words ``key=value`` say beside them.
+    """Merge the flags of a command line with a configuration file and words ``key=value``.
 
     Args:
         flags: Flags and values that were given; ``config`` names the file.
@@ -90,14 +92,14 @@ def completed(flags: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
         Flags and values; ``config`` is a `Configuration`.
 
     Raises:
-        UsageError: A file or a word says what is unknown or not accepted.
+        UsageError: A file or a word contains an unknown key or a rejected value.
     """
     settings: dict[str, Any] = {}
     places: dict[str, str] = {}
     files = _layers(flags[CONFIG]) if CONFIG in flags else []
-    for place, said in files:
-        settings = over(settings, said)
-        places |= dict.fromkeys(said, place)
+    for place, contents in files:
+        settings = over(settings, contents)
+        places |= dict.fromkeys(contents, place)
     line = {name: value for name, value in flags.items() if name != CONFIG}
     assigned: dict[str, Any] = {}
     for word in words:
@@ -111,7 +113,7 @@ def completed(flags: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
 
 
 def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with others in their place, arguments of a replay method one by one."""
+    """Return settings overridden by others; arguments of a replay method are merged."""
     named = names_method(above) and names_method(below)
     if named and (not above.get("buffer") or above["buffer"] != below.get("buffer")):
         below = {name: value for name, value in below.items() if name not in METHOD}
@@ -122,24 +124,24 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _joined(flag: str, below: Any, above: Any) -> Any:
-    """Return the arguments of two mappings or lists of pairs, as a flag has them."""
+    """Return the merged arguments of two mappings or lists of pairs, in the form of the flag."""
     if not FLAGS[flag].repeat:
         return {**below, **above}
     return [pair for pair in below if pair[0] not in dict(above)] + list(above)
 
 
 def _layers(name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the files that a file stands on and itself, the weakest first: how each is shown and what it says."""
+    """Return a file and its defaults, the weakest first, each as its shown name and its contents."""
     found: dict[Path, tuple[str, dict[str, Any]]] = {}
 
     def visit(path: Path, above: tuple[Path, ...]) -> None:
         if path in above:
             circle = " -> ".join(shown(each) for each in (*above[above.index(path) :], path))
-            raise UsageError(f"configuration {shown(above[0])}: its defaults go round in a circle: {circle}")
+            raise UsageError(f"configuration {shown(above[0])}: its defaults form a cycle: {circle}")
         contents = _contents(path)
         for other in _defaults(contents.pop(DEFAULTS, []), path):
             visit(other, (*above, path))
-        found.pop(path, None)  # what comes later is stronger
+        found.pop(path, None)  # later files are stronger
         found[path] = shown(path), _read(contents, f"configuration {shown(path)}")
 
     visit(_file(name, None), ())
@@ -149,7 +151,7 @@ def _layers(name: str) -> list[tuple[str, dict[str, Any]]]:
 def _contents(path: Path) -> dict[str, Any]:
     contents = presets.read_yaml(path, f"configuration {shown(path)}")
     if not isinstance(contents, dict):
-        raise UsageError(f"configuration {shown(path)} is no mapping; expected flags and values such as trainer: DQN")
+        raise UsageError(f"configuration {shown(path)} is not a mapping; expected flags such as trainer: DQN")
     return {str(key): value for key, value in contents.items()}
 
 
@@ -161,7 +163,7 @@ def _defaults(names: Any, path: Path) -> list[Path]:
 
 
 def _read(contents: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return flags and values as the flags themselves would read them."""
+    """Return flags and values as read by the flags."""
     found: dict[str, Any] = {}
     for key, value in contents.items():
         first, dot, argument = key.partition(".")
@@ -169,7 +171,7 @@ def _read(contents: Mapping[str, Any], place: str) -> dict[str, Any]:
         if name not in FLAGS or name in INVOKED or (dot and name not in ARGUMENTS):
             raise UsageError(f"{place}: {_unknown(key, name)}")
         if name in found and not dot:
-            raise UsageError(f"{place} says {name} twice, the second time as {key!r}; give it once")
+            raise UsageError(f"{place} contains {name} twice, the second time as {key!r}; give it once")
         try:
             read = _arguments(name, {argument: value} if dot else value) if name in ARGUMENTS else _value(name, value)
             found[name] = _joined(name, found[name], read) if name in found else read
@@ -185,7 +187,7 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _arguments(flag: str, value: Any) -> Any:
-    """Return arguments by name, of a mapping or of what one would type, as a flag has them."""
+    """Return arguments from a mapping or from words as typed, in the form of the flag."""
     if isinstance(value, dict):
         pairs = [(str(name), literal(item) if isinstance(item, str) else item) for name, item in value.items()]
     else:
@@ -195,9 +197,9 @@ def _arguments(flag: str, value: Any) -> Any:
 
 def _unknown(key: str, name: str) -> str:
     if name in INVOKED:
-        return f"{key} is no setting of a run; give it as --{name} on the command line"
+        return f"{key} is not a setting of a run; give it as --{name} on the command line"
     if name in presets.KEYS:
-        return f"{key!r} belongs into a preset; use --preset for this file, or give flags and values"
+        return f"{key!r} is a key of presets; use --preset for this file, or give flags and values"
     if name in REMOVED:
         return f"{key!r} of the original work: {REMOVED[name]}"
     accepted = [name for name in (*FLAGS, *NAMES, DEFAULTS) if name not in INVOKED]
@@ -208,7 +210,7 @@ def _unknown(key: str, name: str) -> str:
 
 
 def _file(name: str, asking: Path | None) -> Path:
-    """Return the file of a name: a path with its suffix, else, or where there is none, of the folder ``configs``."""
+    """Return the file of a name: a path with suffix if it exists, else a file of the folder ``configs``."""
     path = (asking.parent if asking else Path()) / name
     if name.endswith(SUFFIXES) and path.is_file():
         return path.resolve()
@@ -222,13 +224,13 @@ def _file(name: str, asking: Path | None) -> Path:
 
 @functools.cache
 def folder() -> Path:
-    """Return the folder ``configs`` of the clone, or where an installation has it."""
+    """Return the folder ``configs`` of the clone or the installation."""
     root = Path(__file__).resolve().parents[3]
     if (root / "setup.cfg").is_file():
         return root / "configs"
     recorded = (Path(str(file.locate())) for file in importlib.metadata.files("interreplay") or ())
-    beside = (root / "share/interreplay/configs").glob("*/base.yaml")  # after pip install --target
-    bases = (path for path in (*recorded, *beside) if path.match("share/interreplay/configs/*/base.yaml"))
+    installed = (root / "share/interreplay/configs").glob("*/base.yaml")  # after pip install --target
+    bases = (path for path in (*recorded, *installed) if path.match("share/interreplay/configs/*/base.yaml"))
     return next((path.resolve().parents[1] for path in bases if path.is_file()), root / "configs")
 
 
@@ -238,6 +240,6 @@ def names() -> list[str]:
 
 
 def shown(path: Path) -> str:
-    """Return a file as messages show it: from the folder ``configs`` or the current one on, where it lies there."""
+    """Return a path for messages: relative to the parent of ``configs`` or to the current folder if it is inside."""
     bases = [base for base in (folder().parent, Path.cwd()) if path.is_relative_to(base)]
     return str(path.relative_to(bases[0])) if bases else str(path)

@@ -1,4 +1,4 @@
-"""Flags of the commands that let a trained policy act, and what can be refused before Ray is imported."""
+"""Flags of the commands that evaluate a trained policy, and their checks before Ray is imported."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ EPISODES, VIDEO_EPISODES = 10, 3
 
 
 def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a checkpoint and of what to do with it."""
+    """Add the flags of a checkpoint and its evaluation."""
     add = parser.add_argument
     add(
         "checkpoint",
         type=Path,
         metavar="CHECKPOINT",
-        help="a checkpoint, or the folder of a run: its newest; of any algorithm",
+        help="a checkpoint of any algorithm, or the folder of a run, which means its newest",
     )
-    add("--best", action="store_true", help="the best checkpoint of the run, not its newest")
-    add("--run", metavar="ALGORITHM", help="algorithm that made it; the checkpoint knows, so this is checked only")
-    add("--episodes", type=whole(1), metavar="N", help=f"episodes (default: {EPISODES})")
-    add("--steps", type=whole(1), metavar="N", help="environment steps; whole episodes until so many are done")
+    add("--best", action="store_true", help="use the best checkpoint of the run, not its newest")
+    add("--run", metavar="ALGORITHM", help="algorithm of the checkpoint; only checked, since the checkpoint records it")
+    add("--episodes", type=whole(1), metavar="N", help=f"number of episodes (default: {EPISODES})")
+    add("--steps", type=whole(1), metavar="N", help="minimum number of environment steps, in whole episodes")
     add(
         "--seed",
         type=seed,
         metavar="N",
-        help="episode i begins from seed + i (default: the checkpoint's random state)",
+        help="seed of episode i is seed + i (default: the checkpoint's random state)",
     )
-    add("--video", "--render_to", type=Path, metavar="FILE", help="a .gif or .mp4, also where there is no screen")
+    add("--video", "--render_to", type=Path, metavar="FILE", help="write a .gif or .mp4; needs no screen")
     add(
         "--video_episodes",
         type=whole(1),
         metavar="N",
-        help=f"how many episodes it shows, the first (default: {VIDEO_EPISODES})",
+        help=f"number of first episodes in the video (default: {VIDEO_EPISODES})",
     )
     add("--render", action="store_true", help="show it in a window")
-    add("--trust_checkpoint", action="store_true", help="load pickles that name code; they could run anything")
-    add("--record_data", metavar="NAME", help="write a Minari dataset, called name-vN, such as pendulum/sac-v0")
+    add("--trust_checkpoint", action="store_true", help="load pickles that name code; they can execute anything")
+    add("--record_data", metavar="NAME", help="write a Minari dataset with a name such as pendulum/sac-v0")
 
 
 def check_evaluate(given: argparse.Namespace) -> None:
-    """Refuse what cannot be.
+    """Reject flags that contradict each other or cannot work.
 
     Raises:
-        UsageError: With what could.
+        UsageError: With the reason and what is accepted.
     """
     if given.render and given.video:
         raise UsageError("--render and --video draw in different ways; give one of them")
@@ -58,8 +58,6 @@ def check_evaluate(given: argparse.Namespace) -> None:
     if not given.checkpoint.exists():
         raise UsageError(f"{given.checkpoint} does not exist; give a checkpoint, or the folder of a run")
     if given.record_data:
-        from interreplay.experience.offline_data.minari_episodes import (
-            check_new,  # imports torch: only where it is needed
-        )
+        from interreplay.experience.offline_data.minari_episodes import check_new  # imports PyTorch
 
         check_new(given.record_data)

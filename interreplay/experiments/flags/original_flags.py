@@ -1,50 +1,91 @@
-"""Flags of the original work and of other programs that there are not here, and what to do instead."""
+"""Flags of the original work, those that it had and that are gone, and names from other programs."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.replay_flags import METHODS
-from interreplay.experiments.flags.values import boolean, number, whole
+from interreplay.experiments.flags.values import boolean, choice, number, whole
 
 REMOVED = {
-    "agent_name": "runs are named by algorithm, environment, method and seed; --output_dir says where they go",
+    "agent_name": "runs are named by algorithm, environment, method and seed; --output_dir sets where they are stored",
     "log_dir": "everything is written to the run's folder in --output_dir",
-    "restore_path": "--resume goes on from a run's folder or one of its checkpoints",
+    "restore_path": "--resume continues from a run's folder or one of its checkpoints",
     "framework": "it is always torch",
     "cpu_only": "that is the default; --device cuda is the other choice",
-    "local_mode": "Ray has none any more; --num_workers 0, the default, samples in this process",
-    "sleep_time": "runs that start at once do not disturb each other any more",
+    "local_mode": "Ray no longer has a local mode; --num_workers 0, the default, samples in this process",
+    "sleep_time": "runs that start at the same time no longer disturb each other",
     "verbose": "that is the default; --quiet is the other choice",
     "debug_plot": "the methods' diagnostics are in the results, under replay_buffer/",
     "monitor": "interreplay evaluate CHECKPOINT --video FILE shows a trained policy",
     "record_env": "interreplay evaluate CHECKPOINT --video FILE shows a trained policy",
     "metrics_smoothing_episodes": "returns are means over the newest 10 episodes",
     "replay_sequence_length": "rows are single steps; --n_step makes them longer",
-    "whole_episodes": "--rollout_fragment_length says how many steps lie between updates",
-    "num_sgd_iter": "--updates_per_step a,b does b updates per a steps, each with rows of its own",
+    "whole_episodes": "--rollout_fragment_length sets the steps between updates",
+    "num_sgd_iter": "--updates_per_step a,b does b updates per a steps, each with its own batch",
     "target_by_steps_sampled": "targets follow with every update, at --tau",
     "uniform_replay": "--buffer Uniform",
     "only_noise": "--buffer Noise",
     "noise_multiple": "--buffer Noise --buffer_arg sigma=0.1",
     "furthest_neighbor": "--kneighbors k draws one of the k nearest",
     "multi_sample": "--buffer BIER uses all neighbors of every row",
-    "single_model": "--global_hyperparams shares hyperparameters; every neighborhood has a process of its own",
+    "single_model": "--global_hyperparams shares hyperparameters; every neighborhood has its own process",
     "update_hyperparams": "--global_hyperparams False fits every neighborhood of every batch",
     "est_lengthscales": "length scales are fitted",
     "est_lengthscale_constant": "length scales are fitted",
     "use_queue": "--buffer BIER --buffer_arg queue=4 predicts four outcomes per row ahead of time",
-    "on_manifold_testing": "--on_manifold_rows n asks the simulator about n rows of every 50th batch",
+    "on_manifold_testing": "--on_manifold_rows n simulates n rows of every 50th batch",
 }
+"""Flags of the original work that no longer exist, and what replaces them."""
+RENAMED = {
+    "learning_rate": "use --actor_lr and --critic_lr (SAC also has --alpha_lr; DQN and its variants have --lr)",
+    "batch_size": "use --train_batch_size",
+    "algo": "use --trainer",
+    "run": "use --trainer",
+    "timesteps": "use --total_env_steps",
+    "total_timesteps": "use --total_env_steps",
+    "num_env_runners": "use --num_workers",
+    "num_cpus": "use --threads and --num_workers",
+    "dry_run": "only cluster_run.py and submit.py have it",
+    "stop": "use --total_env_steps",
+}
+"""Flags of other programs, and the flags to use here."""
+
+METHODS = {
+    "knn_baseline": "NMER",
+    "naive_mixup_baseline": "NaiveMixup",
+    "ct_baseline": "ContinuousTransition",
+    "s4rl_baseline": "S4RL",
+    "noisy_replay_baseline": "Noise",
+    "gaussian_process": "BIER",
+    "gpytorch": "BIER",
+}
+"""Flags that name a replay method."""
+BLENDS = ("mixup_interpolation", "smote_interpolation")
+"""Flags that require a method that blends by mixup: NMER if none is named."""
+CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
+BUFFER_ARGUMENTS = {
+    "kneighbors": "k",
+    "mixup_alpha": "alpha",
+    "prob_interpolation": "prob_interpolation",
+    "interp_decay_rate": "interp_decay",
+}
+"""Flags that set one argument of the replay method."""
+PRIORITY_ARGUMENTS = {f"prioritized_replay_{name}": name for name in ("alpha", "beta", "eps")}
+"""Flags that set one argument of its `Prioritized` selector."""
 
 ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
     Flag("custom_replay_buffer", boolean, None, "True: NMER; False: Uniform, or PER with --prioritized_replay"),
     *(Flag(flag, boolean, False, method) for flag, method in METHODS.items()),
     Flag("mixup_interpolation", boolean, False, "blend by mixup; NMER unless another such method is named"),
-    Flag("smote_interpolation", boolean, False, "the same with lambda ~ U(0, 1), which is --mixup_alpha 1"),
+    Flag("smote_interpolation", boolean, False, "blend by mixup with lambda ~ U(0, 1), as --mixup_alpha 1 does"),
     Flag("kneighbors", whole(1), None, "the replay method's k, its number of neighbors"),
     Flag("mixup_alpha", number(0, open_low=True), None, "the replay method's alpha, of its Beta(alpha, alpha)"),
-    Flag("prob_interpolation", number(0, 1), None, "probability with which a row is blended"),
-    Flag("interp_decay_rate", number(0), None, "what that probability loses over the run; it stays at 0 or more"),
+    Flag("prob_interpolation", number(0, 1), None, "probability of blending a row"),
+    Flag("interp_decay_rate", number(0), None, "decrease of --prob_interpolation over the run; it stays at 0 or more"),
     Flag("prioritized_replay", boolean, False, "select by TD error: PER alone, or the selector of another method"),
     Flag("prioritized_replay_alpha", number(0), None, "exponent of the priorities"),
     Flag("prioritized_replay_beta", number(0, 1), None, "exponent of the importance weights at the start"),
@@ -58,16 +99,108 @@ ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
     ),
 )
 
-RENAMED = {
-    "learning_rate": "use --actor_lr and --critic_lr (SAC also has --alpha_lr; DQN and its variants have --lr)",
-    "batch_size": "use --train_batch_size",
-    "algo": "use --trainer",
-    "run": "use --trainer",
-    "timesteps": "use --total_env_steps",
-    "total_timesteps": "use --total_env_steps",
-    "num_env_runners": "use --num_workers",
-    "num_cpus": "use --threads and --num_workers",
-    "dry_run": "only cluster_run.py and submit.py have it",
-    "stop": "use --total_env_steps",
+GAUSSIAN_PROCESS_ARGUMENTS = {
+    "kernel": "kernel",
+    "matern_nu": "nu",
+    "use_ard": "ard",
+    "composite_kernel": "composite",
+    "mean_type": "mean",
+    "use_priors": "priors",
+    "train_size": "train_size",
+    "retrain_interval": "retrain_interval",
+    "warmstart_global": "warm_start",
+    "sample_gp_cov": "sample_posterior",
+    "weighted_updates": "weighted_updates",
 }
-"""Flags that other programs have for what is done otherwise here."""
+"""Flags that set one argument of BIER."""
+SCALINGS = {"standardize_gpr_x": "standardize", "normalize": "minmax"}
+
+
+def smoothness(text: str) -> float:
+    """Read ν of the Matérn kernel."""
+    if text not in ("0.5", ".5", "1.5", "2.5"):
+        raise argparse.ArgumentTypeError(f"must be .5, 1.5 or 2.5, got {text!r}")
+    return float(text)
+
+
+smoothness.metavar = ".5|1.5|2.5"  # type: ignore[attr-defined]
+
+GAUSSIAN_PROCESS_FLAGS = (
+    Flag("kernel", choice("rbf", "matern", "rq"), "rq", "covariance function of the Gaussian processes"),
+    Flag("matern_nu", smoothness, 2.5, "smoothness of the Matern kernel: .5, 1.5 or 2.5"),
+    Flag("use_ard", boolean, True, "one length scale per feature"),
+    Flag("composite_kernel", boolean, False, "product of a kernel of states and one of actions"),
+    Flag("mean_type", choice("zero", "constant", "linear"), "zero", "mean function of the Gaussian processes"),
+    Flag("use_priors", boolean, False, "Gamma priors on hyperparameters"),
+    Flag("use_delta", boolean, True, "predict changes of state; False is rejected"),
+    Flag("standardize_gpr_x", boolean, True, "scale a neighborhood's features to mean 0 and standard deviation 1"),
+    Flag("normalize", boolean, False, "scale a neighborhood's features to 0 ... 1 instead"),
+    Flag("gp_pca", boolean, False, "work on principal components of a neighborhood's features"),
+    Flag("gp_pca_components", whole(1), 8, "number of principal components"),
+    Flag("mc_hyper", boolean, True, "average the hyperparameters of fits to --train_size neighborhoods"),
+    Flag(
+        "global_hyperparams",
+        boolean,
+        True,
+        "share hyperparameters between neighborhoods, fitted to --train_size random rows without --mc_hyper; False: fit"
+        " every neighborhood of every batch",
+    ),
+    Flag("train_size", whole(1), None, "neighborhoods or rows of a fit (default: 32 or 256)"),
+    Flag("retrain_interval", whole(1), 1_000, "updates between two fits of shared hyperparameters"),
+    Flag("warmstart_global", boolean, True, "start a fit at the previous result"),
+    Flag("use_botorch", boolean, False, "fit by L-BFGS with priors, as BoTorch does, instead of Adam"),
+    Flag("sample_gp_cov", boolean, False, "draw outcomes from the posterior instead of using its mean"),
+    Flag("weighted_updates", boolean, False, "weight rows in all losses by the certainty of their prediction"),
+    Flag("fp32", boolean, True, "float32; False: float64"),
+    Flag("perform_holdout_eval", boolean, False, "hold rows out regularly and report the prediction error"),
+    Flag("holdout_split", number(0, 0.9, open_low=True), 0.2, "share of a neighborhood to hold out"),
+)
+GAUSSIAN_PROCESS_NAMES = frozenset(flag.name for flag in GAUSSIAN_PROCESS_FLAGS)
+
+
+def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    """Return arguments of BIER, each as ``(flag that sets it, argument, value)``.
+
+    Raises:
+        UsageError: Flags contradict each other, or are not supported.
+    """
+    if given.get("use_delta") is False:
+        raise UsageError("--use_delta False is not possible: the processes predict changes of state")
+    found: list[tuple[str, str, Any]] = []
+    for flag, argument in GAUSSIAN_PROCESS_ARGUMENTS.items():
+        if flag in given:
+            found.append((f"--{flag}", argument, given[flag]))
+
+    shared = [flag for flag in ("mc_hyper", "global_hyperparams") if flag in given]
+    if shared and given.get("global_hyperparams", True) is False:
+        if given.get("mc_hyper"):
+            raise UsageError("--global_hyperparams False contradicts --mc_hyper; give one of them")
+        found.append(("--global_hyperparams", "hyperparameters", "local"))
+    elif shared:
+        # --global_hyperparams alone means the fit to random rows.
+        from_neighborhoods = given.get("mc_hyper", "global_hyperparams" not in given)
+        found.append((f"--{shared[0]}", "hyperparameters", "monte_carlo" if from_neighborhoods else "rows"))
+
+    scalings = [flag for flag in SCALINGS if given.get(flag)]
+    if len(scalings) == 2:
+        raise UsageError("--normalize contradicts --standardize_gpr_x; give one of them")
+    if scalings:
+        found.append((f"--{scalings[0]}", "scaling", SCALINGS[scalings[0]]))
+    elif given.get("standardize_gpr_x") is False:
+        found.append(("--standardize_gpr_x", "scaling", "none"))
+
+    if given.get("gp_pca"):
+        found.append(("--gp_pca", "pca_components", given.get("gp_pca_components", 8)))
+    elif "gp_pca_components" in given:
+        raise UsageError("--gp_pca_components needs --gp_pca")
+    if "use_botorch" in given:
+        found.append(("--use_botorch", "optimizer", "lbfgs" if given["use_botorch"] else "adam"))
+        if given["use_botorch"] and "use_priors" not in given:
+            found.append(("--use_botorch", "priors", True))
+    if "fp32" in given:
+        found.append(("--fp32", "precision", "float32" if given["fp32"] else "float64"))
+    if given.get("perform_holdout_eval"):
+        found.append(("--perform_holdout_eval", "holdout_split", given.get("holdout_split", 0.2)))
+    elif "holdout_split" in given:
+        raise UsageError("--holdout_split needs --perform_holdout_eval")
+    return found

@@ -1,9 +1,9 @@
 """Presets: settings by environment and algorithm, in the data files of `interreplay/presets`.
 
-A file says ``about``, and may say ``automatic`` (chosen for its environments where none is named), ``trainers`` (those
-it is for), ``needs`` (flags that must be given beside it), ``buffer`` and ``buffer_args``, ``everywhere`` and
-``environments``. The last two hold flags and values; a flag under an algorithm's name is for that algorithm. Names of
-environments lack the version; ``*`` stands for anything.
+A file contains ``about``. Optional keys: ``automatic`` (used for its environments if no preset is named), ``trainers``
+(the algorithms it supports), ``needs`` (flags that must also be given), ``buffer``, ``buffer_args``, ``everywhere`` and
+``environments``. The last two hold flags and values; flags under an algorithm's name apply to that algorithm. Names of
+environments have no version; ``*`` matches anything.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from typing import Any
 import yaml
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.flags.replay_flags import names_method, replay_for
 from interreplay.experiments.flags.values import written
 from interreplay.learning.algorithms_table import ALGORITHMS, built_in, is_algorithm
 
@@ -30,7 +29,7 @@ KEYS = ("about", "automatic", "trainers", "needs", "buffer", "buffer_args", "eve
 
 @dataclass(frozen=True)
 class Preset:
-    """The contents of a file; see the module for what they mean."""
+    """The contents of a file; the module documents the keys."""
 
     name: str
     about: str = ""
@@ -43,14 +42,14 @@ class Preset:
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def knows(self, env: str) -> bool:
-        """Return whether it has settings for this environment alone."""
+        """Return whether it has settings for this environment in particular."""
         return any(fnmatchcase(bare(env), pattern) for pattern in self.environments)
 
     def settings(self, trainer: str, env: str) -> dict[str, Any]:
-        """Return flags and values for an algorithm on an environment: the more particular ones win.
+        """Return flags and values for an algorithm on an environment; more specific ones win.
 
         Raises:
-            UsageError: It is not for this algorithm.
+            UsageError: The preset does not support this algorithm.
         """
         trainer = built_in(trainer)
         if trainer not in self.trainers:
@@ -63,7 +62,7 @@ class Preset:
         return found
 
 
-DEFAULTS = Preset(NONE, about="the defaults of --help, whatever the environment", trainers=tuple(ALGORITHMS))
+DEFAULTS = Preset(NONE, about="the defaults of --help for every environment", trainers=tuple(ALGORITHMS))
 
 
 def bare(env: str) -> str:
@@ -72,15 +71,15 @@ def bare(env: str) -> str:
 
 
 def names() -> list[str]:
-    """Return the names of the presets that come with the package."""
+    """Return the names of the package's presets."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def load(name: str) -> Preset:
-    """Return a preset by its name, or one's own by the path of its file.
+    """Return a preset by its name or by the path of its file.
 
     Raises:
-        UsageError: There is none, or it cannot be read.
+        UsageError: It does not exist or cannot be read.
     """
     if name == NONE:
         return DEFAULTS
@@ -98,7 +97,7 @@ def load(name: str) -> Preset:
 
 @functools.cache
 def _shipped(name: str) -> Preset:
-    """Return a preset that comes with the package, whose file is read once: a study asks for it at every run."""
+    """Return a preset of the package; its file is read once, since a study needs it for every run."""
     path = FOLDER / f"{name}.yaml"
     return _checked(name, read_yaml(path, f"preset {path}"))
 
@@ -108,7 +107,7 @@ def read_yaml(path: Path, shown: str) -> Any:
 
     Args:
         path: YAML.
-        shown: What it is called in messages.
+        shown: Name of the file in messages.
 
     Raises:
         UsageError: It cannot be read.
@@ -121,10 +120,10 @@ def read_yaml(path: Path, shown: str) -> Any:
 
 def _checked(name: str, contents: Any) -> Preset:
     if not isinstance(contents, dict):
-        raise UsageError(f"preset {name} is no mapping; expected {', '.join(KEYS)}")
+        raise UsageError(f"preset {name} is not a mapping; expected {', '.join(KEYS)}")
     for key in contents:
         if key not in KEYS:
-            raise UsageError(f"preset {name} says {key!r}; {accepted_names(str(key), KEYS)}")
+            raise UsageError(f"preset {name}: unknown key {key!r}; {accepted_names(str(key), KEYS)}")
     sections = {"everywhere": contents.get("everywhere"), **(contents.get("environments") or {})}
     for section, given in sections.items():
         inner = [given, *(given[name] for name in ALGORITHMS if name in given)] if isinstance(given, dict) else [given]
@@ -135,10 +134,10 @@ def _checked(name: str, contents: Any) -> Preset:
 
 
 def check_needs(preset: Preset, settings: Mapping[str, Any]) -> None:
-    """Refuse settings that lack what a preset needs.
+    """Reject settings that lack a flag that a preset needs.
 
     Raises:
-        UsageError: Naming the flag.
+        UsageError: A flag is missing.
     """
     for flag in preset.needs:
         if settings.get(flag) is None:
@@ -146,7 +145,7 @@ def check_needs(preset: Preset, settings: Mapping[str, Any]) -> None:
 
 
 def automatic(env: str, trainer: str) -> Preset:
-    """Return the preset that an environment asks for, of those for an algorithm; the one without settings else."""
+    """Return the automatic preset of an environment and an algorithm, or the one without settings."""
     if not is_algorithm(trainer):
         return DEFAULTS  # rejected elsewhere
     trainer = built_in(trainer)
@@ -155,7 +154,7 @@ def automatic(env: str, trainer: str) -> Preset:
 
 
 def listed() -> str:
-    """Return the presets, a line each: name, what it is, and for which environments."""
+    """Return one line per preset: its name, description and environments."""
     presets = [*(load(name) for name in names()), DEFAULTS]
     width = max(len(preset.name) for preset in presets)
     return "\n".join(f"{preset.name:<{width}}  {preset.about}{_scope(preset)}" for preset in presets)
@@ -167,32 +166,32 @@ def _scope(preset: Preset) -> str:
 
 
 def shown(settings: Mapping[str, Any]) -> str:
-    """Return flags and values as one would type them."""
+    """Return flags and values as typed on a command line."""
     text = {flag: ",".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for flag, v in settings.items()}
     return " ".join(f"--{flag} {value}" for flag, value in text.items())
 
 
 def fitting(settings: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:
-    """Return a preset's settings that given flags leave in force; a kind of noise that was given has its own scale."""
+    """Return a preset's settings without those that flags override; a given exploration also replaces its scale."""
     replaced = {*given} | ({"exploration_sigma", "exploration_theta"} if "exploration" in given else set())
     return {flag: value for flag, value in settings.items() if flag not in replaced}
 
 
 def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
-    """Return the settings of a preset as flags would give them.
+    """Return the settings of a preset as read by the flags.
 
     Args:
-        name: Of the preset.
+        name: Name of the preset.
         settings: Flags and values.
-        accepted: The readers of the flags that a preset may say.
+        accepted: The readers of the flags that a preset may contain.
 
     Raises:
-        UsageError: For another flag, or a value that its reader refuses.
+        UsageError: A flag is unknown, or its reader rejects the value.
     """
     values = {}
     for flag, value in settings.items():
         if flag not in accepted:
-            raise UsageError(f"preset {name} says {flag!r}; {accepted_names(flag, sorted(accepted))}")
+            raise UsageError(f"preset {name}: unknown flag {flag!r}; {accepted_names(flag, sorted(accepted))}")
         try:
             values[flag] = accepted[flag](written(value))
         except argparse.ArgumentTypeError as error:
@@ -200,25 +199,9 @@ def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Cal
     return values
 
 
-def with_method(preset: Preset, trainer: str) -> Preset:
-    """Return a preset with the replay method of an algorithm, where it names none itself."""
+def method_of(preset: Preset, trainer: str) -> tuple[str | None, Mapping[str, Any]]:
+    """Return a preset's replay method and its arguments, or the algorithm's own; None means the default method."""
     row = ALGORITHMS[trainer]
-    return (
-        preset
-        if preset.buffer or not row.buffer_args
-        else replace(preset, buffer=row.buffer, buffer_args=row.buffer_args)
-    )
-
-
-def replay(preset: Preset, given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Return flags and preset about replay: the preset's method where no flag names one, its arguments with that.
-
-    Arguments, result and errors are those of `replay_for`.
-    """
-    if preset.buffer is None:
-        return replay_for(given, catalogue)
-    asked = replay_for(given if names_method(given) else {**given, "buffer": preset.buffer}, catalogue)
-    own = replay_for({"buffer": preset.buffer, "buffer_arg": list(preset.buffer_args.items())}, catalogue)
-    if asked["buffer"] == preset.buffer:
-        asked["buffer_args"] = own["buffer_args"] | asked["buffer_args"]
-    return asked
+    if preset.buffer or not row.buffer_args:
+        return preset.buffer, preset.buffer_args
+    return row.buffer, row.buffer_args

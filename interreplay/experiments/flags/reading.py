@@ -1,4 +1,4 @@
-"""A parser whose flags are a table."""
+"""A command-line parser whose flags are tables."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ from interreplay.experiments.process.outcome import RED, colored
 SCOPES = {
     "learning": "a setting that changes what is learned",
     "method": "a part of the replay method and its arguments",
-    "identity": "which run it is: algorithm, environment, seed",
-    "execution": "how and where it runs, what is written of it",
-    "invocation": "this one start of the program, no setting of a run",
+    "identity": "the identity of the run: algorithm, environment, seed",
+    "execution": "how and where it runs, and what is written",
+    "invocation": "this start of the program only, not a setting of the run",
 }
-
-
 ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
-"""How a word begins that says a flag and its value, such as ``gamma=0.95``."""
+"""Beginning of a word with a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
 PART = ("MODULE:CLASS", PAIR)
-"""What ``--help`` shows of flags whose words after the first are arguments."""
+"""Placeholders in ``--help`` of flags whose words after the first are arguments."""
 METAVARS = {
     "buffer_arg": PAIR,
     "env_args": PAIR,
@@ -49,7 +47,7 @@ METAVARS = {
     "wandb": "PROJECT",
     "mlflow": "[URI/]EXPERIMENT",
 }
-"""What ``--help`` shows in place of a value whose reader does not know it."""
+"""Placeholders in ``--help`` of values whose reader has none."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +55,16 @@ class Flag:
     """One flag of the command line.
 
     Attributes:
-        name: Its name without dashes, words joined by ``_``; both ``--a_b`` and ``--a-b`` are understood.
-        type: Turns the text into the value; raises ``argparse.ArgumentTypeError``.
-        default: The value when the flag is not given.
-        help: What it does, as printed by ``--help``.
+        name: Name without dashes, words joined by ``_``; both ``--a_b`` and ``--a-b`` are accepted.
+        type: Converts the text into the value; raises ``argparse.ArgumentTypeError``.
+        default: Value if the flag is not given.
+        help: Text of ``--help``.
         aliases: Further names.
-        many: Whether it takes several words, handed to ``type`` joined by spaces.
-        repeat: Whether it may be given several times, collecting a list.
-        scope: What it is about, see `SCOPES`.
-        changeable: Whether a resumed run may be given another value.
-        in_study: What says it in a study instead of a setting, "" for nothing; None where a setting does.
+        many: Whether it takes several words, passed to `type` joined by spaces.
+        repeat: Whether it may be repeated, collecting a list.
+        scope: One of `SCOPES`.
+        changeable: Whether a resumed run may change it.
+        in_study: What sets it in a study instead of a setting, "" for nothing; None if a setting does.
     """
 
     name: str
@@ -83,21 +81,45 @@ class Flag:
     def __post_init__(self) -> None:
         assert self.scope in SCOPES, self.scope
 
+    def help_text(self) -> str:
+        """Return the text of ``--help`` with the default."""
+        shown = self.default
+        if isinstance(shown, tuple):
+            shown = ",".join(map(str, shown))
+        plain = isinstance(shown, str | int | float) and shown != "" and self.type is not boolean
+        return (f"{self.help} (default: {shown})" if plain else self.help).replace("%", "%%")
+
+    def options(self) -> dict[str, Any]:
+        """Return how ``argparse`` reads it."""
+        metavar = getattr(self.type, "metavar", None) or METAVARS.get(self.name) or self.name.split("_")[-1].upper()
+        if self.type is boolean:
+            return {"type": self.type, "nargs": "?", "const": True, "metavar": "True|False"}
+        if self.many:
+            return {
+                "action": _Joined,
+                "nargs": "+",
+                "convert": self.type,
+                "repeat": self.repeat,
+                "metavar": metavar,
+            }
+        return {"type": self.type, "action": "append" if self.repeat else "store", "metavar": metavar}
+
 
 def scoped(scope: str, flags: Sequence[Flag]) -> tuple[Flag, ...]:
-    """Return the same flags with another scope."""
+    """Return the flags with another scope."""
     return tuple(replace(flag, scope=scope) for flag in flags)
 
 
 class _Joined(argparse.Action):
-    """Hands all words of a flag to its type at once, so that ``1 20`` and ``[1, 20]`` are read alike.
+    """Passes all words of a flag to its type at once, so that ``1 20`` and ``[1, 20]`` are read alike.
 
-    A flag that may be repeated collects a list; of one whose words are arguments by name, all are kept.
+    A repeatable flag collects a list; arguments by name are merged.
     """
 
     def __init__(self, *args: Any, convert: Callable[[str], Any], repeat: bool = False, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._convert, self._repeat = convert, repeat
+        self._convert = convert
+        self._repeat = repeat
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         try:
@@ -113,7 +135,7 @@ class _Joined(argparse.Action):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which suggests flags in place of unknown ones.
+    """A parser whose errors are one line and suggest flags in place of unknown ones.
 
     Attributes:
         all_flags: The flag that prints all others.
@@ -122,12 +144,12 @@ class OneLineParser(argparse.ArgumentParser):
     all_flags = "--help"
 
     def error(self, message: str) -> NoReturn:
-        """End the program with exit code 2 and one line."""
+        """Exit with code 2 and one line."""
         line = f"{self.prog}: error: {' '.join(message.split())}"
         self.exit(2, f"{colored(line, RED, sys.stderr)}\n")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the values of all flags; an unknown one ends the program."""
+        """Return the values of all flags; exit at an unknown one."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             self.error(self.unknown(unknown[0].split("=")[0]))
@@ -136,8 +158,7 @@ class OneLineParser(argparse.ArgumentParser):
     def unknown(self, word: str) -> str:
         """Return the error message for a word that is not a flag."""
         options = [option for parser in self._parsers() for option in parser._option_string_actions]
-        hint = did_you_mean(word, [option for option in options if option.startswith("--")])
-        return self._unknown_message(word, hint)
+        return self._unknown_message(word, did_you_mean(word, [o for o in options if o.startswith("--")]))
 
     def _unknown_message(self, word: str, hint: str) -> str:
         kind = "flag" if word.startswith("-") else "argument"
@@ -151,7 +172,7 @@ class OneLineParser(argparse.ArgumentParser):
         return [self, *(parser for action in subcommands for parser in action.choices.values())]
 
     def run(self, act: Callable[[Any], int], argv: Sequence[str] | None, **options: Any) -> int:
-        """Carry out a command with one-line errors that name flags as they were typed; return the exit code.
+        """Run a command with one-line errors that name flags as they were typed; return the exit code.
 
         Args:
             act: Takes the values of the flags and returns the exit code.
@@ -159,37 +180,35 @@ class OneLineParser(argparse.ArgumentParser):
             **options: As for `outcome.run`.
         """
         words = [underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
-        return outcome.run(self.prog, lambda: self._with_typed_names(act, words), **options)
 
-    def _with_typed_names(self, act: Callable[[Any], int], words: Sequence[str]) -> int:
-        given = self.read(words)
-        try:
-            return act(given)
-        except InterreplayError as error:
-            message = self.as_typed(str(error), words)
-            if message == str(error):
-                raise
-            raise _Renamed(message, error.exit_code) from error
+        def command() -> int:
+            given = self.read(words)
+            try:
+                return act(given)
+            except InterreplayError as error:
+                message = self.as_typed(str(error), words)
+                if message == str(error):
+                    raise
+                raise _RenamedError(message, error.exit_code) from error
+
+        return outcome.run(self.prog, command, **options)
 
     def as_typed(self, message: str, words: Sequence[str]) -> str:
-        """Return an error message with the names of flags that stand on the command line."""
+        """Return an error message with the names of flags as on the command line."""
         for word in words:
             name = word.partition("=")[0]
-            action = self._action_of(name)
-            if action is not None and action.option_strings[0] != name:
-                message = re.sub(rf"{action.option_strings[0]}(?!\w)", name, message)
+            for parser in self._parsers():
+                action = parser._option_string_actions.get(name)
+                if action is not None and action.option_strings[0] != name:
+                    message = re.sub(rf"{action.option_strings[0]}(?!\w)", name, message)
         return message
-
-    def _action_of(self, name: str) -> argparse.Action | None:
-        found = (parser._option_string_actions.get(name) for parser in self._parsers())
-        return next((action for action in found if action is not None), None)
 
     def read(self, words: Sequence[str]) -> Any:
         """Return the values of the flags."""
         return self.parse_args(words)
 
 
-class _Renamed(InterreplayError):
+class _RenamedError(InterreplayError):
     """An error whose message names flags as they were typed."""
 
     def __init__(self, message: str, exit_code: int):
@@ -198,7 +217,7 @@ class _Renamed(InterreplayError):
 
 
 class _Help(argparse.Action):
-    """Prints the flags that are used most, all flags, or those of one topic, and ends the program."""
+    """Prints the most used flags, all flags, or the flags of one topic, and exits."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         sys.stdout.write(parser.help_on(values))
@@ -210,12 +229,16 @@ class FlagParser(OneLineParser):
 
     Args:
         groups: The flags by the title under which ``--help`` lists them.
+        gone: Flags of other versions, and what to do instead.
+        elsewhere: Flags of other programs, and what to do instead.
+        complete: Accepts words ``key=value``: merges them and a configuration file with the flags that were given.
         common: Names of the flags that ``--help`` prints; ``--help all`` prints all of them.
-        gone: Flags that other versions had, and what to do instead.
-        elsewhere: Flags that other programs have for what is done otherwise here, and how it is done.
-        complete: Where there may be words ``key=value``: makes the result of the flags that were given and of these.
+        hint: Returns what to do instead of an unknown flag, given its name, its value and the flags that were
+            understood; "" if it does not know.
         **kwargs: As for ``argparse.ArgumentParser``.
     """
+
+    all_flags = "--help all"
 
     def __init__(
         self,
@@ -224,42 +247,43 @@ class FlagParser(OneLineParser):
         elsewhere: Mapping[str, str] | None = None,
         complete: Callable[[dict[str, Any], list[str]], dict[str, Any]] | None = None,
         common: Iterable[str] = (),
+        hint: Callable[[str, str, Mapping[str, Any]], str] | None = None,
         **kwargs: Any,
     ):
         super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, **kwargs)
-        self._common = {*common}
-        text = "print the flags that are used most; all: every flag; TOPIC: a part of a heading, or the name of a flag"
+        text = "print the most used flags; all: every flag; TOPIC: a part of a heading, or the name of a flag"
         self.add_argument("-h", "--help", action=_Help, nargs="?", metavar="all|TOPIC", help=text)
         self._negative_number_matcher = re.compile(r"-[\d.][\d.,e+-]*$")  # -10,10 is a value, too
-        self._gone, self._elsewhere, self._complete = gone or {}, elsewhere or {}, complete
+        self._gone = gone or {}
+        self._elsewhere = elsewhere or {}
+        self._complete = complete
+        self._common = {*common}
+        self._hint = hint
         for title, flags in groups.items():
             group = self.add_argument_group(title)
             for flag in flags:
                 names = [f"--{name}" for name in (flag.name, *flag.aliases)]
-                group.add_argument(*names, dest=flag.name, help=_help(flag), **_reading(flag))
-
-    all_flags = "--help all"
+                group.add_argument(*names, dest=flag.name, help=flag.help_text(), **flag.options())
 
     def help_on(self, topic: str | None) -> str:
         """Return the help about a topic.
 
         Args:
-            topic: ``all``, a part of a heading, or the name of a flag; None for the flags that are used most.
+            topic: ``all``, a part of a heading, or the name of a flag; None for the most used flags.
         """
         if topic == "all":
             return self.format_help()
         groups = {group.title or "": group._group_actions for group in self._action_groups if group._group_actions}
+        headings = ", ".join(title for title in groups if title)
         if topic is None:
-            groups = {title: [one for one in flags if one.dest in self._common] for title, flags in groups.items()}
+            chosen = {title: [flag for flag in flags if flag.dest in self._common] for title, flags in groups.items()}
         else:
-            name = topic.lstrip("-").replace("-", "_")
-            of_title = {title: flags for title, flags in groups.items() if topic.lower() in title.lower()}
-            of_name = {
-                title: [one for one in flags if f"--{name}" in one.option_strings] for title, flags in groups.items()
-            }
-            groups = of_title or of_name
-        if not any(groups.values()):
-            headings = ", ".join(group.title for group in self._action_groups if group.title and group._group_actions)
+            option = f"--{topic.lstrip('-').replace('-', '_')}"
+            chosen = {title: flags for title, flags in groups.items() if topic.lower() in title.lower()}
+            if not chosen:
+                for title, flags in groups.items():
+                    chosen[title] = [flag for flag in flags if option in flag.option_strings]
+        if not any(chosen.values()):
             self.error(
                 f"--help {topic}: expected all, the name of a flag, or a part of one of the headings: {headings}"
             )
@@ -267,14 +291,14 @@ class FlagParser(OneLineParser):
         formatter.add_usage(self.usage, self._actions, [])
         if topic is None:
             formatter.add_text(self.description)
-        for title, flags in groups.items():
+        for title, flags in chosen.items():
             if flags:
                 formatter.start_section(title)
                 formatter.add_arguments(flags)
                 formatter.end_section()
         if topic is None:
             formatter.add_text(
-                "These flags are used most. --help all lists every flag, --help replay those about replay,"
+                "These are the most used flags. --help all lists every flag, --help replay those about replay,"
                 " --help gamma one flag."
             )
         return formatter.format_help()
@@ -290,11 +314,21 @@ class FlagParser(OneLineParser):
             argv: The command line without the program's name.
         """
         words = [underscored(word) for word in argv]
-        words, assigned = self._divided(words) if self._complete else (words, [])
+        assigned: list[str] = []
+        if self._complete:
+            words, assigned = self._divided(words)
         known, unknown = self.parse_known_args(words)
+        found = vars(known)
         if unknown:
-            self.error(self.unknown(unknown[0].split("=")[0]))
-        return self._complete(vars(known), assigned) if self._complete else vars(known)
+            name, _, value = unknown[0].partition("=")
+            following = unknown[1] if len(unknown) > 1 and not unknown[1].startswith("-") else ""
+            hint = ""
+            if self._hint and name.startswith("--") and name[2:] not in {**self._gone, **self._elsewhere}:
+                hint = self._hint(name[2:], value or following, found)
+            self.error(self._unknown_message(name, hint) if hint else self.unknown(name))
+        if self._complete and (assigned or "config" in found):
+            return self._complete(found, assigned)
+        return found
 
     def _divided(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the words that are flags and their values, and those that are ``key=value``."""
@@ -307,8 +341,10 @@ class FlagParser(OneLineParser):
             else:
                 assigned.append(word)
             action = self._option_string_actions.get(word)
-            if action is not None:
-                takes = "one" if action.nargs is None else "+" if action.metavar in (PAIR, PART) else ""
+            if action is not None and action.nargs is None:
+                takes = "one"
+            elif action is not None:
+                takes = "+" if action.metavar in (PAIR, PART) else ""
             elif takes == "one" or word.startswith("-"):
                 takes = ""
         return flags, assigned
@@ -323,7 +359,7 @@ class FlagParser(OneLineParser):
 
 
 class RaisingFlagParser(FlagParser):
-    """Raises what another parser would end the program with."""
+    """Raises errors instead of ending the program."""
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`."""
@@ -331,29 +367,15 @@ class RaisingFlagParser(FlagParser):
 
 
 def underscored(word: str) -> str:
-    """Return a flag's name with ``_`` between its words; other words as they are."""
+    """Return a flag's name with ``_`` between its words; other words unchanged."""
     name, equals, value = word.partition("=")
-    return "--" + name[2:].replace("-", "_") + equals + value if name.startswith("--") and len(name) > 2 else word
-
-
-def _reading(flag: Flag) -> dict[str, Any]:
-    metavar = getattr(flag.type, "metavar", None) or METAVARS.get(flag.name) or flag.name.rsplit("_", 1)[-1].upper()
-    if flag.type is boolean:
-        return {"type": flag.type, "nargs": "?", "const": True, "metavar": "True|False"}
-    if flag.many:
-        how = {"convert": flag.type, "repeat": flag.repeat}
-        return {"action": _Joined, "nargs": "+", **how, "metavar": metavar}
-    return {"type": flag.type, "action": "append" if flag.repeat else "store", "metavar": metavar}
-
-
-def _help(flag: Flag) -> str:
-    plain = isinstance(flag.default, str | int | float | tuple) and flag.default != () and flag.type is not boolean
-    shown = ",".join(map(str, flag.default)) if isinstance(flag.default, tuple) else flag.default
-    return (f"{flag.help} (default: {shown})" if plain else flag.help).replace("%", "%%")
+    if not name.startswith("--") or len(name) == 2:
+        return word
+    return "--" + name[2:].replace("-", "_") + equals + value
 
 
 def program() -> str:
-    """Return how this program was started, for a line that says how to start it again."""
+    """Return how this program was started, for a line about how to start it again."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None:
         return f"python -m {spec.name}"

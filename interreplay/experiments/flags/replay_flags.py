@@ -1,35 +1,40 @@
-"""What the flags about replay mean, the original work's included: one replay method and its arguments."""
+"""The replay method of a run: flags that name it and its parts, and the arguments that other flags set."""
 
 from __future__ import annotations
 
+import argparse
+import ast
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from interreplay.buffer.catalogue import OF_PARTS, resolve
+from interreplay.buffer.own_parts import part_class
 from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.flags.gaussian_process_flags import gaussian_process_arguments
-from interreplay.experiments.flags.part_flags import PARTS, part_arguments
+from interreplay.experiments.flags.original_flags import (
+    BLENDS,
+    BUFFER_ARGUMENTS,
+    CHOOSING_FLAGS,
+    GAUSSIAN_PROCESS_NAMES,
+    METHODS,
+    PRIORITY_ARGUMENTS,
+    gaussian_process_arguments,
+)
+from interreplay.experiments.flags.reading import PART, Flag
+from interreplay.experiments.flags.values import assignment, split
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS
 from interreplay.selection import Prioritized
 from interreplay.unrolls import schema
 from interreplay.unrolls.mix_settings import STANDARD
 
-# Flags that become arguments of the replay method or of its Prioritized selector.
-BUFFER_ARGUMENTS = {"kneighbors": "k", "mixup_alpha": "alpha", "prob_interpolation": "prob_interpolation"}
-BUFFER_ARGUMENTS |= {"interp_decay_rate": "interp_decay"}
-PRIORITY_ARGUMENTS = {f"prioritized_replay_{name}": name for name in ("alpha", "beta", "eps")}
-# Arguments of replay methods that are objects or belong to the whole run, and the flag that says them.
 SET_BY_FLAGS = {
     "capacity": "--buffer_size",
     "n_step": "--n_step",
     "gamma": "--gamma",
     "seed": "--seed",
     "device": "--device",
-}
-SET_BY_FLAGS |= {
     "selector": "--selector, or --prioritized_replay,",
     "credit": "--interp_prio_update",
     "score": "the algorithm, which scores rows itself,",
@@ -39,18 +44,7 @@ SET_BY_FLAGS |= {
     "synthesizer": "--synthesizer",
     "blend": "--synthesizer",
 }
-# Flags that name a method, and flags that want one that blends by mixup: NMER, where none is named.
-METHODS = {
-    "knn_baseline": "NMER",
-    "naive_mixup_baseline": "NaiveMixup",
-    "ct_baseline": "ContinuousTransition",
-    "s4rl_baseline": "S4RL",
-    "noisy_replay_baseline": "Noise",
-    "gaussian_process": "BIER",
-    "gpytorch": "BIER",
-}
-BLENDS = ("mixup_interpolation", "smote_interpolation")
-CHOOSING_FLAGS = ("custom_replay_buffer", *METHODS, *BLENDS)
+"""Arguments of replay methods that are objects or belong to the whole run, and what sets them."""
 OF_ROWS: dict[str, Any] = {
     "buffer_size": 0,
     "learning_starts": 0,
@@ -59,57 +53,114 @@ OF_ROWS: dict[str, Any] = {
     "on_manifold_rows": 0,
     "scale_rewards": False,
 }
-"""Flags of a run about replayed transitions, and the values that stand for nothing where there are none."""
+"""Flags about replayed transitions, and their values in a run that learns from unrolls."""
+
+Catalog = Mapping[str, Callable[..., Any]]
 
 
-def replay_for(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Translate the flags about replay, the original work's included.
+def named_part(text: str) -> dict[str, Any]:
+    """Read ``module:Class name=value ...``, or an equivalent mapping, into ``{"type": "module:Class", ...}``."""
+    if text.lstrip().startswith("{"):
+        return _part_of_mapping(text)
+    name, *words = split(text) or [""]
+    if not name or "=" in name:
+        raise argparse.ArgumentTypeError(f"must begin with a name such as my_parts:Recent, got {text!r}")
+    return {"type": name} | dict(assignment(word) for word in words)
+
+
+named_part.metavar = PART  # type: ignore[attr-defined]
+
+
+def _part_of_mapping(text: str) -> dict[str, Any]:
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = None
+    if isinstance(value, dict) and isinstance(value.get("type"), str):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, arguments),) = value.items()
+        if isinstance(name, str) and isinstance(arguments, dict | None):
+            return {"type": name} | (arguments or {})
+    raise argparse.ArgumentTypeError(f"must be a name and its arguments, got {text}")
+
+
+def _part_flag(name: str, purpose: str) -> Flag:
+    text = f"{purpose}: module:Class of your own, or one of this package's, with its arguments"
+    return Flag(name, named_part, None, text, many=True, scope="method")
+
+
+PART_FLAGS = (
+    _part_flag("selector", "part that draws the anchors"),
+    _part_flag("neighborhood", "part that finds the rows to mix anchors with"),
+    _part_flag("synthesizer", "part that makes the batch"),
+)
+PARTS = tuple(flag.name for flag in PART_FLAGS)
+
+
+def readable(value: Any) -> Any:
+    """Return an argument of a replay method as lines and tables show it: a part as ``Recent(share=0.2)``."""
+    if not isinstance(value, Mapping) or "type" not in value:
+        return value
+    arguments = ",".join(f"{name}={item}" for name, item in value.items() if name != "type")
+    name = short(str(value["type"]))
+    return f"{name}({arguments})" if arguments else name
+
+
+def short(name: str) -> str:
+    """Return a buffer's or a part's name without its module."""
+    return name.rpartition(":")[2]
+
+
+def replay_for(
+    given: Mapping[str, Any],
+    catalog: Catalog,
+    buffer: str | None = None,
+    buffer_args: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Translate the flags about replay, including those of the original work.
 
     Args:
         given: Flags and values that were given.
-        catalogue: The replay methods by name.
+        catalog: The replay methods by name.
+        buffer: The method to use if no flag names one, such as a preset's; None for the default.
+        buffer_args: Arguments of `buffer` that flags do not replace.
 
     Returns:
-        ``buffer`` (a name in ``catalogue``), ``buffer_args``, ``prioritized`` (arguments of the selector, or None)
+        ``buffer`` (a name in `catalog`), ``buffer_args``, ``prioritized`` (arguments of the selector, or None)
         and ``credit_both``.
 
     Raises:
-        UsageError: Flags that contradict each other, an unknown replay method or argument.
+        UsageError: Flags contradict each other, or the replay method or an argument is unknown.
     """
-    name = _buffer_name(given, catalogue)
-    parameters = list(inspect.signature(_recipe(name, catalogue)).parameters)
-    arguments = part_arguments(given, name, parameters)
-    for flag, (argument, value) in _named_arguments(given):
+    if buffer is not None and not names_method(given):
+        given = {**given, "buffer": buffer}
+    name = method_of(given, catalog)
+    parameters = _parameters(name, catalog)
+    arguments = _part_arguments(given, name, parameters)
+    for flag, argument, value in _named_arguments(given):
         _check_argument(flag, name, argument, parameters)
         if argument in arguments and arguments[argument] != value:
             raise UsageError(f"{flag} {value} contradicts {argument}={arguments[argument]}; give one of them")
         arguments[argument] = value
     prioritized = bool(given.get("prioritized_replay"))
+    credit_both = bool(given.get("interp_prio_update"))
     priorities = _priorities(given, prioritized or name == "PER")
-    if given.get("interp_prio_update") and (not prioritized or "credit" not in parameters):
+    if credit_both and (not prioritized or "credit" not in parameters):
         raise UsageError(
             "--interp_prio_update needs --prioritized_replay and a replay method that blends, such as NMER"
         )
     if name == "PER":
         arguments |= priorities
+        prioritized = False
     elif prioritized and "selector" not in parameters:
         raise UsageError(f"{name} selects in its own way and cannot be combined with --prioritized_replay")
-    selector = priorities if prioritized and name != "PER" else None
-    credit_both = bool(given.get("interp_prio_update"))
+    if name == buffer and buffer_args:
+        for argument in buffer_args:
+            _check_argument("--buffer_arg", name, argument, parameters)
+        arguments = {**buffer_args, **arguments}
+    selector = priorities if prioritized else None
     return {"buffer": name, "buffer_args": arguments, "prioritized": selector, "credit_both": credit_both}
-
-
-def check_rows(given: Mapping[str, Any], trainer: str) -> None:
-    """Refuse a replay of unrolls for an algorithm that learns from transitions.
-
-    Raises:
-        UsageError: Naming those that replay unrolls.
-    """
-    if "replay_parameters" in given and not ALGORITHMS[trainer].unrolls:
-        raise UsageError(
-            f"--replay_parameters says which unrolls {' and '.join(UNROLLS)} replay; {trainer} replays transitions, "
-            "by the method that --buffer names"
-        )
 
 
 def unroll_replay_for(
@@ -119,50 +170,55 @@ def unroll_replay_for(
     buffer: str | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what flags say about the replay of unrolls, as `replay_for` does about that of transitions.
+    """Translate the flags about the replay of unrolls, as `replay_for` does for transitions.
 
     Args:
-        given: Flags and values that were given, by presets too.
+        given: Flags and values that were given, including a preset's.
         trainer: The algorithm.
-        method: Flags about the replay method.
-        buffer: `FRESH` or `MIX` where no flag says it; the algorithm's own for None.
-        arguments: Those of the mix where no flag says them.
+        method: Names of the flags about the replay method.
+        buffer: `FRESH` or `MIX`, used if no flag names one; None for the algorithm's own.
+        arguments: Arguments of the mix that flags do not replace.
 
     Raises:
-        UsageError: A flag about transitions, or a mix that there is not.
+        UsageError: A flag is about transitions, or the mix is invalid.
     """
     of_rows = given.keys() & {*method, *OF_ROWS} - {"buffer", "buffer_arg", "replay_parameters"}
     if of_rows:
         raise UsageError(
             f"--{min(of_rows)} is about replayed transitions; {trainer} learns from unrolls, and --replay_parameters "
-            "says which of them it replays"
+            "sets which of them it replays"
         )
-    row = ALGORITHMS[trainer]
-    buffer, arguments = (row.buffer, row.buffer_args) if buffer is None else (buffer, arguments or {})
+    if buffer is None:
+        buffer = ALGORITHMS[trainer].buffer
+        arguments = ALGORITHMS[trainer].buffer_args
     name = given.get("buffer", buffer)
     if name not in (FRESH, MIX):
         raise UsageError(f"--buffer {name}: {trainer} learns from unrolls; {accepted_names(name, [FRESH, MIX])}")
-    said = dict(given.get("buffer_arg", ()))
+    found = dict(given.get("buffer_arg", ()))
     if "replay_parameters" in given:
-        name, said = given.get("buffer", MIX), said | {"parameters": given["replay_parameters"]}
-    found = said or (dict(arguments) if name == buffer else {})
+        name = given.get("buffer", MIX)
+        found["parameters"] = given["replay_parameters"]
+    if not found and name == buffer:
+        found = dict(arguments or {})
     if name == MIX:
-        found = {"parameters": _mix_parameters(found, given)}
+        for argument in found:
+            if argument != "parameters":
+                accepted = accepted_names(argument, ["parameters"])
+                raise UsageError(f"--buffer_arg: {MIX} takes no argument {argument!r}; {accepted}")
+        parameters = schema.read(found.get("parameters", list(STANDARD)), given.get("train_batch_size"))
+        found = {"parameters": parameters}
     elif found:
         raise UsageError(f"--buffer_arg {min(found)}: {name} takes no arguments; --replay_parameters makes a mix")
     return {"buffer": name, "buffer_args": found, "prioritized": None, "credit_both": False} | OF_ROWS
 
 
-def _mix_parameters(arguments: Mapping[str, Any], given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the sources of a mix of unrolls; by default half fresh and half replayed.
-
-    Raises:
-        UsageError: They make no mix.
-    """
-    for name in arguments:
-        if name != "parameters":
-            raise UsageError(f"--buffer_arg: {MIX} takes no argument {name!r}; {accepted_names(name, ['parameters'])}")
-    return schema.read(arguments.get("parameters", list(STANDARD)), given.get("train_batch_size"))
+def check_rows(given: Collection[str], trainer: str) -> None:
+    """Reject a replay of unrolls for an algorithm that learns from transitions."""
+    if "replay_parameters" in given and not ALGORITHMS[trainer].unrolls:
+        raise UsageError(
+            f"--replay_parameters sets which unrolls {' and '.join(UNROLLS)} replay; {trainer} replays transitions, "
+            "with the method that --buffer names"
+        )
 
 
 def names_method(given: Mapping[str, Any]) -> bool:
@@ -171,18 +227,122 @@ def names_method(given: Mapping[str, Any]) -> bool:
     return chosen or given.get("custom_replay_buffer") is False
 
 
-def replay_arguments(settings: SimpleNamespace) -> dict[str, Any]:
-    """Return the replay method's arguments, with parts in place of their names."""
+def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
+    """Return the name and the arguments of what a run replays: a method, or its mix with recorded rows."""
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = Prioritized(**settings.prioritized)
     if settings.credit_both:
         arguments["credit"] = InterpolatedPriority()
-    return arguments
+    online = {"capacity": settings.buffer_size, **arguments}
+    if getattr(settings, "offline_data", None) is None:
+        return settings.buffer, online
+    recorded = {"data": settings.offline_data, "method": settings.buffer, "arguments": arguments}
+    if settings.updates is not None:
+        return "Offline", recorded
+    end = settings.offline_share if settings.offline_share_end is None else settings.offline_share_end
+    sources = {"online": {"type": settings.buffer, **online}, "offline": {"type": "Offline", **recorded}}
+    return "Mix", {"sources": sources, "shares": {"offline": (settings.offline_share, end)}}
+
+
+def argument_hint(name: str, value: str, given: Mapping[str, Any], catalog: Catalog) -> str:
+    """Return which flag sets an argument of the replay method that was given as a flag, or "".
+
+    Args:
+        name: The unknown flag without its dashes, such as ``k``.
+        value: The text after it, or "".
+        given: Flags and values that were understood.
+        catalog: The replay methods by name.
+    """
+    word = f"--buffer_arg {name}={value or 'VALUE'}"
+    method = method_of(given, catalog)
+    if name in _parameters(method, catalog) and name not in SET_BY_FLAGS:
+        return f"use {word} to set {name} of {short(method)}"
+    others = methods_with(name, catalog)
+    return f"use {word} with {' or '.join(others)}, {short(method)} has no {name}" if others else ""
+
+
+def methods_with(argument: str, catalog: Catalog) -> list[str]:
+    """Return the replay methods that have an argument."""
+    if argument in SET_BY_FLAGS:
+        return []
+    return [name for name in catalog if argument in _parameters(name, catalog)]
+
+
+def method_of(given: Mapping[str, Any], catalog: Catalog) -> str:
+    """Return the replay method that flags name, or the default one.
+
+    Raises:
+        UsageError: The method is unknown, or flags contradict each other.
+    """
+    chosen = [flag for flag in CHOOSING_FLAGS if given.get(flag)]
+    named = [flag for flag in chosen if flag in METHODS]
+    stock = "Uniform"
+    if any(part in given for part in PARTS):
+        stock = OF_PARTS
+    elif given.get("prioritized_replay"):
+        stock = "PER"
+    name = given.get("buffer")
+    if not name and named:
+        name = METHODS[named[0]]
+    elif not name:
+        name = "NMER" if chosen else stock
+    parameters = _parameters(name, catalog)
+    asked = ""
+    if "buffer" in given:
+        asked = f"--buffer {name}"
+    elif chosen:
+        asked = f"--{chosen[0]}"
+    if given.get("custom_replay_buffer") is False and (chosen or name != stock):
+        raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {asked}; give one of them")
+    for flag in named:
+        if METHODS[flag] != name:
+            raise UsageError(f"{asked} contradicts --{flag}, which means {METHODS[flag]}; give one of them")
+    for flag in BLENDS:
+        if flag in chosen and not {"alpha", "prob_interpolation"} <= {*parameters}:
+            raise UsageError(f"{asked} contradicts --{flag}: {name} blends nothing by mixup; give one of them")
+    return name
+
+
+def _parameters(name: str, catalog: Catalog) -> list[str]:
+    """Return the names of a replay method's arguments."""
+    if name not in catalog and name != OF_PARTS and ":" not in name:
+        raise UsageError(f"unknown buffer {name!r}; {accepted_names(name, catalog)}")
+    return list(inspect.signature(catalog[name] if name in catalog else resolve(name)).parameters)
+
+
+def _part_arguments(given: Mapping[str, Any], name: str, parameters: Collection[str]) -> dict[str, Any]:
+    """Return the arguments that --selector, --neighborhood and --synthesizer set."""
+    found: dict[str, Any] = {}
+    for flag in PARTS:
+        if flag not in given:
+            continue
+        argument = "blend" if flag == "synthesizer" and flag not in parameters else flag
+        if argument not in parameters:
+            raise UsageError(
+                f"--{flag} {given[flag]['type']}: {name} has its own {flag}; --buffer {OF_PARTS}, or no --buffer, puts "
+                "parts together"
+            )
+        part_class(argument, given[flag])
+        found[argument] = given[flag]
+    if "selector" in found and given.get("prioritized_replay"):
+        raise UsageError(f"--selector {given['selector']['type']} contradicts --prioritized_replay; give one of them")
+    return found
+
+
+def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    """Return the flags that set one argument of the replay method each, with argument and value."""
+    found = [("--buffer_arg", argument, value) for argument, value in given.get("buffer_arg", ())]
+    found += [(f"--{flag}", argument, given[flag]) for flag, argument in BUFFER_ARGUMENTS.items() if flag in given]
+    if given.get("smote_interpolation"):  # Beta(1, 1) is U(0, 1)
+        found.append(("--smote_interpolation", "alpha", 1.0))
+    if GAUSSIAN_PROCESS_NAMES & given.keys():
+        found += gaussian_process_arguments({name: given[name] for name in GAUSSIAN_PROCESS_NAMES & given.keys()})
+    return found
 
 
 def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
-    """Return arguments of the selector `Prioritized`."""
+    """Return the arguments of the selector `Prioritized`."""
     flags = [flag for flag in (*PRIORITY_ARGUMENTS, "use_importance_sampling") if flag in given]
     if flags and not prioritized:
         raise UsageError(f"--{flags[0]} needs --prioritized_replay")
@@ -194,40 +354,6 @@ def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
     return priorities | {"beta": 0.0, "final_beta": 0.0}
 
 
-def _buffer_name(given: Mapping[str, Any], catalogue: Mapping[str, Callable[..., Any]]) -> str:
-    chosen = [flag for flag in CHOOSING_FLAGS if given.get(flag)]
-    named = [flag for flag in chosen if flag in METHODS]
-    stock = OF_PARTS if any(part in given for part in PARTS) else "Uniform"
-    stock = "PER" if given.get("prioritized_replay") and stock == "Uniform" else stock
-    name = given.get("buffer") or (METHODS[named[0]] if named else "NMER" if chosen else stock)
-    recipe = _recipe(name, catalogue)
-    asked = f"--buffer {name}" if "buffer" in given else f"--{chosen[0]}" if chosen else ""
-    if given.get("custom_replay_buffer") is False and (chosen or name != stock):
-        raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {asked}; give one of them")
-    for flag in named:
-        if METHODS[flag] != name:
-            raise UsageError(f"{asked} contradicts --{flag}, which means {METHODS[flag]}; give one of them")
-    mixes = {"alpha", "prob_interpolation"} <= inspect.signature(recipe).parameters.keys()
-    for flag in BLENDS:
-        if flag in chosen and not mixes:
-            raise UsageError(f"{asked} contradicts --{flag}: {name} blends nothing by mixup; give one of them")
-    return name
-
-
-def _recipe(name: str, catalogue: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    if name not in catalogue and name != OF_PARTS and ":" not in name:
-        raise UsageError(f"unknown buffer {name!r}; {accepted_names(name, catalogue)}")
-    return catalogue[name] if name in catalogue else resolve(name)
-
-
-def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, tuple[str, Any]]]:
-    short = [(f"--{flag}", (name, given[flag])) for flag, name in BUFFER_ARGUMENTS.items() if flag in given]
-    if given.get("smote_interpolation"):  # Beta(1, 1) is U(0, 1)
-        short.append(("--smote_interpolation", ("alpha", 1.0)))
-    short += gaussian_process_arguments(given)
-    return [("--buffer_arg", pair) for pair in given.get("buffer_arg", ())] + short
-
-
 def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[str]) -> None:
     if argument in SET_BY_FLAGS:
         raise UsageError(f"use {SET_BY_FLAGS[argument]} instead of {flag} {argument}")
@@ -236,8 +362,11 @@ def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[st
         raise UsageError(f"{flag}: {name} takes no argument {argument!r}; {accepted_names(argument, accepted)}")
 
 
-def list_buffers(catalogue: Mapping[str, Any]) -> str:
-    """Return the replay methods, a line each: name and what the first line of its documentation says."""
-    width = max(map(len, catalogue))
-    described = {name: (inspect.getdoc(method) or "").split("\n")[0] for name, method in catalogue.items()}
-    return "\n".join(f"{name:<{width}}  {line}" for name, line in described.items())
+def list_buffers(catalog: Mapping[str, Any]) -> str:
+    """Return one line per replay method: its name and the first line of its documentation."""
+    width = max(map(len, catalog))
+    lines = []
+    for name, method in catalog.items():
+        summary = (inspect.getdoc(method) or "").split("\n")[0]
+        lines.append(f"{name:<{width}}  {summary}")
+    return "\n".join(lines)

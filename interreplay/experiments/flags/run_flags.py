@@ -1,4 +1,4 @@
-"""The flags of a run: type, default, what each does and is about, and what the original work's flags mean here."""
+"""Every flag of a run: type, default, help and scope."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from interreplay.environments.wrapped import named
 from interreplay.experience.recipes import methods_and_models
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
-from interreplay.experiments.flags.environment_flags import ENVIRONMENT_FLAGS
-from interreplay.experiments.flags.gaussian_process_flags import GAUSSIAN_PROCESS_FLAGS
 from interreplay.experiments.flags.offline_flags import OFFLINE_FLAGS
-from interreplay.experiments.flags.original_flags import ORIGINAL_REPLAY_FLAGS
-from interreplay.experiments.flags.part_flags import PART_FLAGS
+from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS, ORIGINAL_REPLAY_FLAGS
 from interreplay.experiments.flags.reading import Flag, scoped
+from interreplay.experiments.flags.replay_flags import PART_FLAGS, named_part
 from interreplay.experiments.flags.values import (
     assignment,
+    assignments,
     boolean,
     choice,
     duration,
@@ -47,7 +47,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "env",
             str,
             "InvertedPendulum-v5",
-            "Gymnasium id, also module:Env-v0; retired versions mean the newest; many change defaults, and say so",
+            "Gymnasium id, also module:Env-v0; retired versions mean the newest; many come with their own defaults",
             scope="identity",
             in_study="envs",
         ),
@@ -55,47 +55,74 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "preset",
             str,
             None,
-            "defaults by environment and algorithm, also a .yaml file; the environment's own if none is given",
+            "defaults by environment and algorithm, also a .yaml file (default: the environment's own)",
             scope="identity",
         ),
         _invocation(
             "config",
             str,
             None,
-            "settings from a .yaml file, or from one of the folder configs such as cartpole/dqn; flags, and words like"
-            " gamma=.95 replace them",
+            "settings from a .yaml file, or one of the folder configs such as cartpole/dqn; flags and words like"
+            " gamma=.95 override them",
         ),
-        _invocation("list_presets", boolean, False, "print the presets, one line each, and do nothing else"),
-        *ENVIRONMENT_FLAGS,
-        _changeable(
-            "total_env_steps", whole(0), 15_000, "environment steps of the whole run, those before a --resume included"
+        _invocation("list_presets", boolean, False, "print the presets, one line each, and exit"),
+        Flag(
+            "env_args",
+            assignments,
+            {},
+            "arguments of the environment, such as reward_clipping=none full_action_space=true",
+            aliases=("env_kwargs",),
+            many=True,
+        ),
+        Flag(
+            "wrapper",
+            named_part,
+            (),
+            "module:Class of a gymnasium.Wrapper with its arguments, such as my_envs:Scaled factor=2; may be repeated,"
+            " the first is next to the environment",
+            many=True,
+            repeat=True,
+        ),
+        Flag("frame_stack", whole(1), 1, "number of newest observations stacked into one, around all wrappers"),
+        Flag(
+            "horizon",
+            whole(1),
+            None,
+            "maximum steps of an episode (default: the environment's own)",
+            aliases=("max_episode_steps",),
         ),
         _changeable(
-            "max_time", duration, None, "save and end after this time in this process; exit code 75, --resume continues"
+            "total_env_steps", whole(0), 15_000, "environment steps of the whole run, including those before a --resume"
+        ),
+        _changeable(
+            "max_time",
+            duration,
+            None,
+            "save and exit after this time in this process; exit code 75, --resume continues",
         ),
         _changeable(
             "stop_at_return",
             number(),
             None,
-            "end at the first evaluation with at least this mean return; without evaluations, the return in training",
+            "stop at the first evaluation with at least this mean return; without evaluations, of training",
         ),
         _changeable(
             "stop_without_improvement",
             whole(1),
             None,
-            "end after this many evaluations in a row without a new best mean return",
+            "stop after this many evaluations in a row without a new best mean return",
         ),
-        Flag("seed", seed, 0, "two runs with one seed give one result", scope="identity", in_study="seeds"),
+        Flag("seed", seed, 0, "runs with the same seed give the same result", scope="identity", in_study="seeds"),
         Flag(
             "resume",
             Path,
             None,
-            "go on from this run's folder or from one of its checkpoint_* folders",
+            "continue from this run's folder or from one of its checkpoint_* folders",
             scope="invocation",
             in_study="--resume",
         ),
         _invocation(
-            "best", boolean, False, "with --resume: go on from the best checkpoint of the run, not from its newest"
+            "best", boolean, False, "with --resume: continue from the best checkpoint of the run, not from its newest"
         ),
     ),
     "replay": (
@@ -107,7 +134,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             scope="method",
             in_study="buffers",
         ),
-        _invocation("list_buffers", boolean, False, "print the replay methods, one line each, and do nothing else"),
+        _invocation("list_buffers", boolean, False, "print the replay methods, one line each, and exit"),
         Flag(
             "buffer_arg",
             assignment,
@@ -119,7 +146,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
         *PART_FLAGS,
         REPLAY_PARAMETERS,
-        Flag("buffer_size", whole(1), 1_000_000, "transitions to keep", aliases=("capacity",)),
+        Flag("buffer_size", whole(1), 1_000_000, "maximum number of stored transitions", aliases=("capacity",)),
         loop_flag("learning_starts"),
         ALGORITHM_FLAGS["train_batch_size"],
         loop_flag(
@@ -139,14 +166,14 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         *(flag for name, flag in ALGORITHM_FLAGS.items() if name != "train_batch_size"),
     ),
     "sampling and machine": (
-        Flag("num_workers", whole(0), 0, "processes that sample; 0 samples in this one"),
+        Flag("num_workers", whole(0), 0, "sampling processes; 0 samples in the training process"),
         Flag("num_envs_per_worker", whole(1), 1, "environments per sampling process"),
         Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
         Flag(
             "device",
             choice("cpu", "cuda", "auto"),
             "cpu",
-            "where the networks are trained and the buffer lives; auto: a GPU where there is one",
+            "device of the networks and the buffer; auto: a GPU if available",
             scope="execution",
         ),
         _changeable("threads", whole(1), 1, "CPU threads of the learner", in_study="cpus_per_trial"),
@@ -154,7 +181,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "hang_timeout",
             number(0),
             1800.0,
-            "seconds without an env step or an update until the process ends itself; 0 for never",
+            "seconds without an env step or an update after which the process exits; 0 disables",
             scope="invocation",
             changeable=True,
             in_study="hang_timeout",
@@ -164,39 +191,42 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "evaluation and results": (
         loop_flag("steps_per_iteration", aliases=("timesteps_per_iteration",), scope="execution"),
         _changeable(
-            "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 for none"
+            "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 disables"
         ),
         Flag("evaluation_num_episodes", whole(1), 5, "episodes per evaluation", scope="execution", changeable=True),
         _changeable(
             "evaluation_num_envs",
             whole(1),
             5,
-            "copies of the environment in which the episodes of an evaluation run side by side",
+            "parallel environments of an evaluation",
         ),
         loop_flag("on_manifold_rows", scope="execution"),
-        _changeable("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 for one at the end only"),
-        _changeable("keep_checkpoints", whole(1), 2, "how many of the newest checkpoints stay"),
+        _changeable("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 saves only at the end"),
+        _changeable("keep_checkpoints", whole(1), 2, "number of newest checkpoints to keep"),
         _changeable(
             "keep_best",
             boolean,
             True,
-            "keep the checkpoint of the best evaluation, or of the best training return without evaluations, beside"
-            " the newest",
+            "also keep the checkpoint of the best evaluation, or of the best training return without evaluations",
         ),
         _changeable(
             "output_dir",
             Path,
             Path("results"),
-            "folder in which the run's own folder is made",
+            "folder in which the run's own folder is created",
             aliases=("local_dir", "results_dir"),
             in_study="--output_dir",
         ),
         _changeable(
             "wandb", str, None, "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it on disk"
         ),
-        _changeable("mlflow", str, None, "also log to this experiment of MLflow; with URI/ before it, at that place"),
-        _changeable("video_to_tensorboard", boolean, False, "a video of the first episode of every evaluation"),
-        _changeable("quiet", boolean, False, "no progress; only the first lines, the summary and errors", in_study=""),
+        _changeable(
+            "mlflow", str, None, "also log to this experiment of MLflow; URI/ before it selects the server or folder"
+        ),
+        _changeable("video_to_tensorboard", boolean, False, "log a video of the first episode of every evaluation"),
+        _changeable(
+            "quiet", boolean, False, "print no progress, only the first lines, the summary and errors", in_study=""
+        ),
     ),
     "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
     "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
@@ -204,25 +234,19 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
 
 COMMON = (
     *("trainer", "env", "preset", "config", "total_env_steps", "max_time", "stop_at_return", "seed", "resume"),
-    *("buffer", "buffer_arg", "list_buffers", "list_presets", "buffer_size", "learning_starts", "train_batch_size"),
-    *("updates_per_step", "offline_data", "gamma", "hiddens", "lr", "actor_lr", "critic_lr", "num_workers", "device"),
-    *(
-        "steps_per_iteration",
-        "evaluation_interval",
-        "evaluation_num_episodes",
-        "checkpoint_freq",
-        "output_dir",
-        "quiet",
-    ),
+    *("buffer", "buffer_arg", "list_buffers", "list_presets", "buffer_size", "learning_starts"),
+    *("train_batch_size", "updates_per_step", "offline_data", "gamma", "hiddens", "lr", "actor_lr"),
+    *("critic_lr", "num_workers", "device", "steps_per_iteration", "evaluation_interval"),
+    *("evaluation_num_episodes", "checkpoint_freq", "output_dir", "quiet"),
 )
-"""Flags that are used most, which ``--help`` prints."""
+"""The most used flags, which ``--help`` prints."""
 FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
 DEFAULTS = {name: flag.default for name, flag in FLAGS.items()}
 ALIASES = {alias: name for name, flag in FLAGS.items() for alias in flag.aliases}
 
 
 def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same settings by their names of today; files and checkpoints may have older ones."""
+    """Return the settings by their current names; files and checkpoints may use aliases."""
     return {ALIASES.get(name, name): value for name, value in settings.items()}
 
 
@@ -234,4 +258,12 @@ def with_scope(*scopes: str) -> frozenset[str]:
 INVOCATION = with_scope("invocation")
 METHOD = with_scope("method")
 CHANGEABLE = frozenset(name for name, flag in FLAGS.items() if flag.changeable)
-"""Settings that a resumed run may change; everything else is the checkpoint's."""
+"""Settings that a resumed run may change; all others are the checkpoint's."""
+
+
+def environment_config(settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the id and the arguments with which a configuration makes the environment of a run."""
+    arguments = dict(settings["env_args"])
+    if settings["horizon"]:
+        arguments["max_episode_steps"] = settings["horizon"]
+    return named(settings["env"], arguments, settings["wrapper"], settings["frame_stack"])

@@ -1,4 +1,4 @@
-"""The flags of ``cluster_run``: what to run, and how; those of ``custom_training`` come beside them."""
+"""The flags of ``cluster_run`` itself; it also accepts those of ``custom_training``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("buffers", split, None, "replay methods, such as Uniform,NMER{k: 10}", many=True),
         Flag("envs", split, None, "environments", many=True),
         Flag("trainers", split, None, "algorithms (default: SAC)", many=True),
-        Flag("seeds", split, None, "how many seeds, such as 5, or which, such as 0,3 (default: 1)", many=True),
-        Flag("inputs", Path, None, "the original's file: flags in its first line, then a line per run"),
+        Flag("seeds", split, None, "number of seeds, such as 5, or a list, such as 0,3 (default: 1)", many=True),
+        Flag("inputs", Path, None, "inputs file of the original work: flags in the first line, then one line per run"),
     ),
     "how; also as keys of a study file": (
-        Flag("cpus_per_trial", whole(1), 1, "CPUs, and so threads, of a run; each of its --num_workers takes one more"),
+        Flag("cpus_per_trial", whole(1), 1, "CPUs and threads of a run; each of its --num_workers takes one more"),
         Flag("gpus_per_trial", number(0), 0.0, "GPUs of a run; may be a fraction"),
-        Flag("max_concurrent", whole(1), None, "runs at a time (default: as many as there are CPUs for)"),
-        Flag("max_failures", whole(0), 2, "how often a run that fails is tried again from its checkpoint"),
+        Flag("max_concurrent", whole(1), None, "parallel runs (default: as many as the CPUs allow)"),
+        Flag("max_failures", whole(0), 2, "maximum number of retries of a failed run from its checkpoint"),
         Flag("hang_timeout", number(0, open_low=True), 900.0, "seconds without an env step until a run counts as hung"),
     ),
     "search; also as keys of a study file": (
@@ -27,21 +27,21 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "search",
             search,
             None,
-            "draw settings: k=randint(3,30),alpha=uniform(.2,2), Tune's distributions",
+            "settings to draw from Tune's distributions, such as k=randint(3,30),alpha=uniform(.2,2)",
             many=True,
         ),
-        Flag("num_samples", whole(1), 10, "how many draws for each replay method that takes one of them"),
+        Flag("num_samples", whole(1), 10, "draws for each replay method that has a searched argument"),
         Flag(
             "searcher",
             choice("random", "tpe"),
             "random",
-            "tpe draws one run after another, by what came out of those before (Optuna's, extra search)",
+            "tpe draws one run after another, based on previous results (Optuna's, extra search)",
         ),
         Flag(
             "scheduler",
             choice("fifo", "asha", "median"),
             "fifo",
-            "asha and median end runs early whose returns fall behind; median is Optuna's pruner (extra search)",
+            "asha and median stop runs with low returns early; median is Optuna's pruner (extra search)",
         ),
     ),
     "where, and which part of it": (
@@ -49,16 +49,21 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "output_dir",
             str,
             None,
-            "the study's folder, also as s3://... and the like (default: results/<the study file's name>)",
+            "the study's folder, also as s3://... and similar (default: results/<the study file's name>)",
             aliases=("results_dir", "local_dir"),
         ),
-        Flag("resume", str, None, "go on with the study in this folder; needs nothing else"),
-        Flag("address", str, None, "of a Ray cluster, or auto; default: RAY_ADDRESS, else a Ray of its own; local"),
-        Flag("list_buffers", boolean, False, "print the replay methods, one line each, and do nothing else"),
-        Flag("list_presets", boolean, False, "print the presets, one line each, and do nothing else"),
-        Flag("dry_run", boolean, False, "print the runs and what they would cost, and do nothing else"),
-        Flag("count", boolean, False, "print the number of runs, and do nothing else"),
-        Flag("run", whole(0), None, "only the run of this number, in this process, without a cluster"),
+        Flag("resume", str, None, "continue the study in this folder; needs no other flag"),
+        Flag(
+            "address",
+            str,
+            None,
+            "address of a Ray cluster, auto, or local for a new one (default: RAY_ADDRESS)",
+        ),
+        Flag("list_buffers", boolean, False, "print the replay methods, one line each, and exit"),
+        Flag("list_presets", boolean, False, "print the presets, one line each, and exit"),
+        Flag("dry_run", boolean, False, "print the runs and their estimated cost, and exit"),
+        Flag("count", boolean, False, "print the number of runs, and exit"),
+        Flag("run", whole(0), None, "execute only the run with this number, in this process, without a cluster"),
     ),
 }
 EXECUTION = (*(flag.name for flag in STUDY_GROUPS["how; also as keys of a study file"]), "scheduler", "searcher")

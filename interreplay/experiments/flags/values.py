@@ -1,4 +1,4 @@
-"""How the values of flags are read; each reader raises ``argparse.ArgumentTypeError`` that says what it accepts."""
+"""Readers of the values of flags; each raises ``argparse.ArgumentTypeError`` with what it accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
 from interreplay.runs.early_stop import seconds
 
-_OPENING, _CLOSING = "{[(", "}])"
+_OPENING = "{[("
+_CLOSING = "}])"
 
 
 def boolean(text: str) -> bool:
@@ -23,7 +24,7 @@ def boolean(text: str) -> bool:
 
 
 def reader(accepts: Accepts) -> Callable[[str], Any]:
-    """Return a reader of what a setting accepts."""
+    """Return a reader of the values that a setting accepts."""
 
     def read(text: str) -> Any:
         try:
@@ -36,7 +37,7 @@ def reader(accepts: Accepts) -> Callable[[str], Any]:
 
 
 def number(low: float = -float("inf"), high: float = float("inf"), *, open_low: bool = False) -> Callable[[str], float]:
-    """Return a reader of numbers between two bounds; arguments as `Number` has them."""
+    """Return a reader of numbers between two bounds; arguments as for `Number`."""
     return reader(Number(low, high, open_low=open_low))
 
 
@@ -55,7 +56,7 @@ def choice(*names: str) -> Callable[[str], str]:
 
 
 def duration(text: str) -> str:
-    """Read a duration such as ``90s`` or ``1h30m``; it is stored as it was written."""
+    """Read a duration such as ``90s`` or ``1h30m``; it is stored as written."""
     try:
         seconds(text)
     except ValueError as error:
@@ -67,7 +68,7 @@ duration.metavar = "90s|30m|2h|1d|1h30m"  # type: ignore[attr-defined]
 
 
 def method_name(text: str) -> str:
-    """Read the name of a replay method; whether there is such a method is checked with its arguments."""
+    """Read the name of a replay method; whether it exists is checked with its arguments."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"must be the name of a replay method, got {text!r}")
     return text
@@ -85,7 +86,7 @@ def updates_per_step(text: str) -> float:
 
 
 def sources(text: str) -> str:
-    """Read the sources of a mix of unrolls, JSON or Python literals, which are looked at with the algorithm."""
+    """Read the sources of a mix of unrolls, JSON or Python literals; they are checked with the algorithm."""
     return text
 
 
@@ -93,7 +94,7 @@ sources.metavar = "JSON"  # type: ignore[attr-defined]
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """Read ``name=value`` with a value as `literal` reads it."""
+    """Read ``name=value``, with the value read by `literal`."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip().isidentifier():
         raise argparse.ArgumentTypeError(f"must look like k=10, got {text!r}")
@@ -101,7 +102,7 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def assignments(text: str) -> dict[str, Any]:
-    """Read ``name=value`` words, each as `assignment` does, into a mapping; also a mapping as Python writes it."""
+    """Read words ``name=value``, or a Python mapping, into a mapping."""
     try:
         mapping = ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -110,7 +111,7 @@ def assignments(text: str) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """Read a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``); all else is a string."""
+    """Read a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``), else a string."""
     words = {"true": True, "false": False, "none": None, "null": None, "~": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -124,7 +125,7 @@ def literal(text: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """Return a value of a data file as one would type it: commas between several, colons in pairs, JSON, ``none``."""
+    """Return a value of a data file as typed on a command line: with commas, colons in pairs, JSON or ``none``."""
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         return json.dumps(value)
     if isinstance(value, list | tuple):
@@ -137,12 +138,13 @@ def _words(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """Return the words between commas or spaces that stand outside of all brackets.
+    """Return the words between commas or spaces outside of all brackets.
 
     Args:
         text: Such as ``"Uniform,NMER{k: 10, alpha: 1} PER"``.
     """
-    words, depth = [""], 0
+    words = [""]
+    depth = 0
     for letter in text:
         depth += (letter in _OPENING) - (letter in _CLOSING)
         if depth == 0 and (letter == "," or letter.isspace()):
@@ -153,10 +155,10 @@ def split(text: str) -> list[str]:
 
 
 def search(text: str) -> dict[str, str]:
-    """Return distributions from a command line, such as ``k=randint(3,30),alpha=uniform(.2,2)``, by what they are for.
+    """Return distributions by setting, from text such as ``k=randint(3,30),alpha=uniform(.2,2)``.
 
     Raises:
-        argparse.ArgumentTypeError: They are none.
+        argparse.ArgumentTypeError: The text has another form.
     """
     found = {}
     for word in split(text):
@@ -168,10 +170,10 @@ def search(text: str) -> dict[str, str]:
 
 
 def read_written(flag: Any, value: Any) -> Any:
-    """Return a value of a data file as a `Flag` reads it: of one that may be repeated, a list, each on its own.
+    """Return a value of a data file as read by a `Flag`; a repeatable one reads each item of a list.
 
     Raises:
-        argparse.ArgumentTypeError: It is not accepted.
+        argparse.ArgumentTypeError: The value is not accepted.
     """
     if not flag.repeat:
         return flag.type(written(value))

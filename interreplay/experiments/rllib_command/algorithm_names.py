@@ -1,4 +1,4 @@
-"""Algorithms by the names that people give to `rllib train --run`: ours, and those that come with RLlib."""
+"""Algorithms by the names of `rllib train --run`: ours and RLlib's."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ WITH_OUR_BUFFERS = {DQNConfig: StockDQNConfig, SACConfig: StockSACConfig}
 STOCK = "-stock"
 
 
-def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmConfig:
-    """Return the configuration of an algorithm for an environment, all else at its defaults.
+def config_for(run: str, env: str, report: Callable[[str], object]) -> AlgorithmConfig:
+    """Return the default configuration of an algorithm for an environment.
 
-    SAC and the like are ours; ``SAC-stock`` is RLlib's.
+    Names such as ``SAC`` mean our algorithms; ``SAC-stock`` is RLlib's.
 
     Args:
         run: A name, such as ``"SAC"``, ``"PPO"`` or ``"SAC-stock"``.
         env: A Gymnasium id, retired versions included, or a name registered with Ray Tune.
-        say: Told what a retired version was taken for.
+        report: Receives a line about the replacement of a retired version.
 
     Raises:
-        UsageError: For an unknown algorithm or environment, with the nearest name.
+        UsageError: The algorithm or environment is unknown; with the nearest name.
     """
-    name, space = _environment(env, say)
+    name, space = _environment(env, report)
     stock = run.removesuffix(STOCK)
     if is_algorithm(run):
         if space is not None:
@@ -48,13 +48,13 @@ def config_for(run: str, env: str, say: Callable[[str], object]) -> AlgorithmCon
 
 
 def with_our_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
-    """Return RLlib's own algorithm as one that takes the replay methods of the catalogue; others as they are."""
+    """Return the variant of RLlib's own algorithm that supports our replay methods; others unchanged."""
     made = WITH_OUR_BUFFERS.get(type(config))
     return made().environment(config.env) if made else config
 
 
 def names() -> list[str]:
-    """Return what `config_for` knows, those of its own first."""
+    """Return the names that `config_for` accepts, ours first."""
     return [
         *ALGORITHMS,
         *(name for name in sorted(STOCK_ALGORITHMS) if name not in ALGORITHMS),
@@ -62,11 +62,11 @@ def names() -> list[str]:
     ]
 
 
-def _environment(env: str, say: Callable[[str], object]) -> tuple[str, Any]:
-    """Return the name to train with and the action space, None where only the environment itself would tell."""
+def _environment(env: str, report: Callable[[str], object]) -> tuple[str, Any]:
+    """Return the name to train with and the action space, None if it is unknown before the environment is made."""
     if _global_registry.contains(ENV_CREATOR, env):
         return env, None
     found = find_environment(env)
     if found.note:
-        say(found.note)
+        report(found.note)
     return found.name, found.action_space

@@ -1,4 +1,4 @@
-"""What `rllib train` does between Ray Tune's steps: a table of progress, and saving where a signal asks for it."""
+"""Callbacks of `rllib train` in Ray Tune: a table of progress, and saving on signals."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 class ProgressTable(tune.Callback):
-    """A line for each trial's newest result, every few seconds.
+    """Prints a line for each trial's newest result, every few seconds.
 
     Args:
-        say: Takes a line.
-        seconds: Between two lines of a trial.
+        report: Receives a line.
+        seconds: Seconds between two lines of a trial.
     """
 
-    def __init__(self, say: Callable[[str], object], seconds: float = SECONDS_BETWEEN_LINES):
-        self._say, self._seconds = say, seconds
+    def __init__(self, report: Callable[[str], object], seconds: float = SECONDS_BETWEEN_LINES):
+        self._report = report
+        self._seconds = seconds
         self._last: dict[str, float] = {}
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
-        now, before = time.monotonic(), self._last.get(trial.trial_id)
+        now = time.monotonic()
+        before = self._last.get(trial.trial_id)
         if before is not None and now - before < self._seconds and not result.get("done"):
             return
         if not self._last:
-            self._say(f"{'trial':<40} {'iteration':>9} {'env steps':>12} {'return':>10} {'seconds':>8}")
+            self._report(f"{'trial':<40} {'iteration':>9} {'env steps':>12} {'return':>10} {'seconds':>8}")
         self._last[trial.trial_id] = now
         reached = (result.get("env_runners") or {}).get("episode_return_mean", float("nan"))
         shown = "-" if reached != reached else f"{reached:,.1f}"
         steps = int(result.get("num_env_steps_sampled_lifetime", 0))
         seconds = f"{result.get('time_total_s', 0):,.0f}"
-        self._say(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {shown:>10} {seconds:>8}")
+        self._report(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {shown:>10} {seconds:>8}")
 
 
-class SavesOnSignal(tune.Callback):
-    """Saves every running trial after the iteration in hand, then goes on or ends Tune's run so that it can be resumed.
+class SaveOnSignal(tune.Callback):
+    """Saves every running trial after its current iteration, then continues or ends Tune's run resumably.
 
-    Tune's own answer to a signal is to end without saving; what it would do then is done here once all is saved.
+    Tune's own signal handler ends without saving; it is called here once everything is saved.
     """
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class SavesOnSignal(tune.Callback):
         self.save()
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        if self._end is None:  # Tune has just put its handler there, in the place of what saves
+        if self._end is None:  # Tune has just replaced the handler that saves
             self._end = signal.signal(signal.SIGUSR1, lambda number, frame: self.save())
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:

@@ -1,10 +1,10 @@
-"""Experiments as people give them: files of tuned examples, and what flags change about them."""
+"""Files of experiments: tuned examples, the flags that change them, and the record that --resume compares with."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,11 @@ import yaml
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.rllib_command.experiments import Experiment
+from interreplay.experiments.studies.trial_folder import write_whole
 from interreplay.runs.run_folder import check_name
+
+FILE = "experiment.json"
+"""Record of an experiment's settings in its folder."""
 
 
 def _whole(low: int) -> Callable[[Any], bool]:
@@ -28,7 +32,7 @@ KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "checkpoint_freq": (_whole(0), "a whole number of at least 0"),
     "checkpoint_at_end": (lambda value: isinstance(value, bool), "true or false"),
 }
-"""What a file may say of an experiment: whether a value will do, and what would."""
+"""Keys of an experiment in a file: the check of the value, and what is accepted."""
 
 
 def read_file(path: Path) -> list[Experiment]:
@@ -38,7 +42,7 @@ def read_file(path: Path) -> list[Experiment]:
         path: A file of ``{name: {run, env, stop, config}}``.
 
     Raises:
-        UsageError: It cannot be read, or holds something unknown.
+        UsageError: The file cannot be read, or contains an unknown key.
     """
     if not path.is_file():
         raise UsageError(f"-f {path} {'is not a file' if path.exists() else 'does not exist'}")
@@ -70,17 +74,18 @@ def _experiment(path: str, name: str, given: Any) -> Experiment:
 
 
 def changed(experiments: Sequence[Experiment], flags: Mapping[str, Any]) -> list[Experiment]:
-    """Return the experiments of a file with what flags say in place of what it says; settings are merged one by one.
+    """Return the experiments of a file overridden by flags; settings are merged.
 
     Args:
-        experiments: Of a file.
-        flags: Those that were given: ``experiment_name``, ``stop``, ``config``, ``num_samples``, ``checkpoint_freq``.
+        experiments: Experiments of a file.
+        flags: Flags that were given: ``experiment_name``, ``stop``, ``config``, ``num_samples``, ``checkpoint_freq``.
 
     Raises:
-        UsageError: One name for several experiments.
+        UsageError: A name was given for several experiments.
     """
     flags = dict(flags)
-    name, config = flags.pop("experiment_name", None), flags.pop("config", {})
+    name = flags.pop("experiment_name", None)
+    config = flags.pop("config", {})
     if name and len(experiments) > 1:
         raise UsageError(f"--experiment_name {name}: the file holds {len(experiments)} experiments, each with its name")
     return [replace(each, **flags, name=name or each.name, config={**each.config, **config}) for each in experiments]
@@ -90,7 +95,7 @@ def read_settings(text: str) -> dict[str, Any]:
     """Return a mapping from JSON or YAML, or from a file of either.
 
     Raises:
-        UsageError: It is neither.
+        UsageError: The text is neither.
     """
     try:
         is_file = not text.lstrip().startswith("{") and Path(text).is_file()
@@ -106,3 +111,47 @@ def read_settings(text: str) -> dict[str, Any]:
             f"{text!r} is not a mapping; expected JSON or YAML such as '{{\"gamma\": 0.95}}', or a file of it"
         )
     return value
+
+
+def keep(folder: Path, experiment: Experiment) -> None:
+    """Record the settings with which an experiment begins.
+
+    Args:
+        folder: The experiment's existing folder.
+        experiment: The experiment.
+    """
+    write_whole(folder / FILE, _text(asdict(experiment)))
+
+
+def check_unchanged(folder: Path, experiment: Experiment) -> None:
+    """Reject settings that Tune ignores on restore, where it uses the recorded ones.
+
+    Args:
+        folder: The experiment's folder; without a record nothing is compared.
+        experiment: The requested experiment; settings at their default are not compared.
+
+    Raises:
+        UsageError: A setting differs from the record.
+    """
+    if not (folder / FILE).is_file():
+        return
+    begun = json.loads((folder / FILE).read_text())
+    asked = json.loads(_text(asdict(experiment)))
+    usual = json.loads(_text(asdict(Experiment("", "", ""))))
+    for name, value in asked.items():
+        if value != usual[name] and _differs(value, begun.get(name)):
+            raise UsageError(
+                f"--{name} {value!r}: {folder} was begun with {begun.get(name)!r}, which --resume keeps; "
+                "leave it out, or begin another experiment with --experiment_name"
+            )
+
+
+def _text(settings: dict[str, Any]) -> str:
+    return json.dumps(settings, indent=2, default=repr)
+
+
+def _differs(asked: Any, begun: Any) -> bool:
+    """Return whether a requested value differs from the recorded one; mappings are compared by key."""
+    if isinstance(asked, dict) and isinstance(begun, dict):
+        return any(name not in begun or begun[name] != value for name, value in asked.items())
+    return bool(asked != begun)

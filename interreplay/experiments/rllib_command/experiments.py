@@ -1,4 +1,4 @@
-"""Experiments: what `rllib train` runs, from flags or from a file of tuned examples, through Ray Tune."""
+"""Experiments of `rllib train`, executed by Ray Tune."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from interreplay.rllib.algorithms.rllib_names import explained
 from interreplay.rllib.algorithms.rllib_settings import settings_as_properties
 from interreplay.rllib.host import choices, is_search_space, with_choices
 
-# What RLlib called them before, and where they are now.
 RENAMED = {
     "timesteps_total": "num_env_steps_sampled_lifetime",
     "env_steps": "num_env_steps_sampled_lifetime",
@@ -30,11 +29,12 @@ RENAMED = {
     "episode_return_mean": "env_runners/episode_return_mean",
     "sampler_results/episode_reward_mean": "env_runners/episode_return_mean",
 }
+"""Previous and short names of results, and their current names in RLlib."""
 REPLAY = "replay_buffer_config"
 MOST_CHECKED = 100
-"""Points of a grid that are checked before anything starts."""
+"""Maximum number of points of a grid that are checked in advance."""
 RESULTS = ("training_iteration", "time_total_s", "num_env_steps_sampled_lifetime", *RENAMED)
-"""At which a run may stop, beside those within a part of the results, such as ``evaluation/env_runners/...``."""
+"""Results at which a run may stop, in addition to nested ones such as ``evaluation/env_runners/...``."""
 
 
 @dataclass
@@ -42,14 +42,14 @@ class Experiment:
     """One algorithm on one environment.
 
     Attributes:
-        name: Of the folder with its results.
-        run: The algorithm, as `algorithm_names.config_for` knows it.
+        name: Name of its folder of results.
+        run: Name of the algorithm, as for `algorithm_names.config_for`.
         env: The environment.
-        stop: Results at which it ends; whichever is reached first.
+        stop: Results at which it stops, whichever is reached first.
         config: Settings of the algorithm; values may be ``{"grid_search": [...]}``.
-        num_samples: How often it is run.
-        checkpoint_freq: Iterations between checkpoints; 0 for one at the end only.
-        checkpoint_at_end: Whether there is one at the end.
+        num_samples: Number of trials.
+        checkpoint_freq: Iterations between checkpoints; 0 saves only at the end.
+        checkpoint_at_end: Whether to save at the end.
     """
 
     name: str
@@ -65,8 +65,8 @@ class Experiment:
         """Return the most CPUs that one trial requests; reject an experiment that could not start.
 
         Args:
-            there: What Ray hands out.
-            share: Whether processes may share CPUs where there are fewer than one trial requests.
+            there: CPUs and GPUs of Ray.
+            share: Whether processes may share CPUs if there are fewer than requested.
 
         Raises:
             UsageError: A point of the grid cannot be built or requests more than there is, or `stop` names an
@@ -84,18 +84,18 @@ class Experiment:
         self,
         local_dir: Path,
         verbose: int = 0,
-        say: Callable[[str], object] = str,
+        report: Callable[[str], object] = str,
         callbacks: Sequence[tune.Callback] = (),
     ) -> tune.Tuner:
-        """Return Ray Tune's part, ready to `fit`.
+        """Return the `Tuner`, ready to `fit`.
 
         Args:
-            local_dir: Folder in which the experiment's own is made.
-            verbose: How much Tune prints.
-            say: Takes a line about what a retired environment was replaced by.
-            callbacks: Tune's.
+            local_dir: Folder in which the experiment's folder is created.
+            verbose: Verbosity of Tune.
+            report: Receives a line about the replacement of a retired environment.
+            callbacks: Callbacks of Tune.
         """
-        config = configured(config_for(self.run, self.env, say), self.config)
+        config = configured(config_for(self.run, self.env, report), self.config)
         run_config = tune.RunConfig(
             name=self.name,
             storage_path=str(local_dir.absolute()),
@@ -113,15 +113,15 @@ class Experiment:
 
 
 def trial_name(algorithm: str, env: str, trial: Any) -> str:
-    """Return the name of a trial and the beginning of its folder's name."""
+    """Return the name of a trial, also the prefix of its folder's name."""
     return f"{algorithm}_{env}_{trial.trial_id}".replace("/", "_")
 
 
 def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
-    """Return results at which to end, by their names of today.
+    """Return the results at which to stop, by their current names.
 
     Raises:
-        UsageError: For a result that there is not, which Tune would wait for, or a value that is no number.
+        UsageError: A result is unknown, so Tune would wait for it, or its value is not a number.
     """
     for name, value in stop.items():
         if name not in RESULTS and "/" not in name:
@@ -136,7 +136,7 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
     """Return `config` with `settings`.
 
     Raises:
-        UsageError: For a setting that the algorithm does not have.
+        UsageError: The algorithm does not have a setting.
     """
     settings = dict(settings)
     if not isinstance(config, LoopConfig):
@@ -150,13 +150,13 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
             return config
         config.update_from_dict(settings)
         if is_search_space(replay):
-            # Tune's choice stays open; each of its points is what it would be alone.
+            # The search space is kept; each of its points is configured on its own.
             config.replay_buffer_config = with_choices(
                 replay, lambda point: config.copy().training(**{REPLAY: point}).replay_buffer_config
             )
         elif replay is not None:
             config.training(**{REPLAY: replay})
-    except TypeError as error:  # which begins with the algorithm's name
+    except TypeError as error:  # it begins with the algorithm's name
         raise UsageError(str(error)) from error
     except ValueError as error:
         raise UsageError(f"{config.algo_class.__name__}: {error}") from error
@@ -173,7 +173,7 @@ def _check_names(config: AlgorithmConfig, settings: Mapping[str, Any]) -> None:
 
 
 def _is_ours(replay: Any) -> bool:
-    """Return whether settings of a replay buffer, or any of those to choose from, name one that RLlib lacks."""
+    """Return whether replay settings, or a choice of their search space, name a method that RLlib lacks."""
     points = choices(replay) if is_search_space(replay) else [replay]
     for point in points:
         kind = point.get("type") if isinstance(point, Mapping) else None
@@ -184,10 +184,10 @@ def _is_ours(replay: Any) -> bool:
 
 
 def check(config: AlgorithmConfig) -> None:
-    """Refuse a configuration without open choices that could not be built.
+    """Reject a configuration without search spaces that cannot be built.
 
     Raises:
-        UsageError: With what the algorithm says.
+        UsageError: With the reason of the algorithm.
     """
     try:
         config.validate()

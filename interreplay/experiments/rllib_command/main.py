@@ -1,4 +1,4 @@
-"""The command `rllib`: trains and evaluates any algorithm, ours and those that come with RLlib.
+"""The command `rllib`: trains and evaluates any algorithm, ours and RLlib's.
 
 rllib train --run SAC --env Pendulum-v1 --stop '{"env_steps": 20000}'
 rllib train -f tuned_example.yaml
@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray import tune
@@ -26,17 +27,22 @@ from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.rllib_command.algorithm_names import names
-from interreplay.experiments.rllib_command.callbacks import ProgressTable, SavesOnSignal
-from interreplay.experiments.rllib_command.experiment_files import changed, read_file, read_settings
+from interreplay.experiments.rllib_command.callbacks import ProgressTable, SaveOnSignal
+from interreplay.experiments.rllib_command.experiment_files import (
+    changed,
+    check_unchanged,
+    keep,
+    read_file,
+    read_settings,
+)
 from interreplay.experiments.rllib_command.experiments import Experiment
-from interreplay.experiments.rllib_command.kept_experiments import check_unchanged, keep
 from interreplay.experiments.rllib_command.resources import room
 from interreplay.experiments.training.trackers import trackers
 from interreplay.rllib import ray_session
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs.run_folder import check_name, ensure_writable
 
-_TUNE = {"TUNE_DISABLE_SIGINT_HANDLER": "1"}  # it would end without saving
+_TUNE = {"TUNE_DISABLE_SIGINT_HANDLER": "1"}  # Tune's handler would end without saving
 _QUIET_TUNE = {"RAY_AIR_NEW_OUTPUT": "0"}
 
 
@@ -55,21 +61,21 @@ def make_parser() -> OneLineParser:
         help="YAML file of experiments: {name: {run, env, stop, config}}",
     )
     add = train.add_argument
-    add("--stop", metavar="SETTINGS", help="when to end, JSON or YAML: '{\"env_steps\": 100000}'")
-    add("--config", metavar="SETTINGS", help="of the algorithm, JSON or YAML or a file of either")
+    add("--stop", metavar="SETTINGS", help="results at which to stop, as JSON or YAML: '{\"env_steps\": 100000}'")
+    add("--config", metavar="SETTINGS", help="settings of the algorithm, as JSON or YAML or a file of either")
     add("--checkpoint_freq", type=whole(0), metavar="N", help="iterations between checkpoints (default: 0)")
-    add("--num_samples", type=whole(1), metavar="N", help="how often to run it (default: 1)")
-    add("--experiment_name", metavar="NAME", help="folder of the results in --output_dir (default: default)")
+    add("--num_samples", type=whole(1), metavar="N", help="number of trials of each experiment (default: 1)")
+    add("--experiment_name", metavar="NAME", help="name of the experiment's folder in --output_dir (default: default)")
     add(
         "--output_dir",
         "--local_dir",
         type=Path,
         metavar="DIR",
         default=Path("results"),
-        help="where results go (default: %(default)s)",
+        help="folder of all results (default: %(default)s)",
     )
-    add("--num_cpus", type=whole(1), metavar="N", help="CPUs for Ray (default: all, or what a trial requests)")
-    add("--resume", action="store_true", help="go on with the experiment of this name, as it was begun")
+    add("--num_cpus", type=whole(1), metavar="N", help="CPUs for Ray (default: all, or the request of one trial)")
+    add("--resume", action="store_true", help="continue the experiment of this name with its recorded settings")
     add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
     add("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
     add(
@@ -77,9 +83,9 @@ def make_parser() -> OneLineParser:
         type=int,
         choices=(0, 1, 2),
         default=1,
-        help="0: only the end; 1: progress; 2: Ray Tune's own output",
+        help="0: only the summary; 1: progress; 2: Ray Tune's own output",
     )
-    evaluate = commands.add_parser("evaluate", help="let a trained policy act, without exploring", allow_abbrev=False)
+    evaluate = commands.add_parser("evaluate", help="evaluate a trained policy", allow_abbrev=False)
     add_evaluate_flags(evaluate)
     return parser
 
@@ -91,66 +97,67 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: 0, 1 when a trial failed, 2 after an error that the user can mend, 75 after SIGTERM with all
+        The exit code: 0, 1 if a trial failed, 2 after an error that the user can fix, 75 after SIGTERM with all
         trials saved, 130 after Ctrl-C.
     """
     return make_parser().run(act, argv)
 
 
 def act(given: argparse.Namespace) -> int:
-    """Carry out the subcommand; return the exit code."""
+    """Run the subcommand; return the exit code."""
     if given.command == "train":
         return train(given)
     check_evaluate(given)
-    evaluate(given, say)
+    evaluate(given, print_line)
     return 0
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def train(given: argparse.Namespace) -> int:
-    """Run `rllib train`: one experiment after the other, each with its trials side by side; return the exit code."""
+    """Run `rllib train`: experiments one after another, their trials in parallel; return the exit code."""
     ray_session.quiet()
     experiments = asked_for(given)
-    goes_on = [given.resume and _can_be_resumed(given.output_dir, each) for each in experiments]
-    if given.resume and not any(goes_on):
+    resumed = [given.resume and _can_be_resumed(given.output_dir, each) for each in experiments]
+    if given.resume and not any(resumed):
         folder = given.output_dir / experiments[0].name
-        raise UsageError(f"{folder} holds no experiment to go on with; leave --resume out to begin one")
-    there, saver = room(given.num_cpus), SavesOnSignal()
-    # Ray counts CPUs, it does not reserve them: a Ray of our own can hand out more than there are.
+        raise UsageError(f"{folder} holds no experiment to resume; leave --resume out to begin one")
+    there = room(given.num_cpus)
+    saver = SaveOnSignal()
+    # Ray counts CPUs without reserving them: our own Ray can offer more than the machine has.
     share = given.num_cpus is None and not ray.is_initialized()
     cpus = there.cpus
-    for each, again in zip(experiments, goes_on, strict=True):
+    for each, again in zip(experiments, resumed, strict=True):
         if again:
             check_unchanged(given.output_dir / each.name, each)
         cpus = max(cpus, each.check(there, share))
     if cpus > there.cpus:
-        wanted = counted(cpus, "CPU")
+        requested = counted(cpus, "CPU")
         found = counted(there.cpus, "CPU")
-        say(f"one trial requests {wanted}, available: {found}; its processes share them")
+        print_line(f"one trial requests {requested}, available: {found}; its processes share them")
     ensure_writable(given.output_dir)
-    table = [ProgressTable(say)] if given.verbose == 1 else []
-    logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - each experiment has its own
+    table = [ProgressTable(print_line)] if given.verbose == 1 else []
+    logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - one set per experiment
     detail = given.verbose if given.verbose > 1 else 0
-    tuners = [each.tuner(given.output_dir, detail, say, logs()) for each in experiments]
+    tuners = [each.tuner(given.output_dir, detail, print_line, logs()) for each in experiments]
     start_ray(math.ceil(cpus))
     os.environ.update(_TUNE if detail else _TUNE | _QUIET_TUNE)
     failed = False
     with Interrupts(saver.stop, saver.save) as interrupts:
-        for experiment, tuner, again in zip(experiments, tuners, goes_on, strict=True):
+        for experiment, tuner, again in zip(experiments, tuners, resumed, strict=True):
             folder = given.output_dir / experiment.name
             if not again:
                 keep(folder, experiment)
             results = (_restored(folder, tuner) if again else tuner).fit()
             failed |= results.num_errors > 0
             for result in results:
-                say(_summary(result))
+                print_line(_summary(result))
             if interrupts.received:
-                sys.stderr.write(f"rllib: stopped; {_how_to_go_on(results)}\n")
+                sys.stderr.write(f"rllib: stopped; {_how_to_resume(results)}\n")
                 return interrupts.exit_code
     return int(failed)
 
@@ -159,11 +166,13 @@ def asked_for(given: argparse.Namespace) -> list[Experiment]:
     """Return the experiments that the flags describe.
 
     Raises:
-        UsageError: They describe none, or something unknown.
+        UsageError: The flags describe no experiment, or contain unknown names.
     """
-    flags = {name: getattr(given, name) for name in ("experiment_name", "num_samples", "checkpoint_freq")}
-    flags |= {name: read_settings(text) for name in ("stop", "config") if (text := getattr(given, name)) is not None}
-    flags = {name: value for name, value in flags.items() if value is not None}
+    flags: dict[str, Any] = {}
+    for name in ("experiment_name", "num_samples", "checkpoint_freq", "stop", "config"):
+        value = getattr(given, name)
+        if value is not None:
+            flags[name] = read_settings(value) if name in ("stop", "config") else value
     if "experiment_name" in flags:
         check_name(flags["experiment_name"], "--experiment_name")
     if given.config_file is None:
@@ -171,14 +180,14 @@ def asked_for(given: argparse.Namespace) -> list[Experiment]:
             raise UsageError("expected --run and --env, or -f with a file of experiments")
         return changed([Experiment("default", given.run, given.env)], flags)
     if named := [f"--{name}" for name in ("run", "env") if getattr(given, name)]:
-        raise UsageError(f"-f {given.config_file} says what to run where; leave out {' and '.join(named)}")
+        raise UsageError(f"-f {given.config_file} defines algorithm and environment; leave out {' and '.join(named)}")
     return changed(read_file(given.config_file), flags)
 
 
-def _how_to_go_on(results: tune.ResultGrid) -> str:
+def _how_to_resume(results: tune.ResultGrid) -> str:
     trials = results._experiment_analysis.trials
     if any(trial.checkpoint for trial in trials):
-        return "all trials were saved; go on with the same command and --resume"
+        return "all trials were saved; continue with the same command and --resume"
     return "no checkpoint was made, so the same command with --resume begins again"
 
 
@@ -190,7 +199,7 @@ def _restored(folder: Path, tuner: tune.Tuner) -> tune.Tuner:
     trainable = tuner._local_tuner.trainable
     path = str(folder.absolute())
     restored = tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
-    # Those that come back with it are copies, which no signal of this process would reach.
+    # The restored callbacks are copies, which no signal of this process would reach.
     restored._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
     return restored
 

@@ -1,4 +1,4 @@
-"""What an experiment asks of Ray and what there is: a trial that asks for more would wait for ever."""
+"""CPUs and GPUs that Ray offers and that a trial requests: a trial that requests more would wait forever."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from interreplay.experiments.process.machine import counted, own_cpus, own_gpus
 
 
 class Room(NamedTuple):
-    """What Ray hands out: CPUs and GPUs."""
+    """CPUs and GPUs."""
 
     cpus: float
     gpus: float
 
 
 def room(num_cpus: int | None) -> Room:
-    """Return what Ray hands out, or would if it were started now.
+    """Return the CPUs and GPUs of Ray, or of this machine if Ray is not started yet.
 
     Args:
-        num_cpus: What ``--num_cpus`` says; None for the CPUs that this process may use.
+        num_cpus: Value of ``--num_cpus``; None for the CPUs that this process may use.
     """
     if ray.is_initialized():
         found = ray.cluster_resources()
@@ -31,31 +31,32 @@ def room(num_cpus: int | None) -> Room:
 
 
 def request(config: AlgorithmConfig) -> Room:
-    """Return what one trial asks for, its env runners and learners included."""
+    """Return the request of one trial, including its env runners and learners."""
     asked = config.algo_class.default_resource_request(config.copy(copy_frozen=False)).required_resources
     return Room(asked.get("CPU", 0.0), asked.get("GPU", 0.0))
 
 
 def check_room(config: AlgorithmConfig, there: Room, share: bool = False) -> float:
-    """Return the CPUs that Ray must hand out for one trial, or refuse a configuration that requests more than there is.
+    """Return the CPUs that one trial requests; reject a configuration that requests more than Ray offers.
 
     Args:
-        config: Without open choices.
-        there: What Ray hands out.
-        share: Whether processes may share CPUs where there are fewer than one trial requests.
+        config: A configuration without search spaces.
+        there: CPUs and GPUs of Ray.
+        share: Whether processes may share CPUs if there are fewer than requested.
 
     Raises:
-        UsageError: Naming what is requested, what there is, and how to request less.
+        UsageError: With the request, what is available, and how to request less.
     """
-    asked, name = request(config), config.algo_class.__name__
+    asked = request(config)
+    name = config.algo_class.__name__
     if asked.gpus > there.gpus:
         raise UsageError(
-            f"{name} asks for {counted(asked.gpus, 'GPU')}, available: {counted(there.gpus, 'GPU')}; "
+            f"{name} requests {counted(asked.gpus, 'GPU')}, available: {counted(there.gpus, 'GPU')}; "
             "take num_gpus_per_learner and the like out of its config"
         )
     if asked.cpus > there.cpus and not share:
         raise UsageError(
-            f"{name} asks for {counted(asked.cpus, 'CPU')}, available: {counted(there.cpus, 'CPU')}; let its processes "
+            f"{name} requests {counted(asked.cpus, 'CPU')}, available: {counted(there.cpus, 'CPU')}; let its processes "
             f"share these with --num_cpus {asked.cpus:.0f}, or have fewer with --config '{{num_env_runners: 0}}'"
         )
     return asked.cpus

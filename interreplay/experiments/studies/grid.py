@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from interreplay.errors import RefusedRuns, UsageError, accepted_names, did_you_mean
-from interreplay.experiments.flags.part_flags import readable, short
 from interreplay.experiments.flags.reading import Flag
+from interreplay.experiments.flags.replay_flags import readable, short
 from interreplay.experiments.flags.values import read_written
 from interreplay.experiments.studies.entries import entry, seeds_from
 from interreplay.experiments.studies.study import PlannedRun

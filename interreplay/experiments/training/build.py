@@ -10,9 +10,10 @@ from ray.rllib.algorithms.algorithm import Algorithm
 
 from interreplay.environments.own_modules import own_class
 from interreplay.errors import UsageError
+from interreplay.experience import RowSource
 from interreplay.experiments.evaluation.video import EvaluationVideo
-from interreplay.experiments.flags.environment_flags import environment_config
-from interreplay.experiments.flags.offline_flags import rows_for
+from interreplay.experiments.flags.replay_flags import source_of
+from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 OF_LOOP = ("steps_per_iteration", "matrix_dtype", "normalize_observations")
@@ -21,18 +22,21 @@ OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows")
 """Those of algorithms that replay transitions."""
 
 
-def build(config_name: str, settings: SimpleNamespace) -> Any:
+def build(config_name: str, settings: SimpleNamespace, source: RowSource | None = None) -> Any:
     """Return the algorithm, ready to train, with the ``evaluation_video`` of its evaluations, or None.
 
     Args:
         config_name: The name of a configuration in `interreplay.rllib`, or of a user's algorithm, ``module:Class``.
         settings: What ``argument_parser.settings_for`` returned.
+        source: What is replayed, built from these settings before; built here if None.
 
     Raises:
         UsageError: The environment, the replay method and the algorithm do not fit each other.
     """
     try:
         config = configure(config_name, settings)
+        if source is not None:
+            config.replay_from(source)
         video = EvaluationVideo(config) if settings.video_to_tensorboard else None
         algorithm = config.build_algo()
         algorithm.evaluation_video = video
@@ -70,7 +74,7 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     if ALGORITHMS[s.trainer].unrolls:
         config.replay(s.buffer, **s.buffer_args)
     else:
-        name, arguments = rows_for(s)
+        name, arguments = source_of(s)
         config.replay(name, **arguments)
         of_loop |= {name: getattr(s, name) for name in OF_ROWS}
         of_loop["collect"] = s.updates is None

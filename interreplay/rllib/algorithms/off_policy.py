@@ -33,6 +33,25 @@ from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
 from interreplay.transitions import Transitions
 
 
+class ReadySource:
+    """A source that was built before its algorithm. Copies of a configuration share it; pickles omit it."""
+
+    def __init__(self, source: RowSource | None = None):
+        self._source = source
+
+    def take(self) -> RowSource | None:
+        """Return the source at the first call and None afterwards: only one algorithm may use it."""
+        source = self._source
+        self._source = None
+        return source
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ReadySource:
+        return self
+
+    def __reduce__(self) -> tuple[type[ReadySource], tuple[()]]:
+        return ReadySource, ()
+
+
 class OffPolicyConfig(LoopConfig):
     """Settings shared by the off-policy algorithms: those of `LoopConfig`, and what is replayed."""
 
@@ -66,6 +85,11 @@ class OffPolicyConfig(LoopConfig):
             ValueError: The name or an argument is unknown; names the nearest valid one.
         """
         return super().replay(kind, **arguments)
+
+    def replay_from(self, source: RowSource) -> Self:
+        """Use a source that was built from `replay_buffer_config` before, instead of building it again."""
+        self.ready_source = ReadySource(source)
+        return self
 
     @override(LoopConfig)
     def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -151,8 +175,11 @@ class OffPolicyAlgorithm(TrainingLoop):
             "device": str(self.learner._device),
             "spaces": self.single_spaces,
         }
-        arguments = dict(config.replay_buffer_config)
-        rows = make_source(arguments.pop("type"), defaults, **arguments)
+        ready = config.__dict__.pop("ready_source", ReadySource())  # no setting: neither copied nor stored
+        rows = ready.take()
+        if rows is None:
+            arguments = dict(config.replay_buffer_config)
+            rows = make_source(arguments.pop("type"), defaults, **arguments)
         if not config.normalize_actions and next(rows.recorded_rows(), None) is not None:
             raise ValueError("normalize_actions is False; expected True where recorded experience is replayed")
         if not config.collect and not len(rows):

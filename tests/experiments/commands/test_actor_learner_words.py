@@ -12,7 +12,7 @@ import pytest
 from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, evaluate, train
-from interreplay.experiments.commands.actor_learner import FIXED, GAMES, OTHERS, PASSED_OVER, SAME, read, translated
+from interreplay.experiments.commands.actor_learner import FIXED, GAMES, IGNORED, OTHERS, SAME, read, translated
 
 ROOT = Path(__file__).resolve().parents[3]
 ELITE = (
@@ -76,10 +76,10 @@ def test_stores_wait_until_they_are_filled_to_its_share():
         ("--lrr=1", "unknown flag --lrr; did you mean --lr?"),
         ("lr=1", "unknown flag lr"),
         ("--lr", "--lr: expected a value"),
-        ("--lr=fast", "--lr=fast: expected a number"),
+        ("--lr=fast", "--lr must be a number, got 'fast'"),
         ("--op_mode=tain", "expected one of train, test, train_w_load"),
         ("--op_mode=test", "needs --load_model_url"),
-        ("--op_mode=train_w_load --load_model_url=x --lr=1", "--lr: a run that goes on keeps its settings"),
+        ("--op_mode=train_w_load --load_model_url=x --lr=1", "--lr: a resumed run keeps its settings"),
         ("--learner_thread_count=2", "there is one learner; expected 1"),
         ("--worker_count=0", "at least 1"),
         ("--use_kl_mask=maybe", "True or False"),
@@ -103,7 +103,7 @@ def test_going_on_and_testing_are_our_commands(monkeypatch):
 
 def test_the_documentation_has_every_flag():
     page = (ROOT / "docs/migration.md").read_text()
-    for name in {*SAME, *GAMES, *OTHERS, *FIXED, *PASSED_OVER}:
+    for name in {*SAME, *GAMES, *OTHERS, *FIXED, *IGNORED}:
         assert f"`--{name}`" in page, name
 
 

@@ -34,7 +34,7 @@ def test_a_resumed_run_learns_at_the_rate_that_was_asked_for(tmp_path, capsys, m
     monkeypatch.setattr(command, "train", looked_at)
     resume = ["--resume", str(run), "--quiet"]
     assert custom_training.main([*resume, "--actor_lr", "1e-5", "--total_env_steps", "150"]) == 0
-    assert "actor_lr 0.0003 -> 1e-05 from 100 steps on" in capsys.readouterr().out
+    assert "actor_lr 0.0003 -> 1e-05 from step 100 on" in capsys.readouterr().out
     assert custom_training.main([*resume, "--total_env_steps", "200"]) == 0
     assert " -> " not in capsys.readouterr().out
     assert custom_training.main([*resume, "--alpha_lr", "0", "--total_env_steps", "250"]) == 0
@@ -48,7 +48,7 @@ def test_a_resumed_run_learns_at_the_rate_that_was_asked_for(tmp_path, capsys, m
     assert json.loads((run / "params.json").read_text())["actor_lr"] == 1e-5
     capsys.readouterr()
     for flag, message in (
-        ("--gamma .5", "made with gamma 0.99, not 0.5; leave the flag out (of what is learned a resumed run may"),
+        ("--gamma .5", "made with gamma 0.99, not 0.5; leave the flag out (a resumed run may change no learning"),
         ("--lr 1e-3", "--lr is a setting of DQN with its variants"),
         ("--actor_lr x", "x"),
     ):
@@ -68,10 +68,11 @@ def custom_training_code(words):
 def test_a_device_that_is_chosen_by_itself(gpus, device, monkeypatch, tmp_path):
     monkeypatch.setattr(preparation, "own_gpus", lambda: gpus)
     monkeypatch.setattr(preparation, "check_device", lambda device: None)
+    monkeypatch.setattr(preparation, "source_for", lambda *args: None)
     monkeypatch.setattr(preparation, "check_memory", lambda *args: "")
     monkeypatch.setattr(preparation, "check_networks", lambda *args: None)
     given = make_parser().given([*LINE.split(), "--device", "auto", "--output_dir", str(tmp_path)])
-    settings, _ = preparation.prepared(given, [], None)
+    settings = preparation.prepared(given, [], None).settings
     assert settings.device == device and machine.chosen_device("cpu", gpus) == "cpu"
     saved = vars(settings)
     assert settings_resumed(saved, {"device": "auto"}).device == device  # where it was before

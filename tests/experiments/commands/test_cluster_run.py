@@ -109,7 +109,7 @@ def test_a_study_ends_with_tables_and_says_what_failed(study, tmp_path):
     row = next(i for i, line in enumerate(lines) if line.startswith(bad.name) and "  2  " in line)
     reason = " ".join(" ".join(lines[row:-1]).split())  # wrapped over several lines
     assert "the simulator broke, at env step 299" in reason
-    assert lines[-1].startswith("1 of 2 runs failed; try them again with: ")
+    assert lines[-1].startswith("1 of 2 runs failed; retry them with: ")
     threads = json.loads((tmp_path / "threads.json").read_text())
     assert threads.pop("torch") == 2 and set(threads.values()) == {"2"} and len(threads) >= 3
     rows = table(tmp_path / "r" / "runs.csv")
@@ -131,7 +131,7 @@ def test_sigterm_ends_with_75_and_the_same_command_finishes(study, tmp_path):
     os.killpg(process.pid, signal.SIGTERM)  # as `timeout` and a shell's `kill -- -PGID` send it, to Ray's processes too
     out, err = process.communicate(timeout=500)
     assert process.returncode == 75, out + err
-    assert out.splitlines()[-1].startswith("2 of 2 runs are left; go on with: ")
+    assert out.splitlines()[-1].startswith("2 of 2 runs are left; continue with: ")
     assert status(first)["state"] == "interrupted"
     code, out, _ = run(tmp_path, "--max_concurrent", 2, "--results_dir", results, file)
     assert code == 0
@@ -150,7 +150,7 @@ def test_a_search_ends_what_falls_behind_and_prints_the_best(study, tmp_path):
     assert set(states) <= {"finished", "stopped early"} and "finished" in states
     taus = {float(row["tau"]) for row in table(tmp_path / "r" / "runs.csv")}
     assert len(taus) == 3
-    (best,) = [line for line in out.splitlines() if line.startswith("the first: python custom_training.py ")]
+    (best,) = [line for line in out.splitlines() if line.startswith("command of the best: python custom_training.py ")]
     assert float(best.split("--tau=")[1].split()[0]) in taus
     again, out, _ = run(tmp_path, "--resume", tmp_path / "r")
     assert again == 0 and "3 runs, 3 of them finished" in out

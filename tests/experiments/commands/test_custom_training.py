@@ -350,7 +350,9 @@ def test_signals_save_and_say_how_to_go_on(number, code, tmp_path, capsys):
     assert returned == code
     assert "Traceback" not in err
     folder = the_run(tmp_path)
-    assert out.splitlines()[-1] == f"stopped early; go on with: python {ROOT / 'custom_training.py'} --resume {folder}"
+    assert (
+        out.splitlines()[-1] == f"stopped early; continue with: python {ROOT / 'custom_training.py'} --resume {folder}"
+    )
     at = int(checkpoints(folder)[-1].split("_")[1])
     assert steps(folder)[-1] == at // 100 * 100  # what was gathered since then is in the checkpoint
     assert custom_training.main(["--resume", str(folder), "--total_env_steps", str(at + 50), "--quiet"]) == 0

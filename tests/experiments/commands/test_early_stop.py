@@ -100,7 +100,7 @@ def test_a_return_that_is_reached_ends_the_run_well(tmp_path, capsys):
     assert train(tmp_path, "--stop_at_return", "-5") == 0
     assert steps(tmp_path) == [50]
     assert rows(tmp_path)[-1]["stop_reason"] == "evaluation return 0.0 reached --stop_at_return -5"
-    assert "ended before 500 steps: evaluation return 0.0 reached --stop_at_return -5" in capsys.readouterr().out
+    assert "stopped before 500 steps: evaluation return 0.0 reached --stop_at_return -5" in capsys.readouterr().out
     assert custom_training.main(["--resume", str(the_run(tmp_path))]) == 0
     assert steps(tmp_path) == [50]
     assert custom_training.main(["--resume", str(the_run(tmp_path)), "--stop_at_return", "5"]) == 0
@@ -124,7 +124,7 @@ def test_no_improvement_ends_the_run_and_a_resumed_run_counts_on(tmp_path):
 
 def test_time_ends_a_run_like_a_signal_and_counts_for_each_process(clock, tmp_path, capsys):
     assert train(tmp_path, "--max_time", "3m") == 75
-    assert "--max_time 3m is over; go on with: " in capsys.readouterr().out
+    assert "--max_time 3m has elapsed; continue with: " in capsys.readouterr().out
     first = max(steps(tmp_path))
     assert 100 <= first < 200
     assert custom_training.main(["--resume", str(the_run(tmp_path))]) == 75

@@ -1,4 +1,4 @@
-"""Each trap of a cluster's node is found, and the line says how to mend it."""
+"""Each trap of a cluster's node is found, and the line explains how to fix it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def _outside_of_any_job(monkeypatch):
 def trap(check, *arguments):
     with pytest.raises(NodeProblem) as caught:
         check(*arguments)
-    return str(caught.value), caught.value.mend
+    return str(caught.value), caught.value.fix
 
 
 def test_without_slurm_and_outside_of_a_job(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert "no Slurm" in trap(checks.job)[0]
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    problem, mend = trap(checks.job)
-    assert "outside of a job" in problem and mend.startswith("srun ")
+    problem, fix = trap(checks.job)
+    assert "outside of a job" in problem and fix.startswith("srun ")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     assert checks.job().startswith("12 on ")
 
@@ -55,8 +55,8 @@ def test_a_job_that_cannot_be_requeued(monkeypatch):
 def test_fewer_cpus_than_the_job_has(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "8")
-    problem, mend = trap(limits.cpus)
-    assert problem == "a process may use 1 of the job's 8 CPUs" and "--cpu-bind=none" in mend
+    problem, fix = trap(limits.cpus)
+    assert problem == "a process may use 1 of the job's 8 CPUs" and "--cpu-bind=none" in fix
 
 
 def test_more_threads_than_cpus(monkeypatch):
@@ -82,15 +82,15 @@ def test_too_little_memory(monkeypatch):
 
 def test_a_small_shared_memory(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=64e6))
-    problem, mend = trap(limits.shared_memory)
-    assert "64 MB free" in problem and "--shm-size" in mend
+    problem, fix = trap(limits.shared_memory)
+    assert "64 MB free" in problem and "--shm-size" in fix
 
 
 @pytest.mark.parametrize(("kind", "letter"), [(resource.RLIMIT_NPROC, "u"), (resource.RLIMIT_NOFILE, "n")])
 def test_low_limits(kind, letter, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda asked: (100, 100) if asked == kind else (-1, -1))
-    problem, mend = trap(limits.limits)
-    assert problem.startswith("100 ") and f"ulimit -{letter}" in mend
+    problem, fix = trap(limits.limits)
+    assert problem.startswith("100 ") and f"ulimit -{letter}" in fix
 
 
 def test_gpus_that_torch_does_not_see(monkeypatch):
@@ -100,8 +100,8 @@ def test_gpus_that_torch_does_not_see(monkeypatch):
 
 def test_a_scratch_folder_with_a_long_path(tmp_path, monkeypatch):
     monkeypatch.setenv("INTERREPLAY_SCRATCH", str(tmp_path / ("long" * 10)))
-    problem, mend = trap(checks.scratch, SCRIPTS)
-    assert "longer than 38 characters" in problem and "--scratch" in mend
+    problem, fix = trap(checks.scratch, SCRIPTS)
+    assert "longer than 38 characters" in problem and "--scratch" in fix
 
 
 def test_a_full_scratch_folder(monkeypatch):
@@ -132,8 +132,8 @@ def test_no_address_for_others(monkeypatch):
 @pytest.mark.parametrize(("name", "value"), [("RAY_ADDRESS", "10.0.0.1:6379"), ("RAY_AUTH_MODE", "disabled")])
 def test_settings_that_lead_elsewhere(name, value, monkeypatch):
     monkeypatch.setenv(name, value)
-    problem, mend = trap(checks.settings)
-    assert value in problem and mend == f"unset {name}"
+    problem, fix = trap(checks.settings)
+    assert value in problem and fix == f"unset {name}"
 
 
 def test_results(tmp_path, monkeypatch):
@@ -157,12 +157,12 @@ def test_a_ray_that_does_not_start(monkeypatch):
 
 def test_the_command_line(monkeypatch, capsys):
     def found():
-        raise NodeProblem("a trap", "how to mend it")
+        raise NodeProblem("a trap", "how to fix it")
 
     monkeypatch.setattr(checks, "checks", lambda scripts, results: iter([("one", found), ("two", lambda: "fine")]))
     assert smoketest.main(["--cluster"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == ["FAIL  one: a trap", "      mend: how to mend it", "ok    two: fine"]
+    assert lines[:3] == ["FAIL  one: a trap", "      fix: how to fix it", "ok    two: fine"]
 
 
 def test_an_unknown_flag():

@@ -23,8 +23,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.study_checks import check
-from interreplay.experiments.flags.environment_flags import environment_config
-from interreplay.experiments.flags.run_flags import FLAGS
+from interreplay.experiments.flags.run_flags import FLAGS, environment_config
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.studies.grid import typed
 from interreplay.experiments.studies.results_table import as_command
@@ -162,7 +161,7 @@ def test_a_stack_continues_from_a_checkpoint():
         ("--wrapper ClipReward", ["expected module:Class", "gymnasium.wrappers:ClipReward"]),
         ("--wrapper subprocess:Popen", ["a module of Python's own"]),
         ("--wrapper gymnasium.wrappers:ResizeObservation shape=[8,8]", ["ResizeObservation cannot be made"]),
-        ("--env my_envs:PointGoal-v0 --buffer HER --frame_stack 2", ["goals would be stacks", "HER takes 1"]),
+        ("--env my_envs:PointGoal-v0 --buffer HER --frame_stack 2", ["goals would be stacked", "HER requires 1"]),
         ("--env_kwargs wnd=2", ["no argument 'wnd'", "did you mean wind?"]),
         ("--env my_env:PointRoom-v0", ["no module 'my_env'", "current folder"]),
         ("--env my_envs:PointRom-v0", ["unknown environment", "PointRoom-v0"]),

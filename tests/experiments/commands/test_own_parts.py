@@ -141,7 +141,8 @@ def test_what_is_wrong_is_one_line(folder, words, parts):
 
 
 def test_a_part_that_cannot_be_made_says_where(folder):
-    with pytest.raises(UsageError, match=r"Fails cannot be made: KeyError: 'nothing' \(.*my_broken_parts.py, line 4\)"):
+    message = r"Fails cannot be created: KeyError: 'nothing' \(.*my_broken_parts.py, line 4\)"
+    with pytest.raises(UsageError, match=message):
         make_buffer("ReplayBuffer", capacity=10, selector={"type": "my_broken_parts:Fails"})
     with pytest.raises(UsageError, match="Recent: share is 2; expected more than 0"):
         make_buffer("ReplayBuffer", capacity=10, selector={"type": "my_parts:Recent", "share": 2})

@@ -32,11 +32,12 @@ def test_every_value_is_what_a_flag_accepts(name):
     for trainer, known in itertools.product(loaded.trainers, [*loaded.environments, "Unheard"]):
         env = known.replace("*", "x-y") + "-v5"
         line = {"preset": name, "trainer": trainer, "env": env} | dict.fromkeys(loaded.needs, "somewhere")
-        made, preset = settings_for(line), presets.with_method(loaded, trainer)
+        made = settings_for(line)
+        buffer, buffer_args = presets.method_of(loaded, trainer)
         assert made.buffer_size >= made.learning_starts and made.total_env_steps >= made.learning_starts, line
         standard = ALGORITHMS[trainer].buffer if ALGORITHMS[trainer].unrolls else "Uniform"
-        assert made.buffer == (preset.buffer or standard) and dict(preset.buffer_args) == made.buffer_args, line
-        values = preset.settings(trainer, env)
+        assert made.buffer == (buffer or standard) and dict(buffer_args) == made.buffer_args, line
+        values = loaded.settings(trainer, env)
         assert {flag: getattr(made, flag) for flag in values} == {flag: value for flag, value in values.items()}, line
 
 
@@ -166,7 +167,7 @@ def test_presets_are_listed(capsys):
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("[1]", ["is no mapping", "environments"]),
+        ("[1]", ["is not a mapping", "environments"]),
         ("a: [", ["cannot be read"]),
         ("everywere: {}", ["'everywere'", "did you mean everywhere?"]),
         ("everywhere: 3", ["everywhere is 3"]),

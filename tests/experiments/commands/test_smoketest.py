@@ -1,4 +1,4 @@
-"""The smoke test finds what is broken, says how to mend it, and never breaks itself."""
+"""The smoke test finds what is broken, explains how to fix it, and never breaks itself."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_sound_installation():
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert all(line.startswith("ok ") for line in lines[:-1])
-    assert lines[-1].startswith("all is well")
+    assert lines[-1].startswith("all checks passed")
     names = [f"buffer {name}:" for name in importlib.import_module("replay_buffers").__all__]
     for part in ["python:", "torch:", "mujoco steps:", *names, "training: SAC"]:
         assert any(part in line for line in lines), part
@@ -66,9 +66,9 @@ def test_a_missing_package(package):
 
 def test_a_version_outside_the_range(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.0")
-    with pytest.raises(smoketest.Failure, match=r"1.0 is installed, .*>=2.4.* is needed") as caught:
+    with pytest.raises(smoketest.Failure, match=r"1.0 is installed, .*>=2.4.* is required") as caught:
         smoketest.package("torch >=2.4,<3")
-    assert 'pip install "torch >=2.4,<3"' in caught.value.mend
+    assert 'pip install "torch >=2.4,<3"' in caught.value.fix
 
 
 def test_a_local_version_label_is_no_obstacle(monkeypatch):
@@ -80,7 +80,7 @@ def test_a_package_that_cannot_be_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with pytest.raises(smoketest.Failure, match="cannot be imported") as caught:
         smoketest.package("tqdm >=4")
-    assert "--force-reinstall" in caught.value.mend
+    assert "--force-reinstall" in caught.value.fix
 
 
 def test_the_requirements_are_those_of_setup_cfg():
@@ -100,6 +100,6 @@ def test_every_failure_is_reported_and_the_rest_still_runs(monkeypatch, capsys):
     assert smoketest.main() == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "FAIL  a: RuntimeError: first"
-    assert lines[1].startswith("      mend: ")
+    assert lines[1].startswith("      fix: ")
     assert lines[2] == "ok    b: fine"
     assert lines[3].startswith("1 checks failed")

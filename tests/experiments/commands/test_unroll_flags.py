@@ -69,7 +69,7 @@ def test_the_originals_replay_parameters_are_ours():
         ("--trainer LASER --buffer NMER", "--buffer NMER: LASER learns from unrolls; accepted: Fresh, UnrollMix"),
         ("--trainer IMPALA --buffer Fresh --buffer_arg k=3", "Fresh takes no arguments"),
         ("--trainer IMPALA --buffer UnrollMix --buffer_arg k=3", "UnrollMix takes no argument 'k'"),
-        ("--trainer SAC --replay_parameters []", "SAC replays transitions, by the method that --buffer names"),
+        ("--trainer SAC --replay_parameters []", "SAC replays transitions, with the method that --buffer names"),
         ("--trainer DQN --entropy_coeff 0.1", "--entropy_coeff is a setting of IMPALA, CLEAR, LASER, A2C and A3C; DQN"),
         ("--trainer IMPALA --double True", "--double is a setting of"),
         ("--trainer IMPALA --replay_parameters nothing", "replay_parameters is not JSON"),

@@ -181,7 +181,7 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
         return process.returncode, err, env_steps(tmp_path)[-1]
 
     code, err, reached = stopped_by(signal.SIGTERM)
-    assert code == 75 and "rllib: stopped; all trials were saved; go on with the same command and --resume" in err
+    assert code == 75 and "rllib: stopped; all trials were saved; continue with the same command and --resume" in err
     assert "Traceback" not in err and "SIGTERM" not in err and len(err.splitlines()) <= 3, err
     assert len(list(tmp_path.glob("r/default/*/checkpoint_*"))) == 1 and reached < 3000
     code, err, further = stopped_by(signal.SIGINT, "--resume")
@@ -230,7 +230,7 @@ def test_what_a_trial_asks_for_is_known_before_it_starts(run, settings, asked):
     assert request(config) == asked
     check_room(config, asked)
     if asked.cpus > 1:
-        with pytest.raises(UsageError, match=f"{run} asks for {asked.cpus} CPUs, available: 1 CPU;.*--num_cpus"):
+        with pytest.raises(UsageError, match=f"{run} requests {asked.cpus} CPUs, available: 1 CPU;.*--num_cpus"):
             check_room(config, Room(1, 0))
     assert check_room(config, Room(1, 0), share=True) == asked.cpus
 
@@ -259,7 +259,7 @@ def test_gpus_that_are_not_there_are_refused(monkeypatch):
     config = configured(config_for("PPO", "CartPole-v1", str), {"num_env_runners": 0})
     monkeypatch.setattr(resources, "request", lambda config: Room(1, 1))
     check_room(config, Room(1, 1))
-    with pytest.raises(UsageError, match="PPO asks for 1 GPU, available: 0 GPUs"):
+    with pytest.raises(UsageError, match="PPO requests 1 GPU, available: 0 GPUs"):
         check_room(config, Room(1, 0))
 
 

@@ -111,7 +111,7 @@ def test_what_cannot_be_searched_is_said_in_a_line(words, message, tmp_path, cap
 
 def test_a_study_that_is_resumed_keeps_its_searcher(tmp_path, capsys):
     assert command.main(["--resume", str(tmp_path), "--searcher", "random"]) == 2
-    assert "--resume takes the study from its folder; leave out searcher" in capsys.readouterr().err
+    assert "--resume reads the study from its folder; leave out searcher" in capsys.readouterr().err
 
 
 def test_optuna_is_asked_for_by_name(monkeypatch, capsys, tmp_path):

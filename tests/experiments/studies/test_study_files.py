@@ -97,7 +97,7 @@ def test_files_that_are_no_studies(text, tmp_path, capsys):
 def test_misspelt_flags_and_contradictions(file, capsys, tmp_path):
     assert "did you mean --buffers?" in refused(capsys, "--bufers", "NMER")
     assert "did you mean --total_env_steps?" in refused(capsys, "--total_env_step", 5)
-    assert "--resume takes the study from its folder; leave out gamma" in refused(
+    assert "--resume reads the study from its folder; leave out gamma" in refused(
         capsys, "--resume", tmp_path, "--gamma", 0.9
     )
     assert f"{tmp_path} holds no study.yaml" in refused(capsys, "--resume", tmp_path)
@@ -207,7 +207,7 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
         ("\n0 Pendulum-v1 True A 1 out SAC\n0 Pendulum-v1 True A 1 out SAC\n", "2 runs are called"),
         (
             "\n0 Pendulum-v1 True A 1 a SAC\n1 Pendulum-v1 True A 1 b SAC\n",
-            "names 2 folders; say one with --output_dir",
+            "names 2 folders; choose one with --output_dir",
         ),
         ("--gamma .9\n", "the grid is empty"),
         ("--seed '\n", "line 1: No closing quotation"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interreplay.experiments.flags.part_flags import readable, short
+from interreplay.experiments.flags.replay_flags import readable, short
 from interreplay.experiments.flags.run_flags import by_name, with_scope
 
 # Entries of params.json that do not distinguish methods, or have a field of `Description`.

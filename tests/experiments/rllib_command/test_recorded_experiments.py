@@ -1,12 +1,12 @@
-"""What an experiment of the command `rllib` was begun with, when it goes on."""
+"""The record of an experiment of the command `rllib`, and what --resume rejects."""
 
 from __future__ import annotations
 
 import pytest
 
 from interreplay.experiments.rllib_command import main
+from interreplay.experiments.rllib_command.experiment_files import check_unchanged, keep
 from interreplay.experiments.rllib_command.experiments import Experiment
-from interreplay.experiments.rllib_command.kept_experiments import check_unchanged, keep
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_what_goes_on_refuses_to_be_another(tmp_path, monkeypatch, capsys, more,
     keep(tmp_path / "r/default", experiment)
     command = ["train", "--run", "SAC", "--env", "Pendulum-v1", "--resume", "--output_dir", "r"]
     assert main.main([*command, *more]) == 2
-    assert f"{named}, and --resume goes on with that" in capsys.readouterr().err
+    assert f"{named}, which --resume keeps" in capsys.readouterr().err
 
 
 def test_what_goes_on_may_say_the_same_or_less_and_may_be_of_before(tmp_path):

@@ -1,0 +1,129 @@
+"""Settings are resolved once: the files that a value passes from the command line to its part, and what is built."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import custom_training
+from interreplay.buffer.replay_buffer import ReplayBuffer
+from interreplay.experiments.commands import preparation
+from interreplay.experiments.flags import training_flags
+from interreplay.experiments.flags.training_flags import RunSettings, make_parser, settings_for
+from interreplay.neighborhood import KNN
+
+ROOT = Path(__file__).resolve().parents[3]
+LINE = "--env Pendulum-v1 --preset none --buffer NMER --buffer_arg k=7 --learning_starts 30 --train_batch_size 8"
+
+
+def holds(value: Any, depth: int = 6) -> bool:
+    """Whether a value is, or contains, ``k=7`` in any form on its way: text, pair, mapping, settings or argument."""
+    if isinstance(value, str):
+        return value == "k=7"
+    if isinstance(value, dict):
+        return any((key == "k" and item == 7) or (depth and holds(item, depth - 1)) for key, item in value.items())
+    if isinstance(value, tuple) and len(value) == 2 and value[0] == "k" and value[1] == 7:
+        return True
+    if isinstance(value, list | tuple | set | frozenset):
+        return bool(depth) and any(holds(item, depth - 1) for item in value)
+    if isinstance(value, RunSettings | preparation.PreparedRun | KNN):
+        return holds(vars(value), depth - 1)
+    return False
+
+
+class _Built(Exception):
+    """KNN(k=7) exists: the value has arrived."""
+
+
+def test_k_passes_at_most_ten_files_on_its_way_to_knn(monkeypatch, tmp_path):
+    passed: dict[str, set[str]] = {}
+
+    def note(frame: Any, event: str, result: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event not in ("call", "return") or not path.is_relative_to(ROOT) or path == Path(__file__):
+            return
+        if ".venv" not in path.parts and (holds(frame.f_locals) or (event == "return" and holds(result))):
+            passed.setdefault(str(path.relative_to(ROOT)), set()).add(frame.f_code.co_name)
+
+    def arrived(self: KNN, k: int) -> None:
+        raise _Built(k)
+
+    monkeypatch.setattr(KNN, "__init__", arrived)
+    sys.setprofile(note)
+    try:
+        with pytest.raises(_Built, match="7"):
+            custom_training.main([*LINE.split(), "--output_dir", str(tmp_path)])
+    finally:
+        sys.setprofile(None)
+    files = {*passed, "interreplay/neighborhood/knn.py"}  # whose __init__ is replaced here
+    assert len(files) <= 10, {file: sorted(names) for file, names in passed.items()}
+    assert {"interreplay/experiments/commands/train.py", "replay_buffers/nmer.py"} <= files
+
+
+def test_the_settings_are_resolved_once_and_one_buffer_is_built(monkeypatch, tmp_path, capsys):
+    buffers: list[ReplayBuffer] = []
+    resolved: list[Any] = []
+    checked: list[Any] = []
+    made, resolve, check = ReplayBuffer.__init__, training_flags.settings_for, preparation.estimate
+
+    def make(self: ReplayBuffer, *args: Any, **kwargs: Any) -> None:
+        buffers.append(self)
+        made(self, *args, **kwargs)
+
+    def estimate(*args: Any) -> int:
+        checked.append(args[2])
+        return check(*args)
+
+    def settings(given: Any) -> RunSettings:
+        resolved.append(given)
+        return resolve(given)
+
+    from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
+
+    used: list[Any] = []
+    prepare = OffPolicyAlgorithm._prepare
+
+    def note_used(self: Any) -> None:
+        prepare(self)
+        used.append(self.replay_buffer)
+
+    monkeypatch.setattr(ReplayBuffer, "__init__", make)
+    monkeypatch.setattr(preparation, "settings_for", settings)
+    monkeypatch.setattr(training_flags, "settings_for", settings)
+    monkeypatch.setattr(preparation, "estimate", estimate)
+    monkeypatch.setattr(OffPolicyAlgorithm, "_prepare", note_used)
+    steps = "--total_env_steps 40 --steps_per_iteration 20 --evaluation_interval 0 --hiddens 8,8 --quiet"
+    assert custom_training.main([*LINE.split(), *steps.split(), "--output_dir", str(tmp_path)]) == 0
+    assert len(resolved) == len(buffers) == len(checked) == len(used) == 1
+    assert buffers[0] is checked[0] is used[0]
+    assert "NMER(k=7)" in capsys.readouterr().out
+
+
+def test_settings_of_a_run_are_read_only():
+    settings = settings_for(make_parser().given(LINE.split()))
+    with pytest.raises(AttributeError, match="read-only: cannot set seed to 3"):
+        settings.seed = 3
+    with pytest.raises(AttributeError, match="read-only: cannot delete seed"):
+        del settings.seed
+    assert settings.replaced(seed=3).seed == 3 and settings.seed == 0
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("--buffer NMER --k 3", "unknown flag --k; use --buffer_arg k=3 to set k of NMER; "),
+        ("--buffer NMER --alpha=.5", "unknown flag --alpha; use --buffer_arg alpha=.5 to set alpha of NMER; "),
+        ("--k", "use --buffer_arg k=VALUE with BIER or HER or KNNOutcome or NMER, Uniform has no k; "),
+        ("--gaussian_process true --queue 4", "use --buffer_arg queue=4 to set queue of BIER; "),
+        ("--preset nmer-paper --k 3 --env Hopper-v5", "use --buffer_arg k=3 to set k of NMER; "),
+        ("--buffer NMER --gama 1", "did you mean --gamma?"),
+    ],
+)
+def test_an_argument_of_the_method_given_as_a_flag_is_answered_with_the_flag_that_sets_it(line, message, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        custom_training.main(line.split())
+    error = capsys.readouterr().err
+    assert exit_.value.code == 2 and message in error and error.count("\n") == 1
