@@ -32,12 +32,13 @@ def check_number(
     Raises:
         ValueError: With the name, the value and what is accepted.
     """
-    accepted = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
-    accepted = accepted and (isinstance(value, Integral) or math.isfinite(value))
-    if accepted:
-        accepted = value > low if above_low else value >= low
-    if accepted:
-        accepted = value < high if below_high else value <= high
+    is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    accepted = (
+        is_number
+        and (isinstance(value, Integral) or math.isfinite(value))
+        and (value > low or (value == low and not above_low))
+        and (value < high or (value == high and not below_high))
+    )
     if not accepted:
         kind = "an integer" if whole else "a number"
         bounds = _bounds(low, high, above_low, below_high)

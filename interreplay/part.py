@@ -136,6 +136,11 @@ def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
     return slots if len(slots) == count else None
 
 
+def union(parts: Iterable[Part], attribute: str) -> frozenset[str]:
+    """Return the union of an attribute of several parts, such as ``"needs"``."""
+    return frozenset[str]().union(*(getattr(part, attribute) for part in parts))
+
+
 def wrong_answer(part: Part, answer: object, expected: type, how: str) -> PartError:
     """Return the error for a return value whose type violates the contract; `how` lists the type's arguments."""
     name = type(part).__name__

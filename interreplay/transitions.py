@@ -101,7 +101,7 @@ class Transitions:
             raise ValueError(f"rewards has shape {tuple(self.rewards.shape)}; expected (n,), also for a single row")
         for name, column in self.columns().items():
             if column.shape[: len(lead)] != lead or (name in PER_ROW and column.dim() != len(lead)):
-                expected = str(tuple(lead)) + ("" if name in PER_ROW else " rows")
+                expected = f"{tuple(lead)}" if name in PER_ROW else f"{tuple(lead)} rows"
                 raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {expected}")
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Headless Chromium for tests of pages, and the addresses of folders from disk and over HTTP."""
+"""Headless Chromium for tests of pages, and addresses of folders on disk and over HTTP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def address_of(folder: Path, scheme: str) -> Iterator[str]:
-    """Where a browser finds a folder, which a server of its own gives where `scheme` is "http"."""
+    """The address of a folder on disk, or of a server for it if `scheme` is "http"."""
     if scheme == "file":
         yield folder.as_uri()
         return
@@ -46,7 +46,7 @@ def address_of(folder: Path, scheme: str) -> Iterator[str]:
 
 
 def watched(browser: Any, width: int, address: str, **options: Any) -> Any:
-    """Return a page that keeps in ``said`` what it reports, and what it asks of anybody but `address`."""
+    """Return a page that records its messages and its requests to other addresses in ``said``."""
     page = browser.new_page(viewport={"width": width, "height": 800}, **options)
     page.said = []
     own = (address, "data:", "blob:")

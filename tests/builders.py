@@ -1,4 +1,4 @@
-"""Random transitions: rows of several episodes, in the order in which vectorized environments would give them."""
+"""Random transitions, states and parametrizations for tests."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ HALF_CHEETAH = {"obs_shape": (17,), "action_shape": (6,)}
 
 
 def by_turns(*lists: Iterable[Any]) -> list[Any]:
-    """Return parameters for `pytest.mark.parametrize`: the product of the lists, of which only a part is fast.
+    """Return the product of lists for `pytest.mark.parametrize`, with a fast part.
 
-    All pairs of the first two lists are; entries of the others come by turns. The rest is marked slow.
+    The fast part contains all pairs of the first two lists, with alternating entries of the others. The rest is slow.
     """
     choices = [list(entries) for entries in lists]
     fast = {
@@ -40,7 +40,7 @@ def by_turns(*lists: Iterable[Any]) -> list[Any]:
 
 
 def feed(part: Any, storage: Any, rows: Transitions) -> torch.Tensor:
-    """Store rows and let a part know of it before and after, as a buffer does; returns their slots."""
+    """Store rows, call `evict` and `observe` of a part as a buffer does, and return their slots."""
     part.evict(storage, storage.next_replaced(len(rows)))
     slots = storage.add(rows)
     part.observe(storage, slots)
@@ -48,7 +48,7 @@ def feed(part: Any, storage: Any, rows: Transitions) -> torch.Tensor:
 
 
 def same_state(one: Any, other: Any) -> None:
-    """Assert that two states, trees of arrays and plain values, are the same, bit for bit."""
+    """Assert that two states, trees of arrays and plain values, are identical."""
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for name in one:
@@ -64,7 +64,7 @@ def same_state(one: Any, other: Any) -> None:
 
 @contextlib.contextmanager
 def unwritten_memory_holds(byte: int) -> Iterator[None]:
-    """Let every byte of new uninitialized memory of NumPy and PyTorch have this value."""
+    """Fill uninitialized memory of NumPy and PyTorch with a byte."""
     numpy_empty = np.empty
     torch_empty = torch.empty
     new_empty = torch.Tensor.new_empty

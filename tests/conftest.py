@@ -1,4 +1,4 @@
-"""What all tests share: one thread, one Ray for each process of tests; `builders` beside this file makes the data."""
+"""Fixtures of all tests: one thread, and one Ray per test process. `builders.py` creates the data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import warnings
 from types import SimpleNamespace
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the commands that tests start, too
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for the commands that tests start
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
@@ -34,7 +34,7 @@ def _one_thread():
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_watch_on_the_machine():
-    """Without RLlib's thread per algorithm that reads the machine's load: it delays the end of each by up to .7 s."""
+    """Disable RLlib's thread that monitors the machine, which delays the end of each algorithm by up to .7 s."""
     if trainable := sys.modules.get("ray.tune.trainable.trainable"):
         monitor = trainable.UtilMonitor
         trainable.UtilMonitor = lambda start: monitor(start=False)
@@ -42,16 +42,16 @@ def _no_watch_on_the_machine():
 
 @pytest.fixture(scope="session", autouse=True)
 def _frames_without_their_sources():
-    """Connectors ask ``inspect.stack`` who made them, which looks up the source of every frame, pytest's many included.
+    """Replace ``inspect.stack`` in connectors, which reads the source of every frame, including those of pytest.
 
-    RLlib makes a dozen of them for each algorithm: more than half of the time that a short run takes in a test.
+    RLlib creates a dozen connectors per algorithm, which takes more than half of the time of a short run in a test.
     """
     if connector := sys.modules.get("ray.rllib.connectors.connector_v2"):
         connector.inspect = SimpleNamespace(stack=calling_frames, getargvalues=inspect.getargvalues)
 
 
 def calling_frames() -> list[SimpleNamespace]:
-    """Return the frames of ``inspect.stack()``, as far as a caller needs no more than their ``frame``."""
+    """Return the frames of ``inspect.stack()`` with the attribute ``frame`` only."""
     frame, found = sys._getframe(1), []
     while frame is not None:
         found.append(SimpleNamespace(frame=frame))
@@ -61,7 +61,7 @@ def calling_frames() -> list[SimpleNamespace]:
 
 @pytest.fixture
 def minari_folder(tmp_path, monkeypatch):
-    """A test's own folder for Minari's datasets, another for what is mapped of them; Minari warns about the former."""
+    """Use temporary folders for Minari's datasets and for the cache, without Minari's warning."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
     with warnings.catch_warnings():
@@ -71,14 +71,14 @@ def minari_folder(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _ray_that_starts_by_itself():
-    """Where a test builds an algorithm and no Ray is up, Ray starts one: as `cluster` does, not one that prints."""
+    """If a test builds an algorithm and Ray is not running, start a quiet Ray as `cluster` does."""
     if hook := sys.modules.get("ray._private.auto_init_hook"):
         hook.auto_init_ray = start_ray
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """The Ray that all tests of a process share; a command that was called before may have started a smaller one."""
+    """The Ray of all tests of a process; replaces a smaller one that a command may have started."""
     import ray
 
     if ray.is_initialized() and ray.cluster_resources().get("CPU", 0) < CPUS:
@@ -87,7 +87,7 @@ def cluster():
 
 
 def start_ray() -> None:
-    """Start a quiet Ray, unless there is one, with CPUs for two remote runners and for what others left."""
+    """Start a quiet Ray, if none is running, with CPUs for two remote runners and for earlier tests."""
     import ray
 
     if not ray.is_initialized():

@@ -1,4 +1,4 @@
-"""Recorded experience of Pendulum in every form that it may have."""
+"""Recorded experience of Pendulum in all supported formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HIGH = 2.0  # of Pendulum's torque
 
 
 def episodes(count=4, steps=25, seed=0):
-    """Rows of episodes of Pendulum under random torques, as the environment has them."""
+    """Episodes of Pendulum with random torques, in the units of the environment."""
     env, rng = gym.make("Pendulum-v1"), np.random.default_rng(seed)
     found = []
     for number in range(count):
@@ -35,7 +35,7 @@ def episodes(count=4, steps=25, seed=0):
 
 
 def transitions(found):
-    """The same as rows of a replay buffer: torques within [-1, 1]."""
+    """The episodes as rows of a replay buffer, with torques in [-1, 1]."""
     one = [
         {
             "obs": e["observations"][:-1],
@@ -52,7 +52,7 @@ def transitions(found):
 
 
 def minari_dataset(found, name="pendulum/random-v0"):
-    """Write them as a Minari dataset, into the folder that MINARI_DATASETS_PATH names."""
+    """Write the episodes as a Minari dataset to the folder MINARI_DATASETS_PATH."""
     import minari
     from minari.data_collector import EpisodeBuffer
 

@@ -1,4 +1,4 @@
-"""Result folders as training leaves them, small and made up."""
+"""Small synthetic result folders, as training writes them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write(folder: Path, rows: list[dict[str, Any]], params: dict[str, Any] | Non
 
 
 def settings(env: str, buffer: str, seed: int, total: int, **more: Any) -> dict[str, Any]:
-    """``params.json`` of custom_training.py, as far as it is read."""
+    """The part of ``params.json`` of custom_training.py that is read."""
     given = {"trainer": "SAC", "env": env, "buffer": buffer, "buffer_args": {}, "seed": seed, "total_env_steps": total}
     return given | {"learning_starts": 1000, "gamma": 0.99, "local_dir": f"somewhere/{seed}"} | more
 
@@ -53,7 +53,7 @@ def settings(env: str, buffer: str, seed: int, total: int, **more: Any) -> dict[
 def ours(
     top: Path, env: str, buffer: str, seed: int, values: list[float], *, total: int = 0, error: str = "", **more: Any
 ) -> Path:
-    """A run of custom_training.py with an evaluation every 1,000 steps; complete unless `total` says otherwise."""
+    """A run of custom_training.py with an evaluation every 1,000 steps; incomplete if `total` is larger."""
     rows = [
         row(
             1000.0 * (i + 1),
@@ -71,7 +71,7 @@ def ours(
 
 
 def stock(top: Path, env: str, seed: int, values: list[float], done: bool = True) -> Path:
-    """A trial of RLlib's own SAC through Tune, with training returns only."""
+    """A Tune trial of RLlib's SAC with training returns only."""
     rows = [row(1000.0 * (i + 1), value) for i, value in enumerate(values)]
     rows[-1]["done"] = done
     replay = {"type": "PrioritizedEpisodeReplayBuffer", "capacity": 1000, "alpha": 0.6}
@@ -81,7 +81,7 @@ def stock(top: Path, env: str, seed: int, values: list[float], done: bool = True
 
 
 def study(top: Path) -> Path:
-    """Two environments, two methods, three seeds, and one run of every kind that does not count."""
+    """Two environments, two methods, three seeds, and one run of every kind that is ignored."""
     for env, high in (("Hopper-v5", 100.0), ("Reacher-v5", -5.0)):
         for seed in range(3):
             ours(top, env, "Uniform", seed, [high - 60, high - 40 + seed, high - 20, high - 10 - seed])

@@ -1,4 +1,4 @@
-"""Whose priority a TD error changes, against the formulas row by row."""
+"""Priority updates compared with their formulas, row by row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def errors(n: int) -> np.ndarray:
     return np.random.default_rng(1).normal(size=n)
 
 
-def test_the_anchor_alone_by_default():
+def test_only_the_anchor_is_updated_by_default():
     nmer = buffer()
     sample, expected = nmer.sample(40), raw(nmer)
     for slot, error in zip(sample.slots.tolist(), errors(40), strict=True):
@@ -35,7 +35,7 @@ def test_the_anchor_alone_by_default():
     assert raw(nmer) == pytest.approx(expected, rel=1e-6)
 
 
-def test_both_ends_by_their_share():
+def test_interpolated_priorities_of_anchor_and_neighbor():
     nmer = buffer(InterpolatedPriority(), prob_interpolation=0.7)
     seen: set[bool] = set()
     for _ in range(5):
@@ -55,7 +55,7 @@ def test_both_ends_by_their_share():
     assert seen == {True, False}
 
 
-def test_weights_of_both_ends_by_their_share():
+def test_interpolated_weights_of_anchor_and_neighbor():
     nmer = buffer(InterpolatedPriority(), prob_interpolation=0.7)
     nmer.update(nmer.sample(40), errors(40))
     powers = raw(nmer) ** nmer.selector.alpha
@@ -66,7 +66,7 @@ def test_weights_of_both_ends_by_their_share():
     assert sample.weights.numpy() == pytest.approx(expected / expected.max(), rel=1e-4)
 
 
-def test_partners_that_were_overwritten_get_nothing():
+def test_overwritten_neighbors_are_not_updated():
     nmer = buffer(InterpolatedPriority())
     sample = nmer.sample(40)
     nmer.add(make(30, seed=9))

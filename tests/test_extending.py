@@ -1,4 +1,4 @@
-"""docs/extending.md: every block runs as it stands."""
+"""The code blocks of docs/extending.md run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | 
 
 
 def run(blocks: list[str]) -> dict[str, Any]:
-    """Names after running blocks one after the other, as a reader would."""
+    """Return the names defined by running the blocks in order."""
     names: dict[str, Any] = {"__name__": "extending"}
     for number, block in enumerate(blocks):
         exec(compile(block, f"block {number} of {PAGE.name}", "exec", dont_inherit=True), names)

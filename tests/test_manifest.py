@@ -1,4 +1,4 @@
-"""What a manifest finds: every damaged file, itself included, and what was put into the folder later."""
+"""A manifest detects every damaged file, including itself, and files that were added later."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ def checkpoint(tmp_path):
     return tmp_path / "c"
 
 
-def rewrite(checkpoint, change):
-    """Writes the manifest again, its own checksum included, as somebody who means it would."""
-    files = {name: list(entry) for name, entry in manifest.read(checkpoint).items()}
-    change(files)
-    manifest._write(checkpoint, files)
+def with_flipped_bits(content):
+    """Yield the content with each of its bits flipped."""
+    for bit in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        yield damaged
 
 
-def test_no_bit_of_a_manifest_can_flip_unnoticed(checkpoint):
+def test_every_flipped_bit_of_a_manifest_is_detected(checkpoint):
     path = checkpoint / manifest.MANIFEST
     content = path.read_bytes()
-    for i in range(8 * len(content)):
-        damaged = bytearray(content)
-        damaged[i // 8] ^= 1 << i % 8
+    for damaged in with_flipped_bits(content):
         path.write_bytes(damaged)
         with pytest.raises(CheckpointError) as caught:
             state_files.resolve(checkpoint)
@@ -47,53 +46,52 @@ def test_no_bit_of_a_manifest_can_flip_unnoticed(checkpoint):
     assert state_files.resolve(checkpoint) == checkpoint
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["[]", "null", "3", '{"format": 2, "filez": {}}', '{"format": 2, "files": []}', '{"format": 2, "files": null}']
-    + ['{"format": 2, "files": {"weights": 5}}', '{"format": 2, "files": {"weights": [5]}}', "[" * 100_000]
-    + ['{"format": 2, "files": {"weights": ["5", 1]}}', '{"format": 2, "files": {}, "more": 1}', "\xff\xfe"],
-)
-def test_a_manifest_of_another_shape_is_a_damaged_checkpoint(checkpoint, content):
-    (checkpoint / manifest.MANIFEST).write_bytes(content.encode("latin-1"))
-    with pytest.raises(CheckpointError):
-        state_files.resolve(checkpoint)
+def test_malformed_manifests_are_rejected(checkpoint):
+    files = ("[]", "null", '{"weights": 5}', '{"weights": [5]}', '{"weights": ["5", 1]}', '{}, "more": 1')
+    contents = ["[]", "null", "3", '{"format": 2, "filez": {}}', "[" * 100_000, "\xff\xfe"]
+    for content in contents + [f'{{"format": 2, "files": {entry}}}' for entry in files]:
+        (checkpoint / manifest.MANIFEST).write_bytes(content.encode("latin-1"))
+        with pytest.raises(CheckpointError):
+            state_files.resolve(checkpoint)
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "deep/../../outside", "", "deep/.."])
-def test_names_that_lead_out_of_the_folder(checkpoint, name):
+def test_names_outside_the_folder_are_rejected(checkpoint):
     (checkpoint.parent / "outside").write_text("x")
-    rewrite(checkpoint, lambda files: files.update({name: [1, zlib.crc32(b"x")]}))
-    with pytest.raises(CheckpointError, match="expected the name of a file in the checkpoint"):
-        state_files.resolve(checkpoint, trusted=True)
+    valid = dict(manifest.read(checkpoint))
+    for name in ("../outside", "/etc/hostname", "deep/../../outside", "", "deep/.."):
+        manifest._write(checkpoint, valid | {name: [1, zlib.crc32(b"x")]})
+        with pytest.raises(CheckpointError, match="expected the name of a file in the checkpoint"):
+            state_files.resolve(checkpoint, trusted=True)
 
 
-@pytest.mark.parametrize("name", ["state.msgpack", "deep/state.pkl", "settings.json", "deep/.x/../more.pkl"])
-def test_files_that_nobody_listed(checkpoint, name):
+def test_unlisted_files_are_rejected(checkpoint):
     (checkpoint / "deep" / ".x").mkdir()
-    (checkpoint / name).write_text("x")
-    with pytest.raises(CheckpointError, match=r"is not listed in manifest\.json"):
-        state_files.resolve(checkpoint)
-    assert state_files.resolve(checkpoint, trusted=True) == checkpoint
+    for name in ("state.msgpack", "deep/state.pkl", "settings.json", "deep/.x/../more.pkl"):
+        (checkpoint / name).write_text("x")
+        with pytest.raises(CheckpointError, match=r"is not listed in manifest\.json"):
+            state_files.resolve(checkpoint)
+        assert state_files.resolve(checkpoint, trusted=True) == checkpoint
+        (checkpoint / name).unlink()
 
 
-def test_hidden_files_are_those_of_file_managers_and_network_disks(checkpoint):
+def test_hidden_files_of_file_managers_and_network_disks_are_ignored(checkpoint):
     (checkpoint / ".nfs0001").write_text("x")
     (checkpoint / "deep" / ".DS_Store").write_text("x")
     assert state_files.resolve(checkpoint) == checkpoint
 
 
-@pytest.mark.parametrize("name", ["deep/link", ".link"])
-@pytest.mark.parametrize("target", ["elsewhere", "weights"])
-def test_symbolic_links(checkpoint, name, target):
-    (checkpoint.parent / "elsewhere").mkdir()
-    outside = {"elsewhere": checkpoint.parent / "elsewhere", "weights": checkpoint / "weights"}
-    (checkpoint / name).symlink_to(outside[target])
-    with pytest.raises(CheckpointError, match="is a symbolic link"):
-        state_files.resolve(checkpoint)
+def test_symbolic_links_are_rejected(checkpoint):
+    elsewhere = checkpoint.parent / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("deep/link", ".link"):
+        for target in (elsewhere, checkpoint / "weights"):
+            (checkpoint / name).symlink_to(target)
+            with pytest.raises(CheckpointError, match="is a symbolic link"):
+                state_files.resolve(checkpoint)
+            (checkpoint / name).unlink()
     linked = checkpoint.parent / "linked"
     linked.symlink_to(checkpoint)
-    (checkpoint / name).unlink()
-    assert state_files.resolve(linked) == linked, "the way to the folder may be one"
+    assert state_files.resolve(linked) == linked, "the path to the folder may contain links"
 
 
 # -- settings -------------------------------------------------------------------------------------
@@ -114,19 +112,16 @@ def test_settings_are_part_of_the_checkpoint(two):
         assert state_files.resolve(path) == path
 
 
-def test_no_bit_of_the_settings_can_flip_unnoticed(two):
+def test_every_flipped_bit_of_the_settings_is_detected(two):
     newer, older = two
     path = newer / "settings.json"
-    content = path.read_bytes()
-    for i in range(8 * len(content)):
-        damaged = bytearray(content)
-        damaged[i // 8] ^= 1 << i % 8
+    for damaged in with_flipped_bits(path.read_bytes()):
         path.write_bytes(damaged)
         assert first_settings([newer, older])["steps"] == 1000
 
 
 class Algorithm:
-    """Restores whatever is whole."""
+    """Restores any complete checkpoint."""
 
     def restore_from_path(self, path):
         state_files.resolve(path)
@@ -134,30 +129,30 @@ class Algorithm:
 
 @pytest.mark.parametrize("name", ["settings.json", manifest.MANIFEST, "weights"])
 @pytest.mark.parametrize("damage", ["flipped", "missing"])
-def test_whatever_is_damaged_the_one_before_is_taken_and_the_reason_told(two, name, damage):
+def test_the_previous_checkpoint_is_used_if_one_is_damaged(two, name, damage):
     newer, older = two
     content = bytearray((newer / name).read_bytes())
     content[len(content) // 2] ^= 1
     (newer / name).unlink() if damage == "missing" else (newer / name).write_bytes(content)
-    said = []
+    reports = []
     assert first_settings([newer, older])["env"] == "A-v0"
-    assert restore(Algorithm(), [newer, older], said.append) == older
-    assert said[0].startswith("checkpoint_00002000 is unusable (") and name in said[0]
-    assert said[0].endswith("going on from checkpoint_00001000")
+    assert restore(Algorithm(), [newer, older], reports.append) == older
+    assert reports[0].startswith("checkpoint_00002000 is unusable (") and name in reports[0]
+    assert reports[0].endswith("going on from checkpoint_00001000")
 
 
-def test_settings_that_are_no_settings(checkpoint):
+def test_settings_that_are_not_a_mapping_are_rejected(checkpoint):
     manifest.add(checkpoint, "settings.json", "[1]")
     with pytest.raises(CheckpointError, match="expected settings by name"):
         read_settings(checkpoint)
 
 
-def test_a_manifest_taken_away_leaves_no_way_round(two):
+def test_removing_a_manifest_does_not_bypass_the_check(two):
     newer, older = two
     shutil.copytree(newer, newer.with_name("checkpoint_00003000"))
     bare = newer.with_name("checkpoint_00003000")
     (bare / manifest.MANIFEST).unlink()
-    said = []
+    reports = []
     (bare / "settings.json").write_text('{"steps": 1}')
     assert first_settings([bare, newer, older])["steps"] == 2000
-    assert restore(Algorithm(), [bare, newer, older], said.append) == newer
+    assert restore(Algorithm(), [bare, newer, older], reports.append) == newer

@@ -1,4 +1,4 @@
-"""Observation spaces as named columns, and what networks see of them."""
+"""Observation spaces as named columns, and their encoding for networks."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.rllib.spaces_envs import KINDS
 
 
 def batch(space, n=4):
-    """Observations of a space as vector environments give them, and one by one."""
+    """Observations of a space, stacked as by vector environments and as a list."""
     space.seed(0)
     single = [space.sample() for _ in range(n)]
 
@@ -39,7 +39,7 @@ def test_nested_spaces_become_one_level():
     assert leaves(Discrete(3)) == {"": Discrete(3)}
 
 
-def test_other_spaces_are_refused_by_name():
+def test_unsupported_spaces_are_rejected():
     with pytest.raises(ValueError, match=r"pose/name is Text\(.*expected Box, Discrete"):
         leaves(Dict(pose=Dict(name=Text(3))))
     with pytest.raises(ValueError, match="has no parts"):
@@ -47,8 +47,8 @@ def test_other_spaces_are_refused_by_name():
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "Image" not in kind])
-def test_encoded_numbers_are_those_of_gymnasium(kind):
-    """`gymnasium.spaces.flatten` is the reference; its parts come in the order of the space, ours in that of names."""
+def test_encodings_equal_those_of_gymnasium(kind):
+    """`gymnasium.spaces.flatten` is the reference; its parts are in the order of the space, ours are sorted by name."""
     space, _ = KINDS[kind]
     observation, single = batch(space)
     encoder, width = make_encoder(space)
@@ -61,7 +61,7 @@ def test_encoded_numbers_are_those_of_gymnasium(kind):
         np.testing.assert_allclose(row.numpy(), expected, rtol=1e-6)
 
 
-def test_numbers_need_no_encoder():
+def test_numbers_are_only_flattened():
     assert isinstance(make_encoder(KINDS["FloatDict"][0])[0], Flat)
     assert isinstance(make_encoder(KINDS["Box2D"][0])[0], Flat)
 
@@ -80,7 +80,7 @@ def test_images_become_features(shape):
     assert all(p.grad is not None for p in encoder.parameters())
 
 
-def test_channels_last_are_the_same_image():
+def test_the_position_of_channels_does_not_matter():
     torch.manual_seed(0)
     last = Convolutions((24, 24, 3))
     first = Convolutions((3, 24, 24))
@@ -89,6 +89,6 @@ def test_channels_last_are_the_same_image():
     assert torch.equal(last(images), first(images.permute(0, 3, 1, 2)))
 
 
-@pytest.mark.parametrize("space", [Box(0, 255, (8, 8), np.uint8), Box(0, 1, (32, 32), np.float32), MultiDiscrete([3])])
-def test_small_arrays_and_floats_are_no_images(space):
-    assert not is_image(space)
+def test_small_arrays_and_floats_are_not_images():
+    for space in (Box(0, 255, (8, 8), np.uint8), Box(0, 1, (32, 32), np.float32), MultiDiscrete([3])):
+        assert not is_image(space)

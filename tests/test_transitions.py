@@ -1,4 +1,4 @@
-"""Transitions: shapes, sharing of memory, selection and blending."""
+"""Transitions: shapes, shared memory, indexing and blending."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def columns(n: int = 4) -> dict:
     }
 
 
-def test_numpy_arrays_are_shared_and_tensors_taken_as_they_are():
+def test_numpy_arrays_and_tensors_are_not_copied():
     given = columns()
     given["actions"] = torch.ones(4, 2)
     rows = Transitions(**given)
@@ -36,59 +36,38 @@ def test_numpy_arrays_are_shared_and_tensors_taken_as_they_are():
     assert rows.terminated.dtype == torch.bool and len(rows) == 4
 
 
-def test_arrays_that_cannot_be_written_to_are_copied():
+def test_read_only_arrays_are_copied():
     given = columns()
     given["obs"].flags.writeable = False
     assert Transitions(**given).obs.tolist() == given["obs"].tolist()
 
 
-@pytest.mark.parametrize("rewards", [[1, 2, 3, 4], np.array([1, 0, 1, 0], bool), np.arange(4)])
-def test_rewards_that_are_not_floats_become_float32(rewards):
-    found = Transitions(**columns() | {"rewards": rewards}).rewards
-    assert found.dtype == torch.float32 and found.tolist() == [float(r) for r in rewards]
+def test_rewards_are_converted_to_float32():
+    for rewards in ([1, 2, 3, 4], np.array([1, 0, 1, 0], bool), np.arange(4)):
+        found = Transitions(**columns() | {"rewards": rewards}).rewards
+        assert found.dtype == torch.float32 and found.tolist() == [float(reward) for reward in rewards]
 
 
-@pytest.mark.parametrize("name", ["obs", "actions", "next_obs", "terminated", "truncated", "episode", "discounts"])
-def test_columns_of_another_length_are_refused(name):
-    with pytest.raises(ValueError, match=f"{name} has shape"):
-        Transitions(**columns() | {name: np.zeros(3)})
-
-
-@pytest.mark.parametrize("name", ["rewards", "terminated", "truncated", "episode", "discounts"])
-def test_columns_of_shape_n_1_are_refused(name):
-    with pytest.raises(ValueError, match=r"has shape \(4, 1\); expected \(4,\)"):
-        Transitions(**columns() | {name: np.zeros((4, 1))})
-
-
-def test_extras_of_another_length_are_refused():
+def test_columns_of_wrong_shape_are_rejected():
+    for name in ("obs", "actions", "next_obs", "terminated", "truncated", "episode", "discounts"):
+        with pytest.raises(ValueError, match=f"{name} has shape"):
+            Transitions(**columns() | {name: np.zeros(3)})
+    for name in ("rewards", "terminated", "truncated", "episode", "discounts"):
+        with pytest.raises(ValueError, match=r"has shape \(4, 1\); expected \(4,\)"):
+            Transitions(**columns() | {name: np.zeros((4, 1))})
     with pytest.raises(ValueError, match="extras.goal has shape"):
         Transitions(**columns(), extras={"goal": np.zeros(3)})
-
-
-def test_one_transition_without_a_dimension_for_rows_is_refused():
-    one = {name: value[0] for name, value in columns().items()}
     with pytest.raises(ValueError, match="rewards"):
-        Transitions(**one)
+        Transitions(**{name: value[0] for name, value in columns().items()})
 
 
-def test_columns_are_named_after_their_parts():
+def test_names_of_columns():
     rows = make(4, **DICT).replace(extras={"x": torch.zeros(4)})
-    names = [
-        "obs.a",
-        "obs.b",
-        "actions",
-        "rewards",
-        "next_obs.a",
-        "next_obs.b",
-        "terminated",
-        "truncated",
-        "episode",
-        "extras.x",
-    ]
-    assert list(rows.columns()) == names
+    names = "obs.a obs.b actions rewards next_obs.a next_obs.b terminated truncated episode extras.x"
+    assert list(rows.columns()) == names.split()
 
 
-def test_rows_by_index_slice_and_mask():
+def test_indexing_by_tensor_slice_and_mask():
     rows = make(6, **DICT).replace(extras={"x": torch.arange(6)})
     identical(rows[torch.tensor([5, 0])][torch.tensor([1])], rows[:1])
     mask = torch.tensor([True, False, False, False, False, True])
@@ -118,7 +97,7 @@ def test_blend(kind):
         assert torch.allclose(column.double(), weight * mine + (1 - weight) * theirs, atol=1e-6)
 
 
-def test_ends_of_a_blend_are_exact():
+def test_blends_with_lambda_0_and_1_are_exact():
     one, other = make(50, seed=1), make(50, seed=2)
     identical(one.blend(other, torch.ones(50)), one)
     identical(one.blend(one, torch.rand(50)), one)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import Neighborhood
-from interreplay.part import Context
+from interreplay.part import Context, union
 from interreplay.selection import Selector
 from interreplay.storage.columns import Columns, num_features
 from interreplay.storage.read_views import ReadView
@@ -116,12 +116,12 @@ class Composition:
     @property
     def columns_wanted(self) -> frozenset[str]:
         """Names of the extra columns that parts request with each row; see `Part`."""
-        return frozenset[str]().union(*(part.columns_wanted for part in self.parts.values()))
+        return union(self.parts.values(), "columns_wanted")
 
     @property
     def scores_wanted(self) -> frozenset[str]:
         """Names of the scores that parts request with the TD errors of each batch; see `Part`."""
-        return frozenset[str]().union(*(part.scores_wanted for part in self.parts.values()))
+        return union(self.parts.values(), "scores_wanted")
 
     @property
     def brings_critic_loss(self) -> bool:
@@ -138,7 +138,7 @@ class Composition:
         Raises:
             ValueError: With the names of what is missing.
         """
-        lacking = sorted(frozenset[str]().union(*(part.needs for part in self.parts.values())) - set(offers))
+        lacking = sorted(union(self.parts.values(), "needs") - set(offers))
         if lacking:
             what = " and ".join(lacking)
             raise ValueError(

@@ -52,11 +52,11 @@ class JoinedSample(Sample):
 
     @cached_property
     def slots(self) -> Tensor:
-        return torch.cat([part.slots for part in self.parts])
+        return self._joined("slots")
 
     @cached_property
     def neighbor_slots(self) -> Tensor:
-        return torch.cat([part.neighbor_slots for part in self.parts])
+        return self._joined("neighbor_slots")
 
     @cached_property
     def probabilities(self) -> Tensor:
@@ -110,6 +110,9 @@ class JoinedSample(Sample):
 
     def _probabilities(self, part: Sample) -> Tensor:
         return part.probabilities * (len(part) / len(self))
+
+    def _joined(self, name: str) -> Tensor:
+        return torch.cat([getattr(part, name) for part in self.parts])
 
     def _filled(self, name: str) -> Tensor | None:
         """Return an optional column of all parts, filled for parts that lack it; None if all lack it."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.losses import ByRows
-from interreplay.part import Context
+from interreplay.part import Context, union
 from interreplay.selection.base import Draw, Selector, SlotStore
 from interreplay.selection.shares import Share, Shares
 from interreplay.selection.uniform import Uniform
@@ -28,9 +28,9 @@ class Composite(Selector):
     def __init__(self, inner: Mapping[str, Selector]):
         self.selectors = dict(inner)
         parts = self.selectors.values()
-        self.columns_wanted = frozenset[str]().union(*(part.columns_wanted for part in parts))
-        self.scores_wanted = frozenset[str]().union(*(part.scores_wanted for part in parts))
-        self.needs = frozenset[str]().union(*(part.needs for part in parts))
+        self.columns_wanted = union(parts, "columns_wanted")
+        self.scores_wanted = union(parts, "scores_wanted")
+        self.needs = union(parts, "needs")
         self.by_write_order = any(part.by_write_order for part in parts)
 
     def check(self, columns: Columns) -> None:

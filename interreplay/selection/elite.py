@@ -150,7 +150,7 @@ class Elite(CandidateSelector):
         """
         if self._policy is None:
             if not self._warned:
-                warnings.warn("Elite has no policy and takes every row as on-policy; see set_policy", stacklevel=2)
+                warnings.warn("Elite has no policy and treats every row as on-policy; see set_policy", stacklevel=2)
             self._warned = True
             return torch.zeros(len(slots), device=slots.device)
         has_behavior = BEHAVIOR in storage.columns

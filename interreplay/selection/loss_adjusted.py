@@ -58,8 +58,8 @@ class ActorPrioritized(LossAdjusted):
     * rows drawn with P(i) ∝ 1 / max(|δ_i|, 1)^α, from which the actor learns, because its gradient is wrong where the
       critics are wrong.
 
-    The loss of each network is the mean over its own rows, of which `uniform_share` are uniform. The authors take two
-    smaller steps of critics and actor instead of one. The priorities of all rows are updated.
+    The loss of each network is the mean over its own rows; the share `uniform_share` of them is uniform. The authors
+    take two smaller steps of critics and actor instead of one. The priorities of all rows are updated.
 
     Args:
         uniform_share: Share of uniform rows among the rows of each network, 0 to 1.

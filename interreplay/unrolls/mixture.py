@@ -267,9 +267,7 @@ def _check_queue(sources: Mapping[str, UnrollSource], shares: Mapping[str, Share
             "as replay alone does not learn"
         )
     if len(queues) > 1:
-        raise UsageError(
-            f"a mix has {len(queues)} queues, and each fresh unroll is to be used once; expected one queue"
-        )
+        raise UsageError(f"a mix has {len(queues)} queues; expected one, as each fresh unroll is used once")
     share = shares[queues[0]]
     ends = [share] if isinstance(share, int | float) else share
     if not all(end > 0 for end in ends):

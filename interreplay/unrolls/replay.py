@@ -58,7 +58,9 @@ class UnrollReplay:
             kinds = type(selector).__name__, type(store.insertion).__name__
             raise ValueError(f"{kinds[0]} finds unrolls by write order; expected insertion by Fifo, not {kinds[1]}")
         if distance is None and (refresh or store.insertion.uses_distances):
-            raise ValueError("distances are to be measured and distance is None; expected an UnrollDistance")
+            raise ValueError(
+                "refresh or the insertion require distances and distance is None; expected an UnrollDistance"
+            )
         self.store = store
         self.selector = selector
         self.distance = distance

@@ -1,4 +1,4 @@
-"""Diagnostics against direct computations on small, known buffers."""
+"""Diagnostics compared with direct computations on small buffers."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_td_errors_weights_and_ages():
     assert found["age_mean"] == pytest.approx(np.mean(399 - sample.slots.numpy()) / 400, rel=1e-5)
 
 
-def test_uniform_weights_are_all_effective_and_nothing_is_said_of_blends():
+def test_uniform_weights_are_all_effective_and_there_are_no_statistics_of_blends():
     _, found = numbers(filled(Uniform))
     assert found["weight_ess"] == pytest.approx(1.0)
     assert not any(name.startswith(("mix", "blended", "neighbor")) for name in found)
@@ -52,7 +52,7 @@ def test_shares_of_one_episode():
     assert found["same_episode_expected"] == pytest.approx(49 / 399)
 
 
-def test_measures_of_correlation_against_every_pair():
+def test_measures_of_correlation_compared_with_all_pairs():
     rng = np.random.default_rng(1)
     numbers_of, rows = rng.integers(0, 1_000, 40), rng.standard_normal((40, 4))
     pairs = [(i, j) for i in range(40) for j in range(40) if i != j]
@@ -65,7 +65,7 @@ def test_measures_of_correlation_against_every_pair():
     assert mean_cosine(states, *scale) == pytest.approx(np.mean(cosines))
     constant = torch.column_stack([states, torch.full((40,), 7.0)])
     found = mean_cosine(constant, *torch.std_mean(constant[:30], dim=0))
-    assert found == pytest.approx(np.mean(cosines)), "what never changes says nothing"
+    assert found == pytest.approx(np.mean(cosines)), "constants are ignored"
     assert mean_gap(torch.tensor([5])) == 0.0 and abs(mean_cosine(states[:1], *scale)) < 1e-12
 
 
@@ -75,7 +75,7 @@ def test_effective_number_of_ages():
     assert age_ess(torch.tensor([0, 0, 0, 399]), 400) == pytest.approx(16 / (BINS * 10))
 
 
-def test_the_newest_rows_are_correlated_and_uniform_ones_are_not():
+def test_the_newest_rows_are_correlated_and_uniform_rows_are_not():
     _, newest = numbers(filled(Online))
     _, uniform = numbers(filled(Uniform))
     assert newest["time_gap"] == pytest.approx(65 / 3 / 400) and newest["age_ess"] == pytest.approx(
@@ -108,7 +108,7 @@ def test_clusters():
     assert 0 < found["blended_share"] <= 1
 
 
-def test_looking_changes_nothing_and_continues_from_its_state():
+def test_diagnostics_change_nothing_and_restore_their_state():
     watched, alone = filled(NMER), filled(NMER)
     diagnostics = Diagnostics(every=2)
     for _ in range(5):

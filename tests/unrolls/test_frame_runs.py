@@ -1,4 +1,4 @@
-"""Frames of stacks are kept once, and come back bit for bit, over resets in the middle of unrolls too."""
+"""Frames of stacks are stored once and returned bit-exactly, also with resets within unrolls."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TAGGED = (*TAGS, "fresh")
 
 
 class Game:
-    """Environments with stacked random frames that reset now and then, on the step after an end.
+    """Environments with stacks of random frames that reset on the step after an end.
 
     Args:
-        padding: What is in the stack of a reset beside the first frame: that frame again, zeros, or others.
-        shape: Of a frame.
+        padding: Other frames of the stack after a reset: copies of the first frame, zeros, or random frames.
+        shape: Shape of a frame.
         ends: Probability of an end per step.
     """
 
@@ -65,10 +65,11 @@ class Game:
         return made.replace(obs={wrap: obs, "speed": made.obs})
 
 
-@pytest.mark.parametrize("wrap", [None, "screen"])
-@pytest.mark.parametrize("shape", [(8, 8), (5, 5), (4, 4, 3)])
-@pytest.mark.parametrize("padding", ["repeat", "zeros", "others"])
-def test_stacks_come_back_over_resets(padding, shape, wrap):
+@pytest.mark.parametrize(
+    ("padding", "shape", "wrap"),
+    [("repeat", (8, 8), None), ("zeros", (5, 5), "screen"), ("others", (4, 4, 3), "screen")],
+)
+def test_stacks_are_returned_exactly_with_resets(padding, shape, wrap):
     game, store, rng, added = Game(padding, shape), UnrollStore(8, insertion.Reservoir()), np.random.default_rng(1), {}
     for _ in range(12):
         batch = game.unrolls(wrap)
@@ -76,14 +77,14 @@ def test_stacks_come_back_over_resets(padding, shape, wrap):
             if slot >= 0:
                 added[slot] = batch[number]
     assert game.resets > 10
-    wanted = torch.tensor([5, 0, 7, 7, 1])
-    assert same(store[wanted], cat([added[slot] for slot in wanted.tolist()]), but=TAGGED)
+    slots_read = torch.tensor([5, 0, 7, 7, 1])
+    assert same(store[slots_read], cat([added[slot] for slot in slots_read.tolist()]), but=TAGGED)
     column = "obs" if wrap is None else "obs.screen"
-    assert torch.equal(store.column(column, wanted), cat([added[s] for s in wanted.tolist()]).columns()[column])
+    assert torch.equal(store.column(column, slots_read), cat([added[s] for s in slots_read.tolist()]).columns()[column])
 
 
-def test_a_frame_is_kept_once():
-    """T + k of an unroll without a reset; one whose stack is its first frame, repeated, costs no more than a step."""
+def test_a_frame_is_stored_once():
+    """An unroll without a reset takes T + k frames; a reset to a repeated frame takes no additional frame."""
     for padding, per_reset in [("repeat", 0), ("zeros", 1), ("others", STACK - 1)]:
         game, store = Game(padding), UnrollStore(100)
         for _ in range(20):
@@ -93,7 +94,7 @@ def test_a_frame_is_kept_once():
         assert frames >= 60 * (STEPS + STACK)
 
 
-def test_frames_of_what_was_replaced_are_room_for_new_ones():
+def test_frames_of_replaced_unrolls_are_reused():
     game, store, rng = Game("others"), UnrollStore(6), np.random.default_rng(0)
     sizes = []
     for _ in range(60):
@@ -102,8 +103,8 @@ def test_frames_of_what_was_replaced_are_room_for_new_ones():
     assert max(sizes) <= 6 * (STEPS + 1) * STACK * 64 and max(sizes[30:]) <= 1.3 * max(sizes[:30])
 
 
-def test_what_does_not_move_on_is_stored_whole():
-    """Images of no stack, and stacks of a game that changes its ways, grow the room that was thought to do."""
+def test_images_that_are_not_stacks_are_stored_whole():
+    """The store grows if stacks stop moving on."""
     plain, rng = UnrollStore(4), np.random.default_rng(0)
     random = unrolls(2, steps=STEPS, obs=(STACK, 8, 8), obs_dtype=np.uint8)
     plain.add(random, rng)
@@ -115,12 +116,12 @@ def test_what_does_not_move_on_is_stored_whole():
         batch = unrolls(2, steps=STEPS, obs=(STACK, 8, 8), obs_dtype=np.uint8, seed=number)
         slots = store.add(batch, rng)
         added.append((slots, batch))
-    assert store._frames.nbytes > (300 * (STEPS + STACK) + 1024) * 64  # the room at first
+    assert store._frames.nbytes > (300 * (STEPS + STACK) + 1024) * 64  # initial size
     for slots, batch in added[1:]:
         assert same(store[slots], batch, but=TAGGED)
 
 
-def test_a_picture_that_stands_still_is_one_frame():
+def test_a_constant_stack_is_stored_once():
     still = torch.zeros((STEPS + 1, 1, STACK, 8, 8), dtype=torch.uint8) + torch.arange(STACK).view(STACK, 1, 1).byte()
     game, store = Game("repeat", envs=1, ends=0.0), UnrollStore(4)
     batch = game.unrolls()
@@ -130,7 +131,7 @@ def test_a_picture_that_stands_still_is_one_frame():
     assert torch.equal(store[slots].obs, still) and store._frames.nbytes - before == STACK * 64
 
 
-def test_a_state_continues_with_its_frames(tmp_path):
+def test_a_restored_state_contains_the_frames(tmp_path):
     game, one, rng = Game("repeat"), UnrollStore(8), np.random.default_rng(0)
     for _ in range(4):
         one.add(game.unrolls("screen"), rng)

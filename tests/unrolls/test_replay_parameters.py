@@ -1,4 +1,4 @@
-"""The text of --replay_parameters, by the original's schema and by our settings; each mistake one line."""
+"""The text of --replay_parameters in the original schema and in our settings; each mistake is one line."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ FULL = CUSTOM | {
 }
 
 
-def refused(entries: object) -> str:
+def error_of(entries: object) -> str:
     with pytest.raises(UsageError) as caught:
         read(entries if isinstance(entries, str) else json.dumps(entries), batch_size=10)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_the_original_default_is_ours():
+def test_the_default_of_the_original_is_ours():
     assert read(json.dumps([QUEUE, PLAIN]), 100) == [dict(entry) for entry in STANDARD]
     assert read(str([QUEUE, PLAIN]), 100) == read(json.dumps(list(STANDARD))) == read(list(STANDARD)) == list(STANDARD)
 
 
-def test_every_key_of_the_original_arrives():
+def test_every_key_of_the_original_is_used():
     mix = make_mix(read(json.dumps([QUEUE, FULL]), 10))
     replay = mix.sources["elite"]
     assert isinstance(replay.selector, Elite) and isinstance(replay.store.insertion, insertion.Elite)
@@ -71,7 +71,7 @@ def test_defaults_of_the_original(keys, selector, kept, distance):
         assert replay.store.insertion.candidates == 20
 
 
-def test_cosine_is_read_and_gaussians_are_compared_as_such():
+def test_cosine_and_gaussian_distances():
     entries = read([QUEUE, CUSTOM | {"dist_function": "cos_dist", "sample_strategy": "elite_sampling"}])
     assert make_mix(entries).sources["elite"].distance.kind == "cosine"
     ours = [{"type": "queue", "share": 0.5}, {"type": "attentive", "share": 0.5}]
@@ -94,79 +94,79 @@ def test_our_settings():
     assert {name for names in TYPES.values() for name in names} | {"candidates"} == set(SourceSettings.__annotations__)
 
 
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        (
-            "[{'type': 'queue', ",
-            "replay_parameters is not JSON and not a Python literal: \"[{'type': 'queue',\"; expected",
-        ),
-        ("", "replay_parameters is not JSON and not a Python literal: ''"),
-        ("[" * 100_000, "replay_parameters is not JSON and not a Python literal"),
-        ("{}", "replay_parameters is '{}'; expected a list of sources such as"),
-        ([], "replay_parameters is '[]'; expected a list of sources such as"),
-        ([QUEUE, 3], "source 2 of replay_parameters is '3'; expected a mapping such as"),
-        ([QUEUE, PLAIN | {"type": "standart"}], "source 2 of replay_parameters has the type 'standart'; did you mean"),
-        ([QUEUE, PLAIN | {"type": ["x"]}], "source 2 of replay_parameters has the type ['x']"),
-        ([QUEUE, PLAIN | {"capasity": 3}], "standard, has no key 'capasity'; did you mean capacity?"),
-        ([QUEUE, PLAIN | {"p": 2}], "source 2 of replay_parameters, standard, has no key 'p'; accepted: capacity"),
-        (
-            [QUEUE, PLAIN | {"capacity": 0}],
-            "capacity of source 2 of replay_parameters, standard, must be a whole number",
-        ),
-        ([QUEUE, PLAIN | {"capacity": 10**14}], "uniform, is 100000000000000; that fits no memory"),
-        ([QUEUE, PLAIN | {"capacity": 1.5}], "must be a whole number of at least 1, got 1.5"),
-        (
-            [QUEUE, PLAIN | {"sample_ratio": 0.4}],
-            "the shares are {'queue': 0.5, 'uniform': 0.4}; expected them to add up",
-        ),
-        ([QUEUE, PLAIN | {"sample_ratio": -0.5}], "sample_ratio of source 2 of replay_parameters, standard, must be"),
-        ([QUEUE, PLAIN | {"sample_ratio": True}], "must be a number of at least 0, at most 1, got True"),
-        (
-            [QUEUE | {"sample_ratio": 0.25}, PLAIN | {"sample_ratio": 0.75}],
-            "for queue is 2.5 of 10 unrolls; expected a whole",
-        ),
-        ([QUEUE | {"sample_ratio": 0}, PLAIN | {"sample_ratio": 1}], "the share of queue is 0; expected above 0"),
-        ([PLAIN | {"sample_ratio": 1}], "a mix of uniform has no fresh unrolls; expected a queue"),
-        ([QUEUE, QUEUE], "a mix has 2 queues"),
-        ([{"type": "queue", "capacity": 1}, PLAIN], "source 1 of replay_parameters, queue, has no sample_ratio"),
-        (
-            [QUEUE, {k: v for k, v in CUSTOM.items() if k != "dist_function"}],
-            "custom, has no dist_function; expected one of",
-        ),
-        ([QUEUE, CUSTOM | {"dist_function": "l2"}], "must be one of ln_norm, cos_dist, kl_div, got 'l2'"),
-        ([QUEUE, FULL | {"elite_sampling_strategy": "strategy5"}], "must be one of strategy1, strategy2"),
-        ([QUEUE, FULL | {"lambda_batch_multiplier": 0}], "lambda_batch_multiplier of source 2"),
-        ([QUEUE, FULL | {"alfa_annealing_factor": 0}], "must be a number above 0, got 0"),
-        ([QUEUE, FULL | {"elite_batch_size": 0}], "elite_batch_size of source 2"),
-        ([QUEUE, FULL | {"p": 0}], "p of source 2 of replay_parameters, custom, must be a whole number of at least 1"),
-        ([{"type": "queue", "share": 0.5}, {"type": "elit", "share": 0.5}], "has the type 'elit'; did you mean elite?"),
-        ([{"type": "queue", "share": 0.5}, 7], "source 2 of the mix is 7; expected a mapping such as"),
-        (
-            [{"type": "queue", "share": 1.0, "norm": 2}],
-            "source 1 of the mix, queue, has no setting 'norm'; accepted: share",
-        ),
-        (
-            [{"type": "queue", "share": 0.5}, {"type": "uniform", "share": 0.5, "distance": "ln"}],
-            "no setting 'distance'",
-        ),
-        (
-            [{"type": "queue", "share": 0.5}, {"type": "elite", "share": 0.5, "strategy": 5}],
-            "must be 1, 2, 3 or 4, got 5",
-        ),
-        ([{"type": "queue", "share": "half"}], "share of source 1 of the mix, queue, must be a number of at least 0"),
-        ([{"type": "queue", "share": 0.5}, {"type": "uniform"}], "source 2 of the mix, uniform, has no share"),
-        (
-            [{"type": "queue", "share": 0.05}, {"type": "uniform", "share": 0.95}],
-            "is 0.5 of 10 unrolls; expected at least",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line(entries, message):
-    assert message in refused(entries)
+MISTAKES = [
+    (
+        "[{'type': 'queue', ",
+        "replay_parameters is not JSON and not a Python literal: \"[{'type': 'queue',\"; expected",
+    ),
+    ("", "replay_parameters is not JSON and not a Python literal: ''"),
+    ("[" * 100_000, "replay_parameters is not JSON and not a Python literal"),
+    ("{}", "replay_parameters is '{}'; expected a list of sources such as"),
+    ([], "replay_parameters is '[]'; expected a list of sources such as"),
+    ([QUEUE, 3], "source 2 of replay_parameters is '3'; expected a mapping such as"),
+    ([QUEUE, PLAIN | {"type": "standart"}], "source 2 of replay_parameters has the type 'standart'; did you mean"),
+    ([QUEUE, PLAIN | {"type": ["x"]}], "source 2 of replay_parameters has the type ['x']"),
+    ([QUEUE, PLAIN | {"capasity": 3}], "standard, has no key 'capasity'; did you mean capacity?"),
+    ([QUEUE, PLAIN | {"p": 2}], "source 2 of replay_parameters, standard, has no key 'p'; accepted: capacity"),
+    (
+        [QUEUE, PLAIN | {"capacity": 0}],
+        "capacity of source 2 of replay_parameters, standard, must be a whole number",
+    ),
+    ([QUEUE, PLAIN | {"capacity": 10**14}], "uniform, is 100000000000000; that fits no memory"),
+    ([QUEUE, PLAIN | {"capacity": 1.5}], "must be a whole number of at least 1, got 1.5"),
+    (
+        [QUEUE, PLAIN | {"sample_ratio": 0.4}],
+        "the shares are {'queue': 0.5, 'uniform': 0.4}; expected them to add up",
+    ),
+    ([QUEUE, PLAIN | {"sample_ratio": -0.5}], "sample_ratio of source 2 of replay_parameters, standard, must be"),
+    ([QUEUE, PLAIN | {"sample_ratio": True}], "must be a number of at least 0, at most 1, got True"),
+    (
+        [QUEUE | {"sample_ratio": 0.25}, PLAIN | {"sample_ratio": 0.75}],
+        "for queue is 2.5 of 10 unrolls; expected a whole",
+    ),
+    ([QUEUE | {"sample_ratio": 0}, PLAIN | {"sample_ratio": 1}], "the share of queue is 0; expected above 0"),
+    ([PLAIN | {"sample_ratio": 1}], "a mix of uniform has no fresh unrolls; expected a queue"),
+    ([QUEUE, QUEUE], "a mix has 2 queues"),
+    ([{"type": "queue", "capacity": 1}, PLAIN], "source 1 of replay_parameters, queue, has no sample_ratio"),
+    (
+        [QUEUE, {k: v for k, v in CUSTOM.items() if k != "dist_function"}],
+        "custom, has no dist_function; expected one of",
+    ),
+    ([QUEUE, CUSTOM | {"dist_function": "l2"}], "must be one of ln_norm, cos_dist, kl_div, got 'l2'"),
+    ([QUEUE, FULL | {"elite_sampling_strategy": "strategy5"}], "must be one of strategy1, strategy2"),
+    ([QUEUE, FULL | {"lambda_batch_multiplier": 0}], "lambda_batch_multiplier of source 2"),
+    ([QUEUE, FULL | {"alfa_annealing_factor": 0}], "must be a number above 0, got 0"),
+    ([QUEUE, FULL | {"elite_batch_size": 0}], "elite_batch_size of source 2"),
+    ([QUEUE, FULL | {"p": 0}], "p of source 2 of replay_parameters, custom, must be a whole number of at least 1"),
+    ([{"type": "queue", "share": 0.5}, {"type": "elit", "share": 0.5}], "has the type 'elit'; did you mean elite?"),
+    ([{"type": "queue", "share": 0.5}, 7], "source 2 of the mix is 7; expected a mapping such as"),
+    (
+        [{"type": "queue", "share": 1.0, "norm": 2}],
+        "source 1 of the mix, queue, has no setting 'norm'; accepted: share",
+    ),
+    (
+        [{"type": "queue", "share": 0.5}, {"type": "uniform", "share": 0.5, "distance": "ln"}],
+        "no setting 'distance'",
+    ),
+    (
+        [{"type": "queue", "share": 0.5}, {"type": "elite", "share": 0.5, "strategy": 5}],
+        "must be 1, 2, 3 or 4, got 5",
+    ),
+    ([{"type": "queue", "share": "half"}], "share of source 1 of the mix, queue, must be a number of at least 0"),
+    ([{"type": "queue", "share": 0.5}, {"type": "uniform"}], "source 2 of the mix, uniform, has no share"),
+    (
+        [{"type": "queue", "share": 0.05}, {"type": "uniform", "share": 0.95}],
+        "is 0.5 of 10 unrolls; expected at least",
+    ),
+]
 
 
-@pytest.mark.parametrize("entries", ["queue", {"type": "queue", "share": 1}, 5])
-def test_settings_that_are_no_list_are_refused(entries):
-    with pytest.raises(UsageError, match="a mix of unrolls is .*; expected a list of sources such as"):
-        make_mix(entries)
+def test_each_mistake_is_reported_in_one_line():
+    found = [(entries, error_of(entries), message) for entries, message in MISTAKES]
+    assert not [(entries, error) for entries, error, message in found if message not in error]
+
+
+def test_settings_that_are_not_a_list_are_rejected():
+    for entries in ("queue", {"type": "queue", "share": 1}, 5):
+        with pytest.raises(UsageError, match="a mix of unrolls is .*; expected a list of sources such as"):
+            make_mix(entries)

@@ -1,4 +1,4 @@
-"""Distances of unrolls against their definitions, number by number, and what candidates are ranked by."""
+"""Distances of unrolls compared with their definitions, and the ranking of candidates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 
 from interreplay.selection import Attentive, Elite
 from interreplay.selection.distance import kl_categorical
-from interreplay.selection.elite import pick
 from interreplay.unrolls.distances import DistanceToNewest, UnrollDistance, stored_distances
 from interreplay.unrolls.replay import UnrollReplay
 from interreplay.unrolls.storage.store import UnrollStore
@@ -25,7 +24,7 @@ def softmax(logits: list[float]) -> list[float]:
 
 
 def naive(kind: str, then: list, now: list, norm: float, gaussian: bool) -> float:
-    """Of one unroll, its live steps alone, ``[[F numbers] …]``."""
+    """Distance of the live steps of one unroll, ``[[F numbers] …]``."""
     if kind == "kl" and gaussian:
         total = 0.0
         for one, other in zip(then, now, strict=True):
@@ -61,7 +60,7 @@ def test_distances_are_as_defined(kind, norm, gaussian):
     assert zero.abs().max() < 1e-6
 
 
-def test_what_cannot_be_compared_is_refused():
+def test_invalid_distances_are_rejected():
     with pytest.raises(ValueError, match="distance is 'l2'; expected one of ln, cosine, kl"):
         UnrollDistance("l2")
     with pytest.raises(ValueError, match="norm is 0; expected a number above 0"):
@@ -70,7 +69,7 @@ def test_what_cannot_be_compared_is_refused():
         UnrollDistance()(torch.zeros(T, B, F), torch.zeros(T, B, 3), torch.ones(T, B, dtype=torch.bool))
 
 
-def test_a_categorical_divergence_is_never_below_zero():
+def test_a_categorical_divergence_is_never_negative():
     logits = torch.randn(1_000, 6, generator=torch.Generator().manual_seed(0)) * 10
     assert (kl_categorical(logits, logits + 3.0) >= 0).all()
 
@@ -81,46 +80,38 @@ def filled(count: int = 30, **given) -> tuple[UnrollStore, np.random.Generator]:
     return store, rng
 
 
-def test_attentive_compares_with_the_newest_step():
-    store, _ = filled()
+def test_attentive_compares_outputs_or_features_with_the_newest_step():
     everything = torch.arange(30)
-    stored = store[everything]
-    found = DistanceToNewest(UnrollDistance("ln", 1))(store, everything)
-    newest = stored.policy[-1, -1]
-    for slot in range(30):
-        live = stored.live[:, slot]
-        assert float(found[slot]) == pytest.approx(float((stored.policy[live, slot] - newest).abs().sum()), rel=1e-5)
+    for obs, features in (
+        ((3,), None),
+        ((3,), lambda observation: observation * 2),
+        ({"a": (3,), "b": (2,)}, lambda observation: observation["a"] * 2),
+    ):
+        store, _ = filled(obs=obs)
+        found = DistanceToNewest(UnrollDistance("ln", 1), features)(store, everything)
+        stored = store[everything]
+        if features is None:
+            compared = stored.policy
+        else:
+            compared = 2 * (stored.obs["a"] if isinstance(obs, dict) else stored.obs)[:-1]
+        for slot in range(30):
+            live = stored.live[:, slot]
+            expected = float((compared[live, slot] - compared[-1, -1]).abs().sum())
+            assert float(found[slot]) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("obs", [(3,), {"a": (3,), "b": (2,)}])
-def test_attentive_compares_features_of_observations(obs):
-    store, _ = filled(obs=obs)
-    everything = torch.arange(30)
-
-    def features(observation):
-        return (observation["a"] if isinstance(observation, dict) else observation) * 2
-
-    found = DistanceToNewest(UnrollDistance("ln", 1), features)(store, everything)
-    stored = store[everything]
-    seen = 2 * (stored.obs["a"] if isinstance(obs, dict) else stored.obs)[:-1]
-    newest = seen[-1, -1]
-    for slot in range(30):
-        live = stored.live[:, slot]
-        assert float(found[slot]) == pytest.approx(float((seen[live, slot] - newest).abs().sum()), rel=1e-5)
-
-
-def test_attentive_draws_the_nearest_of_its_candidates():
+def test_attentive_draws_the_nearest_candidates():
     store, rng = filled()
-    how_far = DistanceToNewest(UnrollDistance("kl"))
-    replay = UnrollReplay(store, Attentive(4.0, distance_fn=how_far))
+    to_newest = DistanceToNewest(UnrollDistance("kl"))
+    replay = UnrollReplay(store, Attentive(4.0, distance_fn=to_newest))
     candidates = torch.from_numpy(np.random.default_rng(7).integers(0, 30, 20))
     drawn = replay.draw(5, np.random.default_rng(7))
-    far = how_far(store, candidates)
+    far = to_newest(store, candidates)
     assert drawn.slots.tolist() == candidates[np.argsort(far.numpy(), kind="stable")[:5]].tolist()
 
 
 def naive_pick(candidates: list[int], far: np.ndarray, replays: np.ndarray, size: int, strategy: int) -> list[int]:
-    """The four strategies as `Elite` states them."""
+    """The four strategies as documented in `Elite`."""
     once = list(dict.fromkeys(candidates))
     ranked = sorted(once, key=lambda slot: far[slot])
     by_replays = sorted(ranked, key=lambda slot: replays[slot])
@@ -135,27 +126,19 @@ def naive_pick(candidates: list[int], far: np.ndarray, replays: np.ndarray, size
     return [min(ranked[a:b], key=lambda slot: replays[slot]) for a, b in zip(cuts, cuts[1:], strict=False)]
 
 
-@pytest.mark.parametrize("stored", [1, 2, 6, 40])
 @pytest.mark.parametrize("strategy", [1, 2, 3, 4])
-def test_elite_draws_by_stored_distances_with_fewer_than_asked_for_too(strategy, stored):
-    store = UnrollStore(40)
-    replay = UnrollReplay(store, Elite(6.0, strategy=strategy, distance_fn=stored_distances), UnrollDistance())
-    rng = np.random.default_rng(0)
-    replay.add(unrolls(stored, outputs=F), rng)
-    store.notes.record_distances(np.arange(stored), rng.random(stored).astype(np.float32), 0)
-    for number in range(6):
-        replays, candidates = store.notes.replays.copy(), np.random.default_rng(number).integers(0, stored, 48).tolist()
-        far = store.distances(slice(None))
-        drawn = replay.draw(8, np.random.default_rng(number))
-        assert drawn.slots.tolist() == naive_pick(candidates, far, replays, 8, strategy)
-        assert (store.notes.replays - replays).tolist() == np.bincount(drawn.slots.numpy(), minlength=40).tolist()
-    assert store.notes.replays.tolist() == replay.selector.replays(torch.arange(40)).tolist()
-
-
-@pytest.mark.parametrize("strategy", [1, 2, 3, 4])
-def test_every_strategy_fills_a_batch_from_any_number_of_candidates(strategy):
-    for count in range(1, 12):
-        for size in range(1, 12):
-            order = pick(torch.arange(count) % 3, size, strategy)
-            assert order.shape == (size,) and order.min() >= 0 and order.max() < count
-            assert len(set(order.tolist())) == min(count, size)
+def test_elite_draws_by_stored_distances(strategy):
+    for stored in (1, 2, 6, 40):
+        store = UnrollStore(40)
+        replay = UnrollReplay(store, Elite(6.0, strategy=strategy, distance_fn=stored_distances), UnrollDistance())
+        rng = np.random.default_rng(0)
+        replay.add(unrolls(stored, outputs=F), rng)
+        store.notes.record_distances(np.arange(stored), rng.random(stored).astype(np.float32), 0)
+        for number in range(6):
+            replays = store.notes.replays.copy()
+            candidates = np.random.default_rng(number).integers(0, stored, 48).tolist()
+            expected = naive_pick(candidates, store.distances(slice(None)), replays, 8, strategy)
+            drawn = replay.draw(8, np.random.default_rng(number))
+            assert drawn.slots.tolist() == expected, stored
+            assert (store.notes.replays - replays).tolist() == np.bincount(drawn.slots.numpy(), minlength=40).tolist()
+        assert store.notes.replays.tolist() == replay.selector.replays(torch.arange(40)).tolist()

@@ -1,4 +1,4 @@
-"""Replay of unrolls: uniform and prioritized draws, distances that follow the policy, states."""
+"""Replay of unrolls: uniform and prioritized draws, distances from the policy, states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unrolls.unroll_builders import same, unrolls
 
 
 def make(kind: str, capacity: int = 12) -> UnrollReplay:
-    """Return a replay of each kind there is."""
+    """Return a replay of a kind."""
     store = UnrollStore(capacity, insertion.Elite(4) if kind == "elite insertion" else None)
     if kind == "reservoir":
         return UnrollReplay(UnrollStore(capacity, insertion.Reservoir()))
@@ -47,7 +47,7 @@ def test_uniform_draws_are_uniform():
 
 
 def test_prioritized_draws_follow_errors():
-    """P(i) ∝ (|δ| + ε)^α, and importance weights beside the unrolls."""
+    """P(i) ∝ (|δ| + ε)^α, with importance weights."""
     replay, rng = UnrollReplay(UnrollStore(10), Prioritized(alpha=1.0, beta=1.0)), np.random.default_rng(0)
     replay.add(unrolls(10, steps=1), rng)
     everything = replay.store[torch.arange(10)]
@@ -62,7 +62,7 @@ def test_prioritized_draws_follow_errors():
 
 
 @pytest.mark.parametrize("kind", ["elite", "elite insertion"])
-def test_an_update_brings_the_distances_of_what_was_drawn(kind):
+def test_an_update_records_the_distances_of_drawn_unrolls(kind):
     replay, rng = make(kind), np.random.default_rng(0)
     replay.add(unrolls(12), rng)
     drawn = replay.draw(5, rng)
@@ -74,14 +74,13 @@ def test_an_update_brings_the_distances_of_what_was_drawn(kind):
     dated = [int(slot in drawn.slots) for slot in range(12)]
     assert replay.store.notes.measured_at.tolist() == dated
     numbers = replay.statistics()
-    # The others are taken to have grown, in this one draw, as the drawn ones did.
+    # The distances of the others are extrapolated by the growth of the drawn ones.
     others = (12 - sum(dated)) * float(expected.mean())
     assert numbers["stored_distance"] == pytest.approx((sum(far.values()) + others) / 12, rel=1e-5)
     assert numbers["distance_age"] == pytest.approx(1 - np.mean(dated))
 
 
-def test_what_was_replaced_since_it_was_drawn_keeps_its_own_numbers():
-    """As happens where unrolls arrive while an update computes."""
+def test_updates_of_replaced_unrolls_are_ignored():
     replay, rng = make("elite", capacity=4), np.random.default_rng(0)
     replay.add(unrolls(4), rng)
     batch = replay.store[torch.arange(4)]
@@ -96,51 +95,48 @@ def test_what_was_replaced_since_it_was_drawn_keeps_its_own_numbers():
     assert prioritized.selector.priorities(torch.arange(4)).round().tolist() == [1, 9, 9, 9]
 
 
-def test_some_are_measured_again_beside_each_batch():
+def test_some_unrolls_are_refreshed_with_each_batch():
     replay, rng = make("elite"), np.random.default_rng(0)
     assert replay.to_refresh(rng) is None
     replay.add(unrolls(12), rng)
-    found, asked = np.zeros(12), []
+    found, returned = np.zeros(12), []
     for _ in range(300):
         again = replay.to_refresh(rng)
-        asked.append(again is not None)
+        returned.append(again is not None)
         if again is not None:
             assert again.size == 8 and same(again, replay.store[again.slots])
             found += np.bincount(again.slots.numpy(), minlength=12)
         replay.draw(1, rng)
-    assert asked == [bool(number) and number % 4 == 0 for number in range(300)]  # four batches' at once, 2 each
+    assert returned == [bool(number) and number % 4 == 0 for number in range(300)]  # for four batches at once, 2 each
     assert ((found - 74 * 8 / 12) ** 2 / (74 * 8 / 12)).sum() < 31.3  # 99.9 % of χ² with 11 degrees of freedom
     assert replay.drawn == 300 and make("uniform").to_refresh(rng) is None
 
 
-def test_a_store_gives_nothing_before_it_is_filled_in():
+def test_fill_in():
     rng = np.random.default_rng(0)
     replay = UnrollReplay(UnrollStore(20), fill_in=0.5)
     for stored, given in [(0, False), (9, False), (10, True), (20, True)]:
         replay.add(unrolls(stored - len(replay)), rng) if stored > len(replay) else None
         assert replay.can_give(3) is given
-    assert replay.can_give(20) and replay.can_give(50)  # as many as it can hold
+    assert replay.can_give(20) and replay.can_give(50)  # its capacity
     early = UnrollReplay(UnrollStore(20))
     assert not early.can_give(0)
     early.add(unrolls(5), rng)
     assert early.can_give(5) and not early.can_give(6)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_invalid_arguments_are_rejected():
+    for given, message in (
         ({"refresh": -1}, "refresh is -1; expected 0 or more"),
         ({"refresh": 4}, "distance is None; expected an UnrollDistance"),
         ({"fill_in": 1.5}, "fill_in is 1.5; expected 0 to 1"),
-    ],
-)
-def test_settings_out_of_range_are_refused(given, message):
-    with pytest.raises(ValueError, match=message):
-        UnrollReplay(UnrollStore(3), **given)
+    ):
+        with pytest.raises(ValueError, match=message):
+            UnrollReplay(UnrollStore(3), **given)
 
 
 @pytest.mark.parametrize("selector", [Online(), Combined()])
-def test_write_order_takes_a_ring(selector):
+def test_selectors_by_write_order_require_a_ring(selector):
     with pytest.raises(ValueError, match=f"{type(selector).__name__} finds unrolls by write order; expected .* Fifo"):
         UnrollReplay(UnrollStore(3, insertion.Reservoir()), selector)
     replay, rng = UnrollReplay(UnrollStore(3), selector), np.random.default_rng(0)
@@ -149,7 +145,7 @@ def test_write_order_takes_a_ring(selector):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loaded_state_draws_what_the_saved_one_would_have(kind):
+def test_a_restored_state_draws_the_same_unrolls(kind):
     one, rng = make(kind), np.random.default_rng(0)
 
     def go(replay: UnrollReplay, source: np.random.Generator, start: int) -> list:

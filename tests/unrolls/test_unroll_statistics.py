@@ -1,4 +1,4 @@
-"""Numbers that describe batches of unrolls, against batches of which they are known."""
+"""Statistics of batches of unrolls compared with known values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIX = [
 ]
 
 
-def test_numbers_of_batches():
+def test_statistics_of_batches():
     mix, rng, found = make_mix(MIX), np.random.default_rng(0), UnrollStatistics(every=1)
     mix.add(unrolls(12), rng)
     lags, distances, unique, drawn = [], {"uniform": [], "elite": []}, [], []
@@ -48,7 +48,7 @@ def test_numbers_of_batches():
     assert "lag_mean" not in found.collect(mix) and found.collect(mix)["queue/given"] == 8
 
 
-def test_distances_are_measured_now_and_then():
+def test_distances_are_measured_every_third_batch():
     mix, rng, found = make_mix(MIX), np.random.default_rng(0), UnrollStatistics(every=3)
     mix.add(unrolls(40), rng)
     looked = []
@@ -59,7 +59,7 @@ def test_distances_are_measured_now_and_then():
     assert looked == [True, False, False, True, False, False, True]
 
 
-def test_a_loaded_state_continues():
+def test_a_restored_state_continues():
     mix, rng, one = make_mix(MIX), np.random.default_rng(0), UnrollStatistics(every=2)
     mix.add(unrolls(40), rng)
     batches = [mix.batch(8, rng) for _ in range(6)]
@@ -72,7 +72,7 @@ def test_a_loaded_state_continues():
     assert one.collect(mix) == two.collect(mix) and one.batches == two.batches == 6
 
 
-def test_a_batch_of_fresh_ones_alone():
+def test_a_batch_of_fresh_unrolls():
     mix, rng, found = make_mix([{"type": "queue", "share": 1.0}]), np.random.default_rng(0), UnrollStatistics()
     mix.add(unrolls(4), rng)
     found.observe(mix, mix.batch(4, rng), 5)

@@ -1,4 +1,4 @@
-"""The store: what was added comes back; slots are chosen as stated; states continue bit for bit."""
+"""The store returns what was added, chooses slots as documented, and restores states exactly."""
 
 from __future__ import annotations
 
@@ -33,24 +33,31 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize("make", INSERTIONS)
-def test_what_was_added_comes_back(kind, make):
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        ("vectors", insertion.Fifo),
+        ("dict", insertion.Reservoir),
+        ("grid", insertion.Elite),
+        ("doubles", insertion.Fifo),
+    ],
+)
+def test_unrolls_are_returned_exactly(kind, make):
     store, added, draws = UnrollStore(7, make()), {}, rng()
     for start in range(0, 23, 5):
-        batch = unrolls(5, seed=start, first=start, **kind)
+        batch = unrolls(5, seed=start, first=start, **KINDS[kind])
         slots = store.add(batch, draws)
         assert slots.shape == (5,) and len(set(slots[slots >= 0].tolist())) == int((slots >= 0).sum())
         for number, slot in enumerate(slots.tolist()):
             if slot >= 0:
                 added[slot] = batch[number]
     assert len(store) == 7 and sorted(added) == list(range(7))
-    wanted = torch.tensor([6, 0, 3, 3])
-    given = store[wanted]
-    assert same(given, cat([added[slot] for slot in wanted.tolist()]), but=TAGGED)
-    assert given.slots.tolist() == wanted.tolist() and not given.fresh.any()
-    assert given.writes.tolist() == store.write_numbers(wanted).tolist()
-    assert torch.equal(store.column("policy", wanted), given.policy)
+    slots_read = torch.tensor([6, 0, 3, 3])
+    given = store[slots_read]
+    assert same(given, cat([added[slot] for slot in slots_read.tolist()]), but=TAGGED)
+    assert given.slots.tolist() == slots_read.tolist() and not given.fresh.any()
+    assert given.writes.tolist() == store.write_numbers(slots_read).tolist()
+    assert torch.equal(store.column("policy", slots_read), given.policy)
 
 
 def test_a_ring_keeps_the_newest_in_write_order():
@@ -66,8 +73,8 @@ def test_a_ring_keeps_the_newest_in_write_order():
 
 
 @pytest.mark.parametrize("size", [1, 6, 60])
-def test_a_reservoir_is_a_uniform_sample_of_all_that_came(size: int):
-    """χ² over 1,500 reservoirs of 5 among 30: each unroll is in one with probability 1/6, whenever it came."""
+def test_a_reservoir_is_a_uniform_sample_of_all_unrolls(size: int):
+    """χ² over 1,500 reservoirs of 5 of 30: each unroll is in a reservoir with probability 1/6."""
     found, draws, runs = np.zeros(30), rng(1), 1_500
 
     class Counted:
@@ -88,13 +95,13 @@ def test_a_reservoir_is_a_uniform_sample_of_all_that_came(size: int):
             store.written += int((slots >= 0).sum())
         found[place] += 1
     assert found.sum() == 5 * runs
-    # Without replacement the counts of a run add up to 5: the variance of a count is p(1 − p)·runs, as of one draw.
+    # Without replacement, the variance of a count is p(1 − p)·runs.
     chi = ((found - runs / 6) ** 2 / (runs / 6 * (1 - 1 / 6))).sum() * 29 / 30
     assert chi < 58.3  # 99.9 % of χ² with 29 degrees of freedom
 
 
-def test_elite_insertion_evicts_the_furthest_of_its_candidates():
-    """Against the definition, one unroll after the other."""
+def test_elite_insertion_replaces_the_furthest_candidate():
+    """Compared with the definition, one unroll after the other."""
     store, draws, again = UnrollStore(12, insertion.Elite(4)), rng(3), rng(3)
     store.add(unrolls(12), draws)
     far = rng(4).random(12).astype(np.float32)
@@ -116,7 +123,7 @@ def test_elite_insertion_of_many_candidates_keeps_the_nearest():
     assert set(versions(store)) == set(range(30)) | set(range(40, 50))
 
 
-def test_what_is_known_of_a_slot_begins_anew_with_its_unroll():
+def test_metadata_of_a_slot_is_reset_by_a_new_unroll():
     store = UnrollStore(3)
     store.add(unrolls(3), rng())
     store.clock = 5
@@ -127,8 +134,8 @@ def test_what_is_known_of_a_slot_begins_anew_with_its_unroll():
     assert store.notes.measured_at.tolist() == [5, 5, 5] and store.notes.write.tolist() == [3, 1, 2]
 
 
-def test_distances_grow_while_nobody_looks():
-    """Where each grows by .5 per draw, some that are measured are enough to know all."""
+def test_distances_are_extrapolated_by_their_growth():
+    """If all distances grow by .5 per draw, measuring some of them is enough."""
     store, draws = UnrollStore(50), rng()
     store.add(unrolls(50), draws)
     assert store.distances(slice(None)).tolist() == [0] * 50
@@ -138,27 +145,24 @@ def test_distances_grow_while_nobody_looks():
         store.notes.record_distances(seen, np.full(5, 0.5 * clock, np.float32), clock)
     assert np.allclose(store.distances(np.arange(50)), 0.5 * 39) and store.notes.growth == pytest.approx(0.5)
     store.notes.record_distances(np.arange(50), np.zeros(50, np.float32), 40)
-    assert store.notes.growth == 0 and (store.distances(slice(None)) == 0).all()  # what shrinks does not go below 0
+    assert store.notes.growth == 0 and (store.distances(slice(None)) == 0).all()  # growth is never negative
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
+def test_unrolls_with_other_columns_are_rejected():
+    for other, message in (
         ({"steps": 5}, r"actions of the unrolls is \(\(5,\), torch.int64\); stored are \(\(4,\), torch.int64\)"),
         ({"obs": (4,)}, r"obs of the unrolls is \(\(5, 4\), torch.float32\); stored are \(\(5, 3\), torch.float32\)"),
         ({"obs_dtype": np.float64}, "obs of the unrolls is .*float64.; stored are .*float32"),
         ({"state": {"h": (2,)}}, r"state.h of the unrolls is .*; stored are no such column"),
-    ],
-)
-def test_unrolls_of_another_kind_are_refused_by_name(other, message):
-    store = UnrollStore(5)
-    store.add(unrolls(2), rng())
-    with pytest.raises(ValueError, match=message):
-        store.add(unrolls(2, **other), rng())
-    assert len(store) == store.offered == 2
+    ):
+        store = UnrollStore(5)
+        store.add(unrolls(2), rng())
+        with pytest.raises(ValueError, match=message):
+            store.add(unrolls(2, **other), rng())
+        assert len(store) == store.offered == 2
 
 
-def test_a_store_of_nothing_is_refused():
+def test_invalid_capacities_are_rejected():
     with pytest.raises(ValueError, match="capacity is 0; expected 1 or more unrolls"):
         UnrollStore(0)
     with pytest.raises(ValueError, match="candidates is 0; expected 1 or more"):
@@ -170,7 +174,7 @@ def test_a_store_of_nothing_is_refused():
 
 @pytest.mark.parametrize("make", INSERTIONS)
 @pytest.mark.parametrize("before", [0, 3, 20])
-def test_a_loaded_state_continues_bit_for_bit(make, before):
+def test_a_restored_state_continues_exactly(make, before):
     one, draws = UnrollStore(8, make()), rng()
     for start in range(0, before, 4):
         one.add(unrolls(4, first=start, seed=start, obs={"a": (3,), "b": (2,)}, state={"h": (2,)}), draws)
@@ -189,7 +193,7 @@ def test_a_loaded_state_continues_bit_for_bit(make, before):
     assert [part.tolist() for part in one.newest()[:1]] == [part.tolist() for part in two.newest()[:1]]
 
 
-def test_the_newest_step_is_known_where_it_is_not_kept():
+def test_the_newest_step_is_known_even_if_it_is_not_stored():
     store, batch = UnrollStore(2, insertion.Reservoir()), unrolls(400, obs={"a": (3,), "b": (2,)})
     slots = store.add(batch, rng())
     assert int((slots >= 0).sum()) == 2 and slots[-1] == -1
@@ -197,7 +201,7 @@ def test_the_newest_step_is_known_where_it_is_not_kept():
     assert torch.equal(policy, batch.policy[-1, -1:]) and torch.equal(obs["a"], batch.obs["a"][-2, -1:])
 
 
-def test_memory_is_known_before_and_after():
+def test_memory_is_estimated_exactly():
     store, batch = UnrollStore(100), unrolls(10, obs=(10, 10, 4), obs_dtype=bool, steps=20)
     expected = store.estimate(batch)
     assert len(store) == 0
@@ -208,14 +212,14 @@ def test_memory_is_known_before_and_after():
     assert 10 * stored <= store.nbytes <= 10 * stored * 1.01 + 100 * 24 + 100 * 8
 
 
-def test_ten_thousand_unrolls_none_lost_or_doubled():
-    store, draws = UnrollStore(10_000, insertion.Reservoir()), rng()
+def test_a_large_reservoir_loses_and_duplicates_nothing():
+    store, draws = UnrollStore(2_000, insertion.Reservoir()), rng()
     sizes = draws.integers(1, 64, 1_000)
     starts = np.concatenate([[0], sizes.cumsum()])
     for start, size in zip(starts, sizes, strict=False):
         store.add(unrolls(int(size), steps=1, obs=(1,), first=int(start)), draws)
-        if start + size >= 10_000:
+        if start + size >= 2_000:
             break
     kept = versions(store)
-    assert len(kept) == len(set(kept)) == 10_000 and store.offered == start + size
+    assert len(kept) == len(set(kept)) == 2_000 and store.offered == start + size
     assert isinstance(store[torch.arange(3)], Unrolls)

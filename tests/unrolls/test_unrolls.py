@@ -1,4 +1,4 @@
-"""The currency between actors, replay and updates."""
+"""Unrolls: defaults, checks, slicing and concatenation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unrolls.unroll_builders import same, unrolls
 DICT = {"state": (3,), "goal": (2,)}
 
 
-def test_columns_left_out_have_their_defaults():
+def test_defaults():
     made = Unrolls(
         obs=np.zeros((3, 2, 5)),
         actions=np.zeros((2, 2), np.int64),
@@ -31,24 +31,21 @@ def test_columns_left_out_have_their_defaults():
     assert made.state == {} and (made.steps, made.size, len(made), made.env_steps) == (2, 2, 2, 4)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
+def test_columns_of_wrong_shape_are_rejected():
+    for column, value, message in (
         ("rewards", np.zeros(4), r"rewards has shape \(4,\); expected \(T, B\)"),
         ("obs", np.zeros((4, 2, 3)), r"obs has shape \(4, 2, 3\); expected \(5, 2\) and more"),
         ("values", np.zeros((4, 2, 1)), r"values has shape \(4, 2, 1\); expected \(4, 2\)"),
         ("version", np.zeros(3), r"version has shape \(3,\); expected \(2,\)"),
         ("state", {"h": np.zeros((4, 2))}, r"state.h has shape \(4, 2\); expected \(2,\) and more"),
         ("obs", {"a": np.zeros((5, 1, 3))}, r"obs.a has shape \(5, 1, 3\); expected \(5, 2\) and more"),
-    ],
-)
-def test_columns_of_another_length_are_refused_by_name(column, value, message):
-    with pytest.raises(ValueError, match=message):
-        Unrolls(**(unrolls(2).__dict__ | {column: value}))
+    ):
+        with pytest.raises(ValueError, match=message):
+            Unrolls(**(unrolls(2).__dict__ | {column: value}))
 
 
 @pytest.mark.parametrize("obs", [(3,), DICT, (2, 4, 4)])
-def test_taken_apart_and_put_together_again(obs):
+def test_slices_are_concatenated_to_the_whole(obs):
     whole = unrolls(5, obs=obs, state={"h": (2,), "c": (2,)})
     assert same(cat([whole[0], whole[1:3], whole[torch.tensor([3, 4])]]), whole)
     assert same(cat([whole[torch.arange(5) < 2], whole[-3:]]), whole)
@@ -57,12 +54,12 @@ def test_taken_apart_and_put_together_again(obs):
     assert all(column.is_contiguous() for column in cat([whole[::2]]).columns().values())
 
 
-def test_they_travel_between_processes():
+def test_pickle():
     whole = unrolls(5, obs=DICT, state={"h": (2,)})
     assert same(pickle.loads(pickle.dumps(whole)), whole)
 
 
-def test_what_does_not_fit_together_is_refused():
+def test_incompatible_unrolls_are_rejected():
     with pytest.raises(ValueError, match="unrolls of 4 and of 5 steps; expected one length"):
         cat([unrolls(2), unrolls(2, steps=5)])
     with pytest.raises(ValueError, match=r"unrolls with columns .*'state.h'"):

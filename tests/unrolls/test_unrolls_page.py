@@ -1,4 +1,4 @@
-"""What docs/unrolls.md shows runs, and its table has the settings that there are, with their defaults."""
+"""The code in docs/unrolls.md runs, and its tables list all settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unrolls.unroll_builders import unrolls
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "unrolls.md").read_text()
 
 
-def test_its_code_runs():
+def test_the_code_runs():
     (listed,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     assert list(make_mix(yaml.safe_load(listed)).sources) == ["queue", "elite", "uniform"]
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -26,7 +26,7 @@ def test_its_code_runs():
     assert [entry["type"] for entry in read(text, 32)] == ["queue", "uniform"]
 
 
-def test_its_tables_are_whole():
+def test_the_tables_are_complete():
     first, second = (set(re.findall(r"`([a-z_]+)`", part)) for part in PAGE.split("## The original's"))
     assert {*SourceSettings.__annotations__, *TYPES} <= first
     assert {*CUSTOM, *ORIGINAL} - {"custom", "standard", "queue", "p"} <= second

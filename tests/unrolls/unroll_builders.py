@@ -1,4 +1,4 @@
-"""Random unrolls, all columns of which can be told apart."""
+"""Random unrolls with distinct columns."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def unrolls(
     state: Mapping[str, tuple[int, ...]] | None = None,
     first: int = 0,
 ) -> Unrolls:
-    """Return `size` unrolls; `version` numbers them from `first` on, so that each can be recognized.
+    """Return `size` unrolls; `version` numbers them starting at `first`.
 
     Args:
-        obs: Shape of an observation, or of each of its parts.
-        obs_dtype: Of all of them.
-        outputs: F, numbers that a policy gives.
+        obs: Shape of an observation, or a dict of shapes of its parts.
+        obs_dtype: Dtype of observations.
+        outputs: F, number of policy outputs.
         state: Shapes of the recurrent state.
     """
     rng = np.random.default_rng(seed)
@@ -51,7 +51,7 @@ def unrolls(
 
 
 def same(one: Unrolls, other: Unrolls, but: tuple[str, ...] = ()) -> bool:
-    """Return whether all columns are equal bit for bit, in names and dtypes too, but for those named."""
+    """Return whether all columns except `but` have equal names, dtypes and values."""
     mine, others = one.columns(), other.columns()
     return mine.keys() == others.keys() and all(
         column.dtype == others[name].dtype and torch.equal(column, others[name])
