@@ -181,9 +181,6 @@ class ForwardPass:
         rows: Inputs of all networks, ``(n, in)``.
         views: Views of the parameters of m networks.
         settings: Products, activation and dropout.
-
-    Attributes:
-        outputs: ``(m, n, out)``.
     """
 
     def __init__(self, rows: Tensor, views: LayerViews, settings: PassSettings):
@@ -194,6 +191,12 @@ class ForwardPass:
         self.dtypes = [settings.dtype if 0 < i < hidden else None for i in range(views.depth)]
         self.inputs: list[list[Tensor]] = []
         self.between = between_layers(views, rows, settings.dropped, settings.keep)
+
+    def forward(self) -> Tensor:
+        """Return the outputs ``(m, n, out)``; they are not kept, as autograd's references to them would be circular."""
+        rows = self.rows
+        views = self.views
+        hidden = views.depth - 1
         outputs = []
         for number, member in enumerate(views.members):
             values = rows.expand(views.count, *rows.shape) if views.at_once else rows
@@ -210,9 +213,8 @@ class ForwardPass:
                 outputs.append(torch.addmv(member.column[1], values, member.column[0]).unsqueeze(1))
             self.inputs.append(inputs)
         if views.at_once:
-            self.outputs = outputs[0]
-        else:
-            self.outputs = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)
+            return outputs[0]
+        return outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)
 
     def backward(
         self, gradients: Tensor, into: LayerViews | None = None, columns: slice | None = None
@@ -333,7 +335,7 @@ class BatchedLayers(torch.autograd.Function):
         ctx.settings = settings
         rows = tensors[0] if blocks == 1 else torch.cat(tensors[:blocks], dim=1)
         ctx.done = ForwardPass(rows, views if settings.networks is None else views.some(settings.networks), settings)
-        return ctx.done.outputs
+        return ctx.done.forward()
 
     @staticmethod
     @once_differentiable

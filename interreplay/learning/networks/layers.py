@@ -117,7 +117,7 @@ class BatchedMLP(nn.Module):
             parameters = [] if frozen else [parameter for part in parts for parameter in part]
             return BatchedLayers.apply(self._memory, views, settings, len(blocks), *blocks, *parameters)
         whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
-        return ForwardPass(whole, views if networks is None else views.some(networks), settings).outputs
+        return ForwardPass(whole, views if networks is None else views.some(networks), settings).forward()
 
     def _parts(self) -> list[list[nn.Parameter]]:
         """Return weights, biases, scales and shifts."""
