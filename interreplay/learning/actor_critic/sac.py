@@ -232,7 +232,7 @@ def temperature_loss(log_alpha: Tensor, log_probs: Tensor, target_entropy: float
         target_entropy: In nats.
         weights: v ``(n,)``, or None for equal weights.
     """
-    return -log_alpha * weighted_mean(log_probs + target_entropy, weights)
+    return log_alpha * -weighted_mean(log_probs + target_entropy, weights)
 
 
 def next_noise(rows: Transitions, m: int, rng: torch.Generator) -> Tensor:

@@ -76,11 +76,11 @@ def squashed_gaussian(parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor
     spread = log_std.exp().mul_(noise)
     raw = mean + spread
     actions = torch.tanh(raw)
-    # 2·(softplus(−2u) + u) − log σ − ½ε², less the constants
+    # log σ − 2·(softplus(−2u) + u) + ½ε², plus the constants, is −log π.
     squash = torch.sub(raw, nn.functional.softplus(raw, beta=-2.0), alpha=2.0)
-    terms = torch.sub(squash + squash, log_std).addcmul_(noise, noise, value=-0.5)
-    constant = 2.0 * math.log(2.0) + 0.5 * math.log(2.0 * math.pi)
-    log_probs = terms.sum(dim=-1).sub_(constant * noise.shape[-1])
+    terms = torch.sub(log_std, squash, alpha=2.0).addcmul_(noise, noise, value=0.5)
+    constant = 2.0 * math.log(2.0) + 0.5 * LOG_2PI
+    log_probs = terms.sum(dim=-1).add_(constant * noise.shape[-1]).neg_()
     return actions, log_probs, spread, log_std.eq(given_log_std)
 
 
