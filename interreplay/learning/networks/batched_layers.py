@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from interreplay.learning.networks.between_layers import BetweenLayers, Dropped
 from interreplay.learning.networks.products import affine, bias_gradient, input_gradient, weight_gradient
@@ -89,6 +88,7 @@ class LayerViews:
         self.count = len(weights[0])
         self.depth = len(weights)
         self.at_once = at_once(weights[0].device)
+        self._read_by_backward = [*self.parts[0], *self.parts[2]]
         self._addresses = [weight.data_ptr() for weight in weights]
         self._gradients: LayerViews | None = None
         self._users = 0
@@ -100,8 +100,11 @@ class LayerViews:
             self.members = [Member.one_of(number, self.parts) for number in range(self.count)]
 
     def version(self) -> int:
-        """Return how many changes in place the parameters have seen."""
-        return sum([values._version for values in self.tensors])
+        """Return how many changes in place the parameters that a backward pass reads have seen."""
+        version = 0
+        for values in self._read_by_backward:
+            version += values._version
+        return version
 
     def are_of(self, weights: Sequence[Tensor]) -> bool:
         """Return whether these are views of `weights`; False after the module was moved."""
@@ -338,9 +341,10 @@ class BatchedLayers(torch.autograd.Function):
         return ctx.done.forward()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all blocks and parameters that require one."""
+        if torch.is_grad_enabled():
+            raise RuntimeError("stacked networks are differentiable once; expected a backward pass without create_graph")
         if ctx.views.version() != ctx.version:
             raise RuntimeError("parameters were changed in place between the forward and the backward pass")
         blocks = len(ctx.widths)

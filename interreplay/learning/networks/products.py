@@ -12,10 +12,11 @@ from torch import Tensor
 
 def product(a: Tensor, b: Tensor, dtype: torch.dtype | None, out: Tensor | None = None) -> Tensor:
     """Return a·b ``(n, out)`` in the type of `a`, computed in `dtype` if one is given."""
-    multiply = torch.mm if a.ndim == 2 else torch.matmul
     if dtype is None:
-        return multiply(a, b, out=out)
-    found = multiply(a.to(dtype), b.to(dtype))
+        if a.ndim == 2:
+            return torch.mm(a, b, out=out)
+        return torch.bmm(a, b, out=out)
+    found = torch.matmul(a.to(dtype), b.to(dtype))
     return found.to(a.dtype) if out is None else out.copy_(found)
 
 
