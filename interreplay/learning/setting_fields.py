@@ -10,13 +10,15 @@ import bisect
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import Field, field, fields
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from interreplay.errors import accepted_names
+
+Settings = TypeVar("Settings")
 
 
 class Accepts(ABC):
@@ -251,9 +253,36 @@ def setting(default: Any, accepts: Accepts, help: str) -> Any:
 
 
 def changed_default(owner: type, name: str, default: Any) -> Any:
-    """Return a field that differs from that of another dataclass in its default alone."""
+    """Return a field like that of another dataclass with another default."""
     (found,) = (f for f in fields(owner) if f.name == name)
     return field(default=default, metadata=found.metadata)
+
+
+def with_defaults(**changed: Any) -> Callable[[type[Settings]], type[Settings]]:
+    """Return a decorator that changes the defaults of inherited settings; `dataclass` is applied to its result."""
+
+    def decorate(kind: type[Settings]) -> type[Settings]:
+        own = dict(vars(kind).get("__annotations__", {}))
+        for found in fields(kind):  # type: ignore[arg-type]
+            if found.name in changed:
+                setattr(kind, found.name, field(default=changed[found.name], metadata=found.metadata))
+                own[found.name] = found.type
+        kind.__annotations__ = own
+        return kind
+
+    return decorate
+
+
+def without_settings(**fixed: Any) -> Callable[[type[Settings]], type[Settings]]:
+    """Return a decorator that turns inherited settings into constants; `dataclass` is applied to its result."""
+
+    def decorate(kind: type[Settings]) -> type[Settings]:
+        kind.__annotations__ = dict(vars(kind).get("__annotations__", {})) | dict.fromkeys(fixed, ClassVar)
+        for name, value in fixed.items():
+            setattr(kind, name, value)
+        return kind
+
+    return decorate
 
 
 def accepted_by(found: Field[Any]) -> Accepts:

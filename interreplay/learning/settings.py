@@ -16,6 +16,8 @@ from interreplay.learning.setting_fields import (
     YesNo,
     changed_default,
     setting,
+    with_defaults,
+    without_settings,
 )
 
 POSITIVE = Number(0, open_low=True)
@@ -133,10 +135,49 @@ class SACSettings(ActorCriticSettings):
 
 
 @dataclass(frozen=True)
+@without_settings(huber_delta=None, pal_alpha=None, target_subset=None, actor_target="mean")
+class TQCSettings(SACSettings):
+    """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.
+
+    The quantile loss, targets of all critics and a policy that maximizes their mean are fixed.
+    """
+
+    kappa: float = setting(1.0, POSITIVE, "TD error beyond which the quantile loss is linear")
+    n_quantiles: int = setting(25, Whole(1), "quantiles of each critic")
+    drop_per_critic: int = setting(2, Whole(0), "number of largest quantiles per critic excluded from targets")
+
+    def __post_init__(self) -> None:
+        """Reject settings that contradict each other.
+
+        Raises:
+            ValueError: The settings and their values.
+        """
+        super().__post_init__()
+        if self.drop_per_critic >= self.n_quantiles:
+            raise ValueError(
+                f"drop_per_critic is {self.drop_per_critic}; expected less than n_quantiles, {self.n_quantiles}"
+            )
+
+
+@dataclass(frozen=True)
+@without_settings(tau=1.0, target_subset=None, critic_layer_norm=False, critic_dropout=0.0)
+@with_defaults(actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3, policy_delay=3)
+class CrossQSettings(SACSettings):
+    """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), without target networks, normalized by batches alone."""
+
+    critic_hiddens: tuple[int, ...] | str = setting(
+        "auto", OrWord(Widths(), "auto"), "widths of the critics' hidden layers; auto is 8 times those of the policy"
+    )
+    renorm_warm_up: int = setting(
+        100_000, Whole(0), "passes of each network in training with plain batch normalization before renormalization"
+    )
+
+
+@dataclass(frozen=True)
+@with_defaults(actor_target="first")
 class DeterministicSettings(ActorCriticSettings):
     """What algorithms with a deterministic policy have in common: noise on its actions while it trains."""
 
-    actor_target: str = changed_default(ActorCriticSettings, "actor_target", "first")
     exploration: str = setting("Gaussian", OneOf("Gaussian", "OrnsteinUhlenbeck"), "noise on actions while training")
     exploration_sigma: float = setting(0.1, Number(0), "its standard deviation per step, for actions in [-1, 1]")
     exploration_theta: float = setting(0.15, Number(0, 1), "share of Ornstein-Uhlenbeck noise that is lost per step")
@@ -157,6 +198,17 @@ class TD3Settings(DeterministicSettings):
 
 
 @dataclass(frozen=True)
+@with_defaults(
+    train_batch_size=64,
+    tau=0.001,
+    actor_lr=1e-4,
+    critic_lr=1e-3,
+    hiddens=(400, 300),
+    critic_l2=1e-2,
+    n_critics=1,
+    exploration="OrnsteinUhlenbeck",
+    exploration_sigma=0.2,
+)
 class DDPGSettings(DeterministicSettings):
     """Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971).
 
@@ -166,12 +218,3 @@ class DDPGSettings(DeterministicSettings):
     policy_delay: ClassVar[int] = 1
     target_policy_noise: ClassVar[None] = None
     bc_alpha: ClassVar[None] = None
-    train_batch_size: int = changed_default(DeterministicSettings, "train_batch_size", 64)
-    tau: float = changed_default(DeterministicSettings, "tau", 0.001)
-    actor_lr: float = changed_default(DeterministicSettings, "actor_lr", 1e-4)
-    critic_lr: float = changed_default(DeterministicSettings, "critic_lr", 1e-3)
-    hiddens: tuple[int, ...] = changed_default(DeterministicSettings, "hiddens", (400, 300))
-    critic_l2: float = changed_default(DeterministicSettings, "critic_l2", 1e-2)
-    n_critics: int = changed_default(DeterministicSettings, "n_critics", 1)
-    exploration: str = changed_default(DeterministicSettings, "exploration", "OrnsteinUhlenbeck")
-    exploration_sigma: float = changed_default(DeterministicSettings, "exploration_sigma", 0.2)

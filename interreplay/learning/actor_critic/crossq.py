@@ -18,10 +18,10 @@ from interreplay.learning.actor_critic.sac import (
     soft_metrics,
     temperature_loss,
 )
-from interreplay.learning.actor_critic.soft_settings import CrossQSettings
 from interreplay.learning.networks.batch_renorm import RenormedMLP
 from interreplay.learning.networks.distributions import SquashedGaussianSample, sample_squashed_gaussian
 from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.settings import CrossQSettings
 from interreplay.learning.update import (
     REDUCIBLE_LOSS,
     SampleLike,

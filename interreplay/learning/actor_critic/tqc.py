@@ -18,11 +18,11 @@ from interreplay.learning.actor_critic.sac import (
     soft_metrics,
     temperature_loss,
 )
-from interreplay.learning.actor_critic.soft_settings import TQCSettings
 from interreplay.learning.networks.batched_layers import Networks
 from interreplay.learning.networks.between_layers import Dropped
 from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.settings import TQCSettings
 from interreplay.learning.update import (
     CRITIC_LOSS,
     SampleLike,

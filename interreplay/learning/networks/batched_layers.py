@@ -30,7 +30,8 @@ class Member(NamedTuple):
     """Views of the parameters of one network, or of all networks, per layer.
 
     Attributes:
-        weights: ``(in, out)`` of every layer, ``(in,)`` of a last layer with one output; ``(m, in, out)`` of all networks.
+        weights: ``(in, out)`` of every layer, or ``(m, in, out)``. Of one network, ``(in,)`` of a last layer with one
+            output.
         biases: ``(out,)`` of every layer, or ``(m, 1, out)``.
         norms: γ and β ``(out,)`` of every hidden layer, or ``(m, 1, out)``; empty without layer normalization.
     """
@@ -153,6 +154,7 @@ class LayerViews:
 
     def users_of_memory(self) -> int:
         """Return how many tensors share the memory of these views, which is that of one tensor."""
+        assert _users_of_storage is not None
         return _users_of_storage(self._storage._cdata)
 
 
@@ -172,7 +174,9 @@ _relu_gradient = torch.ops.aten.threshold_backward.grad_input
 _tanh_gradient = torch.ops.aten.tanh_backward.grad_input
 
 ACTIVATIONS = {
-    "relu": Activation(Tensor.relu_, lambda gradient, outputs: _relu_gradient(gradient, outputs, 0, grad_input=gradient)),
+    "relu": Activation(
+        Tensor.relu_, lambda gradient, outputs: _relu_gradient(gradient, outputs, 0, grad_input=gradient)
+    ),
     "tanh": Activation(Tensor.tanh_, lambda gradient, outputs: _tanh_gradient(gradient, outputs, grad_input=gradient)),
 }
 """Functions between layers by name."""
@@ -272,7 +276,9 @@ class ForwardPass:
             of_members: Sequence[Tensor] = [gradients]
         else:
             of_members = gradients.unbind(0)
-        for number in reversed(range(len(of_members))):  # the inputs of the last network are the most likely in the cache
+        for number in reversed(
+            range(len(of_members))
+        ):  # the inputs of the last network are the most likely in the cache
             self._backward_of_member(number, of_members[number], into, columns, of_rows)
         return of_rows
 
@@ -344,7 +350,9 @@ class BatchedLayers(torch.autograd.Function):
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all blocks and parameters that require one."""
         if torch.is_grad_enabled():
-            raise RuntimeError("stacked networks are differentiable once; expected a backward pass without create_graph")
+            raise RuntimeError(
+                "stacked networks are differentiable once; expected a backward pass without create_graph"
+            )
         if ctx.views.version() != ctx.version:
             raise RuntimeError("parameters were changed in place between the forward and the backward pass")
         blocks = len(ctx.widths)

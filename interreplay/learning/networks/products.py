@@ -1,7 +1,7 @@
 """Products of the matrices of stacked networks, and the gradients of such products.
 
-Shapes are those of one network; for m networks at once, each has a leading m, and biases are ``(m, 1, out)``. The weight
-of a layer with one output may be a vector ``(in,)``: products with vectors are faster than with matrices of one column.
+Shapes are those of one network; for m networks at once, each has a leading m, and biases are ``(m, 1, out)``. The
+weight of a layer with one output may be a vector ``(in,)``, whose products are faster than those of one column.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ray.rllib.utils.annotations import override
 
 from interreplay.learning.actor_critic.crossq import CrossQUpdate, critic_widths
-from interreplay.learning.actor_critic.soft_settings import CrossQSettings
 from interreplay.learning.architectures import ARCHITECTURES
+from interreplay.learning.settings import CrossQSettings
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ray.rllib.utils.annotations import override
 
-from interreplay.learning.actor_critic.soft_settings import TQCSettings
 from interreplay.learning.actor_critic.tqc import TQCUpdate
 from interreplay.learning.architectures import ARCHITECTURES
+from interreplay.learning.settings import TQCSettings
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SACConfig, SACModule
 
